@@ -1,0 +1,1 @@
+"""Posthouse: the event backbone for Python services."""

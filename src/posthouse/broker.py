@@ -1,0 +1,166 @@
+"""PORT: a broker moves frames between services. It decodes nothing, retries nothing and counts nothing.
+
+The whole contract is on this page; `posthouse.testing.BrokerContract` proves an adapter against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes on their way to one topic.
+
+    `id` is the event's id, for brokers that drop repeats. `key` is the ordering key (`tenant:key`): frames of one topic
+    and key stay in order; None means no order is needed. Header names are lower-case ASCII.
+    """
+
+    topic: str
+    id: str
+    body: bytes
+    key: str | None = None
+    headers: Mapping[str, str] = {}
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What became of one frame. A refused frame was not stored; `final` means that the same frame never will be."""
+
+    accepted: bool
+    reason: str = ""
+    final: bool = False
+
+
+ACCEPTED = Verdict(True)
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """One frame handed to a consumer group.
+
+    `position` orders the topic's frames and is what `seek` takes. `stored_at` is when the broker accepted the frame
+    (seconds since 1970). `redelivered` is True when the frame may have been handed out before and not acknowledged:
+    it may be True too often, never too rarely. `token` belongs to the adapter.
+    """
+
+    frame: Frame
+    position: int | str
+    stored_at: float
+    redelivered: bool = False
+    token: object = None
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker can promise. The promise that Posthouse prints is computed from this sheet."""
+
+    name: str
+    durable_ack: bool
+    """An accepted frame survives a crash of the broker's machine."""
+    ordered_publish: bool
+    """Frames of one key are stored in the order in which `publish` was given them."""
+    ordered_redelivery: bool
+    """Frames that come again come in order per key."""
+    fence: bool = False
+    """A publisher that lost its lease is refused by the broker itself."""
+    native_dedup_s: float = 0.0
+    """Seconds for which a repeated frame id is dropped; 0 means never."""
+    seek: bool = False
+    native_dlq: bool = False
+    delay: bool = False
+    binary_body: bool = True
+    max_bytes: int = 8 * 1024 * 1024
+    """The largest frame (headers and body together)."""
+    header_limit: int | None = None
+    """The largest number of headers; None means no limit."""
+    redelivery_s: float = 0.0
+    """The longest time after which a frame may still come again; inbox retention must be longer."""
+    notes: tuple[str, ...] = ()
+    """What start-up checks found that weakens the promise, one sentence each."""
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a group is in a topic. `stored` counts frames ever stored, `pending` those not yet acknowledged by it.
+
+    `truncated` is True when retention or the group's starting point hid older frames from it.
+    """
+
+    stored: int
+    pending: int
+    truncated: bool
+
+
+class Topology(msgspec.Struct, frozen=True, kw_only=True):
+    """What must exist: topics, and the topics that each group reads."""
+
+    topics: Sequence[str] = ()
+    groups: Mapping[str, Sequence[str]] = {}
+
+
+Start = Literal["earliest", "latest"]
+
+
+class Stream(Protocol):
+    """One member of a consumer group. Members share the work: a key goes to one member at a time."""
+
+    async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
+        """At most `limit` frames, in order per key. Waits up to `wait` seconds for the first; [] when none came.
+
+        Frames that were received and neither acknowledged nor handed back are bounded by the subscription's `window`
+        per partition. Raises BrokerUnavailable. Cancelling it loses nothing.
+        """
+        ...
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """These were dealt with: never hand them out again. In any order; an ack that came too late is harmless."""
+        ...
+
+    async def nack(self, deliveries: Sequence[Delivery]) -> None:
+        """Take these back and hand them out again soon, in order per key, to any member."""
+        ...
+
+    async def aclose(self) -> None:
+        """Leave the group. Frames not acknowledged go to other members at once. Idempotent."""
+        ...
+
+
+class Broker(Protocol):
+    """A named log or queue service. Every method may raise BrokerUnavailable; foreign errors never escape."""
+
+    sheet: Capabilities
+
+    async def ensure(self, topology: Topology) -> None:
+        """Make the topics and groups that are missing; change and delete nothing. Idempotent."""
+        ...
+
+    async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:
+        """Store the frames; one verdict per frame, in the same order.
+
+        A verdict is given only once the broker has confirmed it. Frames of one key are stored in the given order, and
+        when one of them is refused, the later ones of that key in this call are refused too. A topic that does not
+        exist refuses its frames. BrokerUnavailable means that nothing is known: publish all of them again.
+        """
+        ...
+
+    async def subscribe(
+        self, group: str, topics: Sequence[str], *, start: Start = "earliest", window: int = 1000
+    ) -> Stream:
+        """Join a group. `start` matters only when the group is new to a topic."""
+        ...
+
+    async def seek(
+        self, group: str, topic: str, *, position: int | str | None = None, time: float | None = None
+    ) -> None:
+        """Move a group so that its next frame is the first at or after a position or a time (seconds since 1970).
+
+        Exactly one of both is given. Members pick it up within a few seconds. Raises SeekUnsupported.
+        """
+        ...
+
+    async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
+        """Where the group stands in each topic."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close every stream and connection. Idempotent."""
+        ...

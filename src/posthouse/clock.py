@@ -1,0 +1,92 @@
+"""Time, chance and new ids: the only source of any of them, so that tests can move the clock."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import random
+import time
+from typing import Protocol
+
+import uuid_utils
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+class Clock(Protocol):
+    """Seconds since 1970 as a float, and a way to wait that follows the same clock."""
+
+    def now(self) -> float:
+        """The current time in seconds since 1970."""
+        ...
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> bool:
+        """Wait until `event` is set (True) or `seconds` have passed on this clock (False). Never clears it."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> float:
+        return time.time()
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> bool:
+        if event.is_set():
+            return True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        return event.is_set()
+
+
+class ManualClock:
+    """A clock that stands still until `advance` moves it: no test waits for real time."""
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self._now = now
+        self._sleepers: list[tuple[float, int, asyncio.Future[object]]] = []
+        self._count = 0
+
+    def now(self) -> float:
+        return self._now
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> bool:
+        if event.is_set():
+            return True
+        self._count += 1
+        alarm: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now + seconds, self._count, alarm))
+        ring: asyncio.Future[object] = asyncio.ensure_future(event.wait())
+        try:
+            await asyncio.wait([alarm, ring], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ring.cancel()
+            alarm.cancel()
+        return event.is_set()
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward and wake everyone whose time has come."""
+        self._now += seconds
+        while self._sleepers and self._sleepers[0][0] <= self._now:
+            alarm = heapq.heappop(self._sleepers)[2]
+            if not alarm.done():
+                alarm.set_result(None)
+
+
+def new_id() -> str:
+    """A UUIDv7: unique, and sorted by the time it was made."""
+    return str(uuid_utils.uuid7())
+
+
+def new_ulid(now: float | None = None) -> str:
+    """A ULID: 48 bits of milliseconds and 80 random bits, 26 characters that sort by time."""
+    milliseconds = int((time.time() if now is None else now) * 1000)
+    number = (milliseconds << 80) | random.SystemRandom().getrandbits(80)
+    return "".join(_CROCKFORD[(number >> shift) & 31] for shift in range(125, -1, -5))
+
+
+def jitter(seconds: float, spread: float = 0.5) -> float:
+    """`seconds`, shortened at random by up to `spread` of itself, so that many retries do not march in step."""
+    return seconds * (1 - spread * random.random())

@@ -1,0 +1,140 @@
+"""Every exception that Posthouse raises, and the one helper that words suggestions.
+
+PosthouseError
+├── ConfigurationError        something declared or configured cannot work; lists every problem at once
+├── EventError                a fact that cannot be said
+│   ├── SubjectError          the name breaks the grammar
+│   ├── EventTooLarge         more bytes than the limit
+│   ├── DecodeError           bytes from the wire that cannot be read safely
+│   └── ContractError         a payload that does not fit its declared type
+├── StoreError
+│   ├── StoreUnavailable      busy or unreachable: trying again may help
+│   ├── StoreFull             no room on the disk: nothing was written
+│   ├── StoreOutdated         the tables are missing or older than the code: run `posthouse db upgrade`
+│   ├── CommitUnknown         the commit's answer never came: it may or may not have happened
+│   └── TransactionClosed     used after it ended (deadline passed, or the block was left)
+├── BrokerError
+│   ├── BrokerUnavailable     nothing is known about the frames: publish them again later
+│   └── SeekUnsupported       this broker cannot go back
+├── DeadlineExceeded          a handler ran past its deadline
+└── HandlerSignal             raised by a handler to say what should happen next
+    ├── RetryNow              run it again at once
+    ├── RetryLater            run it again after a delay
+    └── Reject                never run it again: dead at once
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+class PosthouseError(Exception):
+    """The root of the tree."""
+
+
+class ConfigurationError(PosthouseError):
+    """One or more things that were declared cannot work. `problems` holds one sentence each."""
+
+    def __init__(self, *problems: str) -> None:
+        self.problems: Sequence[str] = problems
+        super().__init__("\n".join(problems) if len(problems) == 1 else "\n".join(f"- {p}" for p in problems))
+
+
+class EventError(PosthouseError, ValueError):
+    """A fact that cannot be said."""
+
+
+class SubjectError(EventError):
+    """A subject that breaks the grammar `[namespace.]service.[aggregate.]verb_past.vN`."""
+
+
+class EventTooLarge(EventError):
+    """`size` bytes where `limit` are allowed; `where` names the limit."""
+
+    def __init__(self, size: int, limit: int, where: str) -> None:
+        self.size, self.limit, self.where = size, limit, where
+        super().__init__(
+            f"{where} is {size:,} bytes, the limit is {limit:,}: store the large part elsewhere and publish a reference to it"
+        )
+
+
+class DecodeError(EventError):
+    """Bytes that are not an event, or not one that is safe to read. `reason` is a short word for counting."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        self.reason = reason
+        super().__init__(f"{reason}: {detail}")
+
+
+class ContractError(EventError):
+    """A payload that does not fit the type declared for its subject."""
+
+
+class StoreError(PosthouseError):
+    """The database said no."""
+
+
+class StoreUnavailable(StoreError):
+    """Busy or unreachable; nothing was written, trying again may help."""
+
+
+class StoreFull(StoreError):
+    """No room left on the disk; the transaction was rolled back."""
+
+
+class StoreOutdated(StoreError):
+    """Tables missing or older than the code."""
+
+
+class CommitUnknown(StoreError):
+    """The answer to COMMIT never came. Retry with the same idempotency key."""
+
+
+class TransactionClosed(StoreError):
+    """The transaction has ended: its deadline passed or its block was left."""
+
+
+class BrokerError(PosthouseError):
+    """The broker said no."""
+
+
+class BrokerUnavailable(BrokerError):
+    """Unreachable or refusing everything; nothing is known about the frames in hand."""
+
+
+class SeekUnsupported(BrokerError):
+    """This broker keeps no history to go back to."""
+
+
+class DeadlineExceeded(PosthouseError):
+    """A handler ran past its deadline; its transaction was rolled back."""
+
+
+class HandlerSignal(PosthouseError):
+    """Raised inside a handler to choose what happens to the event."""
+
+
+class RetryNow(HandlerSignal):
+    """Run the handler again at once, in a new transaction."""
+
+
+class RetryLater(HandlerSignal):
+    """Run the handler again after `seconds`; None follows the policy's schedule."""
+
+    def __init__(self, message: str = "", *, seconds: float | None = None) -> None:
+        self.seconds = seconds
+        super().__init__(message)
+
+
+class Reject(HandlerSignal):
+    """Never run the handler on this event again: it is dead at once."""
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """` Did you mean 'x'?` for the closest choice, or the list of choices when none is close."""
+    known = sorted(choices)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    return f" Known: {', '.join(known)}." if known else ""

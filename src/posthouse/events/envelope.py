@@ -1,0 +1,92 @@
+"""What a fact is: an immutable envelope around one payload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+P = TypeVar("P")
+
+PLATFORM = "platform"
+"""The tenant of facts that belong to no tenant."""
+
+Scalar = str | int | bool
+"""What a CloudEvents extension may hold."""
+
+
+class Actor(msgspec.Struct, frozen=True, kw_only=True):
+    """Who caused the fact: kind is `user`, `system`, `service` or `api_key`."""
+
+    kind: str
+    id: str
+
+
+class Producer(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the fact was written, for forensics; empty text where not known."""
+
+    service: str
+    instance: str = ""
+    commit: str = ""
+    region: str = ""
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What travels beside the fact and routes nothing. At most 4 KiB on the wire."""
+
+    retention: Literal["hot", "warm", "cold"] = "hot"
+    residency: str | None = None
+    offline_replay: bool = False
+    ai_provenance: Mapping[str, object] | None = None
+    outbox_id: str | None = None
+
+
+class Event(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
+    """One past-tense fact. `data` is the payload: typed in handlers, raw bytes between the codecs.
+
+    `key` names the aggregate; facts of one (topic, tenant, key) carry a gapless `sequence` that starts at 1.
+    `lineage` grows when the producer's database was restored or failed over, so that a re-used number can be told
+    from a duplicate. `time` is RFC 3339 text exactly as written by the producer; `occurred_at` parses it.
+    """
+
+    id: str
+    type: str
+    source: str
+    data: P
+    time: str
+    tenant: str = PLATFORM
+    key: str | None = None
+    sequence: int | None = None
+    lineage: int = 1
+    correlation: str | None = None
+    causation: str | None = None
+    actor: Actor | None = None
+    producer: Producer | None = None
+    schema: str | None = None
+    content_type: str | None = "application/json"
+    idempotency_key: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+    metadata: Metadata = Metadata()
+    extensions: Mapping[str, Scalar] = {}
+
+    @property
+    def occurred_at(self) -> datetime:
+        """When the fact became true, by the producer's clock."""
+        return datetime.fromisoformat(self.time)
+
+    @property
+    def ordering_key(self) -> str | None:
+        """`tenant:key`, or None for facts without order."""
+        return None if self.key is None else f"{self.tenant}:{self.key}"
+
+    def with_data(self, data: object) -> Event[object]:
+        """The same fact around another form of its payload."""
+        return msgspec.structs.replace(self, data=data)  # type: ignore[arg-type]
+
+
+def timestamp(seconds: float) -> str:
+    """Seconds since 1970 as RFC 3339 text in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

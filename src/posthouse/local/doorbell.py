@@ -1,0 +1,121 @@
+"""A doorbell between the processes of one machine: "something was committed". It may be lost, so nobody relies on it.
+
+Each listener binds a datagram socket in a folder named after the file it listens for; ringing sends one byte to every
+socket there. Where the system has no such sockets, listeners simply wait out their polling interval.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+import os
+import socket
+import tempfile
+from pathlib import Path
+
+_count = itertools.count()
+
+
+class Doorbell:
+    """Rings for one file. `ring` never blocks and never fails; `wait` returns early when somebody rang. Any number of
+    tasks may wait: each passes the count it saw last."""
+
+    def __init__(self, path: Path | str) -> None:
+        digest = hashlib.blake2b(os.path.realpath(path).encode(), digest_size=8).hexdigest()
+        user = os.getuid() if hasattr(os, "getuid") else 0
+        self._folder = Path(tempfile.gettempdir()) / f"posthouse-{user}" / digest
+        self._listener: socket.socket | None = None
+        self._own: Path | None = None
+        self._rings = 0
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._sender: socket.socket | None = None
+        self._neighbours: list[str] = []
+        self._listed_at = -1
+
+    def ring(self) -> None:
+        """Wake every waiter of this file, in this process and in others."""
+        self._wake()
+        for neighbour in self._others():
+            try:
+                self._send(neighbour)
+            except (ConnectionRefusedError, FileNotFoundError):
+                with contextlib.suppress(OSError):
+                    os.unlink(neighbour)  # its owner died without unbinding
+            except OSError:
+                pass  # its queue is full: it has been rung already
+
+    async def wait(self, seen: int, seconds: float) -> int:
+        """The count of rings, as soon as it differs from `seen`, at the latest after `seconds`."""
+        self._listen()
+        if self._rings == seen:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.add(waiter)
+            try:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await waiter
+            finally:
+                self._waiters.discard(waiter)
+        return self._rings
+
+    def close(self) -> None:
+        """Stop listening. Idempotent."""
+        if self._listener is not None:
+            with contextlib.suppress(RuntimeError, ValueError):
+                asyncio.get_running_loop().remove_reader(self._listener.fileno())
+            self._listener.close()
+            self._listener = None
+        if self._own is not None:
+            with contextlib.suppress(OSError):
+                self._own.unlink()
+            self._own = None
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
+
+    def _others(self) -> list[str]:
+        """Sockets of the folder but our own; listed again only when the folder changed."""
+        try:
+            changed = os.stat(self._folder).st_mtime_ns
+        except OSError:
+            return []
+        if changed != self._listed_at:
+            with contextlib.suppress(OSError):
+                own = str(self._own) if self._own else ""
+                self._neighbours = [entry.path for entry in os.scandir(self._folder) if entry.path != own]
+                self._listed_at = changed
+        return self._neighbours
+
+    def _send(self, neighbour: str) -> None:
+        if self._sender is None:
+            self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._sender.setblocking(False)
+        self._sender.sendto(b"!", neighbour)
+
+    def _wake(self) -> None:
+        self._rings += 1
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _listen(self) -> None:
+        if self._listener is not None or not hasattr(socket, "AF_UNIX"):
+            return
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            own = self._folder / f"{os.getpid()}-{next(_count)}"
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            listener.setblocking(False)
+            with contextlib.suppress(OSError):
+                own.unlink()
+            listener.bind(str(own))
+            self._listener, self._own = listener, own
+            asyncio.get_running_loop().add_reader(listener.fileno(), self._heard)
+
+    def _heard(self) -> None:
+        with contextlib.suppress(OSError):
+            while self._listener is not None and self._listener.recv(64):
+                pass
+        self._wake()

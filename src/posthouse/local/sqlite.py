@@ -1,0 +1,157 @@
+"""A SQLite file that several processes write: opened safely, begun without blocking the loop, checkpointed by one.
+
+Statements run on the event loop's own thread. A hop to another thread and back costs more than the commit it would hide
+(`docs/adr/0002-sqlite-on-the-loop.md`); waiting for another process's write lock is the only long wait, and that one is
+asynchronous.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from posthouse.errors import ConfigurationError, PosthouseError, StoreError, StoreFull, StoreUnavailable
+
+try:  # Windows has no flock; there every process checkpoints and the lock is SQLite's own.
+    import fcntl
+except ImportError:  # pragma: no cover
+    fcntl = None  # type: ignore[assignment]
+
+log = logging.getLogger("posthouse.local")
+
+OLDEST = (3, 35, 0)
+"""RETURNING and upsert as we use them."""
+WAL_RACE_FIXED = (3, 51, 3)
+"""Before it, two connections that write and checkpoint at one moment can corrupt a WAL file, very rarely."""
+NETWORK_FILESYSTEMS = frozenset(
+    ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs")
+)
+
+Synchronous = Literal["FULL", "NORMAL"]
+
+
+def connect(path: Path | str, *, synchronous: Synchronous = "FULL") -> sqlite3.Connection:
+    """A connection in WAL mode with no implicit BEGIN and no implicit checkpoint; `:memory:` is allowed.
+
+    FULL: a commit survives power loss. NORMAL: it survives a crash of the process, and power loss may undo the last
+    ones; for writes whose loss only repeats work.
+    """
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256)
+    with mapped(f"opening {path}"):
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA synchronous={synchronous}")
+        connection.execute("PRAGMA mmap_size=0")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA wal_autocheckpoint=0")
+    return connection
+
+
+def check_place(path: Path) -> list[str]:
+    """Sentences on what weakens the promise here. Raises ConfigurationError where it cannot be kept at all."""
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise ConfigurationError(
+            f"SQLite {sqlite3.sqlite_version} is too old: {'.'.join(map(str, OLDEST))} or later is needed (use a newer Python)"
+        )
+    kind = _filesystem(path)
+    if kind in NETWORK_FILESYSTEMS:
+        raise ConfigurationError(
+            f"{path} lies on a network filesystem ({kind}), where SQLite's locks do not hold: use a local disk or PostgreSQL"
+        )
+    if sqlite3.sqlite_version_info < WAL_RACE_FIXED:
+        return [
+            f"SQLite {sqlite3.sqlite_version} has the WAL-reset race mended in 3.51.3; one checkpointer at a time is kept"
+        ]
+    return []
+
+
+def _filesystem(path: Path) -> str:
+    """The type of the filesystem that holds the path, or an empty text where the system does not tell."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    place = os.path.realpath(path.parent)
+    fields = (line.split(" ") for line in mounts)
+    holders = [(f[1], f[2]) for f in fields if place == f[1] or place.startswith(f[1].rstrip("/") + "/")]
+    return max(holders, key=lambda holder: len(holder[0]), default=("", ""))[1]
+
+
+async def begin(connection: sqlite3.Connection, *, patience: float = 30.0) -> None:
+    """BEGIN IMMEDIATE, waiting for other processes without blocking the loop. StoreUnavailable after `patience` seconds."""
+    deadline = time.monotonic() + patience
+    pause = 0.0002
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                raise translated(error, "beginning a transaction") from error
+        if time.monotonic() > deadline:
+            raise StoreUnavailable(
+                f"another process has held the write lock for {patience:g} s: look for a transaction that was left open"
+            )
+        await asyncio.sleep(pause * (0.5 + random.random()))
+        pause = min(pause * 1.5, 0.01)
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another connection holds what we need."""
+    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def translated(error: sqlite3.Error, doing: str) -> PosthouseError:
+    """The error of our tree that says the same."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    text = f"{doing}: {error}"
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(f"{text}: nothing was written; free some space and it goes on")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
+        return StoreUnavailable(text)
+    return StoreError(text)
+
+
+@contextlib.contextmanager
+def mapped(doing: str) -> Iterator[None]:
+    """Turn sqlite3's errors into ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translated(error, doing) from error
+
+
+def checkpoint(path: Path, connection: sqlite3.Connection, *, above: int = 4 * 1024 * 1024) -> bool:
+    """Move the WAL into the file when it is larger than `above` bytes and no other process is at it."""
+    wal = Path(f"{path}-wal")
+    try:
+        if wal.stat().st_size < above:
+            return False
+    except OSError:
+        return False
+    with _alone(Path(f"{path}-checkpoint.lock")) as alone:
+        if alone:
+            with contextlib.suppress(sqlite3.OperationalError):
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return alone
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[bool]:
+    if fcntl is None:  # pragma: no cover
+        yield True
+        return
+    with lock.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
