@@ -14,9 +14,9 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from posthouse.errors import ConfigurationError, PosthouseError, StoreError, StoreFull, StoreUnavailable
 
@@ -36,6 +36,7 @@ NETWORK_FILESYSTEMS = frozenset(
 )
 
 Synchronous = Literal["FULL", "NORMAL"]
+T = TypeVar("T")
 
 
 def connect(path: Path | str, *, synchronous: Synchronous = "FULL") -> sqlite3.Connection:
@@ -44,13 +45,19 @@ def connect(path: Path | str, *, synchronous: Synchronous = "FULL") -> sqlite3.C
     FULL: a commit survives power loss. NORMAL: it survives a crash of the process, and power loss may undo the last
     ones; for writes whose loss only repeats work.
     """
-    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256)
     with mapped(f"opening {path}"):
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute(f"PRAGMA synchronous={synchronous}")
-        connection.execute("PRAGMA mmap_size=0")
-        connection.execute("PRAGMA foreign_keys=ON")
-        connection.execute("PRAGMA wal_autocheckpoint=0")
+        connection = sqlite3.connect(
+            path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA synchronous={synchronous}")
+            connection.execute("PRAGMA mmap_size=0")
+            connection.execute("PRAGMA foreign_keys=ON")
+            connection.execute("PRAGMA wal_autocheckpoint=0")
+        except BaseException:
+            connection.close()
+            raise
     return connection
 
 
@@ -86,15 +93,24 @@ def _filesystem(path: Path) -> str:
 
 async def begin(connection: sqlite3.Connection, *, patience: float = 30.0) -> None:
     """BEGIN IMMEDIATE, waiting for other processes without blocking the loop. StoreUnavailable after `patience` seconds."""
+    with mapped("beginning a transaction"):
+        await patiently(lambda: connection.execute("BEGIN IMMEDIATE"), patience=patience)
+
+
+async def patiently(run: Callable[[], T], *, patience: float = 30.0) -> T:
+    """What `run` returns, called again while another process holds what it needs; it must be safe to call again.
+
+    Reading may be held up too: by a process that recovers the file after another one was killed. StoreUnavailable
+    after `patience` seconds; other errors pass through.
+    """
     deadline = time.monotonic() + patience
     pause = 0.0002
     while True:
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            return
-        except sqlite3.OperationalError as error:
-            if not is_busy(error):
-                raise translated(error, "beginning a transaction") from error
+            return run()
+        except (sqlite3.OperationalError, StoreUnavailable) as error:
+            if not is_busy(error.__cause__ if isinstance(error, StoreUnavailable) else error):
+                raise
         if time.monotonic() > deadline:
             raise StoreUnavailable(
                 f"another process has held the write lock for {patience:g} s: look for a transaction that was left open"
@@ -103,7 +119,7 @@ async def begin(connection: sqlite3.Connection, *, patience: float = 30.0) -> No
         pause = min(pause * 1.5, 0.01)
 
 
-def is_busy(error: sqlite3.Error) -> bool:
+def is_busy(error: BaseException | None) -> bool:
     """Whether another connection holds what we need."""
     return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
@@ -130,9 +146,8 @@ def mapped(doing: str) -> Iterator[None]:
 
 def checkpoint(path: Path, connection: sqlite3.Connection, *, above: int = 4 * 1024 * 1024) -> bool:
     """Move the WAL into the file when it is larger than `above` bytes and no other process is at it."""
-    wal = Path(f"{path}-wal")
     try:
-        if wal.stat().st_size < above:
+        if os.stat(f"{path}-wal").st_size < above:
             return False
     except OSError:
         return False
