@@ -1,0 +1,231 @@
+"""EmbeddedBroker: the broker that needs no server."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from zlib import crc32
+
+import msgspec
+
+from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
+from posthouse.brokers.admission import admit
+from posthouse.brokers.embedded import schema
+from posthouse.brokers.embedded.file import LogFile
+from posthouse.brokers.embedded.stream import EmbeddedStream
+from posthouse.clock import Clock
+from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
+from posthouse.local.sqlite import Synchronous
+
+WEEK = 7 * 86_400.0
+LEASE = 6.0
+"""Seconds after which the partitions of a member that fell silent go to others; it renews every third of that."""
+PRUNE_EVERY = 60.0
+
+
+class EmbeddedBroker:
+    """A durable log in one SQLite file, for the processes of one machine.
+
+    `retention`: seconds that frames are kept at least; older ones leave once every group has acknowledged them, never
+    before. `partitions`: of topics made by this instance, and so the most members of a group that can work side by
+    side; fixed once the topic exists. `synchronous="NORMAL"` trades the last commits before a power cut for speed.
+
+    `Progress.pending` counts from the cursor: a frame acknowledged before an older one of its partition counts until
+    the older one is acknowledged too. Leases follow `clock`; all processes must use the machine's.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        clock: Clock,
+        retention: float = WEEK,
+        partitions: int = 8,
+        synchronous: Synchronous = "FULL",
+        lease: float = LEASE,
+    ) -> None:
+        self._file = LogFile(Path(path), synchronous)
+        self._clock = clock
+        self._retention = retention
+        self._partitions = partitions
+        self._lease = lease
+        self._topics: dict[str, tuple[int, int]] = {}
+        self._streams: set[EmbeddedStream] = set()
+        self._prune_at = clock.now() + PRUNE_EVERY
+        self.sheet = Capabilities(
+            name="embedded",
+            durable_ack=synchronous == "FULL",
+            ordered_publish=True,
+            ordered_redelivery=True,
+            seek=True,
+            redelivery_s=retention,
+            notes=self._file.notes,
+        )
+
+    async def ensure(self, topology: Topology) -> None:
+        """Also makes the topics that the groups read; a group declared here keeps frames from being pruned."""
+        topics = {*topology.topics, *(topic for group in topology.groups.values() for topic in group)}
+        async with self._file.write("making topics") as connection:
+            for topic in sorted(topics):
+                connection.execute(schema.ADD_TOPIC, (topic, self._partitions))
+                number, partitions = connection.execute(schema.TOPIC, (topic,)).fetchone()
+                connection.executemany(schema.ADD_HEAD, [(number, partition) for partition in range(partitions)])
+            for group, names in topology.groups.items():
+                add_group(connection, group, [self._topic(connection, name) for name in names])
+
+    async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:
+        """One transaction per call: every accepted frame is stored, or none and BrokerUnavailable says why."""
+        if not frames:
+            return []
+        async with self._file.write("publishing") as connection:
+            self._learn(connection, {frame.topic for frame in frames})
+            verdicts = admit(frames, self._topics, self.sheet.max_bytes)
+            accepted = [frame for frame, verdict in zip(frames, verdicts, strict=True) if verdict.accepted]
+            self._append(connection, accepted)
+        if accepted:
+            self._file.bell.ring()
+        await self._tidy()
+        return verdicts
+
+    async def subscribe(
+        self, group: str, topics: Sequence[str], *, start: Start = "earliest", window: int = 1000
+    ) -> EmbeddedStream:
+        """A topic that does not exist raises BrokerError: a misspelled one would wait for ever."""
+        async with self._file.write("joining a group") as connection:
+            numbers = {self._topic(connection, topic): topic for topic in topics}
+            add_group(connection, group, numbers)
+            if start == "latest":
+                connection.executemany(schema.START_AT_END, [(group, number) for number in numbers])
+        stream = EmbeddedStream(
+            self._file,
+            group,
+            numbers,
+            clock=self._clock,
+            window=window,
+            lease=self._lease,
+            on_beat=self._tidy,
+            on_close=self._streams.discard,
+        )
+        self._streams.add(stream)
+        await stream.join()
+        return stream
+
+    async def seek(
+        self, group: str, topic: str, *, position: int | str | None = None, time: float | None = None
+    ) -> None:
+        """`position` is a `Delivery.position`. Frames stored before the seek come as redelivered."""
+        if (position is None) == (time is None):
+            raise BrokerError("seek takes either a position or a time")
+        query, target = (schema.FIRST_AT_TIME, time) if position is None else (schema.FIRST_AT_OFFSET, offset(position))
+        async with self._file.write("seeking") as connection:
+            number = self._topic(connection, topic)
+            connection.execute(schema.ADD_GROUP, (group,))
+            for partition, stored in connection.execute(schema.HEADS, (number,)).fetchall():
+                first = connection.execute(query, (number, partition, target)).fetchone()
+                acked = stored if first is None else first[0] - 1
+                connection.execute(schema.MOVE, (group, number, partition, acked, stored))
+            connection.execute(schema.GROUP_CHANGED, (group,))
+        self._file.bell.ring()
+
+    async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
+        """A topic that does not exist yet stands at zero."""
+
+        def count(connection: sqlite3.Connection) -> dict[str, Progress]:
+            return {
+                topic: progress_of(connection.execute(schema.PROGRESS, (group, topic)).fetchall()) for topic in topics
+            }
+
+        return await self._file.read("counting", count)
+
+    async def prune(self, limit: int = 2_000) -> int:
+        """Delete up to `limit` frames that are older than the retention and acknowledged by every group. Returns how
+        many went. Runs by itself about once a minute wherever frames are published or received."""
+        horizon = self._clock.now() - self._retention
+        deleted = 0
+        async with self._file.write("pruning", durable=False) as connection:
+            for topic, partition, pruned, passed in connection.execute(schema.PASSED).fetchall():
+                ages = connection.execute(schema.AGES, (topic, partition, pruned + 1, passed, limit - deleted))
+                old = list(takewhile(lambda row: row[1] < horizon, ages.fetchall()))
+                if old:
+                    last = old[-1][0]
+                    connection.execute(schema.DELETE, (topic, partition, pruned + 1, last))
+                    connection.execute(schema.SET_PRUNED, (last, topic, partition))
+                    deleted += len(old)
+                if deleted >= limit:
+                    break
+        return deleted
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
+        self._file.close()
+
+    async def _tidy(self) -> None:
+        """Prune when it is time; a full batch means there is more to do at the next opportunity."""
+        now = self._clock.now()
+        if now < self._prune_at <= now + PRUNE_EVERY:
+            return
+        self._prune_at = now + PRUNE_EVERY
+        try:
+            if await self.prune() >= 2_000:
+                self._prune_at = now
+        except BrokerUnavailable:
+            pass  # nothing depends on it, and what the caller asked for has been done
+
+    def _append(self, connection: sqlite3.Connection, frames: Sequence[Frame]) -> None:
+        now = self._clock.now()
+        heads: dict[int, dict[int, int]] = {}
+        rows = []
+        for frame in frames:
+            topic, partitions = self._topics[frame.topic]
+            if topic not in heads:
+                heads[topic] = dict(connection.execute(schema.HEADS, (topic,)).fetchall())
+            partition = crc32((frame.id if frame.key is None else frame.key).encode()) % partitions
+            number = heads[topic][partition] = heads[topic][partition] + 1
+            headers = msgspec.json.encode(frame.headers) if frame.headers else None
+            rows.append((topic, partition, number, now, frame.id, frame.key, headers, frame.body))
+        connection.executemany(schema.ADD_FRAME, rows)
+        touched = {(row[0], row[1]) for row in rows}
+        connection.executemany(
+            schema.SET_HEAD, [(heads[topic][partition], topic, partition) for topic, partition in touched]
+        )
+
+    def _learn(self, connection: sqlite3.Connection, topics: Iterable[str]) -> None:
+        """Topics are never deleted, so what was found once stays true."""
+        for topic in topics:
+            if topic not in self._topics:
+                found = connection.execute(schema.TOPIC, (topic,)).fetchone()
+                if found is not None:
+                    self._topics[topic] = found
+
+    def _topic(self, connection: sqlite3.Connection, topic: str) -> int:
+        self._learn(connection, (topic,))
+        if topic not in self._topics:
+            known = [name for (name,) in connection.execute(schema.TOPIC_NAMES)]
+            raise BrokerError(f"topic {topic!r} does not exist in {self._file.path}.{did_you_mean(topic, known)}")
+        return self._topics[topic][0]
+
+
+def add_group(connection: sqlite3.Connection, group: str, topics: Iterable[int]) -> None:
+    connection.execute(schema.ADD_GROUP, (group,))
+    connection.executemany(schema.ADD_CURSORS, [(group, topic) for topic in topics])
+
+
+def offset(position: int | str) -> int:
+    try:
+        return int(position)
+    except ValueError:
+        raise BrokerError(f"position {position!r} is not an offset of this log: it takes whole numbers") from None
+
+
+def progress_of(partitions: Iterable[tuple[int, int, int | None, int | None]]) -> Progress:
+    """From (stored, pruned, acked, started) of each partition; acked is None where the group has never been."""
+    stored = pending = 0
+    truncated = False
+    for last, pruned, acked, started in partitions:
+        stored += last
+        pending += last - (pruned if acked is None else acked)
+        truncated |= (pruned if started is None else started) > 0
+    return Progress(stored=stored, pending=pending, truncated=truncated)

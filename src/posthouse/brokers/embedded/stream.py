@@ -1,0 +1,289 @@
+"""One member of a consumer group: holds leases on partitions and a window on each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from posthouse.broker import Delivery, Frame
+from posthouse.brokers.embedded import schema
+from posthouse.brokers.embedded.file import LogFile
+from posthouse.brokers.embedded.shares import Claim, is_alive, plan
+from posthouse.brokers.embedded.window import Window
+from posthouse.clock import Clock, new_id
+from posthouse.errors import BrokerError, BrokerUnavailable
+
+POLL = 0.2
+"""Seconds between looks at the file when no ring was heard."""
+
+Place = tuple[int, int]
+"""Topic number and partition."""
+
+_headers = msgspec.json.Decoder(dict[str, str])
+
+
+class Holding:
+    """A partition this member owns. A seek makes a new one, so acknowledgements of the old one find nobody."""
+
+    __slots__ = ("epoch", "leaving_since", "window")
+
+    def __init__(self, epoch: int, window: Window) -> None:
+        self.epoch = epoch
+        self.window = window
+        self.leaving_since: float | None = None
+
+
+class Token(NamedTuple):
+    holding: Holding
+    number: int
+
+
+class EmbeddedStream:
+    """The port's Stream. `window` bounds, per partition, the frames from the oldest unacknowledged one on."""
+
+    def __init__(
+        self,
+        file: LogFile,
+        group: str,
+        topics: Mapping[int, str],
+        *,
+        clock: Clock,
+        window: int,
+        lease: float,
+        on_beat: Callable[[], Awaitable[None]],
+        on_close: Callable[[EmbeddedStream], None],
+    ) -> None:
+        self._file = file
+        self._group = group
+        self._topics = topics
+        self._clock = clock
+        self._size = window
+        self._lease = lease
+        self._on_beat = on_beat
+        self._on_close = on_close
+        self._name = new_id()
+        self._held: dict[Place, Holding] = {}
+        self._version = -1
+        self._until = 0.0
+        self._renew_at = 0.0
+        self._turn = 0
+        self._closed = asyncio.Event()
+        self._left = asyncio.Event()
+        self._beating: asyncio.Task[None] | None = None
+
+    async def join(self) -> None:
+        """Become a member and take what is free; others hand over their surplus when they hear of it."""
+        await self._sync(joining=True)
+        self._beating = asyncio.create_task(self._beat(), name=f"posthouse embedded member of {self._group}")
+
+    async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
+        if self._closed.is_set():
+            raise BrokerError("this stream was closed")
+        await asyncio.sleep(0)  # a consumer with a full log must still let other tasks run
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait
+        rings = await self._file.bell.wait(-1, 0)
+        while not self._closed.is_set():
+            await self._look()
+            deliveries = await self._file.read("receiving", lambda connection: self._take(connection, limit))
+            left = deadline - loop.time()
+            if deliveries or left <= 0:
+                return deliveries
+            rings = await self._file.bell.wait(rings, min(left, POLL))
+        return []
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Acknowledgements of tasks that are ready together share one transaction."""
+        for delivery in deliveries:
+            if isinstance(token := delivery.token, Token):
+                token.holding.window.ack(token.number)
+        await asyncio.sleep(0)
+        await self._save()
+
+    async def nack(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            if isinstance(token := delivery.token, Token):
+                token.holding.window.nack(token.number)
+        self._file.bell.ring()
+
+    async def aclose(self) -> None:
+        if self._closed.is_set():
+            await self._left.wait()
+            return
+        self._closed.set()
+        try:
+            await self._leave()
+        finally:
+            self._left.set()
+            self._on_close(self)
+
+    # Handing out
+
+    async def _look(self) -> None:
+        """Renew the lease when it is time, and hear of joins, leaves and seeks. A file that cannot be written, because
+        the disk is full, can still be read: what we hold stays ours until the lease ends."""
+        now = self._clock.now()
+        due = not self._renew_at - self._lease < now < self._renew_at
+        if due or await self._file.read("receiving", self._group_version) != self._version:
+            try:
+                await self._sync()
+            except BrokerUnavailable:
+                if not self._held or not is_alive(self._until, now, self._lease):
+                    raise
+
+    def _take(self, connection: sqlite3.Connection, limit: int) -> list[Delivery]:
+        """Partitions take turns in going first, so that a busy one starves nobody."""
+        stored = {
+            (topic, partition): last
+            for topic in self._topics
+            for partition, last in connection.execute(schema.HEADS, (topic,))
+        }
+        places = [place for place, holding in self._held.items() if holding.leaving_since is None]
+        self._turn += 1
+        deliveries: list[Delivery] = []
+        for turn in range(len(places)):
+            if len(deliveries) >= limit:
+                break
+            place = places[(self._turn + turn) % len(places)]
+            for first, last, again in self._held[place].window.take(limit - len(deliveries), stored[place]):
+                deliveries += self._read(connection, place, (first, last), again)
+        return deliveries
+
+    def _read(self, connection: sqlite3.Connection, place: Place, run: tuple[int, int], again: bool) -> list[Delivery]:
+        topic, holding = self._topics[place[0]], self._held[place]
+        touched = run[1] if again else holding.window.touched
+        deliveries = [
+            Delivery(
+                frame=Frame(
+                    topic=topic, id=id_, key=key, body=body, headers=_headers.decode(headers) if headers else {}
+                ),
+                position=offset,
+                stored_at=stored_at,
+                redelivered=number <= touched,
+                token=Token(holding, number),
+            )
+            for number, offset, stored_at, id_, key, headers, body in connection.execute(schema.READ, (*place, *run))
+        ]
+        if (
+            len(deliveries) <= run[1] - run[0]
+        ):  # rows that somebody deleted by hand must not hold up the cursor for ever
+            there = {delivery.token.number for delivery in deliveries if isinstance(delivery.token, Token)}
+            for number in set(range(run[0], run[1] + 1)) - there:
+                holding.window.ack(number)
+        return deliveries
+
+    # Cursors and leases
+
+    async def _save(self) -> None:
+        """Write the cursors that moved. An epoch that is no longer ours changes nothing: somebody else has the cursor."""
+        if not any(holding.window.advance() > holding.window.committed for holding in self._held.values()):
+            return
+        async with self._file.write("acknowledging", durable=False) as connection:
+            moved = [
+                (place, holding, holding.window.prefix)
+                for place, holding in self._held.items()
+                if holding.window.advance() > holding.window.committed
+            ]
+            connection.executemany(
+                schema.ACK, [(prefix, self._group, *place, holding.epoch) for place, holding, prefix in moved]
+            )
+        for _, holding, prefix in moved:
+            holding.window.committed = prefix
+        if any(holding.leaving_since is not None and holding.window.idle for holding in self._held.values()):
+            await self._sync()
+
+    async def _sync(self, *, joining: bool = False) -> None:
+        """Renew the lease, learn what changed, take and give back partitions: one transaction that all members see."""
+        now = self._clock.now()
+        async with self._file.write("renewing a lease") as connection:
+            self._renew(connection, now + self._lease)
+            rows = sorted(connection.execute(schema.CURSORS, (self._group,)).fetchall())
+            held = self._still_held(rows)
+            claims = [Claim(*row[:3]) for row in rows if row[0] in self._topics]
+            take, leave = plan(self._name, self._living(connection, now), claims)
+            for claim in take:
+                held[claim[:2]] = self._take_over(connection, claim[:2])
+            gone = self._ready_to_leave(held, {claim[:2] for claim in leave})
+            for place in gone:
+                self._give_back(connection, place, held.pop(place))
+            if gone or joining:
+                connection.execute(schema.GROUP_CHANGED, (self._group,))
+            version = self._group_version(connection)
+        self._held, self._version = held, version
+        self._until, self._renew_at = now + self._lease, now + self._lease / 3
+        if gone or joining:
+            self._file.bell.ring()
+
+    def _group_version(self, connection: sqlite3.Connection) -> int:
+        return int(connection.execute(schema.GROUP_VERSION, (self._group,)).fetchone()[0])
+
+    def _renew(self, connection: sqlite3.Connection, until: float) -> None:
+        connection.executemany(schema.JOIN, [(self._group, topic, self._name, until) for topic in self._topics])
+
+    def _living(self, connection: sqlite3.Connection, now: float) -> dict[int, list[str]]:
+        """The living members of each of my topics. The dead are struck off."""
+        living: dict[int, list[str]] = {topic: [] for topic in self._topics}
+        for topic, name, until in connection.execute(schema.MEMBERS, (self._group,)).fetchall():
+            if not is_alive(until, now, self._lease):
+                connection.execute(schema.LEAVE, (self._group, topic, name))
+            elif topic in living:
+                living[topic].append(name)
+        return living
+
+    def _still_held(self, rows: Sequence[tuple[int, int, str | None, int, int, int]]) -> dict[Place, Holding]:
+        """What the file says is mine; after a seek with a fresh window."""
+        held: dict[Place, Holding] = {}
+        for topic, partition, owner, epoch, acked, touched in rows:
+            if owner == self._name:
+                holding = self._held.get((topic, partition))
+                if holding is None or holding.epoch != epoch:
+                    holding = Holding(epoch, Window(acked=acked, touched=touched, size=self._size))
+                held[topic, partition] = holding
+        return held
+
+    def _ready_to_leave(self, held: Mapping[Place, Holding], leave: set[Place]) -> list[Place]:
+        """Of the partitions that are too many: those with nothing in hand, and those whose handlers take too long."""
+        now = asyncio.get_running_loop().time()
+        ready = []
+        for place, holding in held.items():
+            if place not in leave:
+                holding.leaving_since = None
+                continue
+            holding.leaving_since = now if holding.leaving_since is None else holding.leaving_since
+            if holding.window.idle or now - holding.leaving_since >= self._lease:
+                ready.append(place)
+        return ready
+
+    def _take_over(self, connection: sqlite3.Connection, place: Place) -> Holding:
+        taken = connection.execute(schema.TAKE, (self._name, self._size, self._group, *place)).fetchall()
+        epoch, acked, touched = taken[0]
+        return Holding(epoch, Window(acked=acked, touched=touched, size=self._size))
+
+    def _give_back(self, connection: sqlite3.Connection, place: Place, holding: Holding) -> None:
+        window = holding.window
+        connection.execute(schema.GIVE_BACK, (window.advance(), window.read, self._group, *place, holding.epoch))
+
+    async def _beat(self) -> None:
+        while not await self._clock.wait(self._closed, self._lease / 3):
+            with contextlib.suppress(BrokerUnavailable):
+                await self._save()
+                await self._sync()
+            await self._on_beat()
+
+    async def _leave(self) -> None:
+        self._file.bell.ring()
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait([self._beating])
+        with contextlib.suppress(BrokerUnavailable):  # then the lease runs out instead
+            async with self._file.write("leaving a group") as connection:
+                for place, holding in self._held.items():
+                    self._give_back(connection, place, holding)
+                connection.executemany(schema.LEAVE, [(self._group, topic, self._name) for topic in self._topics])
+                connection.execute(schema.GROUP_CHANGED, (self._group,))
+            self._file.bell.ring()

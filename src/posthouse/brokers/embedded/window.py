@@ -1,0 +1,72 @@
+"""What one member has in hand of one partition. Pure: numbers in, numbers out.
+
+Frames of a partition are numbered 1, 2, 3 … without gaps, so a cursor is one number and every count a subtraction.
+"""
+
+from __future__ import annotations
+
+
+class Window:
+    """The numbers from the committed cursor to the last one handed out, at most `size` of them.
+
+    The bound counts from the cursor in the file, not from the number of frames in hand: whoever takes the partition
+    over after a crash then knows that nothing past cursor + size was ever handed out.
+    """
+
+    __slots__ = ("_again", "_open", "committed", "prefix", "read", "size", "touched")
+
+    def __init__(self, *, acked: int, touched: int, size: int) -> None:
+        self.committed = acked
+        """The cursor as the file has it."""
+        self.prefix = acked
+        """Every number up to here was acknowledged."""
+        self.read = acked
+        """The last number handed out."""
+        self.touched = touched
+        """Numbers up to here may have been handed out by an earlier owner."""
+        self.size = size
+        self._open: set[int] = set()
+        self._again: set[int] = set()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is in hand and nothing waits to be handed out again."""
+        return not self._open
+
+    def take(self, limit: int, stored: int) -> list[tuple[int, int, bool]]:
+        """Up to `limit` numbers to hand out now, as runs (first, last, again); those handed back come first."""
+        runs: list[tuple[int, int, bool]] = []
+        if self._again:
+            again = sorted(self._again)[:limit]
+            self._again.difference_update(again)
+            limit -= len(again)
+            for number in again:
+                if runs and runs[-1][1] == number - 1:
+                    runs[-1] = (runs[-1][0], number, True)
+                else:
+                    runs.append((number, number, True))
+        fresh = 0 if self._again else min(limit, stored - self.read, self.committed + self.size - self.read)
+        if fresh > 0:
+            first, self.read = self.read + 1, self.read + fresh
+            self._open.update(range(first, self.read + 1))
+            runs.append((first, self.read, False))
+        return runs
+
+    def ack(self, number: int) -> None:
+        self._open.discard(number)
+        self._again.discard(number)
+
+    def nack(self, number: int) -> None:
+        if number in self._open:
+            self._again.add(number)
+
+    def advance(self) -> int:
+        """Move `prefix` over everything acknowledged by now, and return it."""
+        prefix, read, waiting = self.prefix, self.read, self._open
+        if not waiting:
+            prefix = read
+        else:
+            while prefix < read and prefix + 1 not in waiting:
+                prefix += 1
+        self.prefix = prefix
+        return prefix
