@@ -1,0 +1,34 @@
+"""What a fact is: its envelope, its name, its forms on the wire and the limits that they keep. Pure: no I/O."""
+
+from posthouse.events.codec import METADATA_LIMIT, Codec, Encoded, check_size
+from posthouse.events.codecs import BINARY, CODECS, MELMASTOON, STRUCTURED, codec_of, decode_any
+from posthouse.events.envelope import PLATFORM, Actor, Event, Metadata, Producer, Scalar, moment, timestamp
+from posthouse.events.limits import HARD_LIMIT, PUBLISH_LIMIT, guard
+from posthouse.events.subject import Subject
+from posthouse.events.trace import TraceContext
+
+__all__ = [
+    "BINARY",
+    "CODECS",
+    "HARD_LIMIT",
+    "MELMASTOON",
+    "METADATA_LIMIT",
+    "PLATFORM",
+    "PUBLISH_LIMIT",
+    "STRUCTURED",
+    "Actor",
+    "Codec",
+    "Encoded",
+    "Event",
+    "Metadata",
+    "Producer",
+    "Scalar",
+    "Subject",
+    "TraceContext",
+    "check_size",
+    "codec_of",
+    "decode_any",
+    "guard",
+    "moment",
+    "timestamp",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Generic, Literal, TypeVar
 
 import msgspec
@@ -15,6 +15,9 @@ PLATFORM = "platform"
 
 Scalar = str | int | bool
 """What a CloudEvents extension may hold."""
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Actor(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +51,8 @@ class Event(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
 
     `key` names the aggregate; facts of one (topic, tenant, key) carry a gapless `sequence` that starts at 1.
     `lineage` grows when the producer's database was restored or failed over, so that a re-used number can be told
-    from a duplicate. `time` is RFC 3339 text exactly as written by the producer; `occurred_at` parses it.
+    from a duplicate. `time` is RFC 3339 text exactly as written by the producer, empty when it gave none; `occurred_at`
+    parses it. With a JSON content type (None counts as one) empty `data` means that there is none; `b"null"` is a null.
     """
 
     id: str
@@ -74,8 +78,8 @@ class Event(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
 
     @property
     def occurred_at(self) -> datetime:
-        """When the fact became true, by the producer's clock."""
-        return datetime.fromisoformat(self.time)
+        """When the fact became true, by the producer's clock; the start of 1970 when it gave no time."""
+        return moment(self.time) if self.time else EPOCH
 
     @property
     def ordering_key(self) -> str | None:
@@ -85,6 +89,17 @@ class Event(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
     def with_data(self, data: object) -> Event[object]:
         """The same fact around another form of its payload."""
         return msgspec.structs.replace(self, data=data)  # type: ignore[arg-type]
+
+
+def moment(text: str) -> datetime:
+    """RFC 3339 text as a time with its zone; ValueError for any other text. A leap second is the second after it."""
+    if text[4:5] + text[7:8] + text[13:14] + text[16:17] != "--::":
+        raise ValueError(f"{text!r} is not RFC 3339")
+    leap = text[17:19] == "60"
+    when = datetime.fromisoformat((text[:17] + "59" + text[19:] if leap else text).upper())
+    if when.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return when + timedelta(seconds=1) if leap else when
 
 
 def timestamp(seconds: float) -> str:

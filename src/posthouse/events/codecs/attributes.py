@@ -1,0 +1,269 @@
+"""The CloudEvents attributes of a fact, as both CloudEvents formats write them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from posthouse.errors import DecodeError, EventError
+from posthouse.events.envelope import PLATFORM, Actor, Event, Metadata, Producer, Scalar, moment
+from posthouse.events.limits import MAX_INTEGER, guard
+from posthouse.events.trace import is_traceparent, is_tracestate
+
+JSON = "application/json"
+
+_NAME = re.compile(r"[a-z0-9]+")
+_JSON_TYPE = re.compile(r"\s*[^/;\s]+/(?:[^/;\s]+\+)?json\s*(?:;.*)?", re.IGNORECASE | re.DOTALL)
+_SEQUENCE = re.compile(r"[0-9]{1,20}")
+_encode = msgspec.json.Encoder().encode
+
+
+class Attributes(msgspec.Struct, kw_only=True):
+    """What is on the wire, typed. An attribute that is null counts as absent."""
+
+    specversion: str
+    id: str
+    source: str
+    type: str
+    time: str | None = None
+    datacontenttype: str | None = None
+    dataschema: str | None = None
+    subject: str | None = None
+    tenantid: str | None = None
+    correlationid: str | None = None
+    causationid: str | None = None
+    actorkind: str | None = None
+    actorid: str | None = None
+    producerservice: str | None = None
+    producerinstance: str | None = None
+    producercommit: str | None = None
+    producerregion: str | None = None
+    idempotencykey: str | None = None
+    partitionkey: str | None = None
+    sequence: str | int | None = None
+    lineage: str | int | None = None
+    retentionclass: Literal["hot", "warm", "cold"] | None = None
+    dataresidency: str | None = None
+    offlinereplay: str | bool | None = None
+    aiprovenance: str | None = None
+    outboxid: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+
+NAMES = frozenset(Attributes.__struct_fields__)
+RESERVED = (NAMES | {"data"}) - {"partitionkey", "sequence"}
+"""Names that no extension may have. A foreign partition key, or a sequence that is no number, stays an extension."""
+
+
+def attributes_of(event: Event[bytes]) -> dict[str, Scalar]:
+    """Every attribute that is not at its default, in a fixed order."""
+    wire: dict[str, Scalar] = {"specversion": "1.0"}
+    metadata = event.metadata
+    for name, text in (
+        ("id", event.id),
+        ("source", event.source),
+        ("type", event.type),
+        ("time", event.time or None),
+        ("datacontenttype", event.content_type),
+        ("dataschema", event.schema),
+        ("subject", event.key),
+        ("tenantid", None if event.tenant == PLATFORM else event.tenant),
+        ("correlationid", event.correlation),
+        ("causationid", event.causation),
+        ("idempotencykey", event.idempotency_key),
+        ("traceparent", event.traceparent),
+        ("tracestate", event.tracestate),
+        ("dataresidency", metadata.residency),
+        ("outboxid", metadata.outbox_id),
+    ):
+        if text is not None:
+            if not text:
+                raise EventError(f"{name} of an event may not be empty: leave it out")
+            wire[name] = text
+    if event.key is not None:
+        wire["partitionkey"] = f"{event.tenant}:{event.key}"
+    _add_rest(wire, event)
+    if event.extensions:
+        check_extensions(event)
+        wire.update(event.extensions)
+    return wire
+
+
+def _add_rest(wire: dict[str, Scalar], event: Event[bytes]) -> None:
+    metadata = event.metadata
+    if event.actor is not None:
+        wire["actorkind"] = event.actor.kind
+        wire["actorid"] = event.actor.id
+    if event.producer is not None:
+        wire["producerservice"] = event.producer.service
+        for name in ("instance", "commit", "region"):
+            if text := getattr(event.producer, name):
+                wire[f"producer{name}"] = text
+    if event.sequence is not None:
+        wire["sequence"] = sequence_text(event.sequence)
+    if event.lineage != 1:
+        wire["lineage"] = event.lineage
+    if metadata.retention != "hot":
+        wire["retentionclass"] = metadata.retention
+    if metadata.offline_replay:
+        wire["offlinereplay"] = True
+    if metadata.ai_provenance is not None:
+        wire["aiprovenance"] = _encode(metadata.ai_provenance).decode()
+
+
+def event_of(wire: Attributes, known: Mapping[str, object], data: bytes) -> Event[bytes]:
+    """The fact behind the attributes; `known` holds them all, those without a field of their own too."""
+    if wire.specversion != "1.0":
+        raise DecodeError("specversion", f"{wire.specversion[:20]!r}, only 1.0 is read")
+    check_required(wire.id, wire.source, wire.type)
+    if wire.time:
+        check_time(wire.time)
+    tenant, key = wire.tenantid or PLATFORM, wire.subject or None
+    traced = wire.traceparent is not None and is_traceparent(wire.traceparent)
+    sequence = sequence_number(wire.sequence)
+    extensions = {name: known[name] for name in known.keys() - NAMES} if not NAMES.issuperset(known) else {}
+    if wire.partitionkey is not None and (key is None or wire.partitionkey != f"{tenant}:{key}"):
+        extensions["partitionkey"] = wire.partitionkey
+    if sequence is None and wire.sequence is not None:
+        extensions["sequence"] = wire.sequence
+    return Event(
+        id=wire.id,
+        type=wire.type,
+        source=wire.source,
+        data=data,
+        time=wire.time or "",
+        tenant=tenant,
+        key=key,
+        sequence=sequence,
+        lineage=1 if wire.lineage is None else whole_number("lineage", wire.lineage),
+        correlation=wire.correlationid or None,
+        causation=wire.causationid or None,
+        actor=_actor(wire),
+        producer=_producer(wire),
+        schema=wire.dataschema or None,
+        content_type=wire.datacontenttype or None,
+        idempotency_key=wire.idempotencykey or None,
+        traceparent=wire.traceparent if traced else None,
+        tracestate=wire.tracestate if traced and wire.tracestate and is_tracestate(wire.tracestate) else None,
+        metadata=_metadata(wire),
+        extensions=read_extensions(extensions) if extensions else {},
+    )
+
+
+def _actor(wire: Attributes) -> Actor | None:
+    if wire.actorkind is None and wire.actorid is None:
+        return None
+    return Actor(kind=wire.actorkind or "", id=wire.actorid or "")
+
+
+def _producer(wire: Attributes) -> Producer | None:
+    parts = (wire.producerservice, wire.producerinstance, wire.producercommit, wire.producerregion)
+    if parts == (None, None, None, None):
+        return None
+    service, instance, commit, region = (part or "" for part in parts)
+    return Producer(service=service, instance=instance, commit=commit, region=region)
+
+
+_PLAIN = Metadata()
+
+
+def _metadata(wire: Attributes) -> Metadata:
+    rest = (wire.retentionclass, wire.dataresidency, wire.offlinereplay, wire.aiprovenance, wire.outboxid)
+    if rest == (None, None, None, None, None):
+        return _PLAIN
+    provenance = None if wire.aiprovenance is None else guard(wire.aiprovenance.encode())
+    if not isinstance(provenance, dict | None):
+        raise DecodeError("type", "aiprovenance is not the JSON text of an object")
+    if isinstance(wire.offlinereplay, str) and wire.offlinereplay not in ("true", "false"):
+        raise DecodeError("type", "offlinereplay is neither true nor false")
+    return Metadata(
+        retention=wire.retentionclass or "hot",
+        residency=wire.dataresidency or None,
+        offline_replay=wire.offlinereplay in (True, "true"),
+        ai_provenance=provenance,
+        outbox_id=wire.outboxid or None,
+    )
+
+
+# Rules that every format shares.
+
+
+def check_required(id: str, source: str, type: str) -> None:
+    """Raise DecodeError when one of them is empty."""
+    if not (id and source and type):
+        raise DecodeError("missing", "id, source and type of an event may not be empty")
+
+
+def check_time(text: str) -> None:
+    """Raise DecodeError for text that is not RFC 3339."""
+    try:
+        moment(text)
+    except ValueError:
+        raise DecodeError("time", f"{text[:40]!r} is not RFC 3339 with a time zone") from None
+
+
+def is_json(content_type: str | None) -> bool:
+    """True for JSON media types, and for None, which CloudEvents reads as JSON."""
+    return content_type is None or content_type == JSON or _JSON_TYPE.fullmatch(content_type) is not None
+
+
+def sequence_text(number: int) -> str:
+    """Twenty digits, so that text sorts as numbers do."""
+    return f"{number:020d}"
+
+
+def sequence_number(wire: str | int | None) -> int | None:
+    """The number in a `sequence`, or None when a foreign producer put something else there."""
+    if isinstance(wire, str):
+        wire = int(wire) if _SEQUENCE.fullmatch(wire) else None
+    return wire if wire is not None and 0 <= wire <= MAX_INTEGER else None
+
+
+def whole_number(name: str, wire: str | int) -> int:
+    """An integer written as a number or as digits; DecodeError for anything else."""
+    number = sequence_number(wire)
+    if number is None:
+        raise DecodeError("type", f"{name} is not a whole number")
+    return number
+
+
+def unbase64(text: str) -> bytes:
+    """The bytes in base64 text; DecodeError when it is none."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise DecodeError("base64", "the data is not base64") from None
+
+
+def check_extensions(event: Event[bytes]) -> None:
+    """Raise EventError for an extension that CloudEvents, or this envelope, has no room for."""
+    for name, value in event.extensions.items():
+        if not _NAME.fullmatch(name):
+            raise EventError(f"extension {name!r}: names are lower-case ASCII letters and digits")
+        if name in RESERVED or (name == "sequence" and event.sequence is not None):
+            raise EventError(f"extension {name!r}: this name is an attribute of its own, set the event's field")
+        if not isinstance(value, str | int):
+            raise EventError(f"extension {name!r} holds {type(value).__name__}: text, integers and booleans travel")
+        if isinstance(value, int) and abs(value) > MAX_INTEGER:
+            raise EventError(f"extension {name!r} does not fit in 64 bits: send it as text")
+
+
+def read_extensions(found: Mapping[str, Any]) -> dict[str, Scalar]:
+    """Extensions from the wire; null is absent, other types and bad names are a DecodeError."""
+    for name, value in found.items():
+        if not _NAME.fullmatch(name):
+            raise DecodeError("extension", f"{name[:40]!r}: names are lower-case ASCII letters and digits")
+        if not isinstance(value, str | int | None):
+            raise DecodeError("extension", f"{name[:40]!r} is neither text nor integer nor boolean")
+    return {name: found[name] for name in sorted(found) if found[name] is not None}
+
+
+def misfit(error: msgspec.ValidationError) -> DecodeError:
+    """What msgspec said about an envelope, with a reason to count."""
+    return DecodeError("missing" if "missing required field" in str(error) else "type", str(error))

@@ -1,0 +1,150 @@
+"""What JSON from the wire may look like. Everything that is read passes `guard` first.
+
+Most events prove themselves harmless at the price of one parse: a typed decoder lets through only eight levels and
+64-bit integers, and when the value, written out again, gives the same bytes, then no member was swallowed as a
+duplicate, no number was bent and no text was malformed. Whatever does not prove itself is walked with every rule.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+
+from posthouse.errors import DecodeError
+
+KIB = 1024
+PUBLISH_LIMIT = 256 * KIB
+"""Bytes of one event, headers and body, that may be published unless configured otherwise."""
+HARD_LIMIT = 8 * KIB * KIB
+"""Bytes of one body that are ever looked at."""
+MAX_DEPTH = 64
+MAX_NODES = 100_000
+MAX_INTEGER = 2**63 - 1
+
+_BOM = b"\xef\xbb\xbf"
+_WHITESPACE = b" \t\r\n"
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_FEW_NODES = 2 * MAX_NODES
+"""A body shorter than this cannot hold too many nodes: each takes a byte and a separator."""
+
+
+def _shallow(levels: int) -> Any:
+    """The type of JSON values at most `levels` deep, with integers in range. Its size doubles with each level."""
+    scalar: Any = str | Annotated[int, msgspec.Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)] | float | bool | None
+    value: Any = scalar
+    for _ in range(levels):
+        value = scalar | list.__class_getitem__(value) | dict.__class_getitem__((str, value))
+    return value
+
+
+_decode_shallow = msgspec.json.Decoder(_shallow(8)).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def guard(body: bytes, limit: int = HARD_LIMIT) -> Any:
+    """The value of a JSON text that keeps every limit; DecodeError with one of these reasons otherwise.
+
+    `too_large`, `bom`, `utf8`, `nodes`, `depth`, `nul`, `surrogate`, `duplicate_key`, `number` (not finite),
+    `integer` (beyond 64 bits) and `json` (malformed).
+    """
+    if len(body) > limit:
+        raise DecodeError("too_large", f"{len(body):,} bytes, at most {limit:,} are read")
+    if len(body) < _FEW_NODES:
+        try:
+            value = _decode_shallow(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return _walk(body)
+        if _is_same_text(body, _encode(value)):
+            return value
+    return _walk(body)
+
+
+def _is_same_text(body: bytes, again: bytes) -> bool:
+    if again != body and again.translate(None, _WHITESPACE) != body.translate(None, _WHITESPACE):
+        return False
+    return b"\\" not in body or b"\\u0000" not in body
+
+
+def _walk(body: bytes) -> Any:
+    text = _text(body)
+    _check_shape(body)
+    if b"\\u" in body:
+        _check_escapes(body)
+    try:
+        return _STRICT.decode(text)
+    except json.JSONDecodeError as error:
+        raise DecodeError("json", str(error)) from None
+
+
+def _text(body: bytes) -> str:
+    if body.startswith(_BOM):
+        raise DecodeError("bom", "the text begins with a byte order mark")
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DecodeError("utf8", f"{error.reason} at byte {error.start}") from None
+    if "\x00" in text:
+        raise DecodeError("nul", f"a NUL character at {text.index(chr(0))}")
+    return text
+
+
+def _check_shape(body: bytes) -> None:
+    """Count nodes and levels without parsing: drop the strings, then peel off the innermost brackets."""
+    pieces = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if pieces.count(b'"') > 4 * MAX_NODES:
+        raise DecodeError("nodes", f"more than {MAX_NODES:,} values")
+    bare = b"0".join(pieces.split(b'"')[::2]).translate(_BRACKETS, _WHITESPACE)
+    nodes = 1 + bare.count(b",") + bare.count(b"[") - bare.count(b"[]")
+    if nodes > MAX_NODES:
+        raise DecodeError("nodes", f"more than {MAX_NODES:,} values")
+    brackets = bare.translate(None, _NOT_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        brackets = brackets.replace(b"[]", b"")
+    if b"[]" in brackets or brackets.count(b"[") > MAX_DEPTH:
+        raise DecodeError("depth", f"nested more than {MAX_DEPTH} levels deep")
+
+
+def _check_escapes(body: bytes) -> None:
+    escapes = body.replace(b"\\\\", b"__")
+    if b"\\u0000" in escapes:
+        raise DecodeError("nul", "an escaped NUL character")
+    lone = _SURROGATE.search(_PAIR.sub(b"", escapes))
+    if lone:
+        raise DecodeError("surrogate", f"{lone[0].decode()} without its other half")
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise DecodeError("duplicate_key", f"{twice[:100]!r} is given more than once")
+    return value
+
+
+def _integer(digits: str) -> int:
+    value = int(digits) if len(digits) <= 20 else MAX_INTEGER + 1
+    if not -MAX_INTEGER <= value <= MAX_INTEGER:
+        raise DecodeError("integer", f"{digits[:40]} does not fit in 64 bits; send it as text")
+    return value
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise DecodeError("number", f"{digits[:40]} is not finite")
+    return value
+
+
+def _constant(name: str) -> NoReturn:
+    raise DecodeError("number", f"{name} is not finite")
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_finite, parse_constant=_constant)
