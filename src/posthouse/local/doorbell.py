@@ -20,12 +20,14 @@ _count = itertools.count()
 
 class Doorbell:
     """Rings for one file. `ring` never blocks and never fails; `wait` returns early when somebody rang. Any number of
-    tasks may wait: each passes the count it saw last."""
+    tasks may wait: each passes the count it saw last. Without a path it rings in this process only."""
 
-    def __init__(self, path: Path | str) -> None:
-        digest = hashlib.blake2b(os.path.realpath(path).encode(), digest_size=8).hexdigest()
-        user = os.getuid() if hasattr(os, "getuid") else 0
-        self._folder = Path(tempfile.gettempdir()) / f"posthouse-{user}" / digest
+    def __init__(self, path: Path | str | None) -> None:
+        self._folder: Path | None = None
+        if path is not None:
+            digest = hashlib.blake2b(os.path.realpath(path).encode(), digest_size=8).hexdigest()
+            user = os.getuid() if hasattr(os, "getuid") else 0
+            self._folder = Path(tempfile.gettempdir()) / f"posthouse-{user}" / digest
         self._listener: socket.socket | None = None
         self._own: Path | None = None
         self._rings = 0
@@ -77,6 +79,8 @@ class Doorbell:
 
     def _others(self) -> list[str]:
         """Sockets of the folder but our own; listed again only when the folder changed."""
+        if self._folder is None:
+            return []
         try:
             changed = os.stat(self._folder).st_mtime_ns
         except OSError:
@@ -101,7 +105,7 @@ class Doorbell:
                 waiter.set_result(None)
 
     def _listen(self) -> None:
-        if self._listener is not None or not hasattr(socket, "AF_UNIX"):
+        if self._folder is None or self._listener is not None or not hasattr(socket, "AF_UNIX"):
             return
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)

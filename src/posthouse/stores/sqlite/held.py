@@ -1,0 +1,242 @@
+"""Held: what was accepted from the broker and could not be applied, and how many of each key wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from posthouse.errors import StoreError
+from posthouse.store import BLOCKING, Arrival, HeldEvent, HeldFilter, Transaction
+from posthouse.stores.sqlite.database import Database
+from posthouse.stores.sqlite.steps import packed, unpacked
+
+COLUMNS = (
+    "id, consumer, topic, tenant, key, sequence, lineage, event_id, digest, time, state, type, headers, body, "
+    "attempts, next_at, first_at, last_at, reason, error, stack, turn"
+)
+
+# Whether this very event is held, in any state.
+FIND_ORDERED = """
+SELECT 1 FROM posthouse_held WHERE sequence IS NOT NULL
+    AND consumer = ? AND topic = ? AND tenant = ? AND key = ? AND sequence = ? AND event_id = ?
+"""
+
+# The same for an event that stands alone.
+FIND_UNORDERED = "SELECT 1 FROM posthouse_held WHERE sequence IS NULL AND consumer = ? AND tenant = ? AND event_id = ?"
+
+# The event that waits under a number.
+WAITING = """
+SELECT id, event_id FROM posthouse_held
+WHERE consumer = ? AND topic = ? AND tenant = ? AND key = ? AND sequence = ?
+    AND sequence IS NOT NULL AND state IN ('retrying', 'gap', 'blocked', 'dead')
+"""
+
+# Hold an event.
+ADD = """
+INSERT INTO posthouse_held (consumer, topic, tenant, key, sequence, lineage, event_id, digest, time, state, type, headers,
+    body, attempts, next_at, first_at, last_at, reason, error, stack, turn)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
+"""
+
+# Count one more, or one less, that keeps a key waiting. A key with no head yet gets one that stands before the first
+# number it expects: before this event when the consumer adopts, else at 0.
+COUNT_WAITING = """
+INSERT INTO posthouse_head (consumer, topic, tenant, key, sequence, lineage, event_id, digest, held)
+SELECT ?1, ?2, ?3, ?4,
+    CASE WHEN EXISTS (SELECT 1 FROM posthouse_consumer WHERE consumer = ?1 AND topic = ?2 AND adopt) THEN ?5 - 1 ELSE 0 END,
+    ?6, '', x'', ?7
+WHERE true
+ON CONFLICT (consumer, topic, tenant, key) DO UPDATE SET held = held + excluded.held
+"""
+
+# Retrying events whose turn it is: the next of their key, or alone.
+IN_TURN = """
+FROM posthouse_held e LEFT JOIN posthouse_head h
+    ON h.consumer = e.consumer AND h.topic = e.topic AND h.tenant = e.tenant AND h.key = e.key
+WHERE e.consumer = ? AND e.state = 'retrying' AND (e.sequence IS NULL OR e.sequence = h.sequence + 1)
+"""
+
+# Which of them are due.
+DUE = f"SELECT e.id {IN_TURN} AND e.next_at <= ? ORDER BY e.next_at, e.id LIMIT ?"
+
+# Count the run before it begins, and hide the event for a while.
+CLAIM = f"""
+UPDATE posthouse_held SET attempts = attempts + 1, turn = turn + 1, next_at = ?, last_at = ? WHERE id = ?
+RETURNING {COLUMNS}
+"""
+
+# When something wants attention.
+NEXT_DUE = f"""
+SELECT min(at) FROM (
+    SELECT min(e.next_at) AS at {IN_TURN}
+    UNION ALL SELECT min(next_at) FROM posthouse_held WHERE consumer = ? AND state = 'gap')
+"""
+
+# Take an event out, in its turn.
+REMOVE = "DELETE FROM posthouse_held WHERE id = ? AND turn = ? RETURNING state"
+
+# The state of an event, in its turn.
+STATE = "SELECT state FROM posthouse_held WHERE id = ? AND turn = ?"
+
+# Change an event.
+CHANGE = """
+UPDATE posthouse_held SET state = ?, attempts = ?, next_at = ?, last_at = ?, headers = ?, body = ?, reason = ?, error = ?,
+    stack = ?, turn = turn + 1
+WHERE id = ?
+"""
+
+# The way is free for the next number.
+PROMOTE = """
+UPDATE posthouse_held SET state = 'retrying', attempts = 0, next_at = ?, turn = turn + 1
+WHERE consumer = ? AND topic = ? AND tenant = ? AND key = ? AND sequence = ?
+    AND sequence IS NOT NULL AND state IN ('gap', 'blocked')
+"""
+
+# Gaps that lasted too long.
+OVERDUE = f"SELECT {COLUMNS} FROM posthouse_held WHERE consumer = ? AND state = 'gap' AND next_at <= ? ORDER BY id"
+
+
+class SqliteHeld:
+    """The held events of a `SqliteStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def hold(self, tx: Transaction, event: HeldEvent) -> bool:
+        arrival = event.arrival
+        if arrival.sequence is None:
+            if await tx.execute(FIND_UNORDERED, (event.consumer, arrival.tenant, arrival.event_id)):
+                return False
+            await tx.execute(ADD, _columns(event))
+            return True
+        if await tx.execute(FIND_ORDERED, (*_number(event), arrival.event_id)):
+            return False
+        if event.state in BLOCKING:
+            event = await self._forked(tx, event)
+        await tx.execute(ADD, _columns(event))
+        await self._count(tx, event, int(event.state in BLOCKING))
+        return True
+
+    async def _forked(self, tx: Transaction, event: HeldEvent) -> HeldEvent:
+        """The event, or, where another one waits under its number, the same set aside: neither may be lost."""
+        other = await tx.execute(WAITING, _number(event))
+        if not other:
+            return event
+        reason = f"fork: event {other.one()[1]} is held under number {event.arrival.sequence} already"
+        return msgspec.structs.replace(event, state="quarantined", reason=reason)
+
+    async def claim_due(self, consumer: str, now: float, limit: int, visibility: float) -> Sequence[HeldEvent]:
+        if not await self._database.select(DUE, (consumer, now, 1)):
+            return []
+        async with self._database.begin(books=True) as tx:
+            due = tx.run(DUE, (consumer, now, limit))
+            return [_held(tx.run(CLAIM, (now + visibility, now, row[0])).one()) for row in due]
+
+    async def next_due(self, consumer: str) -> float | None:
+        due: Any = (await self._database.select(NEXT_DUE, (consumer, consumer))).scalar()
+        return None if due is None else float(due)
+
+    async def remove(self, tx: Transaction, event: HeldEvent) -> bool:
+        removed = await tx.execute(REMOVE, (event.id, event.turn))
+        if not removed:
+            return False
+        await self._count(tx, event, -int(removed.scalar() in BLOCKING))
+        return True
+
+    async def change(self, tx: Transaction, event: HeldEvent) -> bool:
+        before = await tx.execute(STATE, (event.id, event.turn))
+        if not before:
+            return False
+        if event.arrival.sequence is not None and event.state in BLOCKING:
+            await self._refuse_fork(tx, event)
+        await tx.execute(CHANGE, (
+            event.state, event.attempts, event.next_at, event.last_at, packed(event.headers), event.body, event.reason,
+            event.error, event.stack, event.id,
+        ))  # fmt: skip
+        await self._count(tx, event, int(event.state in BLOCKING) - int(before.scalar() in BLOCKING))
+        return True
+
+    async def _refuse_fork(self, tx: Transaction, event: HeldEvent) -> None:
+        other = await tx.execute(WAITING, _number(event))
+        if other and other.one()[0] != event.id:
+            raise StoreError(
+                f"event {other.one()[1]} is held under number {event.arrival.sequence} of this key: "
+                "skip, quarantine or apply that one first"
+            )
+
+    async def promote(self, tx: Transaction, consumer: str, arrival: Arrival, now: float) -> bool:
+        if arrival.sequence is None:
+            return False
+        following = (consumer, arrival.topic, arrival.tenant, arrival.key, arrival.sequence + 1)
+        return (await tx.execute(PROMOTE, (now, *following))).rowcount > 0
+
+    async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
+        conditions, parameters = ["id > ?"], [after]  # type: tuple[list[str], list[object]]
+        for column in ("consumer", "state", "tenant", "topic", "key"):
+            value = getattr(wanted, column)
+            if value is not None:
+                conditions.append(f"{column} = ?")
+                parameters.append(value)
+        if wanted.ids is not None:
+            conditions.append("id IN (SELECT value FROM json_each(?))")
+            parameters.append(msgspec.json.encode(wanted.ids).decode())
+        sql = f"SELECT {COLUMNS} FROM posthouse_held WHERE {' AND '.join(conditions)} ORDER BY id LIMIT ?"
+        return [_held(columns) for columns in await self._database.select(sql, (*parameters, limit))]
+
+    async def overdue_gaps(self, consumer: str, now: float) -> Sequence[HeldEvent]:
+        return [_held(columns) for columns in await self._database.select(OVERDUE, (consumer, now))]
+
+    async def _count(self, tx: Transaction, event: HeldEvent, difference: int) -> None:
+        """Keep the head's count of waiting events in step."""
+        if event.arrival.sequence is not None and difference:
+            await tx.execute(COUNT_WAITING, (*_number(event), event.arrival.lineage, difference))
+
+
+def _number(event: HeldEvent) -> tuple[object, ...]:
+    arrival = event.arrival
+    return (event.consumer, arrival.topic, arrival.tenant, arrival.key, arrival.sequence)
+
+
+def _columns(event: HeldEvent) -> tuple[object, ...]:
+    arrival = event.arrival
+    return (
+        *_number(event), arrival.lineage, arrival.event_id, arrival.digest, arrival.time, event.state, event.type,
+        packed(event.headers), event.body, event.attempts, event.next_at, event.first_at, event.last_at, event.reason,
+        event.error, event.stack,
+    )  # fmt: skip
+
+
+def _held(columns: Sequence[Any]) -> HeldEvent:
+    (
+        id, consumer, topic, tenant, key, sequence, lineage, event_id, digest, time, state, type, headers, body,
+        attempts, next_at, first_at, last_at, reason, error, stack, turn,
+    ) = columns  # fmt: skip
+    arrival = Arrival(
+        topic=topic,
+        tenant=tenant,
+        event_id=event_id,
+        digest=digest,
+        time=time,
+        key=key,
+        sequence=sequence,
+        lineage=lineage,
+    )
+    return HeldEvent(
+        consumer=consumer,
+        arrival=arrival,
+        state=state,
+        body=body,
+        headers=unpacked(headers),
+        type=type,
+        attempts=attempts,
+        next_at=next_at,
+        first_at=first_at,
+        last_at=last_at,
+        reason=reason,
+        error=error,
+        stack=stack,
+        id=id,
+        turn=turn,
+    )

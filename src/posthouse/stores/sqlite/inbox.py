@@ -1,0 +1,173 @@
+"""Inbox: who has seen what. One head row per key for ordered consumers, one row per event for the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from posthouse.clock import Clock
+from posthouse.store import Arrival, Head, Known, Transaction
+from posthouse.stores.sqlite.database import Database
+
+# What a consumer does with the first number of a key; the first answer stays.
+REGISTER = "INSERT INTO posthouse_consumer (consumer, topic, adopt) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+
+# Which answer that was.
+REGISTERED = "SELECT adopt FROM posthouse_consumer WHERE consumer = ? AND topic = ?"
+
+# Advance a key by one, if this is the next number and nothing is held; begin it at 1, or anywhere if it is adopted.
+CLAIM_ORDERED = """
+INSERT INTO posthouse_head (consumer, topic, tenant, key, sequence, lineage, event_id, digest)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
+WHERE ?5 = 1
+    OR EXISTS (SELECT 1 FROM posthouse_head WHERE consumer = ?1 AND topic = ?2 AND tenant = ?3 AND key = ?4)
+    OR EXISTS (SELECT 1 FROM posthouse_consumer WHERE consumer = ?1 AND topic = ?2 AND adopt)
+ON CONFLICT (consumer, topic, tenant, key) DO UPDATE
+SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
+WHERE posthouse_head.sequence + 1 = excluded.sequence
+    AND posthouse_head.held = 0 AND posthouse_head.lineage <= excluded.lineage
+"""
+
+# Advance a key whatever is held, never backwards but into a newer lineage.
+ADVANCE_ORDERED = """
+INSERT INTO posthouse_head (consumer, topic, tenant, key, sequence, lineage, event_id, digest)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (consumer, topic, tenant, key) DO UPDATE
+SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
+WHERE excluded.sequence > posthouse_head.sequence OR excluded.lineage > posthouse_head.lineage
+"""
+
+# Remember an unordered event.
+CLAIM_UNORDERED = """
+INSERT INTO posthouse_inbox (consumer, tenant, event_id, topic, digest, time, received_at, result)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+"""
+
+# Count what was applied or skipped.
+COUNT = """
+INSERT INTO posthouse_applied (consumer, topic, applied, skipped) VALUES (?, ?, ?, ?)
+ON CONFLICT (consumer, topic) DO UPDATE SET applied = applied + excluded.applied, skipped = skipped + excluded.skipped
+"""
+
+# Where a key stands, and the lowest number that waits behind it.
+HEAD = """
+SELECT h.sequence, h.lineage, h.event_id, h.digest, w.sequence, w.event_id
+FROM posthouse_head h LEFT JOIN posthouse_held w ON w.id = (
+    SELECT id FROM posthouse_held
+    WHERE h.held > 0 AND consumer = h.consumer AND topic = h.topic AND tenant = h.tenant AND key = h.key
+        AND sequence IS NOT NULL AND state IN ('retrying', 'gap', 'blocked', 'dead')
+    ORDER BY sequence LIMIT 1)
+WHERE h.consumer = ? AND h.topic = ? AND h.tenant = ? AND h.key = ?
+"""
+
+# What is remembered of an unordered event.
+KNOWN = "SELECT digest FROM posthouse_inbox WHERE consumer = ? AND tenant = ? AND event_id = ?"
+
+# How far a consumer has forgotten.
+FORGOTTEN = "SELECT until FROM posthouse_forgotten WHERE consumer = ?"
+
+# Forget the oldest.
+PURGE = """
+DELETE FROM posthouse_inbox WHERE (consumer, tenant, event_id) IN (
+    SELECT consumer, tenant, event_id FROM posthouse_inbox WHERE received_at < ? ORDER BY received_at LIMIT ?)
+RETURNING consumer, time
+"""
+
+# Note how far.
+FORGET = """
+INSERT INTO posthouse_forgotten (consumer, until) VALUES (?, ?)
+ON CONFLICT (consumer) DO UPDATE SET until = max(until, excluded.until)
+"""
+
+
+class SqliteInbox:
+    """The inbox of a `SqliteStore`."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def register(self, consumer: str, topic: str, adopt: bool) -> bool:
+        async with self._database.begin() as tx:
+            tx.run(REGISTER, (consumer, topic, adopt))
+            return bool(tx.run(REGISTERED, (consumer, topic)).scalar())
+
+    async def claim(self, tx: Transaction, consumer: str, arrival: Arrival) -> bool:
+        if arrival.sequence is not None:
+            done = await tx.execute(CLAIM_ORDERED, head_columns(consumer, arrival))
+        else:
+            done = await tx.execute(CLAIM_UNORDERED, self._inbox_columns(consumer, arrival, "applied"))
+        if done.rowcount != 1:
+            return False
+        await tx.execute(COUNT, (consumer, arrival.topic, 1, 0))
+        return True
+
+    async def standing(self, tx: Transaction, consumer: str, arrival: Arrival) -> Head | Known | None:
+        if arrival.sequence is None:
+            known = await tx.execute(KNOWN, (consumer, arrival.tenant, arrival.event_id))
+            return Known(digest=_any(known.scalar())) if known else None
+        rows = await tx.execute(HEAD, (consumer, arrival.topic, arrival.tenant, arrival.key))
+        if not rows:
+            return None
+        sequence, lineage, event_id, digest, waiting, waiting_id = _any(rows.one())
+        return Head(
+            sequence=sequence,
+            lineage=lineage,
+            event_id=event_id,
+            digest=digest,
+            waiting=waiting,
+            waiting_id=waiting_id,
+        )
+
+    async def advance(self, tx: Transaction, consumer: str, arrival: Arrival, *, skipped: bool = False) -> None:
+        if arrival.sequence is not None:
+            await tx.execute(ADVANCE_ORDERED, head_columns(consumer, arrival))
+        else:
+            result = "skipped" if skipped else "applied"
+            done = await tx.execute(CLAIM_UNORDERED, self._inbox_columns(consumer, arrival, result))
+            if done.rowcount != 1:
+                return
+        await tx.execute(COUNT, (consumer, arrival.topic, int(not skipped), int(skipped)))
+
+    async def purged_until(self, consumer: str) -> float | None:
+        rows = await self._database.select(FORGOTTEN, (consumer,))
+        return _any(rows.scalar()) if rows else None
+
+    async def purge(self, before: float, limit: int) -> int:
+        async with self._database.begin(books=True) as tx:
+            purged = tx.run(PURGE, (before, limit))
+            until: dict[str, float] = {}
+            for consumer, time in _any(purged):
+                until[consumer] = max(time, until.get(consumer, time))
+            tx.run_many(FORGET, until.items())
+        return len(purged)
+
+    def _inbox_columns(self, consumer: str, arrival: Arrival, result: str) -> tuple[object, ...]:
+        return (
+            consumer,
+            arrival.tenant,
+            arrival.event_id,
+            arrival.topic,
+            arrival.digest,
+            arrival.time,
+            self._clock.now(),
+            result,
+        )
+
+
+def head_columns(consumer: str, arrival: Arrival) -> tuple[object, ...]:
+    """A head row that says: this event was the last."""
+    return (
+        consumer,
+        arrival.topic,
+        arrival.tenant,
+        arrival.key,
+        arrival.sequence,
+        arrival.lineage,
+        arrival.event_id,
+        arrival.digest,
+    )
+
+
+def _any(value: Any) -> Any:
+    """What the schema guarantees, the type checker cannot know."""
+    return value

@@ -1,0 +1,187 @@
+-- Figures of the whole store: `lanes` (how many the outbox has) and `lineage` (grows after a restore).
+CREATE TABLE posthouse_meta (
+    name TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) WITHOUT ROWID;
+
+INSERT INTO posthouse_meta (name, value) VALUES ('lineage', 1);
+
+-- What goes out. AUTOINCREMENT: an id is never used twice, so a cursor never skips a row after a purge.
+CREATE TABLE posthouse_outbox (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    lane INTEGER NOT NULL,
+    topic TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    key TEXT,
+    sequence INTEGER,
+    lineage INTEGER NOT NULL,
+    event_id TEXT NOT NULL,
+    headers TEXT,
+    body BLOB NOT NULL
+);
+
+-- The last number given to each key.
+CREATE TABLE posthouse_key (
+    topic TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    key TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    PRIMARY KEY (topic, tenant, key)
+) WITHOUT ROWID;
+
+-- Intents that were said already, remembered until a time.
+CREATE TABLE posthouse_idempotency (
+    tenant TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    idempotency_key TEXT NOT NULL,
+    event_id TEXT NOT NULL,
+    until REAL NOT NULL,
+    PRIMARY KEY (tenant, topic, idempotency_key)
+) WITHOUT ROWID;
+
+CREATE INDEX posthouse_idempotency_until ON posthouse_idempotency (until);
+
+-- Shares of the outbox: who reads them, and how far the broker has accepted them.
+CREATE TABLE posthouse_lane (
+    number INTEGER PRIMARY KEY,
+    owner TEXT,
+    epoch INTEGER NOT NULL DEFAULT 0,
+    until REAL NOT NULL DEFAULT 0,
+    cursor INTEGER NOT NULL DEFAULT 0
+);
+
+-- Relays that are alive, with or without lanes.
+CREATE TABLE posthouse_member (
+    owner TEXT PRIMARY KEY,
+    until REAL NOT NULL
+) WITHOUT ROWID;
+
+-- Rows that the broker refused, and those of the same key behind them. The row itself stays in the outbox.
+CREATE TABLE posthouse_stuck (
+    id INTEGER PRIMARY KEY,
+    lane INTEGER NOT NULL,
+    topic TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    key TEXT,
+    attempts INTEGER NOT NULL,
+    first_at REAL NOT NULL,
+    next_at REAL NOT NULL,
+    error TEXT NOT NULL,
+    quarantined INTEGER NOT NULL
+);
+
+CREATE INDEX posthouse_stuck_key ON posthouse_stuck (topic, tenant, key, id);
+
+-- How many rows of each topic the broker has accepted: they may be purged, the figure stays.
+CREATE TABLE posthouse_sent (
+    topic TEXT PRIMARY KEY,
+    count INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- Whether a consumer takes the first number it sees of a key; decided at its first start.
+CREATE TABLE posthouse_consumer (
+    consumer TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    adopt INTEGER NOT NULL,
+    PRIMARY KEY (consumer, topic)
+) WITHOUT ROWID;
+
+-- Ordered consumers: the last event applied of each key, and how many of that key are held in a blocking state.
+CREATE TABLE posthouse_head (
+    consumer TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    key TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    lineage INTEGER NOT NULL,
+    event_id TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    held INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (consumer, topic, tenant, key)
+) WITHOUT ROWID;
+
+-- Unordered consumers: every event applied, until it is purged.
+CREATE TABLE posthouse_inbox (
+    consumer TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    event_id TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    time REAL NOT NULL,
+    received_at REAL NOT NULL,
+    result TEXT NOT NULL,
+    PRIMARY KEY (consumer, tenant, event_id)
+) WITHOUT ROWID;
+
+CREATE INDEX posthouse_inbox_received_at ON posthouse_inbox (received_at);
+
+-- The latest event time among the inbox rows that were purged.
+CREATE TABLE posthouse_forgotten (
+    consumer TEXT PRIMARY KEY,
+    until REAL NOT NULL
+) WITHOUT ROWID;
+
+-- How many events each consumer has applied and skipped: inbox rows may be purged, the figures stay.
+CREATE TABLE posthouse_applied (
+    consumer TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    applied INTEGER NOT NULL,
+    skipped INTEGER NOT NULL,
+    PRIMARY KEY (consumer, topic)
+) WITHOUT ROWID;
+
+-- What could not be applied.
+CREATE TABLE posthouse_held (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    consumer TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    key TEXT,
+    sequence INTEGER,
+    lineage INTEGER NOT NULL,
+    event_id TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    time REAL NOT NULL,
+    state TEXT NOT NULL,
+    type TEXT NOT NULL,
+    headers TEXT,
+    body BLOB NOT NULL,
+    attempts INTEGER NOT NULL,
+    next_at REAL NOT NULL,
+    first_at REAL NOT NULL,
+    last_at REAL NOT NULL,
+    reason TEXT NOT NULL,
+    error TEXT NOT NULL,
+    stack TEXT NOT NULL,
+    turn INTEGER NOT NULL
+);
+
+-- At most one event of a number keeps its key waiting: another one with that number is a fork.
+CREATE UNIQUE INDEX posthouse_held_waiting ON posthouse_held (consumer, topic, tenant, key, sequence)
+    WHERE sequence IS NOT NULL AND state IN ('retrying', 'gap', 'blocked', 'dead');
+
+CREATE UNIQUE INDEX posthouse_held_ordered ON posthouse_held (consumer, topic, tenant, key, sequence, event_id)
+    WHERE sequence IS NOT NULL;
+
+CREATE UNIQUE INDEX posthouse_held_unordered ON posthouse_held (consumer, tenant, event_id)
+    WHERE sequence IS NULL;
+
+CREATE INDEX posthouse_held_next_at ON posthouse_held (consumer, state, next_at);
+
+-- What is due later.
+CREATE TABLE posthouse_timer (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL,
+    due_at REAL NOT NULL,
+    topic TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    event_id TEXT NOT NULL,
+    key TEXT,
+    numbered INTEGER NOT NULL,
+    idempotency_key TEXT,
+    headers TEXT,
+    body BLOB NOT NULL,
+    UNIQUE (tenant, name)
+);
+
+CREATE INDEX posthouse_timer_due_at ON posthouse_timer (due_at);

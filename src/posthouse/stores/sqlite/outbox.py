@@ -1,0 +1,333 @@
+"""Outbox: append-only rows, read by relays through leased lanes. One writer makes id order commit order."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from posthouse.clock import Clock
+from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction
+from posthouse.stores.sqlite.append import appending
+from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
+from posthouse.stores.sqlite.joins import Joined, joined
+from posthouse.stores.sqlite.steps import unpacked
+
+COLUMNS = "o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body"
+
+# Leases. A set of lanes is a bit mask.
+
+# This relay is alive.
+REGISTER = (
+    "INSERT INTO posthouse_member (owner, until) VALUES (?, ?) ON CONFLICT (owner) DO UPDATE SET until = excluded.until"
+)
+
+# Relays that are not.
+BURY = "DELETE FROM posthouse_member WHERE until <= ?"
+
+# How many share the lanes, and how many lanes there are.
+SHARERS = "SELECT (SELECT count(*) FROM posthouse_member), (SELECT count(*) FROM posthouse_lane)"
+
+# Lanes of an owner.
+OWNED = "SELECT number FROM posthouse_lane WHERE owner = ? ORDER BY number"
+
+# Give up lanes.
+GIVE_UP = "UPDATE posthouse_lane SET owner = NULL, until = 0 WHERE owner = ? AND (? >> number) & 1"
+
+# Take lanes that nobody holds any more.
+TAKE = """
+UPDATE posthouse_lane SET owner = ?, epoch = epoch + 1 WHERE number IN (
+    SELECT number FROM posthouse_lane WHERE owner IS NULL OR (until <= ? AND owner <> ?) ORDER BY number LIMIT ?)
+"""
+
+# Keep what is held.
+RENEW = "UPDATE posthouse_lane SET until = ? WHERE owner = ? RETURNING number, epoch"
+
+# Leave the relays.
+LEAVE = "DELETE FROM posthouse_member WHERE owner = ?"
+
+# What the fence compares: the lanes that an owner holds now.
+HELD_LANES = "SELECT number, epoch, cursor FROM posthouse_lane WHERE owner = ? AND until > ?"
+
+# Polls.
+
+# Every lane's cursor.
+CURSORS = "SELECT number, epoch, cursor FROM posthouse_lane"
+
+# The newest row.
+NEWEST = "SELECT max(id) FROM posthouse_outbox"
+
+# Whether any key is stuck.
+ANY_STUCK = "SELECT EXISTS (SELECT 1 FROM posthouse_stuck)"
+
+# Rows of some lanes in id order.
+SCAN = f"""
+SELECT {COLUMNS}, 0 FROM posthouse_outbox o
+WHERE o.id > ? AND o.id <= ? AND (? >> o.lane) & 1 ORDER BY o.id LIMIT ?
+"""
+
+# The same where lanes have cursors of their own, or keys are stuck.
+SCAN_WITH_CARE = f"""
+SELECT {COLUMNS}, EXISTS (
+    SELECT 1 FROM posthouse_stuck s WHERE s.topic = o.topic AND s.tenant = o.tenant AND s.key = o.key)
+FROM posthouse_outbox o CROSS JOIN posthouse_lane l ON l.number = o.lane
+WHERE o.id > ? AND o.id <= ? AND (? >> o.lane) & 1 AND o.id > l.cursor ORDER BY o.id LIMIT ?
+"""
+
+# Settling.
+
+# Move cursors forward.
+MOVE = "UPDATE posthouse_lane SET cursor = max(cursor, ?) WHERE (? >> number) & 1"
+
+# Park a row.
+PARK = """
+INSERT INTO posthouse_stuck (id, lane, topic, tenant, key, attempts, first_at, next_at, error, quarantined)
+SELECT id, lane, topic, tenant, key, ?, ?, ?, ?, ? FROM posthouse_outbox WHERE id = ?
+ON CONFLICT (id) DO NOTHING
+"""
+
+# Count rows that the broker accepted.
+COUNT_SENT = """
+INSERT INTO posthouse_sent (topic, count) VALUES (?, ?)
+ON CONFLICT (topic) DO UPDATE SET count = count + excluded.count
+"""
+
+# Stuck rows.
+
+STUCK = f"SELECT {COLUMNS}, s.attempts, s.first_at, s.next_at, s.error, s.quarantined FROM posthouse_stuck s JOIN posthouse_outbox o ON o.id = s.id"
+
+# The first row of each stuck key, when its time has come.
+STUCK_DUE = f"""{STUCK}
+WHERE s.next_at <= ? AND NOT s.quarantined AND (? >> s.lane) & 1 AND (s.key IS NULL OR NOT EXISTS (
+    SELECT 1 FROM posthouse_stuck e WHERE e.topic = s.topic AND e.tenant = s.tenant AND e.key = s.key AND e.id < s.id))
+ORDER BY s.id LIMIT ?
+"""
+
+# All of them.
+STUCK_ALL = f"{STUCK} ORDER BY s.id"
+
+# A stuck row was sent.
+UNPARK = "DELETE FROM posthouse_stuck WHERE id = ? RETURNING topic, tenant, key"
+
+# Its followers are due.
+WAKE = "UPDATE posthouse_stuck SET next_at = min(next_at, ?) WHERE topic = ? AND tenant = ? AND key = ?"
+
+# Try again later.
+RESCHEDULE = (
+    "UPDATE posthouse_stuck SET attempts = ?, first_at = ?, next_at = ?, error = ?, quarantined = ? WHERE id = ?"
+)
+
+# Try again now.
+RETRY = "UPDATE posthouse_stuck SET next_at = ?, quarantined = 0 WHERE id = ?"
+
+# Purging.
+
+# Rows that every lane has passed and that are not stuck.
+PURGE = """
+DELETE FROM posthouse_outbox WHERE id IN (
+    SELECT id FROM posthouse_outbox
+    WHERE id <= (SELECT min(cursor) FROM posthouse_lane) AND id NOT IN (SELECT id FROM posthouse_stuck)
+    ORDER BY id LIMIT ?)
+"""
+
+# Intents whose window is over.
+FORGET = """
+DELETE FROM posthouse_idempotency WHERE (tenant, topic, idempotency_key) IN (
+    SELECT tenant, topic, idempotency_key FROM posthouse_idempotency WHERE until <= ? ORDER BY until LIMIT ?)
+"""
+
+
+class Cursor(msgspec.Struct, frozen=True):
+    """How far a poll has looked, and the cursors it began from."""
+
+    upto: int
+    before: Mapping[int, int]
+
+
+class SqliteOutbox:
+    """The outbox of a `SqliteStore`."""
+
+    def __init__(self, database: Database, clock: Clock, window: float) -> None:
+        self._database = database
+        self._clock = clock
+        self._window = window
+
+    async def append(self, tx: Transaction, rows: Sequence[OutboxRow]) -> Sequence[str]:
+        now = self._clock.now()
+        if isinstance(tx, SqliteTransaction):
+            tx.appended = True
+            lanes = self._database.known_lanes
+            return await tx.carry_out(appending(rows, lanes=lanes, now=now, window=self._window))
+        theirs = tx if isinstance(tx, Joined) else joined(self._database, tx.connection)
+        lanes = await theirs.checked()
+        return await theirs.carry_out(appending(rows, lanes=lanes, now=now, window=self._window))
+
+    def append_now(self, theirs: Joined, rows: Sequence[OutboxRow]) -> Sequence[str]:
+        """`append` to a synchronous connection, without an event loop."""
+        lanes = theirs.checked_now()
+        steps = appending(rows, lanes=lanes, now=self._clock.now(), window=self._window)
+        return theirs.carry_out_now(steps)
+
+    async def lease(self, owner: str, seconds: float) -> Sequence[Lane]:
+        async with self._database.begin(books=True) as tx:
+            now = self._clock.now()
+            tx.run(REGISTER, (owner, now + seconds))
+            tx.run(BURY, (now,))
+            members, lanes = _numbers(tx.run(SHARERS).one())
+            share = math.ceil(lanes / members)
+            mine = [number for (number,) in map(_numbers, tx.run(OWNED, (owner,)))]
+            if len(mine) > share:
+                tx.run(GIVE_UP, (owner, _mask(mine[share:])))
+            elif len(mine) < share:
+                tx.run(TAKE, (owner, now, owner, share - len(mine)))
+            return [Lane(*_numbers(row)) for row in sorted(tx.run(RENEW, (now + seconds, owner)))]
+
+    async def release(self, owner: str) -> None:
+        async with self._database.begin(books=True) as tx:
+            tx.run(GIVE_UP, (owner, -1))
+            tx.run(LEAVE, (owner,))
+
+    async def poll(self, lanes: Sequence[Lane], limit: int) -> Poll:
+        return await self._database.read(lambda connection: self._poll(connection, lanes, limit))
+
+    def _poll(self, connection: sqlite3.Connection, lanes: Sequence[Lane], limit: int) -> Poll:
+        cursors = {(number, epoch): cursor for number, epoch, cursor in connection.execute(CURSORS).fetchall()}
+        before = {lane.number: cursors[key] for lane in lanes if (key := (lane.number, lane.epoch)) in cursors}
+        if not before:
+            return Poll(lanes=lanes, rows=())
+        low, high = min(before.values()), max(before.values())
+        newest = connection.execute(NEWEST).fetchone()[0] or 0
+        if newest <= low:
+            return Poll(lanes=lanes, rows=())
+        stuck = connection.execute(ANY_STUCK).fetchone()[0]
+        scan = SCAN if low == high and not stuck else SCAN_WITH_CARE
+        found = connection.execute(scan, (low, newest, _mask(before), limit)).fetchall()
+        more = len(found) == limit
+        return Poll(
+            lanes=lanes,
+            rows=[_row(columns) for columns in found],
+            stuck=frozenset(columns[0] for columns in found if columns[9]) if stuck else frozenset(),
+            more=more,
+            cursor=Cursor(found[-1][0] if more else newest, before),
+        )
+
+    async def settle(self, owner: str, poll: Poll, stuck: Sequence[StuckRow]) -> bool:
+        cursor = poll.cursor
+        if not isinstance(cursor, Cursor):
+            return await self._database.read(lambda connection: self._holds(connection, owner, poll.lanes, {}))
+        async with self._database.begin(books=True) as tx:
+            if not self._holds(tx, owner, poll.lanes, cursor.before):
+                return False
+            tx.run(MOVE, (cursor.upto, _mask(cursor.before)))
+            waiting = [*stuck, *self._unnamed(poll, stuck)]
+            tx.run_many(PARK, map(_stuck_columns, waiting))
+            parked = {row.row.id for row in waiting}
+            sent = Counter(row.topic for row in poll.rows if row.id not in parked)
+            tx.run_many(COUNT_SENT, sent.items())
+        return True
+
+    def _unnamed(self, poll: Poll, stuck: Sequence[StuckRow]) -> Iterable[StuckRow]:
+        """Rows that the poll flagged and the relay did not name: they are parked too, never passed over."""
+        if not poll.stuck:
+            return
+        named, now = {row.row.id for row in stuck}, self._clock.now()
+        for row in poll.rows:
+            if row.id in poll.stuck and row.id not in named:
+                yield StuckRow(
+                    row=row, attempts=0, first_at=now, next_at=now, error="behind a refused event of its key"
+                )
+
+    def _holds(
+        self,
+        reader: SqliteTransaction | sqlite3.Connection,
+        owner: str,
+        lanes: Iterable[Lane],
+        before: Mapping[int, int],
+    ) -> bool:
+        """The fence: every lane is held by `owner` under its epoch, and its cursor stands where it was read."""
+        run = reader.run if isinstance(reader, SqliteTransaction) else lambda sql, p: rows_of(reader, sql, p)
+        held = {(number, epoch): cursor for number, epoch, cursor in run(HELD_LANES, (owner, self._clock.now()))}
+        for lane in lanes:
+            cursor = held.get((lane.number, lane.epoch))
+            if cursor is None or before.get(lane.number, cursor) != cursor:
+                return False
+        return True
+
+    async def stuck_due(self, lanes: Sequence[Lane], now: float, limit: int) -> Sequence[StuckRow]:
+        mask = _mask(lane.number for lane in lanes)
+        return [_stuck_row(columns) for columns in await self._database.select(STUCK_DUE, (now, mask, limit))]
+
+    async def settle_stuck(
+        self, owner: str, lanes: Sequence[Lane], sent: Sequence[int], failed: Sequence[StuckRow]
+    ) -> bool:
+        async with self._database.begin(books=True) as tx:
+            if not self._holds(tx, owner, lanes, {}):
+                return False
+            now = self._clock.now()
+            for row_id in sent:
+                for topic, tenant, key in tx.run(UNPARK, (row_id,)):
+                    tx.run(WAKE, (now, topic, tenant, key))
+                    tx.run(COUNT_SENT, (topic, 1))
+            tx.run_many(RESCHEDULE, map(_stuck_columns, failed))
+        return True
+
+    async def stuck(self) -> Sequence[StuckRow]:
+        return [_stuck_row(columns) for columns in await self._database.select(STUCK_ALL)]
+
+    async def retry_stuck(self, row_id: int) -> bool:
+        async with self._database.begin() as tx:
+            tx.appended = True
+            return tx.run(RETRY, (self._clock.now(), row_id)).rowcount > 0
+
+    async def purge(self, limit: int) -> int:
+        async with self._database.begin(books=True) as tx:
+            tx.run(FORGET, (self._clock.now(), limit))
+            return tx.run(PURGE, (limit,)).rowcount
+
+
+def _mask(numbers: Iterable[int]) -> int:
+    """A set of lanes as the bits of one integer."""
+    mask = 0
+    for number in numbers:
+        mask |= 1 << number
+    return mask
+
+
+def _numbers(columns: Sequence[Any]) -> Sequence[int]:
+    return columns
+
+
+def _row(columns: Sequence[Any]) -> OutboxRow:
+    return OutboxRow(
+        id=columns[0],
+        topic=columns[1],
+        tenant=columns[2],
+        key=columns[3],
+        numbered=columns[4] is not None,
+        sequence=columns[4],
+        lineage=columns[5],
+        event_id=columns[6],
+        headers=unpacked(columns[7]),
+        body=columns[8],
+    )
+
+
+def _stuck_row(columns: Sequence[Any]) -> StuckRow:
+    attempts, first_at, next_at, error, quarantined = columns[9:]
+    return StuckRow(
+        row=_row(columns),
+        attempts=attempts,
+        first_at=first_at,
+        next_at=next_at,
+        error=error,
+        quarantined=bool(quarantined),
+    )
+
+
+def _stuck_columns(stuck: StuckRow) -> Sequence[object]:
+    """In the order of PARK and RESCHEDULE."""
+    return (stuck.attempts, stuck.first_at, stuck.next_at, stuck.error, stuck.quarantined, stuck.row.id)

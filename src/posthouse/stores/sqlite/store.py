@@ -1,0 +1,186 @@
+"""SqliteStore: the store inside a SQLite file, beside the user's own tables."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+
+from posthouse.clock import Clock, SystemClock
+from posthouse.errors import ConfigurationError
+from posthouse.local.sqlite import Synchronous, check_place, connect, mapped
+from posthouse.store import Counts, HeldTable, InboxTable, OutboxRow, OutboxTable, TimerTable, Transaction
+from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
+from posthouse.stores.sqlite.held import SqliteHeld
+from posthouse.stores.sqlite.inbox import SqliteInbox
+from posthouse.stores.sqlite.joins import joined, owner_of
+from posthouse.stores.sqlite.outbox import SqliteOutbox
+from posthouse.stores.sqlite.schema import MOST_LANES, applied, migrations, missing, upgrading
+from posthouse.stores.sqlite.steps import carry_out
+from posthouse.stores.sqlite.timers import SqliteTimers
+from posthouse.stores.sqlite.views import viewed
+
+WEEK = 7 * 86_400.0
+FIRST_PAUSE, LAST_PAUSE = 0.002, 0.05
+"""Seconds between two looks for rows that a joined connection added: it cannot ring when it commits."""
+
+# The last id ever given to an outbox row.
+LATEST = "SELECT seq FROM sqlite_sequence WHERE name = 'posthouse_outbox'"
+
+# Rows not yet read by their lane's relay, per topic.
+BACKLOG = """
+SELECT o.topic, count(*) FROM posthouse_outbox o CROSS JOIN posthouse_lane l ON l.number = o.lane
+WHERE o.id > (SELECT min(cursor) FROM posthouse_lane) AND o.id > l.cursor GROUP BY o.topic
+"""
+
+# Rows that the broker accepted, per topic.
+SENT = "SELECT topic, count FROM posthouse_sent"
+
+# Rows that it refused, per topic.
+STUCK = "SELECT topic, count(*) FROM posthouse_stuck GROUP BY topic"
+
+# Events applied and skipped.
+APPLIED = "SELECT consumer, topic, applied, skipped FROM posthouse_applied"
+
+# Events held.
+HELD = "SELECT consumer, topic, state, count(*) FROM posthouse_held WHERE state <> 'skipped' GROUP BY consumer, topic, state"
+
+# Timers set.
+TIMERS = "SELECT count(*) FROM posthouse_timer"
+
+# A new line of numbers, in which nobody holds a lane.
+NEW_LINEAGE = "UPDATE posthouse_meta SET value = value + 1 WHERE name = 'lineage' RETURNING value"
+NO_OWNERS = "UPDATE posthouse_lane SET owner = NULL, until = 0"
+
+
+class SqliteStore:
+    """A store in a SQLite file, or in memory for tests.
+
+    `synchronous` FULL: a commit survives a power cut; NORMAL: only a crash of the process, at ten times the rate.
+    `lanes` is fixed when the tables are made (16 unless given). `idempotency_window` is how long, in seconds, an
+    idempotency key is remembered; `patience` how long to wait for a writer of another process.
+    """
+
+    embedded = True
+    writers = 1
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        clock: Clock | None = None,
+        synchronous: Synchronous = "FULL",
+        lanes: int | None = None,
+        idempotency_window: float = WEEK,
+        patience: float = 30.0,
+    ) -> None:
+        if lanes is not None and not 1 <= lanes <= MOST_LANES:
+            raise ConfigurationError(f"lanes={lanes}: choose 1 to {MOST_LANES}")
+        place = None if str(path) == ":memory:" else Path(path).absolute()
+        self.notes: Sequence[str] = check_place(place) if place is not None else []
+        """Sentences on what weakens the promise here."""
+        self._clock = clock or SystemClock()
+        self._database = Database(place, synchronous, lanes, patience)
+        self._outbox = SqliteOutbox(self._database, self._clock, idempotency_window)
+        self.outbox: OutboxTable = self._outbox
+        self.inbox: InboxTable = SqliteInbox(self._database, self._clock)
+        self.held: HeldTable = SqliteHeld(self._database)
+        self.timers: TimerTable = SqliteTimers(self._database, self._clock, self._outbox)
+
+    def begin(self) -> SqliteTransaction:
+        return self._database.begin()
+
+    def join(self, theirs: object) -> Transaction:
+        return owner_of(theirs) or joined(self._database, theirs)
+
+    def append_now(self, theirs: object, rows: Sequence[OutboxRow]) -> Sequence[str]:
+        return self._outbox.append_now(joined(self._database, theirs), rows)
+
+    def view(self, tx: Transaction, wanted: type) -> AbstractContextManager[object]:
+        if not isinstance(tx, SqliteTransaction):
+            raise ConfigurationError(
+                "only a transaction that the store began can be viewed: a joined one is yours already"
+            )
+        return viewed(tx, wanted)
+
+    async def upgrade(self) -> Sequence[str]:
+        done = []
+        for name in migrations():
+            async with SqliteTransaction(self._database, "FULL", check=False) as tx:
+                if name not in missing(carry_out(applied(), tx.run)):
+                    continue
+                if carry_out(upgrading(name, self._clock.now(), self._database.wanted_lanes), tx.run):
+                    done.append(name)
+        self._database.forget()
+        await self._database.lanes()
+        return done
+
+    async def pending_migrations(self) -> Sequence[str]:
+        return await self._database.read(_missing, check=False)
+
+    async def restored(self) -> int:
+        """Say that this database was restored from a backup: numbers given after the backup will be given again, so
+        they get a new lineage, by which consumers tell them apart. Returns it."""
+        async with self._database.begin() as tx:
+            tx.run(NO_OWNERS)
+            return int(str(tx.run(NEW_LINEAGE).scalar()))
+
+    async def counts(self) -> Counts:
+        path = self._database.path
+        if path is None:
+            return await self._database.read(_counts)
+        await self._database.lanes()
+        return await asyncio.to_thread(_counts_of, path)  # a long backlog takes a while to count
+
+    async def changed(self, seen: int, seconds: float) -> int:
+        loop = asyncio.get_running_loop()
+        by_loop, by_clock = loop.time() + seconds, self._clock.now() + seconds
+        bell, pause = self._database.bell, FIRST_PAUSE
+        rings = await bell.wait(-1, 0)
+        while True:
+            latest = await self._database.read(_latest)
+            left = min(by_loop - loop.time(), by_clock - self._clock.now())
+            if latest != seen or left <= 0:
+                return latest
+            rings = await bell.wait(rings, min(pause, left))
+            pause = min(pause * 1.2, LAST_PAUSE)
+
+    async def aclose(self) -> None:
+        self._database.close()
+
+
+def _missing(connection: sqlite3.Connection) -> Sequence[str]:
+    return missing(carry_out(applied(), lambda sql, parameters: rows_of(connection, sql, parameters)))
+
+
+def _latest(connection: sqlite3.Connection) -> int:
+    row = connection.execute(LATEST).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _counts_of(path: Path) -> Counts:
+    with mapped("counting"), closing(connect(path)) as connection:
+        connection.execute("BEGIN")
+        return _counts(connection)
+
+
+def _counts(connection: sqlite3.Connection) -> Counts:
+    backlog, sent, stuck = (_figures(connection, sql) for sql in (BACKLOG, SENT, STUCK))
+    topics = sorted({*backlog, *sent, *stuck})
+    unsent = {topic: backlog.get(topic, 0) + stuck.get(topic, 0) for topic in topics}
+    applied = connection.execute(APPLIED).fetchall()
+    return Counts(
+        committed={topic: unsent[topic] + sent.get(topic, 0) for topic in topics},
+        unsent={topic: number for topic, number in unsent.items() if number},
+        stuck=sum(stuck.values()),
+        applied={(consumer, topic): number for consumer, topic, number, _ in applied if number},
+        skipped={(consumer, topic): number for consumer, topic, _, number in applied if number},
+        held={(consumer, topic, state): number for consumer, topic, state, number in connection.execute(HELD)},
+        timers=connection.execute(TIMERS).fetchone()[0],
+    )
+
+
+def _figures(connection: sqlite3.Connection, sql: str) -> dict[str, int]:
+    return dict(connection.execute(sql).fetchall())

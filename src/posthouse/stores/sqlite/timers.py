@@ -1,0 +1,89 @@
+"""Timers: rows that enter the outbox when their time has come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from posthouse.clock import Clock
+from posthouse.store import OutboxRow, Timer, Transaction
+from posthouse.stores.sqlite.database import Database
+from posthouse.stores.sqlite.outbox import SqliteOutbox
+from posthouse.stores.sqlite.steps import packed, unpacked
+
+COLUMNS = "due_at, id, name, topic, tenant, event_id, key, numbered, idempotency_key, headers, body"
+
+# Set a timer, or move and replace the one with its name.
+SET = """
+INSERT INTO posthouse_timer (name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, name) DO UPDATE SET due_at = excluded.due_at, topic = excluded.topic, event_id = excluded.event_id,
+    key = excluded.key, numbered = excluded.numbered, idempotency_key = excluded.idempotency_key,
+    headers = excluded.headers, body = excluded.body
+"""
+
+# Cancel a timer.
+CANCEL = "DELETE FROM posthouse_timer WHERE tenant = ? AND name = ?"
+
+# When the next one is due.
+NEXT_DUE = "SELECT min(due_at) FROM posthouse_timer"
+
+# Take out what is due.
+TAKE = f"""
+DELETE FROM posthouse_timer WHERE id IN (
+    SELECT id FROM posthouse_timer WHERE due_at <= ? ORDER BY due_at, id LIMIT ?)
+RETURNING {COLUMNS}
+"""
+
+# What is not yet due, of one tenant or of all.
+PENDING = f"SELECT {COLUMNS} FROM posthouse_timer WHERE ?1 IS NULL OR tenant = ?1 ORDER BY due_at, id LIMIT ?2"
+
+
+class SqliteTimers:
+    """The timers of a `SqliteStore`."""
+
+    def __init__(self, database: Database, clock: Clock, outbox: SqliteOutbox) -> None:
+        self._database = database
+        self._clock = clock
+        self._outbox = outbox
+
+    async def set(self, tx: Transaction, timer: Timer) -> None:
+        row = timer.row
+        await tx.execute(SET, (
+            timer.name, timer.due_at, row.topic, row.tenant, row.event_id, row.key, row.numbered, row.idempotency_key,
+            packed(row.headers), row.body,
+        ))  # fmt: skip
+
+    async def cancel(self, tx: Transaction, tenant: str, name: str) -> bool:
+        return (await tx.execute(CANCEL, (tenant, name))).rowcount > 0
+
+    async def fire(self, limit: int) -> int:
+        due_at = await self.next_due()
+        if due_at is None or due_at > self._clock.now():
+            return 0
+        async with self._database.begin() as tx:
+            due = sorted(tx.run(TAKE, (self._clock.now(), limit)))
+            await self._outbox.append(tx, [_timer(columns).row for columns in due])
+        return len(due)
+
+    async def next_due(self) -> float | None:
+        due: Any = (await self._database.select(NEXT_DUE)).scalar()
+        return None if due is None else float(due)
+
+    async def pending(self, tenant: str | None = None, limit: int = 100) -> Sequence[Timer]:
+        return [_timer(columns) for columns in await self._database.select(PENDING, (tenant, limit))]
+
+
+def _timer(columns: Sequence[Any]) -> Timer:
+    due_at, _, name, topic, tenant, event_id, key, numbered, idempotency_key, headers, body = columns
+    row = OutboxRow(
+        topic=topic,
+        tenant=tenant,
+        event_id=event_id,
+        body=body,
+        headers=unpacked(headers),
+        key=key,
+        numbered=bool(numbered),
+        idempotency_key=idempotency_key,
+    )
+    return Timer(name=name, due_at=due_at, row=row)
