@@ -85,12 +85,12 @@ class LogFile:
     def _mapped(self, doing: str) -> Iterator[None]:
         try:
             yield
-        except StoreError as error:
-            raise BrokerUnavailable(f"the log {self.path}: {error}") from error
-        except sqlite3.Error as error:
-            if (getattr(error, "sqlite_errorcode", 0) & 0xFF) == sqlite3.SQLITE_IOERR:
+        except (sqlite3.Error, StoreError) as error:
+            cause = error.__cause__ if isinstance(error, StoreError) else error
+            if (getattr(cause, "sqlite_errorcode", 0) & 0xFF) == sqlite3.SQLITE_IOERR:
                 self._drop()  # after a failed write or sync nothing that was cached may be believed: open it anew
-            raise BrokerUnavailable(f"the log {self.path}: {translated(error, doing)}") from error
+            ours = error if isinstance(error, StoreError) else translated(error, doing)
+            raise BrokerUnavailable(f"the log {self.path}: {ours}") from error
 
     def _refuse_when_closed(self) -> None:
         if self._closed:

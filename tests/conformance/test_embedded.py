@@ -1,0 +1,25 @@
+import time
+from pathlib import Path
+
+import pytest
+
+from posthouse.broker import Broker
+from posthouse.brokers.embedded import EmbeddedBroker
+from posthouse.clock import ManualClock, SystemClock
+from posthouse.testing.broker_contract import BrokerContract
+
+
+class TestEmbedded(BrokerContract):
+    @pytest.fixture(autouse=True)
+    def _log(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "log.db"
+
+    async def make_broker(self) -> Broker:
+        return EmbeddedBroker(self.path, clock=SystemClock(), lease=0.5, retention=0.0)
+
+    async def make_doomed(self) -> Broker:
+        return EmbeddedBroker(self.path, clock=ManualClock(time.time()), lease=0.5)  # its time stands still: it hangs
+
+    async def expire(self, broker: Broker) -> None:
+        assert isinstance(broker, EmbeddedBroker)
+        assert await broker.prune() == 3
