@@ -1,0 +1,99 @@
+"""What may be said: the event types that a service declares or reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Generic, Literal, TypeVar
+
+from posthouse.contracts.payload import PayloadType, as_payload_class, payload_of, schema_hash
+from posthouse.errors import ConfigurationError, ContractError, did_you_mean
+from posthouse.events.subject import Subject
+
+T = TypeVar("T")
+
+Topics = Literal["aggregate", "subject"]
+"""One topic per aggregate keeps all facts of one thing in order; one per subject gives each type a topic of its own."""
+
+Retention = Literal["hot", "warm", "cold"]
+
+_MARK = "__posthouse_event__"
+
+
+@dataclasses.dataclass(frozen=True)
+class EventType(Generic[T]):
+    """A subject with the type of its payload. `key` names the payload field that orders it; None means no order."""
+
+    subject: Subject
+    payload: PayloadType[T]
+    topic: str
+    key: str | None
+    retention: Retention
+    schema: str
+
+    @property
+    def name(self) -> str:
+        """The full subject, as it stands in the envelope."""
+        return str(self.subject)
+
+    def key_of(self, value: T) -> str | None:
+        """The ordering key of one payload."""
+        if self.key is None:
+            return None
+        found = getattr(value, self.key)
+        if not isinstance(found, str | int) or found == "":
+            raise ContractError(f"{self.name}: the key field {self.key!r} must be a text or a number, not {found!r}")
+        return str(found)
+
+
+def declare(cls: type[T], subject: Subject, *, key: str | None, retention: Retention, topics: Topics) -> EventType[T]:
+    """Make `cls` the payload of `subject`. The class remembers it, so that other services can subscribe to the class."""
+    made = as_payload_class(cls)
+    payload = payload_of(made)
+    fields = list(getattr(made, "__annotations__", {}))
+    for base in made.__mro__[1:]:
+        fields += getattr(base, "__annotations__", {})
+    if key is not None and key not in fields:
+        raise ConfigurationError(f"{cls.__name__} has no field {key!r} to order by.{did_you_mean(key, fields)}")
+    place = [subject.service, *([subject.aggregate] if subject.aggregate else []), subject.verb]
+    event_type = EventType(
+        subject=subject,
+        payload=payload,
+        topic=subject.topic_by_aggregate if topics == "aggregate" else subject.topic_by_subject,
+        key=key,
+        retention=retention,
+        schema=f"schemas://{'/'.join(place)}/v{subject.version}#{schema_hash(payload.schema)}",
+    )
+    setattr(made, _MARK, event_type)
+    return event_type
+
+
+def event_type_of(cls: type[T]) -> EventType[T]:
+    """The event type that a class was declared for."""
+    found = cls.__dict__.get(_MARK)
+    if not isinstance(found, EventType):
+        raise ConfigurationError(f"{cls.__name__} is not an event: declare it with @service.event or @service.external")
+    return found
+
+
+class Catalogue:
+    """Every event type of one service, by subject."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, EventType[object]] = {}
+
+    def add(self, event_type: EventType[T]) -> None:
+        """Refuses a subject that is taken by another class."""
+        known = self._types.get(event_type.name)
+        if known is not None and known.payload.cls is not event_type.payload.cls:
+            raise ConfigurationError(
+                f"{event_type.name} is declared twice: {known.payload.cls} and {event_type.payload.cls}"
+            )
+        self._types[event_type.name] = event_type  # type: ignore[assignment]
+
+    def get(self, name: str) -> EventType[object] | None:
+        """The type of a subject, if it is known here."""
+        return self._types.get(name)
+
+    def __iter__(self) -> Iterator[EventType[object]]:
+        return iter(self._types.values())
