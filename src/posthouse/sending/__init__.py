@@ -1,0 +1,8 @@
+"""The way out: from a transaction to the broker."""
+
+from posthouse.sending.draft import Cause, Drafter, cause_of
+from posthouse.sending.outbox import Outbox
+from posthouse.sending.relay import Relay, RelaySettings
+from posthouse.sending.transaction import Tx
+
+__all__ = ["Cause", "Drafter", "Outbox", "Relay", "RelaySettings", "Tx", "cause_of"]

@@ -1,0 +1,24 @@
+"""A circuit breaker: after failures, wait longer and longer before the next try; one success closes it."""
+
+from __future__ import annotations
+
+from posthouse.clock import jitter
+
+
+class Breaker:
+    """Counts failures in a row. Delays double from `first` to `last` seconds, shortened at random by up to half."""
+
+    def __init__(self, first: float, last: float) -> None:
+        self._first = first
+        self._last = last
+        self.failures = 0
+
+    def failed(self) -> float:
+        """Note a failure; returns the seconds to wait before the next try."""
+        self.failures += 1
+        return jitter(min(self._last, self._first * 2.0 ** min(self.failures - 1, 30)))
+
+    def succeeded(self) -> bool:
+        """Note a success; True when it ends a row of failures."""
+        ended, self.failures = self.failures > 0, 0
+        return ended

@@ -1,0 +1,107 @@
+"""From a payload to a row that the relay can publish: named, validated, measured."""
+
+from __future__ import annotations
+
+import msgspec
+
+from posthouse.broker import Frame
+from posthouse.clock import Clock, new_id, new_ulid
+from posthouse.contracts import event_type_of
+from posthouse.errors import ConfigurationError, EventTooLarge
+from posthouse.events import Actor, Codec, Event, Metadata, Producer, check_size, codec_of, timestamp
+from posthouse.store import OutboxRow
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """What a new event inherits: its tenant, and the request or the event that led to it."""
+
+    tenant: str
+    correlation: str | None = None
+    causation: str | None = None
+    actor: Actor | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+
+def cause_of(event: Event[object]) -> Cause:
+    """What follows from an event belongs to its tenant and continues its correlation and trace."""
+    return Cause(
+        tenant=event.tenant,
+        correlation=event.correlation or event.id,
+        causation=event.id,
+        actor=event.actor,
+        traceparent=event.traceparent,
+        tracestate=event.tracestate,
+    )
+
+
+class Drafter:
+    """Writes envelopes for one service."""
+
+    def __init__(self, producer: Producer, source: str, codec: Codec, clock: Clock, limit: int) -> None:
+        self._producer = producer
+        self._source = source
+        self._codec = codec
+        self._clock = clock
+        self._limit = limit
+
+    def limit_to(self, broker_limit: int) -> None:
+        """Never accept what the broker would refuse."""
+        self._limit = min(self._limit, broker_limit)
+
+    def draft(
+        self, payload: object, cause: Cause, *, at: float | None = None, idempotency_key: str | None = None
+    ) -> OutboxRow:
+        """The row for one fact. Raises ContractError or EventTooLarge; nothing has been written then."""
+        if not cause.tenant:
+            raise ConfigurationError("every event needs a tenant: pass tenant=… ('platform' for facts of no tenant)")
+        event_type = event_type_of(type(payload))
+        if event_type.subject.service != self._producer.service:
+            raise ConfigurationError(
+                f"{event_type.name} belongs to the service {event_type.subject.service!r}: {self._producer.service!r} may read "
+                "it, not publish it"
+            )
+        data = event_type.payload.encode(payload)
+        key = event_type.key_of(payload)
+        event = Event(
+            id=new_id(),
+            type=event_type.name,
+            source=self._source,
+            data=data,
+            time=timestamp(self._clock.now() if at is None else at),
+            tenant=cause.tenant,
+            key=key,
+            correlation=cause.correlation or new_ulid(),
+            causation=cause.causation,
+            actor=cause.actor,
+            producer=self._producer,
+            schema=event_type.schema,
+            idempotency_key=idempotency_key,
+            traceparent=cause.traceparent,
+            tracestate=cause.tracestate,
+            metadata=Metadata(retention=event_type.retention),
+        )
+        encoded = self._codec.encode(event)
+        try:
+            check_size(encoded.headers, encoded.body, self._limit)
+        except EventTooLarge as error:
+            raise EventTooLarge(error.size, error.limit, f"{event_type.name} ({error.where})") from None
+        return OutboxRow(
+            topic=event_type.topic,
+            tenant=cause.tenant,
+            event_id=event.id,
+            body=encoded.body,
+            headers=encoded.headers,
+            key=key,
+            numbered=key is not None,
+            idempotency_key=idempotency_key,
+        )
+
+
+def frame_of(row: OutboxRow) -> Frame:
+    """What the broker gets: the stored bytes with the number that the store gave them."""
+    headers, body = row.headers, row.body
+    if row.sequence is not None:
+        headers, body = codec_of(headers, body).stamp(headers, body, row.sequence, row.lineage)
+    key = None if row.key is None else f"{row.tenant}:{row.key}"
+    return Frame(topic=row.topic, id=row.event_id, key=key, headers=headers, body=body)

@@ -1,0 +1,188 @@
+"""Relay: moves committed rows from the outbox to the broker, per key in commit order, at least once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Hashable, Sequence
+
+import msgspec
+
+from posthouse.broker import Broker, Verdict
+from posthouse.clock import Clock, jitter, new_id
+from posthouse.errors import BrokerError, StoreError
+from posthouse.sending.breaker import Breaker
+from posthouse.sending.draft import frame_of
+from posthouse.store import Lane, OutboxRow, Store, StuckRow
+
+log = logging.getLogger("posthouse.relay")
+
+
+class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a relay works. Durations are seconds."""
+
+    batch: int = 500
+    """At most so many rows are published at once."""
+    lease: float = 10.0
+    """How long a relay may be silent before others take its lanes."""
+    idle: float = 1.0
+    """The longest wait between two looks when nobody rings."""
+    first_delay: float = 0.2
+    """The delay after a first failure; it doubles from there."""
+    last_delay: float = 30.0
+    """No delay after a failed publish is longer; a stuck key follows `stuck_delay`."""
+    stuck_delay: float = 600.0
+    """The longest delay between two tries of a row that the broker refused."""
+    quarantine_attempts: int = 50
+    """A refused row is quarantined after so many tries …"""
+    quarantine_after: float = 6 * 3600.0
+    """… that span at least so long."""
+
+
+class Relay:
+    """One worker. Several of them, in any number of processes, share the lanes of one outbox."""
+
+    def __init__(self, store: Store, broker: Broker, clock: Clock, settings: RelaySettings | None = None) -> None:
+        self._store = store
+        self._broker = broker
+        self._clock = clock
+        self._settings = settings or RelaySettings()
+        self._breaker = Breaker(self._settings.first_delay, self._settings.last_delay)
+        self._owner = new_id()
+        self._lanes: Sequence[Lane] = ()
+        self._leased_at = float("-inf")
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Relay until `stop`; what is in flight is finished and settled, then the lanes are given up."""
+        seen = 0
+        try:
+            while not stop.is_set():
+                try:
+                    moved = await self.step()
+                except (BrokerError, StoreError) as error:
+                    await self._back_off(error, stop)
+                    continue
+                if self._breaker.succeeded():
+                    log.info("the relay is publishing again")
+                if not moved:
+                    seen = await self._idle(seen, stop)
+        finally:
+            await self._give_up()
+
+    async def step(self) -> int:
+        """One look at the outbox: hold lanes, read, publish, settle, then try what is stuck. Returns rows dealt with."""
+        await self._hold_lanes()
+        if not self._lanes:
+            return 0
+        return await self._relay_new() + await self._relay_stuck()
+
+    async def _hold_lanes(self) -> None:
+        now = self._clock.now()
+        if now - self._leased_at < self._settings.lease / 3 and self._lanes:
+            return
+        self._lanes = await self._store.outbox.lease(self._owner, self._settings.lease)
+        self._leased_at = now
+
+    async def _relay_new(self) -> int:
+        poll = await self._store.outbox.poll(self._lanes, self._settings.batch)
+        if not poll.rows and poll.cursor is None:
+            return 0
+        fresh = [row for row in poll.rows if row.id not in poll.stuck]
+        verdicts = await self._publish(fresh)
+        now = self._clock.now()
+        waiting = [self._parked(row, now) for row in poll.rows if row.id in poll.stuck]
+        waiting += [self._refused(row, verdict, now) for row, verdict in self._failures(fresh, verdicts)]
+        if not await self._store.outbox.settle(self._owner, poll, waiting):
+            self._fenced()
+        return len(poll.rows)
+
+    async def _relay_stuck(self) -> int:
+        now = self._clock.now()
+        due = await self._store.outbox.stuck_due(self._lanes, now, self._settings.batch)
+        if not due:
+            return 0
+        verdicts = await self._publish([stuck.row for stuck in due])
+        sent = [stuck.row.id for stuck, verdict in zip(due, verdicts, strict=True) if verdict.accepted]
+        failed = [
+            self._refused_again(stuck, verdict, now)
+            for stuck, verdict in zip(due, verdicts, strict=True)
+            if not verdict.accepted
+        ]
+        if not await self._store.outbox.settle_stuck(self._owner, self._lanes, sent, failed):
+            self._fenced()
+        return len(sent)
+
+    async def _publish(self, rows: Sequence[OutboxRow]) -> Sequence[Verdict]:
+        return await self._broker.publish([frame_of(row) for row in rows]) if rows else []
+
+    def _failures(
+        self, rows: Sequence[OutboxRow], verdicts: Sequence[Verdict]
+    ) -> list[tuple[OutboxRow, Verdict | None]]:
+        """Refused rows, and those of the same key behind them (None: they were not tried on their own account)."""
+        found: list[tuple[OutboxRow, Verdict | None]] = []
+        stuck: set[Hashable] = set()
+        for row, verdict in zip(rows, verdicts, strict=True):
+            line = (row.topic, row.tenant, row.key) if row.key is not None else row.id
+            if line in stuck:
+                found.append((row, None))
+            elif not verdict.accepted:
+                stuck.add(line)
+                found.append((row, verdict))
+        return found
+
+    def _parked(self, row: OutboxRow, now: float) -> StuckRow:
+        return StuckRow(row=row, attempts=0, first_at=now, next_at=now, error="behind a refused event of its key")
+
+    def _refused(self, row: OutboxRow, verdict: Verdict | None, now: float) -> StuckRow:
+        parked = self._parked(row, now)
+        return parked if verdict is None else self._refused_again(parked, verdict, now)
+
+    def _refused_again(self, stuck: StuckRow, verdict: Verdict, now: float) -> StuckRow:
+        """Schedule the next try, or give up: at once when the broker says never, else when tries and time are spent."""
+        settings, attempts = self._settings, stuck.attempts + 1
+        first_at = now if stuck.attempts == 0 else stuck.first_at
+        spent = attempts >= settings.quarantine_attempts and now - first_at >= settings.quarantine_after
+        quarantined = verdict.final or spent
+        row = stuck.row
+        log.log(
+            logging.ERROR if quarantined else logging.WARNING,
+            "%s refused event %s of key %s (try %d): %s%s",
+            row.topic, row.event_id, row.key, attempts, verdict.reason, "; quarantined" if quarantined else "",
+        )  # fmt: skip
+        delay = jitter(min(settings.stuck_delay, settings.first_delay * 2.0 ** min(attempts, 30)))
+        return StuckRow(
+            row=row,
+            attempts=attempts,
+            first_at=first_at,
+            next_at=now + delay,
+            error=verdict.reason,
+            quarantined=quarantined,
+        )
+
+    async def _idle(self, seen: int, stop: asyncio.Event) -> int:
+        """Wait until somebody adds to the outbox, or `stop`."""
+        changed = asyncio.ensure_future(self._store.changed(seen, self._settings.idle))
+        stopped = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait([changed, stopped], return_when=asyncio.FIRST_COMPLETED)
+            return changed.result() if changed.done() else seen
+        finally:
+            changed.cancel()
+            stopped.cancel()
+
+    def _fenced(self) -> None:
+        """Another relay owns our lanes: what we published comes again from it, and consumers drop it."""
+        log.warning("relay %s lost its lanes to another one; nothing was settled", self._owner)
+        self._lanes = ()
+        self._leased_at = float("-inf")
+
+    async def _back_off(self, error: Exception, stop: asyncio.Event) -> None:
+        delay = self._breaker.failed()
+        log.warning("relay waits %.1f s after failure %d in a row: %s", delay, self._breaker.failures, error)
+        await self._clock.wait(stop, delay)
+
+    async def _give_up(self) -> None:
+        try:
+            await self._store.outbox.release(self._owner)
+        except StoreError as error:
+            log.warning("lanes were not released and will expire: %s", error)

@@ -1,0 +1,80 @@
+"""Tx: one database transaction, and what it will have said when it commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from posthouse.clock import Clock
+from posthouse.sending.draft import Cause, Drafter
+from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
+
+
+class Tx:
+    """What a handler, or `service.transaction()`, works with. Statements and events commit together or not at all."""
+
+    __slots__ = ("_clock", "_drafter", "_rows", "_store", "_timers", "_transaction", "cause")
+
+    def __init__(self, transaction: Transaction, store: Store, drafter: Drafter, cause: Cause, clock: Clock) -> None:
+        self._transaction = transaction
+        self._store = store
+        self._drafter = drafter
+        self._clock = clock
+        self._rows: list[OutboxRow] = []
+        self._timers: list[Timer] = []
+        self.cause = cause
+
+    @property
+    def tenant(self) -> str:
+        """The tenant for whom this transaction works."""
+        return self.cause.tenant
+
+    @property
+    def connection(self) -> object:
+        """The driver's own connection, for what `execute` cannot do. Never commit it."""
+        return self._transaction.connection
+
+    async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
+        """Run one statement of yours in this transaction."""
+        return await self._transaction.execute(sql, parameters)
+
+    def publish(
+        self, payload: object, *, idempotency_key: str | None = None, after: float = 0.0, timer: str | None = None
+    ) -> str:
+        """Say a fact when this transaction commits; returns the event's id.
+
+        `after` seconds later, if given: then it is a timer, which `cancel` can stop by the name `timer` (the event's
+        id unless given). The same `idempotency_key` for the same tenant and topic is the same fact, said once.
+        """
+        if after <= 0 and timer is None:
+            row = self._drafter.draft(payload, self.cause, idempotency_key=idempotency_key)
+            self._rows.append(row)
+            return row.event_id
+        due_at = self._clock.now() + max(after, 0.0)
+        row = self._drafter.draft(payload, self.cause, at=due_at, idempotency_key=idempotency_key)
+        self._timers.append(Timer(name=timer or row.event_id, due_at=due_at, row=row))
+        return row.event_id
+
+    def publish_all(self, payloads: object) -> None:
+        """What a handler returned: nothing, one payload, or several."""
+        if payloads is None:
+            return
+        many = payloads if isinstance(payloads, Iterable) and not isinstance(payloads, str | bytes) else (payloads,)
+        for payload in many:
+            self.publish(payload)
+
+    async def cancel(self, timer: str) -> bool:
+        """Stop a timer of this tenant; False when it has fired or never was."""
+        for waiting in self._timers:
+            if waiting.name == timer:
+                self._timers.remove(waiting)
+                return True
+        return await self._store.timers.cancel(self._transaction, self.tenant, timer)
+
+    async def flush(self) -> None:
+        """Write what was said so far. Whoever began the transaction calls it before the commit."""
+        if self._rows:
+            rows, self._rows = self._rows, []
+            await self._store.outbox.append(self._transaction, rows)
+        for timer in self._timers:
+            await self._store.timers.set(self._transaction, timer)
+        self._timers.clear()
