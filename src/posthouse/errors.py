@@ -107,6 +107,10 @@ class SeekUnsupported(BrokerError):
     """This broker keeps no history to go back to."""
 
 
+class DeskError(PosthouseError):
+    """The verb does not fit the held event; the message says which one does."""
+
+
 class DeadlineExceeded(PosthouseError):
     """A handler ran past its deadline; its transaction was rolled back."""
 

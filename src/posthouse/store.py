@@ -351,6 +351,8 @@ class Store(Protocol):
     inbox: InboxTable
     held: HeldTable
     timers: TimerTable
+    embedded: bool
+    """Belongs to this service alone, so that it may be upgraded without asking."""
     writers: int
     """How many transactions can usefully be open at once."""
 
@@ -361,6 +363,10 @@ class Store(Protocol):
 
     def join(self, theirs: object) -> Transaction:
         """The user's own open transaction (connection or session of a supported library). Never committed here."""
+        ...
+
+    def append_now(self, theirs: object, rows: Sequence[OutboxRow]) -> Sequence[str]:
+        """`outbox.append` to a synchronous connection or session of theirs, for code without an event loop."""
         ...
 
     def view(self, tx: Transaction, wanted: type) -> AbstractContextManager[object]:

@@ -1,0 +1,20 @@
+"""The way in: from the broker to an applied effect."""
+
+from posthouse.receiving.applying import Applier
+from posthouse.receiving.consumer import Consumer
+from posthouse.receiving.desk import Desk
+from posthouse.receiving.handler import Handler, handler_of
+from posthouse.receiving.holding import dead_letter_topic
+from posthouse.receiving.policy import Policy
+from posthouse.receiving.retrier import Retrier
+
+__all__ = [
+    "Applier",
+    "Consumer",
+    "Desk",
+    "Handler",
+    "Policy",
+    "Retrier",
+    "dead_letter_topic",
+    "handler_of",
+]

@@ -1,0 +1,304 @@
+"""Applying: the consumer's transaction. Claim, handler, what it says, commit; or held, with the reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from posthouse.broker import Delivery
+from posthouse.clock import Clock
+from posthouse.errors import CommitUnknown, ConfigurationError, DecodeError, StoreFull, StoreUnavailable
+from posthouse.events import PLATFORM, Event, decode_any
+from posthouse.receiving.handler import Handler
+from posthouse.receiving.holding import Holder, held_event, with_error
+from posthouse.receiving.order import Standing, judge
+from posthouse.receiving.policy import Again, Dead, Policy, decide
+from posthouse.sending import Drafter, Tx, cause_of
+from posthouse.store import Arrival, HeldEvent, HeldState, Store, Transaction
+
+log = logging.getLogger("posthouse.consumer")
+
+NOTHING_KNOWN = (StoreUnavailable, StoreFull, CommitUnknown)
+"""The database's trouble, not the event's: no attempt is counted, the broker delivers again, the inbox decides."""
+
+DEFAULT = Policy()
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """One event on its way to its handler. `event` is None when its bytes could not be read, and `defect` says why;
+    `handler` is None when the consumer has no use for its type. `cautious`: it may have been run before."""
+
+    arrival: Arrival
+    headers: Mapping[str, str]
+    body: bytes
+    event: Event[bytes] | None = None
+    handler: Handler | None = None
+    defect: str = ""
+    cautious: bool = False
+
+    @property
+    def policy(self) -> Policy:
+        """The handler's policy, or the default where there is none."""
+        return DEFAULT if self.handler is None else self.handler.policy
+
+
+@dataclasses.dataclass(frozen=True)
+class Applier:
+    """Applies events for one consumer. Returning means: committed, as applied or held or known already. What it raises
+    is the database's trouble, and then nothing is known."""
+
+    consumer: str
+    handlers: Mapping[str, Handler]
+    ordered: Mapping[str, bool]
+    """Per topic: whether its events are applied in the order of their keys."""
+    adopts: Mapping[str, bool]
+    """Per topic: whether the first number seen of a key counts as its beginning."""
+    store: Store
+    drafter: Drafter
+    clock: Clock
+    remembers: float
+    """Inbox retention in seconds."""
+
+    def read(self, delivery: Delivery) -> Work:
+        """Decode the envelope; the payload stays raw until its handler runs."""
+        frame = delivery.frame
+        digest = hashlib.blake2b(frame.body, digest_size=16).digest()
+        try:
+            event = decode_any(frame.headers, frame.body)
+            time = event.occurred_at.timestamp()
+        except (DecodeError, ValueError) as error:
+            unread = Arrival(
+                topic=frame.topic, tenant=PLATFORM, event_id=frame.id, digest=digest, time=delivery.stored_at
+            )
+            return Work(arrival=unread, headers=frame.headers, body=frame.body, defect=str(error))
+        ordered = event.key is not None and self.ordered.get(frame.topic, True)
+        arrival = Arrival(
+            topic=frame.topic,
+            tenant=event.tenant,
+            event_id=event.id,
+            digest=digest,
+            time=time,
+            key=event.key,
+            sequence=event.sequence if ordered else None,
+            lineage=event.lineage,
+        )
+        return Work(
+            arrival=arrival,
+            headers=frame.headers,
+            body=frame.body,
+            event=event,
+            handler=self.handlers.get(event.type),
+            cautious=delivery.redelivered,
+        )
+
+    async def apply(self, work: Work) -> None:
+        """Deal with one event from the broker, in one transaction, or two when its handler fails."""
+        attempts = 0
+        while True:
+            attempts += 1
+            try:
+                async with self.store.begin() as transaction:
+                    if await self._claim(transaction, work):
+                        await self._run(transaction, work)
+                return None
+            except NOTHING_KNOWN:
+                raise
+            except Exception as error:
+                answer = decide(work.policy, error, attempts)
+                if answer != Again(0.0):
+                    return await self._hold_failed(work, error, answer, attempts)
+
+    async def apply_group(self, works: Sequence[Work]) -> None:
+        """Deal with events of different keys in one transaction without savepoints; one by one if anything fails."""
+        if len(works) > 1:
+            try:
+                async with self.store.begin() as transaction:
+                    await self._run_group(transaction, [work for work in works if await self._claim(transaction, work)])
+                return
+            except NOTHING_KNOWN:
+                raise
+            except Exception as error:
+                log.info("%s: a group of %d is redone one by one: %s", self.consumer, len(works), error)
+        for work in works:
+            await self.apply(work)
+
+    async def retry(self, held: HeldEvent) -> None:
+        """Run a held event whose turn has come; its attempt is counted already."""
+        work = self._work(held)
+        if held.attempts > work.policy.deliveries:
+            async with self.store.begin() as transaction:
+                return await self._holder.bury(transaction, held, "attempts spent", work.policy)
+        try:
+            async with self.store.begin() as transaction:
+                if await self._claim_held(transaction, held):
+                    _refuse_in_silence(work, held)
+                    await self._run(transaction, work)
+                    await self.store.held.promote(transaction, self.consumer, held.arrival, self.clock.now())
+        except NOTHING_KNOWN:
+            raise
+        except Exception as error:
+            await self._failed_again(held, error, work.policy)
+
+    async def _claim(self, transaction: Transaction, work: Work) -> bool:
+        """True: the event is ours to run now. False: it was dealt with otherwise, in this transaction."""
+        arrival = work.arrival
+        if work.defect:
+            await self._set_aside(transaction, work, f"unreadable: {work.defect}")
+            return False
+        if arrival.sequence is None and await self._forgotten(arrival):
+            await self._set_aside(transaction, work, "older than the inbox remembers: it may have been applied before")
+            return False
+        if not work.cautious and await self.store.inbox.claim(transaction, self.consumer, arrival):
+            return True
+        return await self._claim_out_of_line(transaction, work)
+
+    async def _claim_out_of_line(self, transaction: Transaction, work: Work) -> bool:
+        """The event is not simply the next one: see what it is."""
+        arrival, now = work.arrival, self.clock.now()
+        known = await self.store.inbox.standing(transaction, self.consumer, arrival)
+        match judge(known, arrival, adopt=self.adopts.get(arrival.topic, False)):
+            case Standing.NEXT if work.cautious and work.handler is not None:
+                await self._hold(transaction, work, "retrying", "may have run before a crash", attempts=1)
+            case Standing.NEXT:
+                await self.store.inbox.advance(transaction, self.consumer, arrival)
+                await self.store.held.promote(transaction, self.consumer, arrival, now)
+                return True
+            case Standing.GAP:
+                reason = f"number {arrival.sequence} came before an earlier one"
+                await self._hold(transaction, work, "gap", reason, next_at=now + work.policy.gap_deadline)
+            case Standing.BLOCKED:
+                await self._hold(transaction, work, "blocked", "an earlier event of its key is held")
+            case Standing.FORK:
+                await self._set_aside(transaction, work, "fork: its number or its id belongs to another event")
+            case Standing.DUPLICATE:
+                pass
+        return False
+
+    async def _claim_held(self, transaction: Transaction, held: HeldEvent) -> bool:
+        if not await self.store.held.remove(transaction, held):
+            return False
+        if held.arrival.sequence is None:
+            return await self.store.inbox.claim(transaction, self.consumer, held.arrival)
+        await self.store.inbox.advance(transaction, self.consumer, held.arrival)
+        return True
+
+    async def _run(self, transaction: Transaction, work: Work) -> None:
+        if work.handler is None or work.event is None:
+            return
+        event = _typed(work.handler, work.event)
+        await self._call(transaction, work.handler, event, [event] if work.handler.many else event)
+
+    async def _run_group(self, transaction: Transaction, works: Sequence[Work]) -> None:
+        """A handler that takes a list gets one; others are called event by event."""
+        handler = works[0].handler if works else None
+        if handler is None or not handler.many:
+            for work in works:
+                await self._run(transaction, work)
+            return
+        events = [_typed(handler, work.event) for work in works if work.event is not None]
+        await self._call(transaction, handler, events[0], events)
+
+    async def _call(self, transaction: Transaction, handler: Handler, cause: Event[object], argument: object) -> None:
+        tx = Tx(transaction, self.store, self.drafter, cause_of(cause), self.clock)
+        tx.publish_all(await handler.run(self.store, transaction, tx, argument))
+        await tx.flush()
+
+    async def _forgotten(self, arrival: Arrival) -> bool:
+        """Whether an unordered event is so old that its inbox row may be gone."""
+        if self.clock.now() - arrival.time < self.remembers / 2:
+            return False
+        purged_until = await self.store.inbox.purged_until(self.consumer)
+        return purged_until is not None and arrival.time <= purged_until
+
+    async def _hold_failed(self, work: Work, error: Exception, answer: Again | Dead, attempts: int) -> None:
+        """A first run failed and was rolled back: hold the event, unless somebody dealt with it meanwhile."""
+        self._report(work.arrival, error, answer, attempts)
+        held = with_error(self._held(work, "retrying", str(error), attempts=attempts), error)
+        async with self.store.begin() as transaction:
+            known = await self.store.inbox.standing(transaction, self.consumer, work.arrival)
+            if judge(known, work.arrival, adopt=self.adopts.get(work.arrival.topic, False)) is not Standing.NEXT:
+                await self._claim_out_of_line(transaction, work)
+            elif isinstance(answer, Dead):
+                await self._holder.bury(transaction, held, answer.reason, work.policy)
+            else:
+                later = msgspec.structs.replace(held, next_at=self.clock.now() + answer.seconds)
+                await self.store.held.hold(transaction, later)
+
+    async def _failed_again(self, held: HeldEvent, error: Exception, policy: Policy) -> None:
+        answer = decide(policy, error, held.attempts)
+        self._report(held.arrival, error, answer, held.attempts)
+        held = msgspec.structs.replace(with_error(held, error), reason=str(error), last_at=self.clock.now())
+        async with self.store.begin() as transaction:
+            if isinstance(answer, Dead):
+                await self._holder.bury(transaction, held, answer.reason, policy)
+            else:
+                later = msgspec.structs.replace(held, next_at=self.clock.now() + answer.seconds)
+                await self.store.held.change(transaction, later)
+
+    async def _hold(
+        self,
+        transaction: Transaction,
+        work: Work,
+        state: HeldState,
+        reason: str,
+        *,
+        attempts: int = 0,
+        next_at: float | None = None,
+    ) -> None:
+        held = self._held(work, state, reason, attempts=attempts, next_at=next_at)
+        await self.store.held.hold(transaction, held)
+
+    async def _set_aside(self, transaction: Transaction, work: Work, reason: str) -> None:
+        await self._holder.set_aside(transaction, self._held(work, "quarantined", reason), reason)
+
+    def _held(
+        self, work: Work, state: HeldState, reason: str, *, attempts: int = 0, next_at: float | None = None
+    ) -> HeldEvent:
+        return held_event(
+            self.consumer,
+            work.arrival,
+            state=state,
+            headers=work.headers,
+            body=work.body,
+            now=self.clock.now(),
+            type=work.event.type if work.event is not None else "",
+            reason=reason,
+            attempts=attempts,
+            next_at=next_at,
+        )
+
+    def _work(self, held: HeldEvent) -> Work:
+        try:
+            event = decode_any(held.headers, held.body)
+        except DecodeError as error:
+            return Work(arrival=held.arrival, headers=held.headers, body=held.body, defect=str(error))
+        handler = self.handlers.get(event.type)
+        return Work(arrival=held.arrival, headers=held.headers, body=held.body, event=event, handler=handler)
+
+    @property
+    def _holder(self) -> Holder:
+        return Holder(self.store, self.clock)
+
+    def _report(self, arrival: Arrival, error: Exception, answer: Again | Dead, attempts: int) -> None:
+        what = f"is dead ({answer.reason})" if isinstance(answer, Dead) else f"runs again in {answer.seconds:.1f} s"
+        level = logging.ERROR if isinstance(answer, Dead) else logging.WARNING
+        log.log(
+            level, "%s: event %s failed (run %d) and %s: %s", self.consumer, arrival.event_id, attempts, what, error
+        )
+
+
+def _refuse_in_silence(work: Work, held: HeldEvent) -> None:
+    """A held event that needs its handler must not pass as applied because it cannot be read or its handler is gone."""
+    if work.defect:
+        raise DecodeError("unreadable", work.defect)
+    if work.handler is None and held.error:
+        raise ConfigurationError(f"{held.type} failed before and has no handler in this release")
+
+
+def _typed(handler: Handler, event: Event[bytes]) -> Event[object]:
+    event_type = next(known for known in handler.event_types if known.name == event.type)
+    return event.with_data(event_type.payload.decode(event.data))

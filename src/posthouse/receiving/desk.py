@@ -1,0 +1,126 @@
+"""Desk: what an operator may do with held events."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+
+from posthouse.clock import Clock
+from posthouse.errors import DeskError
+from posthouse.events import codec_of, decode_any
+from posthouse.receiving.holding import Holder
+from posthouse.store import BLOCKING, Head, HeldEvent, HeldFilter, Store, Transaction
+
+Check = Callable[[str, bytes], None]
+"""Given a subject and payload bytes: raises ContractError when they do not fit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Desk:
+    """The verbs. Each is one transaction; running consumers notice within a second."""
+
+    store: Store
+    clock: Clock
+
+    async def find(self, wanted: HeldFilter) -> AsyncIterator[HeldEvent]:
+        """Every held event that fits, oldest first."""
+        after = 0
+        while page := await self.store.held.find(wanted, after=after):
+            for event in page:
+                yield event
+            after = page[-1].id
+
+    async def get(self, held_id: int) -> HeldEvent:
+        """One held event by its number; DeskError when there is none."""
+        found = await self.store.held.find(HeldFilter(ids=[held_id]), limit=1)
+        if not found:
+            raise DeskError(f"no held event has the number {held_id}: see `posthouse held list`")
+        return found[0]
+
+    async def retry(self, held_id: int, *, force: bool = False) -> HeldEvent:
+        """Run it again, with all its attempts. `force` runs an event that its key has already left behind, out of order."""
+        async with self.store.begin() as tx:
+            held = await self.get(held_id)
+            if held.state in ("blocked", "gap"):
+                raise DeskError(
+                    f"{held_id} waits behind an earlier event of its key: retry or skip that one, or release the key"
+                )
+            if held.state not in BLOCKING and held.arrival.sequence is not None:
+                held = await self._outside_its_line(tx, held, force)
+            return await self._again(tx, held)
+
+    async def skip(self, held_id: int) -> HeldEvent:
+        """Give it up: its key goes on without it."""
+        async with self.store.begin() as tx:
+            return await self._leave_line(tx, await self.get(held_id), "skipped")
+
+    async def quarantine(self, held_id: int) -> HeldEvent:
+        """Set it aside for inspection: its key goes on without it, and it never runs by itself."""
+        async with self.store.begin() as tx:
+            return await self._leave_line(tx, await self.get(held_id), "quarantined")
+
+    async def edit(self, held_id: int, data: bytes, check: Check) -> HeldEvent:
+        """Replace its payload, keep its id and its place, and run it again."""
+        async with self.store.begin() as tx:
+            held = await self.get(held_id)
+            if held.state in ("blocked", "gap"):
+                raise DeskError(
+                    f"{held_id} waits behind an earlier event of its key: it can be edited when its turn has come"
+                )
+            event = decode_any(held.headers, held.body)
+            check(event.type, data)
+            encoded = codec_of(held.headers, held.body).encode(msgspec.structs.replace(event, data=data))
+            edited = msgspec.structs.replace(held, headers={**held.headers, **encoded.headers}, body=encoded.body)
+            return await self._again(tx, edited)
+
+    async def release(self, held_id: int) -> HeldEvent:
+        """Let the key of this event go on: a dead first event runs again, a missing number is given up."""
+        async with self.store.begin() as tx:
+            first = await self._first_of_line(await self.get(held_id))
+            if first.state != "gap":
+                return await self._again(tx, first)
+            missing = msgspec.structs.replace(first.arrival, sequence=(first.arrival.sequence or 1) - 1)
+            await self.store.inbox.advance(tx, first.consumer, missing, skipped=True)
+            await self.store.held.promote(tx, first.consumer, missing, self.clock.now())
+            return first
+
+    async def _again(self, tx: Transaction, held: HeldEvent) -> HeldEvent:
+        due = msgspec.structs.replace(held, state="retrying", attempts=0, next_at=self.clock.now())
+        return await self._change(tx, due)
+
+    async def _leave_line(self, tx: Transaction, held: HeldEvent, state: str) -> HeldEvent:
+        if held.state == state:
+            raise DeskError(f"{held.id} is {state} already")
+        if held.state in ("blocked", "gap"):
+            raise DeskError(f"{held.id} is not the first of its key: deal with the earlier event, or release the key")
+        was_in_line = held.state in BLOCKING
+        left = await self._change(tx, msgspec.structs.replace(held, state=state))
+        if was_in_line:
+            await Holder(self.store, self.clock).pass_over(tx, left)
+        return left
+
+    async def _outside_its_line(self, tx: Transaction, held: HeldEvent, force: bool) -> HeldEvent:
+        known = await self.store.inbox.standing(tx, held.consumer, held.arrival)
+        if not isinstance(known, Head) or (held.arrival.sequence or 0) > known.sequence:
+            return held
+        if not force:
+            raise DeskError(
+                f"the key of {held.id} went on to number {known.sequence}, this is number {held.arrival.sequence}: "
+                "retry it with --force to run it out of order"
+            )
+        return msgspec.structs.replace(held, arrival=msgspec.structs.replace(held.arrival, sequence=None))
+
+    async def _first_of_line(self, held: HeldEvent) -> HeldEvent:
+        arrival = held.arrival
+        if arrival.sequence is None or held.state not in BLOCKING:
+            return held
+        line = HeldFilter(consumer=held.consumer, topic=arrival.topic, tenant=arrival.tenant, key=arrival.key)
+        waiting = [e async for e in self.find(line) if e.state in BLOCKING and e.arrival.sequence is not None]
+        return min(waiting, key=lambda e: e.arrival.sequence or 0)
+
+    async def _change(self, tx: Transaction, held: HeldEvent) -> HeldEvent:
+        if not await self.store.held.change(tx, held):
+            raise DeskError(f"{held.id} was changed by somebody else at this moment: look again")
+        return held

@@ -1,0 +1,127 @@
+"""Holding: what is written when an event cannot be applied now."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import traceback
+from collections.abc import Mapping
+
+import msgspec
+
+from posthouse.clock import Clock
+from posthouse.events import timestamp
+from posthouse.receiving.policy import Policy
+from posthouse.store import Arrival, HeldEvent, HeldState, OutboxRow, Store, Transaction
+
+log = logging.getLogger("posthouse.consumer")
+
+STACK_LIMIT = 8_000
+"""Characters of a traceback that are kept: the end tells more than the beginning."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    """Writes held events and their dead letters, inside transactions that somebody else began."""
+
+    store: Store
+    clock: Clock
+
+    async def hold(self, transaction: Transaction, held: HeldEvent) -> None:
+        """Keep it, unless it is kept already."""
+        await self.store.held.hold(transaction, held)
+
+    async def bury(self, transaction: Transaction, held: HeldEvent, reason: str, policy: Policy) -> None:
+        """No further run. The key stops behind it or goes on, as the policy says; a copy goes to the dead letters."""
+        state: HeldState = "dead" if policy.on_dead == "stop" else "skipped"
+        buried = msgspec.structs.replace(held, state=state, reason=reason, last_at=self.clock.now())
+        if not await self._store(transaction, buried):
+            return
+        await self._publish_dead(transaction, buried)
+        if state == "skipped":
+            await self.pass_over(transaction, buried)
+
+    async def set_aside(self, transaction: Transaction, held: HeldEvent, reason: str) -> None:
+        """Out of line, for people to look at: it never runs by itself and keeps nobody waiting."""
+        aside = msgspec.structs.replace(held, state="quarantined", reason=reason, last_at=self.clock.now())
+        if await self._store(transaction, aside):
+            log.error("%s: event %s is quarantined: %s", held.consumer, held.arrival.event_id, reason)
+            await self._publish_dead(transaction, aside)
+
+    async def pass_over(self, transaction: Transaction, held: HeldEvent) -> None:
+        """The key goes on without this event."""
+        await self.store.inbox.advance(transaction, held.consumer, held.arrival, skipped=True)
+        await self.store.held.promote(transaction, held.consumer, held.arrival, self.clock.now())
+
+    async def _store(self, transaction: Transaction, held: HeldEvent) -> bool:
+        table = self.store.held
+        return await (table.change(transaction, held) if held.id else table.hold(transaction, held))
+
+    async def _publish_dead(self, transaction: Transaction, held: HeldEvent) -> None:
+        """The same bytes to `<topic>.dlq`, with the story in headers; for tools that look there."""
+        arrival = held.arrival
+        row = OutboxRow(
+            topic=dead_letter_topic(arrival.topic),
+            tenant=arrival.tenant,
+            event_id=arrival.event_id,
+            body=held.body,
+            headers={**held.headers, **_story(held)},
+            key=arrival.key,
+            numbered=False,
+        )
+        await self.store.outbox.append(transaction, [row])
+
+
+def dead_letter_topic(topic: str) -> str:
+    """Where the dead letters of a topic go."""
+    return f"{topic}.dlq"
+
+
+def held_event(
+    consumer: str,
+    arrival: Arrival,
+    *,
+    state: HeldState,
+    headers: Mapping[str, str],
+    body: bytes,
+    now: float,
+    type: str = "",
+    reason: str = "",
+    attempts: int = 0,
+    next_at: float | None = None,
+) -> HeldEvent:
+    """A held event that begins now."""
+    return HeldEvent(
+        consumer=consumer,
+        arrival=arrival,
+        state=state,
+        body=body,
+        headers=headers,
+        type=type,
+        attempts=attempts,
+        next_at=now if next_at is None else next_at,
+        first_at=now,
+        last_at=now,
+        reason=reason,
+    )
+
+
+def with_error(held: HeldEvent, error: BaseException) -> HeldEvent:
+    """Keep the error's class, words and place; never the values of variables."""
+    stack = "".join(traceback.format_exception(error))[-STACK_LIMIT:]
+    return msgspec.structs.replace(held, error=f"{type(error).__name__}: {error}", stack=stack)
+
+
+def _story(held: HeldEvent) -> dict[str, str]:
+    told = {
+        "ph-consumer": held.consumer,
+        "ph-topic": held.arrival.topic,
+        "ph-state": held.state,
+        "ph-reason": held.reason,
+        "ph-error": held.error,
+        "ph-stack": held.stack,
+        "ph-attempts": str(held.attempts),
+        "ph-first-at": timestamp(held.first_at),
+        "ph-last-at": timestamp(held.last_at),
+    }
+    return {name: text for name, text in told.items() if text}

@@ -1,0 +1,48 @@
+"""Where an event stands in the line of its key: a pure decision."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from posthouse.store import Arrival, Head, Known
+
+
+class Standing(Enum):
+    """next: apply it. duplicate: it was applied, or is held, already. gap: an earlier number is missing.
+    blocked: an earlier one of its key is held. fork: its number, or its id, belongs to another event."""
+
+    NEXT = "next"
+    DUPLICATE = "duplicate"
+    GAP = "gap"
+    BLOCKED = "blocked"
+    FORK = "fork"
+
+
+def judge(known: Head | Known | None, arrival: Arrival, *, adopt: bool) -> Standing:
+    """What to do with an arrival, from what the inbox knows. `adopt`: the consumer joined late and takes the first
+    number that it sees of a key; otherwise numbers begin at 1."""
+    if isinstance(known, Known):
+        return Standing.DUPLICATE if known.digest == arrival.digest else Standing.FORK
+    if arrival.sequence is None:
+        return Standing.NEXT
+    if known is None:
+        return Standing.NEXT if adopt or arrival.sequence == 1 else Standing.GAP
+    if arrival.sequence <= known.sequence:
+        return _behind(known, arrival)
+    if arrival.lineage < known.lineage:
+        return Standing.FORK
+    if known.waiting == arrival.sequence:
+        return Standing.DUPLICATE if known.waiting_id == arrival.event_id else Standing.FORK
+    if arrival.sequence == known.sequence + 1:
+        return Standing.NEXT
+    return Standing.BLOCKED if known.waiting == known.sequence + 1 else Standing.GAP
+
+
+def _behind(head: Head, arrival: Arrival) -> Standing:
+    """A number at or below the head: seen before, unless it is a re-used one."""
+    if arrival.lineage > head.lineage:
+        return Standing.FORK
+    if arrival.sequence == head.sequence and arrival.lineage == head.lineage:
+        same = arrival.event_id == head.event_id and arrival.digest == head.digest
+        return Standing.DUPLICATE if same else Standing.FORK
+    return Standing.DUPLICATE

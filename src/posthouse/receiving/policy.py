@@ -1,0 +1,85 @@
+"""How a handler's failures are answered: one value, and pure functions of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from posthouse.clock import jitter
+from posthouse.errors import ContractError, DecodeError, Reject, RetryLater, RetryNow
+
+Errors = tuple[type[BaseException], ...]
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """The reliability of one handler. Durations are seconds."""
+
+    deliveries: int = 7
+    """How often an event is tried before it is dead; the first run counts."""
+    first_delay: float = 10.0
+    """The delay before the second run; it doubles from there."""
+    last_delay: float = 600.0
+    """No delay is longer."""
+    deadline: float = 30.0
+    """How long one run may take."""
+    order: Literal["key", "none"] = "key"
+    """`key`: events of one key in commit order, one at a time. `none`: as they come. One choice per consumer and topic."""
+    on_dead: Literal["stop", "skip"] = "stop"
+    """What a key does behind a dead event: wait for an operator, or go on without it."""
+    grouped: bool = False
+    """The handler touches nothing but its transaction: events of different keys may share one."""
+    group_size: int = 100
+    """At most so many events in one transaction, or in one call of a handler that takes a list."""
+    gap_deadline: float = 60.0
+    """How long a missing number may stay missing before the alarm."""
+    now: Errors = ()
+    """Errors that are worth an immediate second try (RetryNow is always one)."""
+    never: Errors = ()
+    """Errors that no second try can cure (Reject and contract errors always are)."""
+
+    def delay(self, attempts: int) -> float:
+        """Seconds before the next run, after `attempts` runs; shortened at random by up to half."""
+        return jitter(min(self.last_delay, self.first_delay * 2.0 ** (attempts - 1)))
+
+    @property
+    def horizon(self) -> float:
+        """The longest time between the first run of an event and its last."""
+        return sum(min(self.last_delay, self.first_delay * 2.0**n) for n in range(self.deliveries - 1))
+
+    def problems(self, name: str) -> list[str]:
+        """What cannot work, one sentence each."""
+        checks = (
+            (self.deliveries >= 1, f"deliveries must be at least 1, not {self.deliveries}"),
+            (self.deadline > 0, f"deadline must be above 0 seconds, not {self.deadline:g}"),
+            (0 <= self.first_delay <= self.last_delay, "first_delay must lie between 0 and last_delay"),
+            (self.group_size >= 1, f"group_size must be at least 1, not {self.group_size}"),
+        )
+        return [f"{name}: {sentence}" for fine, sentence in checks if not fine]
+
+
+class Again(msgspec.Struct, frozen=True):
+    """Run the event again after `seconds`; 0 means at once, without leaving the worker."""
+
+    seconds: float
+
+
+class Dead(msgspec.Struct, frozen=True):
+    """No further run: attempts are spent, or no attempt can help."""
+
+    reason: str
+
+
+def decide(policy: Policy, error: BaseException, attempts: int) -> Again | Dead:
+    """What follows when run number `attempts` ended with `error`."""
+    if isinstance(error, ContractError | DecodeError):
+        return Dead("contract")
+    if isinstance(error, (Reject, *policy.never)):
+        return Dead("rejected")
+    if attempts >= policy.deliveries:
+        return Dead("attempts spent")
+    if isinstance(error, (RetryNow, *policy.now)):
+        return Again(0.0)
+    if isinstance(error, RetryLater) and error.seconds is not None:
+        return Again(error.seconds)
+    return Again(policy.delay(attempts))

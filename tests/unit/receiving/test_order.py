@@ -1,0 +1,56 @@
+"""Where an event stands in the line of its key."""
+
+from __future__ import annotations
+
+import pytest
+
+from posthouse.receiving.order import Standing, judge
+from posthouse.store import Arrival, Head, Known
+
+
+def arrival(sequence: int | None, event_id: str = "e", digest: bytes = b"d", lineage: int = 1) -> Arrival:
+    return Arrival(
+        topic="t", tenant="x", key="k", event_id=event_id, digest=digest, time=0.0, sequence=sequence, lineage=lineage
+    )
+
+
+def head(sequence: int, waiting: int | None = None, waiting_id: str | None = None, lineage: int = 1) -> Head:
+    return Head(sequence=sequence, lineage=lineage, event_id="h", digest=b"h", waiting=waiting, waiting_id=waiting_id)
+
+
+@pytest.mark.parametrize(
+    ("known", "event", "expected"),
+    [
+        (None, arrival(1), Standing.NEXT),
+        (None, arrival(2), Standing.GAP),
+        (head(4), arrival(5), Standing.NEXT),
+        (head(4), arrival(6), Standing.GAP),
+        (head(4), arrival(3), Standing.DUPLICATE),
+        (head(4), arrival(4, "h", b"h"), Standing.DUPLICATE),
+        (head(4), arrival(4, "other", b"h"), Standing.FORK),
+        (head(4), arrival(4, "h", b"other content"), Standing.FORK),
+        (head(4, waiting=5, waiting_id="e"), arrival(5), Standing.DUPLICATE),
+        (head(4, waiting=5, waiting_id="other"), arrival(5), Standing.FORK),
+        (head(4, waiting=5, waiting_id="w"), arrival(6), Standing.BLOCKED),
+        (head(4, waiting=6, waiting_id="w"), arrival(5), Standing.NEXT),
+        (head(4, waiting=6, waiting_id="w"), arrival(7), Standing.GAP),
+        (head(4, lineage=2), arrival(5, lineage=1), Standing.FORK),
+        (head(4, lineage=2), arrival(3, lineage=1), Standing.DUPLICATE),
+        (head(4), arrival(5, lineage=2), Standing.NEXT),
+        (head(4), arrival(3, lineage=2), Standing.FORK),
+        (head(4), arrival(4, "h", b"h", lineage=2), Standing.FORK),
+    ],
+)
+def test_an_ordered_event_is_judged_by_its_number(known: Head | None, event: Arrival, expected: Standing) -> None:
+    assert judge(known, event, adopt=False) is expected
+
+
+def test_a_consumer_that_joined_late_adopts_the_first_number_it_sees() -> None:
+    assert judge(None, arrival(57), adopt=True) is Standing.NEXT
+    assert judge(head(57), arrival(59), adopt=True) is Standing.GAP
+
+
+def test_an_unordered_event_is_judged_by_its_id_and_content() -> None:
+    assert judge(None, arrival(None), adopt=False) is Standing.NEXT
+    assert judge(Known(digest=b"d"), arrival(None), adopt=False) is Standing.DUPLICATE
+    assert judge(Known(digest=b"x"), arrival(None), adopt=False) is Standing.FORK

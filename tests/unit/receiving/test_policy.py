@@ -1,0 +1,48 @@
+"""How failures are answered."""
+
+from __future__ import annotations
+
+import pytest
+
+from posthouse.errors import ContractError, DecodeError, Reject, RetryLater, RetryNow
+from posthouse.receiving.policy import Again, Dead, Policy, decide
+
+
+def test_delays_double_from_ten_seconds_to_six_hundred_with_jitter() -> None:
+    policy = Policy()
+    for attempts, longest in ((1, 10), (2, 20), (3, 40), (6, 320), (7, 600), (40, 600)):
+        delays = [policy.delay(attempts) for _ in range(200)]
+        assert longest / 2 <= min(delays) <= max(delays) <= longest
+        assert len(set(delays)) > 100
+
+
+def test_the_seventh_failure_is_the_last() -> None:
+    assert isinstance(decide(Policy(), ValueError(), 6), Again)
+    assert decide(Policy(), ValueError(), 7) == Dead("attempts spent")
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (RetryNow(), Again(0.0)),
+        (TimeoutError(), Again(0.0)),
+        (RetryLater("later", seconds=99), Again(99)),
+        (Reject("no"), Dead("rejected")),
+        (KeyError("k"), Dead("rejected")),
+        (ContractError("x"), Dead("contract")),
+        (DecodeError("depth", "x"), Dead("contract")),
+    ],
+)
+def test_errors_are_told_apart(error: Exception, answer: Again | Dead) -> None:
+    assert decide(Policy(now=(TimeoutError,), never=(KeyError,)), error, 1) == answer
+
+
+def test_an_immediate_retry_is_an_attempt_too() -> None:
+    assert decide(Policy(deliveries=3), RetryNow(), 3) == Dead("attempts spent")
+
+
+def test_every_problem_of_a_policy_is_named() -> None:
+    problems = Policy(deliveries=0, deadline=0, first_delay=9, last_delay=1, group_size=0).problems("f")
+    assert len(problems) == 4
+    assert all(sentence.startswith("f: ") for sentence in problems)
+    assert Policy().problems("f") == []
