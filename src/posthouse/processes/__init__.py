@@ -1,0 +1,5 @@
+"""What takes its time: timers."""
+
+from posthouse.processes.timers import Timers
+
+__all__ = ["Timers"]

@@ -1,0 +1,10 @@
+"""The test kit that ships with the library: run a service in memory, move its clock, and prove adapters.
+
+The conformance suites need pytest: import them from `posthouse.testing.broker_contract` and
+`posthouse.testing.store_contract`.
+"""
+
+from posthouse.testing.chaos import Chaos, ChaosBroker
+from posthouse.testing.harness import Harness, Unsettled
+
+__all__ = ["Chaos", "ChaosBroker", "Harness", "Unsettled"]

@@ -1,0 +1,39 @@
+"""Timers: facts that are said later. A due row moves into the outbox, exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from posthouse.clock import Clock
+from posthouse.errors import StoreError
+from posthouse.store import Store
+
+log = logging.getLogger("posthouse.timers")
+
+BATCH = 200
+LOOK = 1.0
+"""Seconds between two looks for timers that other processes set."""
+
+
+class Timers:
+    """One scheduler. Any number of processes may run one: the store lets each timer fire once."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Fire until `stop`."""
+        while not stop.is_set():
+            try:
+                wait = 0.0 if await self._store.timers.fire(BATCH) else await self._until_next()
+            except StoreError as error:
+                log.warning("timers wait for the store: %s", error)
+                wait = LOOK
+            if wait > 0:
+                await self._clock.wait(stop, wait)
+
+    async def _until_next(self) -> float:
+        due = await self._store.timers.next_due()
+        return LOOK if due is None else min(LOOK, max(due - self._clock.now(), 0.001))

@@ -1,0 +1,89 @@
+"""Runtime: the tasks of a running service, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Literal
+
+from posthouse.broker import Broker
+from posthouse.clock import Clock
+from posthouse.errors import BrokerError, StoreError
+from posthouse.processes import Timers
+from posthouse.receiving import Consumer, Retrier
+from posthouse.sending import Relay
+from posthouse.sending.breaker import Breaker
+from posthouse.store import Store
+
+log = logging.getLogger("posthouse.runtime")
+
+Part = Literal["relay", "consumers", "timers"]
+PARTS: tuple[Part, ...] = ("relay", "consumers", "timers")
+
+PURGE_BATCH = 5_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Runtime:
+    """Everything of one service that runs until it is told to stop. Several copies, in any processes, share the work."""
+
+    name: str
+    store: Store
+    broker: Broker
+    clock: Clock
+    relay: Relay
+    timers: Timers
+    consumers: Sequence[Consumer]
+    retriers: Sequence[Retrier]
+    inbox_retention: float
+    housekeeping_every: float = 10.0
+
+    async def run(self, stop: asyncio.Event, only: Collection[Part] = PARTS) -> None:
+        """Run the parts until `stop`, then let each finish what it has in flight."""
+        loops: list[tuple[str, Callable[[asyncio.Event], Awaitable[None]]]] = [("housekeeping", self._keep_house)]
+        if "relay" in only:
+            loops.append(("relay", self.relay.run))
+        if "timers" in only:
+            loops.append(("timers", self.timers.run))
+        if "consumers" in only:
+            loops += [(consumer.name, consumer.run) for consumer in self.consumers]
+            loops += [
+                (f"{consumer.name}, held", r.run) for consumer, r in zip(self.consumers, self.retriers, strict=True)
+            ]
+        log.info("%s runs %s", self.name, ", ".join(name for name, _ in loops))
+        async with asyncio.TaskGroup() as group:
+            for name, run in loops:
+                group.create_task(self._keep_running(name, run, stop), name=f"posthouse {self.name} {name}")
+        log.info("%s stopped", self.name)
+
+    async def _keep_running(
+        self, name: str, run: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event
+    ) -> None:
+        """A loop that fails in a way nobody foresaw is started again, ever more slowly, and never in silence."""
+        breaker = Breaker(0.5, 30.0)
+        while not stop.is_set():
+            try:
+                await run(stop)
+            except Exception:
+                log.exception("%s: %s failed and is started again", self.name, name)
+                await self.clock.wait(stop, breaker.failed())
+
+    async def _keep_house(self, stop: asyncio.Event) -> None:
+        """Forget what nobody needs: sent rows and old inbox rows."""
+        while not await self.clock.wait(stop, self.housekeeping_every):
+            try:
+                await self.tidy()
+            except (StoreError, BrokerError) as error:
+                log.warning("%s: housekeeping waits: %s", self.name, error)
+
+    async def tidy(self) -> None:
+        """One round of housekeeping, in small steps that let others in between."""
+        before = self.clock.now() - self.inbox_retention
+        full = True
+        while full:
+            sent = await self.store.outbox.purge(PURGE_BATCH)
+            known = await self.store.inbox.purge(before, PURGE_BATCH)
+            full = PURGE_BATCH in (sent, known)
+            await asyncio.sleep(0)

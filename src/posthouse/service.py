@@ -1,0 +1,297 @@
+"""Service: the front door. Declares what a service says and hears, and wires the parts that keep the promise."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from typing import Literal, TypeVar
+
+from posthouse.broker import Broker, Start, Topology
+from posthouse.brokers import open_broker
+from posthouse.clock import Clock, SystemClock
+from posthouse.contracts import Catalogue, Retention, Topics, declare, event_type_of
+from posthouse.errors import ConfigurationError, StoreOutdated, did_you_mean
+from posthouse.events import CODECS, Actor, Producer, Subject
+from posthouse.processes import Timers
+from posthouse.receiving import Applier, Consumer, Desk, Handler, Policy, Retrier, dead_letter_topic, handler_of
+from posthouse.runtime import PARTS, Part, Runtime
+from posthouse.sending import Cause, Drafter, Outbox, Relay, RelaySettings, Tx
+from posthouse.store import Store
+from posthouse.stores import open_store
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
+Setup = Callable[[Tx], Awaitable[None]]
+
+Wire = Literal["structured", "binary", "melmastoon"]
+
+DAY = 86_400.0
+
+
+class Service:
+    """One service: a name, a store, a broker, the events it owns and the handlers it runs.
+
+    Without URLs it needs no server: `sqlite:///<name>.db` and `embedded:///posthouse-log.db`, or what the environment
+    says in POSTHOUSE_STORE and POSTHOUSE_BROKER. `topics` maps event types to topics: one per `aggregate` keeps all
+    facts about one thing in order, one per `subject` gives each type its own. `limit` is the largest event in bytes,
+    `inbox_retention` the seconds for which unordered events are remembered, `start` where a new consumer begins.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        namespace: str | None = None,
+        store: str | Store | None = None,
+        broker: str | Broker | None = None,
+        topics: Topics = "aggregate",
+        wire: Wire = "structured",
+        limit: int = 256 * 1024,
+        inbox_retention: float = 30 * DAY,
+        start: Start = "earliest",
+        in_flight: int = 1000,
+        relay: RelaySettings | None = None,
+        region: str = "",
+        clock: Clock | None = None,
+    ) -> None:
+        if wire not in CODECS:
+            raise ConfigurationError(f"there is no wire format {wire!r}.{did_you_mean(wire, CODECS)}")
+        codec = CODECS[wire]
+        self.name = name
+        self.namespace = namespace
+        self.clock: Clock = clock or SystemClock()
+        self.catalogue = Catalogue()
+        self.consumers: dict[str, dict[str, Handler]] = {}
+        self.outbox = Outbox(lambda: self.store, lambda: self._drafter)
+        self._topics: Topics = topics
+        self._inbox_retention = inbox_retention
+        self._start: Start = start
+        self._in_flight = in_flight
+        self._relay_settings = relay
+        self._setups: list[Setup] = []
+        self._store = store
+        self._broker = broker
+        self._ready = False
+        self._runtime: Runtime | None = None
+        producer = Producer(
+            service=name,
+            instance=f"{socket.gethostname()}-{os.getpid()}",
+            commit=os.environ.get("POSTHOUSE_COMMIT", ""),
+            region=region,
+        )
+        source = f"/{namespace}/{name}" if namespace else f"/{name}"
+        self._draft_with: Callable[[Clock], Drafter] = lambda clock: Drafter(producer, source, codec, clock, limit)
+        self._drafter = self._draft_with(self.clock)
+
+    # What the service says and hears.
+
+    def event(
+        self, subject: str, *, key: str | None = None, retention: Retention = "hot"
+    ) -> Callable[[type[T]], type[T]]:
+        """Declare a fact that this service owns: `order.placed.v1`, relative to its namespace and name.
+
+        `key` names the field whose value orders the facts: all of one key are applied in commit order. The class may
+        be a Payload, a dataclass, a msgspec Struct or a pydantic model; a plain annotated class becomes a dataclass.
+        """
+        full = Subject.relative(subject, service=self.name, namespace=self.namespace)
+        return self._declared(full, key, retention, self._topics)
+
+    def external(
+        self, subject: str, *, key: str | None = None, topics: Topics | None = None
+    ) -> Callable[[type[T]], type[T]]:
+        """Declare a fact of another service, as this one reads it: the full subject, and only the fields it needs."""
+        return self._declared(Subject.parse(subject), key, "hot", topics or self._topics)
+
+    def on(self, *events: type[object], consumer: str | None = None, policy: Policy | None = None) -> Callable[[F], F]:
+        """Run the decorated function for each of these events, once, in order per key, in one transaction.
+
+        Handlers of one consumer share its place in the topics; a second handler for the same event needs a `consumer`
+        of its own. What the function returns is published in the same transaction.
+        """
+        if not events:
+            raise ConfigurationError(f"{self.name}.on() needs at least one event class")
+        name = self.name if consumer is None else f"{self.name}.{consumer}"
+
+        def register(function: F) -> F:
+            types = [event_type_of(cls) for cls in events]
+            handler = handler_of(function, types, policy or Policy())
+            handlers = self.consumers.setdefault(name, {})
+            for event_type in types:
+                if event_type.name in handlers:
+                    raise ConfigurationError(
+                        f"{event_type.name} is handled by {handlers[event_type.name].name} in the consumer {name!r} already: "
+                        f"give {handler.name} a consumer of its own, as in on(…, consumer={function.__name__!r})"
+                    )
+                self.catalogue.add(event_type)
+                handlers[event_type.name] = handler
+            return function
+
+        return register
+
+    def setup(self, function: Setup) -> Setup:
+        """Run the decorated function once when the service opens, in a transaction of its own; for your own tables."""
+        self._setups.append(function)
+        return function
+
+    # What the service does.
+
+    @asynccontextmanager
+    async def transaction(
+        self, tenant: str, *, correlation: str | None = None, actor: Actor | None = None, traceparent: str | None = None
+    ) -> AsyncIterator[Tx]:
+        """One database transaction: committed when the block ends, with everything that was published in it."""
+        await self.open()
+        cause = Cause(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
+        async with self.store.begin() as transaction:
+            tx = Tx(transaction, self.store, self._drafter, cause, self.clock)
+            yield tx
+            await tx.flush()
+
+    async def run(self, *, only: Collection[Part] = PARTS, stop: asyncio.Event | None = None) -> None:
+        """Run relay, consumers and timers until `stop` is set; what is in flight is finished."""
+        runtime = await self.prepare()
+        await runtime.run(stop or asyncio.Event(), only)
+
+    async def prepare(self) -> Runtime:
+        """Open everything, check that it can keep the promise, make the topics, and build the tasks."""
+        await self.open()
+        self._refuse_what_cannot_work()
+        await self.broker.ensure(self.topology())
+        if self._runtime is None:
+            self._runtime = await self._wire()
+        return self._runtime
+
+    @property
+    def store(self) -> Store:
+        """The store, opened at first use."""
+        if self._store is None or isinstance(self._store, str):
+            url = self._store or os.environ.get("POSTHOUSE_STORE") or f"sqlite:///{self.name}.db"
+            self._store = open_store(url, clock=self.clock)
+        return self._store
+
+    @property
+    def broker(self) -> Broker:
+        """The broker, opened at first use."""
+        if self._broker is None or isinstance(self._broker, str):
+            url = self._broker or os.environ.get("POSTHOUSE_BROKER") or "embedded:///posthouse-log.db"
+            self._broker = open_broker(url, clock=self.clock)
+        return self._broker
+
+    @property
+    def desk(self) -> Desk:
+        """The operator's verbs for held events."""
+        return Desk(self.store, self.clock)
+
+    async def open(self) -> None:
+        """Bring an embedded store up to date, refuse another one that is not, and run the set-up functions. Idempotent."""
+        if self._ready:
+            return
+        pending = await self.store.pending_migrations()
+        if pending and not self.store.embedded:
+            raise StoreOutdated(f"the store of {self.name} lacks {', '.join(pending)}: run `posthouse db upgrade`")
+        await self.store.upgrade()
+        self._ready = True
+        self._drafter.limit_to(self.broker.sheet.max_bytes)
+        for function in self._setups:
+            async with self.transaction("platform") as tx:
+                await function(tx)
+
+    def use(self, *, store: str | Store | None, broker: str | Broker | None, clock: Clock) -> None:
+        """Run on other parts from the next opening on, as tests do. Close the service first."""
+        self._store, self._broker, self.clock = store, broker, clock
+        self._drafter = self._draft_with(clock)
+
+    async def aclose(self) -> None:
+        """Close store and broker. Idempotent."""
+        if self._broker is not None and not isinstance(self._broker, str):
+            await self._broker.aclose()
+        if self._store is not None and not isinstance(self._store, str):
+            await self._store.aclose()
+        self._ready, self._runtime = False, None
+
+    def topology(self) -> Topology:
+        """The topics this service writes and reads, with their dead letters, and who reads what."""
+        groups = {name: sorted(_topics_of(handlers)) for name, handlers in self.consumers.items()}
+        read = {topic for topics in groups.values() for topic in topics}
+        own = {event_type.topic for event_type in self.catalogue}
+        return Topology(topics=sorted(read | own | {dead_letter_topic(topic) for topic in read}), groups=groups)
+
+    # How it is wired.
+
+    def _declared(
+        self, subject: Subject, key: str | None, retention: Retention, topics: Topics
+    ) -> Callable[[type[T]], type[T]]:
+        def made(cls: type[T]) -> type[T]:
+            event_type = declare(cls, subject, key=key, retention=retention, topics=topics)
+            self.catalogue.add(event_type)
+            return event_type.payload.cls
+
+        return made
+
+    def _refuse_what_cannot_work(self) -> None:
+        """Every problem at once."""
+        problems: list[str] = []
+        redelivery = self.broker.sheet.redelivery_s
+        for name, handlers in self.consumers.items():
+            for handler in set(handlers.values()):
+                problems += handler.policy.problems(handler.name)
+                horizon = handler.policy.horizon + redelivery
+                if self._inbox_retention < horizon:
+                    problems.append(
+                        f"{handler.name}: an event may come again after {horizon:,.0f} s ({redelivery:,.0f} s by the broker, "
+                        f"the rest by its retries), but the inbox remembers only {self._inbox_retention:,.0f} s: raise "
+                        "inbox_retention, or shorten the retries or the broker's retention"
+                    )
+            problems += _order_conflicts(name, handlers)
+        if problems:
+            raise ConfigurationError(*problems)
+
+    async def _wire(self) -> Runtime:
+        appliers = [await self._applier(name, handlers) for name, handlers in self.consumers.items()]
+        return Runtime(
+            name=self.name,
+            store=self.store,
+            broker=self.broker,
+            clock=self.clock,
+            relay=Relay(self.store, self.broker, self.clock, self._relay_settings),
+            timers=Timers(self.store, self.clock),
+            consumers=[
+                Consumer(a, self.broker, self.clock, start=self._start, in_flight=self._in_flight) for a in appliers
+            ],
+            retriers=[Retrier(applier, self.clock) for applier in appliers],
+            inbox_retention=self._inbox_retention,
+        )
+
+    async def _applier(self, name: str, handlers: Mapping[str, Handler]) -> Applier:
+        topics = _topics_of(handlers)
+        progress = await self.broker.progress(name, sorted(topics))
+        late = {topic: self._start != "earliest" or progress[topic].truncated for topic in topics}
+        return Applier(
+            consumer=name,
+            handlers=handlers,
+            ordered={topic: all(h.policy.order == "key" for h in _readers(handlers, topic)) for topic in topics},
+            adopts={topic: await self.store.inbox.register(name, topic, late[topic]) for topic in topics},
+            store=self.store,
+            drafter=self._drafter,
+            clock=self.clock,
+            remembers=self._inbox_retention,
+        )
+
+
+def _topics_of(handlers: Mapping[str, Handler]) -> set[str]:
+    return {event_type.topic for handler in handlers.values() for event_type in handler.event_types}
+
+
+def _readers(handlers: Mapping[str, Handler], topic: str) -> list[Handler]:
+    return [h for h in handlers.values() if any(event_type.topic == topic for event_type in h.event_types)]
+
+
+def _order_conflicts(name: str, handlers: Mapping[str, Handler]) -> list[str]:
+    return [
+        f"consumer {name!r}: its handlers of {topic} do not agree on order: give those without order a consumer of their own"
+        for topic in sorted(_topics_of(handlers))
+        if len({handler.policy.order for handler in _readers(handlers, topic)}) > 1
+    ]

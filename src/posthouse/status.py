@@ -1,0 +1,88 @@
+"""Status: does it add up? Committed = applied + in flight + held, per consumer and topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from posthouse.service import Service
+from posthouse.store import Counts
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """The conservation line of one consumer in one topic.
+
+    `committed` is counted by the producer's store where that is known, otherwise by the broker. `in_flight` is what the
+    outbox has not sent plus what the broker has not had acknowledged. `held` counts events by state. `late` marks a
+    consumer that joined when older events were gone already: its line cannot add up, and need not.
+    """
+
+    consumer: str
+    topic: str
+    committed: int
+    applied: int
+    in_flight: int
+    held: Mapping[str, int]
+    skipped: int
+    late: bool
+
+    @property
+    def difference(self) -> int:
+        """What is missing (above 0) or counted twice (below 0). While events move, a few are on both sides of a step;
+        when nothing moves it is 0."""
+        found = self.applied + self.in_flight + sum(self.held.values()) + self.skipped
+        return 0 if self.late else self.committed - found
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one or several services. `unsent` and `timers` are per service, `stuck` counts refused outbox rows."""
+
+    lines: Sequence[Line]
+    unsent: Mapping[str, int]
+    stuck: Mapping[str, int]
+    timers: Mapping[str, int]
+    notes: Sequence[str]
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is on its way, and everything adds up."""
+        return not any(self.unsent.values()) and all(
+            line.in_flight == 0 and line.difference == 0 for line in self.lines
+        )
+
+
+async def status(services: Sequence[Service]) -> Status:
+    """Read the figures. Name producers and consumers together to have the producers' own counts in the lines."""
+    counts = {service.name: await service.store.counts() for service in services}
+    owners = {t.topic: t.subject.service for service in services for t in service.catalogue}
+    lines = [line for service in services for line in await _lines(service, counts, owners)]
+    return Status(
+        lines=lines,
+        unsent={name: sum(c.unsent.values()) for name, c in counts.items()},
+        stuck={name: c.stuck for name, c in counts.items()},
+        timers={name: c.timers for name, c in counts.items()},
+        notes=sorted({note for service in services for note in service.broker.sheet.notes}),
+    )
+
+
+async def _lines(service: Service, counts: Mapping[str, Counts], owners: Mapping[str, str]) -> list[Line]:
+    own = counts[service.name]
+    found: list[Line] = []
+    for consumer, topics in service.topology().groups.items():
+        progress = await service.broker.progress(consumer, topics)
+        for topic in topics:
+            producer = counts.get(owners[topic])
+            found.append(
+                Line(
+                    consumer=consumer,
+                    topic=topic,
+                    committed=progress[topic].stored if producer is None else producer.committed.get(topic, 0),
+                    applied=own.applied.get((consumer, topic), 0),
+                    in_flight=progress[topic].pending + (0 if producer is None else producer.unsent.get(topic, 0)),
+                    held={state: n for (name, t, state), n in own.held.items() if (name, t) == (consumer, topic)},
+                    skipped=own.skipped.get((consumer, topic), 0),
+                    late=progress[topic].truncated,
+                )
+            )
+    return found
