@@ -71,9 +71,8 @@ def check_size(headers: Mapping[str, str], body: bytes, limit: int = PUBLISH_LIM
         raise EventTooLarge(size, limit, "the event")
 
 
-def check_metadata(headers: Mapping[str, str], body: bytes, data_size: int) -> None:
-    """Raise EventTooLarge when an event has more than 4 KiB beside the `data_size` bytes of its data."""
-    size = header_size(headers) + len(body) - data_size
+def check_metadata(size: int) -> None:
+    """Raise EventTooLarge when an event has more than 4 KiB beside its data."""
     if size > METADATA_LIMIT:
         raise EventTooLarge(size, METADATA_LIMIT, "an event without its data")
 

@@ -93,13 +93,16 @@ class Event(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
 
 def moment(text: str) -> datetime:
     """RFC 3339 text as a time with its zone; ValueError for any other text. A leap second is the second after it."""
-    if text[4:5] + text[7:8] + text[13:14] + text[16:17] != "--::":
-        raise ValueError(f"{text!r} is not RFC 3339")
-    leap = text[17:19] == "60"
-    when = datetime.fromisoformat((text[:17] + "59" + text[19:] if leap else text).upper())
-    if when.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone")
-    return when + timedelta(seconds=1) if leap else when
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        leap = text[16:19] == ":60"
+        when = datetime.fromisoformat((text[:17] + "59" + text[19:] if leap else text).upper())
+        if leap and when.year < 9999:
+            when += timedelta(seconds=1)
+    if when.tzinfo is None or text[4] != "-" or text[7] != "-" or text[13] != ":" or text[16] != ":":
+        raise ValueError(f"{text!r} is not RFC 3339 with a time zone")
+    return when
 
 
 def timestamp(seconds: float) -> str:

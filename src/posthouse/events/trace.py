@@ -15,9 +15,9 @@ RANDOM = 0x02
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _LOOKS_LIKE = str.maketrans("ILO", "110")
-_TRACEPARENT = re.compile(
-    r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-[ -~]*)?"
-)
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_LATER = re.compile(r"(-[ -~]*)?")
+_NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
 _MEMBER = re.compile(
     r"(?:[a-z][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})"
     r"=[ -+\--<>-~]{0,255}[!-+\--<>-~]"
@@ -38,11 +38,11 @@ class TraceContext(msgspec.Struct, frozen=True, kw_only=True):
 
         A later version is read as far as version 00 goes. A bad `tracestate` is dropped alone.
         """
-        found = None if traceparent is None else _TRACEPARENT.fullmatch(traceparent)
-        if found is None or (found[1] == "00" and found[5] is not None):
+        if traceparent is None or not is_traceparent(traceparent):
             return None
+        trace_id, span_id, flags = traceparent[3:35], traceparent[36:52], int(traceparent[53:55], 16)
         state = tracestate if tracestate is not None and is_tracestate(tracestate) else None
-        return cls(trace_id=found[2], span_id=found[3], flags=int(found[4], 16), tracestate=state)
+        return cls(trace_id=trace_id, span_id=span_id, flags=flags, tracestate=state)
 
     @classmethod
     def start(cls, correlation: str | None = None) -> TraceContext:
@@ -66,8 +66,10 @@ class TraceContext(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_traceparent(text: str) -> bool:
     """True when the W3C rules let a reader use this `traceparent`."""
-    found = _TRACEPARENT.fullmatch(text)
-    return found is not None and (found[5] is None or found[1] != "00")
+    if not _TRACEPARENT.match(text) or text[3:35] == _NO_TRACE or text[36:52] == _NO_SPAN:
+        return False
+    version = text[:2]
+    return len(text) == 55 if version == "00" else version != "ff" and _LATER.fullmatch(text, 55) is not None
 
 
 def is_tracestate(text: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from posthouse.errors import DecodeError, EventError
+from posthouse.events.codec import check_metadata
 from posthouse.events.envelope import PLATFORM, Actor, Event, Metadata, Producer, Scalar, moment
 from posthouse.events.limits import MAX_INTEGER, guard
 from posthouse.events.trace import is_traceparent, is_tracestate
@@ -19,7 +20,6 @@ JSON = "application/json"
 
 _NAME = re.compile(r"[a-z0-9]+")
 _JSON_TYPE = re.compile(r"\s*[^/;\s]+/(?:[^/;\s]+\+)?json\s*(?:;.*)?", re.IGNORECASE | re.DOTALL)
-_SEQUENCE = re.compile(r"[0-9]{1,20}")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -95,6 +95,27 @@ def attributes_of(event: Event[bytes]) -> dict[str, Scalar]:
     return wire
 
 
+def check_data(event: Event[bytes]) -> None:
+    """Raise EventError for JSON data that every reader would refuse."""
+    if event.data and is_json(event.content_type):
+        try:
+            guard(event.data)
+        except DecodeError as error:
+            raise EventError(f"the data of {event.type} cannot be published, {error}") from None
+
+
+def json_of(wire: Mapping[str, object], name: str, data: bytes) -> bytes:
+    """A JSON object with the members of `wire` and, unless `data` is empty, one more that holds it unread."""
+    try:
+        head = _encode(wire)
+    except UnicodeEncodeError:
+        raise EventError("an event's text holds half a surrogate pair, which is no character") from None
+    if b"\\u0000" in head and b"\\u0000" in head.replace(b"\\\\", b""):
+        raise EventError("an event's text holds a NUL character, which databases and readers refuse")
+    check_metadata(len(head))
+    return b"".join((head[:-1], b',"', name.encode(), b'":', data, b"}")) if data else head
+
+
 def _add_rest(wire: dict[str, Scalar], event: Event[bytes]) -> None:
     metadata = event.metadata
     if event.actor is not None:
@@ -163,11 +184,15 @@ def _actor(wire: Attributes) -> Actor | None:
 
 
 def _producer(wire: Attributes) -> Producer | None:
-    parts = (wire.producerservice, wire.producerinstance, wire.producercommit, wire.producerregion)
-    if parts == (None, None, None, None):
+    service, instance, commit, region = (
+        wire.producerservice,
+        wire.producerinstance,
+        wire.producercommit,
+        wire.producerregion,
+    )
+    if service is instance is commit is region is None:
         return None
-    service, instance, commit, region = (part or "" for part in parts)
-    return Producer(service=service, instance=instance, commit=commit, region=region)
+    return Producer(service=service or "", instance=instance or "", commit=commit or "", region=region or "")
 
 
 _PLAIN = Metadata()
@@ -221,7 +246,7 @@ def sequence_text(number: int) -> str:
 def sequence_number(wire: str | int | None) -> int | None:
     """The number in a `sequence`, or None when a foreign producer put something else there."""
     if isinstance(wire, str):
-        wire = int(wire) if _SEQUENCE.fullmatch(wire) else None
+        wire = int(wire) if len(wire) <= 20 and wire.isascii() and wire.isdigit() else None
     return wire if wire is not None and 0 <= wire <= MAX_INTEGER else None
 
 

@@ -8,9 +8,18 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from posthouse.errors import DecodeError
-from posthouse.events.codec import Encoded, check_metadata
-from posthouse.events.codecs.attributes import Attributes, attributes_of, event_of, is_json, misfit, sequence_text
+from posthouse.errors import DecodeError, EventError
+from posthouse.events.codec import Encoded, check_metadata, header_size
+from posthouse.events.codecs.attributes import (
+    NAMES,
+    Attributes,
+    attributes_of,
+    check_data,
+    event_of,
+    is_json,
+    misfit,
+    sequence_text,
+)
 from posthouse.events.envelope import Event, Scalar
 from posthouse.events.limits import HARD_LIMIT, guard
 
@@ -18,10 +27,26 @@ PREFIX = "ce-"
 SCALARS = "posthouse-scalars"
 """A header with the names of extensions that were not text: CloudEvents headers know text only."""
 
+CONTENT_TYPE = "content-type"
+
 _PLAIN = re.compile(r"[!#$&-~]*")
 _SAFE = "".join(map(chr, range(0x21, 0x7F))).replace('"', "").replace("%", "")
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _ESCAPED = re.compile(r"\\(.)")
+
+
+class _Headers(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return PREFIX + name
+
+
+class _Names(dict[str, str]):
+    def __missing__(self, header: str) -> str:
+        return header[len(PREFIX) :]
+
+
+_HEADERS = _Headers({name: PREFIX + name for name in NAMES} | {"datacontenttype": CONTENT_TYPE})
+_NAMES = _Names({header: name for name, header in _HEADERS.items()})
 
 
 class BinaryCodec:
@@ -31,22 +56,26 @@ class BinaryCodec:
     content_type = None
 
     def encode(self, event: Event[bytes]) -> Encoded:
+        check_data(event)
         wire = attributes_of(event)
-        content_type = wire.pop("datacontenttype", None)
-        headers = {} if content_type is None else {"content-type": _quote(str(content_type))}
-        headers.update({PREFIX + name: _header(value) for name, value in wire.items()})
+        values = [value if isinstance(value, str) else _literal(value) for value in wire.values()]
+        if not _PLAIN.fullmatch("".join(values)):
+            values = list(map(_quote, values))
+        headers = dict(zip(map(_HEADERS.__getitem__, wire), values, strict=True))
+        if event.content_type is not None:
+            headers[CONTENT_TYPE] = _media_type(event.content_type)
         scalars = [name for name, value in event.extensions.items() if not isinstance(value, str)]
         if scalars:
             headers[SCALARS] = " ".join(scalars)
-        check_metadata(headers, b"", 0)
+        check_metadata(header_size(headers))
         return Encoded(headers, event.data)
 
     def decode(self, headers: Mapping[str, str], body: bytes) -> Event[bytes]:
         known: dict[str, object] = {
-            name[3:]: _unquote(value) for name, value in headers.items() if name.startswith(PREFIX)
+            _NAMES[name]: value for name, value in headers.items() if name == CONTENT_TYPE or name.startswith(PREFIX)
         }
-        content_type = headers.get("content-type")
-        known["datacontenttype"] = None if content_type is None else _unquote(content_type)
+        if not _PLAIN.fullmatch("".join(headers.values())):
+            known = {name: _unquote(name, str(value)) for name, value in known.items()}
         for name in headers.get(SCALARS, "").split():
             if name in known:
                 known[name] = _scalar(name, str(known[name]))
@@ -78,17 +107,28 @@ class BinaryCodec:
         return Encoded(stamped, body)
 
 
-def _header(value: Scalar) -> str:
-    if isinstance(value, str):
-        return _quote(value)
+def _literal(value: int) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _quote(text: str) -> str:
-    return text if _PLAIN.fullmatch(text) else quote(text, safe=_SAFE)
+    if "\x00" in text:
+        raise EventError("an event's text holds a NUL character, which databases and readers refuse")
+    try:
+        return quote(text, safe=_SAFE)
+    except UnicodeEncodeError:
+        raise EventError("an event's text holds half a surrogate pair, which is no character") from None
 
 
-def _unquote(value: str) -> str:
+def _media_type(text: str) -> str:
+    if not (text.isascii() and text.isprintable()):
+        raise EventError(f"the content type {text!r} cannot be a header")
+    return text
+
+
+def _unquote(name: str, value: str) -> str:
+    if name == "datacontenttype":
+        return value
     if len(value) > 1 and value[0] == value[-1] == '"':
         value = _ESCAPED.sub(r"\1", value[1:-1])
     if "%" in value:

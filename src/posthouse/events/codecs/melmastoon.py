@@ -17,14 +17,16 @@ from typing import Any, Literal
 import msgspec
 
 from posthouse.errors import DecodeError, EventError
-from posthouse.events.codec import Encoded, check_metadata
+from posthouse.events.codec import Encoded
 from posthouse.events.codecs.attributes import (
     JSON,
     RESERVED,
+    check_data,
     check_extensions,
     check_required,
     check_time,
     is_json,
+    json_of,
     misfit,
     read_extensions,
     sequence_number,
@@ -92,6 +94,7 @@ class MelmastoonCodec:
     content_type = "application/vnd.melmastoon.event+json"
 
     def encode(self, event: Event[bytes]) -> Encoded:
+        check_data(event)
         wire = _present(
             metadata=_metadata(event),
             eventId=event.id,
@@ -105,16 +108,10 @@ class MelmastoonCodec:
             producedBy=event.producer,
             idempotencyKey=event.idempotency_key,
         )
-        data = event.data
-        if not is_json(event.content_type):
-            data = base64.b64encode(data)
-            wire["payload"] = data.decode()
-        elif data:
-            wire["payload"] = msgspec.Raw(data)
         _add_extensions(wire, event)
-        headers, body = {"content-type": self.content_type}, _encode(wire)
-        check_metadata(headers, body, len(data))
-        return Encoded(headers, body)
+        json = is_json(event.content_type)
+        data = event.data if json else b'"' + base64.b64encode(event.data) + b'"'
+        return Encoded({"content-type": self.content_type}, json_of(wire, "payload", data))
 
     def decode(self, headers: Mapping[str, str], body: bytes) -> Event[bytes]:
         known = guard(body)

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 import msgspec
 
 from posthouse.errors import DecodeError
-from posthouse.events.codec import Encoded, check_metadata
+from posthouse.events.codec import Encoded
 from posthouse.events.codecs.attributes import (
     Attributes,
     attributes_of,
+    check_data,
     event_of,
     is_json,
+    json_of,
     misfit,
     sequence_text,
     unbase64,
@@ -41,16 +43,11 @@ class StructuredCodec:
     content_type = "application/cloudevents+json"
 
     def encode(self, event: Event[bytes]) -> Encoded:
-        wire: dict[str, object] = {**attributes_of(event)}
-        data = event.data
-        if not is_json(event.content_type):
-            data = base64.b64encode(data)
-            wire["data_base64"] = data.decode()
-        elif data:
-            wire["data"] = msgspec.Raw(data)
-        headers, body = {"content-type": self.content_type}, _encode(wire)
-        check_metadata(headers, body, len(data))
-        return Encoded(headers, body)
+        check_data(event)
+        wire, headers = attributes_of(event), {"content-type": self.content_type}
+        if is_json(event.content_type):
+            return Encoded(headers, json_of(wire, "data", event.data))
+        return Encoded(headers, json_of(wire, "data_base64", b'"' + base64.b64encode(event.data) + b'"'))
 
     def decode(self, headers: Mapping[str, str], body: bytes) -> Event[bytes]:
         known = guard(body)
