@@ -276,7 +276,8 @@ class HeldTable(Protocol):
         ...
 
     async def change(self, tx: Transaction, event: HeldEvent) -> bool:
-        """Store state, attempts, next_at, body, reason, error, stack as given. False when its turn has passed."""
+        """Store state, attempts, times, headers, body, reason, error, stack as given. False when its turn has passed.
+        An event out of line may lose its number, to run as one that stands alone."""
         ...
 
     async def promote(self, tx: Transaction, consumer: str, arrival: Arrival, now: float) -> bool:

@@ -82,8 +82,8 @@ STATE = "SELECT state FROM posthouse_held WHERE id = ? AND turn = ?"
 
 # Change an event.
 CHANGE = """
-UPDATE posthouse_held SET state = ?, attempts = ?, next_at = ?, last_at = ?, headers = ?, body = ?, reason = ?, error = ?,
-    stack = ?, turn = turn + 1
+UPDATE posthouse_held SET state = ?, sequence = ?, attempts = ?, next_at = ?, last_at = ?, headers = ?, body = ?,
+    reason = ?, error = ?, stack = ?, turn = turn + 1
 WHERE id = ?
 """
 
@@ -152,7 +152,7 @@ class SqliteHeld:
         if event.arrival.sequence is not None and event.state in BLOCKING:
             await self._refuse_fork(tx, event)
         await tx.execute(CHANGE, (
-            event.state, event.attempts, event.next_at, event.last_at, packed(event.headers), event.body, event.reason,
+            event.state, event.arrival.sequence, event.attempts, event.next_at, event.last_at, packed(event.headers), event.body, event.reason,
             event.error, event.stack, event.id,
         ))  # fmt: skip
         await self._count(tx, event, int(event.state in BLOCKING) - int(before.scalar() in BLOCKING))
