@@ -1,0 +1,61 @@
+"""The command line: `posthouse run`, `status`, `held` and friends. `posthouse --help` lists them."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from io import TextIOWrapper
+from typing import Annotated
+
+import typer
+
+from posthouse.cli import db, held, outbox
+from posthouse.cli.group import Group
+from posthouse.cli.new import new
+from posthouse.cli.run import run
+from posthouse.cli.status import status
+from posthouse.cli.timers import timers
+from posthouse.cli.topics import topics
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="posthouse",
+    cls=Group,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"posthouse {version('posthouse')}")
+        raise typer.Exit
+
+
+@app.callback()
+def posthouse(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """The event backbone for Python services."""
+
+
+app.command()(new)
+app.command()(run)
+app.command()(status)
+app.add_typer(held.app, name="held")
+app.add_typer(outbox.app, name="outbox")
+app.command()(timers)
+app.command()(topics)
+app.add_typer(db.app, name="db")
+
+
+def main() -> None:
+    """The entry point. A terminal that lacks a character gets a question mark instead of a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    app()

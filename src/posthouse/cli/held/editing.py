@@ -1,0 +1,172 @@
+"""`posthouse held edit`: replace the payload of a held event, checked against its contract, and run it again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from posthouse.cli.held.choosing import HeldId
+from posthouse.cli.opening import opened
+from posthouse.cli.options import AsJson
+from posthouse.cli.output import complain, print_json, say
+from posthouse.cli.target import Target, load
+from posthouse.errors import ConfigurationError, ContractError, did_you_mean
+from posthouse.events import Event, decode_any
+from posthouse.service import Service
+
+
+def edit(
+    target: Target,
+    held_id: HeldId,
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="FILE", help="The whole new payload as JSON; - reads stdin.")
+    ] = None,
+    fields: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="FIELD=VALUE",
+            help="Change one field: a JSON value, or else text. Dots reach inside. May be given again.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replace the payload of a held event and run it again. Its id and its place in line stay.
+
+    Without --data and --set, $EDITOR opens with the payload.
+    """
+    if data is not None and fields:
+        raise ConfigurationError("--data replaces the whole payload, --set single fields: choose one")
+    service = load(target)
+
+    def change(event: Event[bytes]) -> bytes:
+        if data is not None:
+            return _read(data)
+        if fields:
+            return _with_fields(service, event, fields)
+        return _from_editor(service, event)
+
+    edited = asyncio.run(_edit(service, held_id, change))
+    if as_json:
+        print_json({"id": held_id, "data": msgspec.Raw(edited)})
+    else:
+        say(f"{held_id} has a new payload and runs again")
+
+
+async def _edit(service: Service, held_id: int, change: Callable[[Event[bytes]], bytes]) -> bytes:
+    async with opened([service]):
+        held = await service.desk.get(held_id)
+        event = decode_any(held.headers, held.body)
+        edited = change(event)
+        if edited == event.data:
+            raise ConfigurationError(f"the payload is as it was: `posthouse held retry` runs {held_id} again unchanged")
+        await service.desk.edit(held_id, edited, lambda _, data: check(service, event, data))
+        return edited
+
+
+def check(service: Service, event: Event[bytes], data: bytes) -> None:
+    """Raise ContractError unless the payload fits the event's type and leaves the event in its line."""
+    event_type = service.catalogue.get(event.type)
+    if event_type is None:
+        known = did_you_mean(event.type, (known.name for known in service.catalogue))
+        raise ContractError(f"{service.name} knows no event {event.type!r}.{known}")
+    key = event_type.key_of(event_type.payload.decode(data))
+    if key != event.key:
+        raise ContractError(f"{event_type.key} orders this event and cannot change: it is {event.key!r}, not {key!r}")
+
+
+def _read(source: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {source}: {error.strerror}") from error
+
+
+def _with_fields(service: Service, event: Event[bytes], assignments: list[str]) -> bytes:
+    try:
+        document = msgspec.json.decode(event.data)
+    except msgspec.MsgspecError as error:
+        raise ConfigurationError(f"the payload is not JSON, so it has no fields: use --data ({error})") from error
+    declared = _declared_fields(service, event.type)
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        if not equals:
+            raise ConfigurationError(f"--set takes FIELD=VALUE, not {assignment!r}")
+        first = path.partition(".")[0]
+        known = declared | (set(document) if isinstance(document, dict) else set())
+        if first not in known:
+            raise ConfigurationError(f"{event.type} has no field {first!r}.{did_you_mean(first, known)}")
+        _assign(document, path, _json_or_text(text))
+    return msgspec.json.encode(document)
+
+
+def _assign(document: object, path: str, value: object) -> None:
+    *parents, name = path.split(".")
+    node = document
+    for parent in parents:
+        node = node.get(parent) if isinstance(node, dict) else None
+    if not isinstance(node, dict):
+        raise ConfigurationError(f"{path!r} leads to no field: {'.'.join(parents) or 'the payload'} is not an object")
+    node[name] = value
+
+
+def _json_or_text(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.MsgspecError:
+        return text
+
+
+def _declared_fields(service: Service, type_name: str) -> set[str]:
+    """The names of the payload's fields, from its JSON schema."""
+    event_type = service.catalogue.get(type_name)
+    if event_type is None:
+        return set()
+    schema: object = event_type.payload.schema
+    if isinstance(schema, dict) and "$ref" in schema:
+        schema = schema["$defs"][schema["$ref"].rpartition("/")[2]]
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return set(properties) if isinstance(properties, dict) else set()
+
+
+def _from_editor(service: Service, event: Event[bytes]) -> bytes:
+    """Open the editor until the payload fits or the user gives up: nobody types it twice."""
+    try:
+        before = msgspec.json.format(event.data, indent=2)
+    except msgspec.MsgspecError:
+        before = event.data
+    text = before
+    while True:
+        text = _open_editor(text)
+        if text.strip() == before.strip():
+            return event.data
+        try:
+            check(service, event, text)
+            return msgspec.json.format(text, indent=-1)
+        except ContractError as error:
+            complain(f"posthouse: {error}")
+            typer.confirm("Edit it again?", default=True, abort=True, err=True)
+
+
+def _open_editor(text: bytes) -> bytes:
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor:
+        raise ConfigurationError("no editor is set: set EDITOR, or use --set or --data")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "payload.json"
+        file.write_bytes(text)
+        try:
+            subprocess.run([*shlex.split(editor), str(file)], check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise ConfigurationError(f"the editor {editor!r} failed: {error}") from error
+        return file.read_bytes()

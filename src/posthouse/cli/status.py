@@ -1,0 +1,154 @@
+"""`posthouse status`: does it add up?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.text import Text
+
+from posthouse.cli.group import CHECK_FAILED
+from posthouse.cli.opening import opened
+from posthouse.cli.options import AsJson
+from posthouse.cli.output import Cell, print_json, print_table, say, stdout
+from posthouse.cli.target import Targets, load_all
+from posthouse.errors import ConfigurationError
+from posthouse.service import Service
+from posthouse.status import Line, Status
+from posthouse.status import status as read_status
+
+LOOKS = 5
+PAUSE = 0.2
+"""Figures are read one after the other: what seems to be missing is looked for again before it is reported."""
+
+COLUMNS = ("CONSUMER", "TOPIC", "COMMITTED", "APPLIED", "IN FLIGHT", "HELD", "SKIPPED", "")
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What `--json` prints. `moving` is True while events are on their way: then a difference means nothing."""
+
+    adds_up: bool
+    moving: bool
+    lines: Sequence[Mapping[str, object]]
+    unsent: Mapping[str, int]
+    stuck: Mapping[str, int]
+    timers: Mapping[str, int]
+    notes: Sequence[str]
+
+
+def status(
+    targets: Targets,
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show the figures again and again, until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(metavar="SECONDS", help="With --watch: the time between two looks.")] = 1.0,
+) -> None:
+    """Show whether everything that was committed is applied, in flight or held.
+
+    Name producers and consumers together to compare with what the producers committed. Ends with code 1 when nothing
+    moves and events are missing or counted twice.
+    """
+    if watch and as_json:
+        raise ConfigurationError("--watch is for people, --json for programs: choose one")
+    services = load_all(targets)
+    if watch:
+        asyncio.run(_watch(services, every))
+    else:
+        _show_once(services, as_json)
+
+
+def _show_once(services: Sequence[Service], as_json: bool) -> None:
+    figures = asyncio.run(_look(services))
+    if as_json:
+        print_json(report_of(figures))
+    else:
+        show(figures)
+    if not adds_up(figures) and not moving(figures):
+        raise typer.Exit(CHECK_FAILED)
+
+
+def moving(figures: Status) -> bool:
+    """Whether something is on its way."""
+    return any(figures.unsent.values()) or any(line.in_flight for line in figures.lines)
+
+
+def adds_up(figures: Status) -> bool:
+    """Whether every line adds up."""
+    return not any(line.difference for line in figures.lines)
+
+
+def report_of(figures: Status) -> Report:
+    """The figures with what follows from them."""
+    return Report(
+        adds_up=adds_up(figures),
+        moving=moving(figures),
+        lines=[{**msgspec.structs.asdict(line), "difference": line.difference} for line in figures.lines],
+        unsent=figures.unsent,
+        stuck=figures.stuck,
+        timers=figures.timers,
+        notes=figures.notes,
+    )
+
+
+def show(figures: Status) -> None:
+    """The figures for people."""
+    if figures.lines:
+        print_table(COLUMNS, [_row(line) for line in figures.lines])
+        say("")
+    print_table(
+        ("SERVICE", "UNSENT", "STUCK", "TIMERS"),
+        [(name, figures.unsent[name], figures.stuck[name], figures.timers[name]) for name in figures.unsent],
+    )
+    for note in figures.notes:
+        say(f"note: {note}", "yellow")
+    for name, stuck in figures.stuck.items():
+        if stuck:
+            say(f"{name}: the broker refuses events, see `posthouse outbox list`", "yellow")
+    if any(line.held for line in figures.lines):
+        say("held events: see `posthouse held list`", "yellow")
+
+
+async def _look(services: Sequence[Service]) -> Status:
+    async with opened(services):
+        for _ in range(LOOKS):
+            figures = await read_status(services)
+            if adds_up(figures) or moving(figures):
+                break
+            await asyncio.sleep(PAUSE)
+        return figures
+
+
+async def _watch(services: Sequence[Service], every: float) -> None:
+    async with opened(services):
+        while True:
+            figures = await read_status(services)
+            console = stdout()
+            if console.is_terminal:
+                console.clear()
+            show(figures)
+            await asyncio.sleep(every)
+
+
+def _row(line: Line) -> tuple[Cell, ...]:
+    held = ", ".join(f"{number:,} {state}" for state, number in sorted(line.held.items()))
+    return (
+        line.consumer,
+        line.topic,
+        line.committed,
+        line.applied,
+        line.in_flight,
+        Text(held or "0", "bold red" if "dead" in line.held else ""),
+        line.skipped,
+        _verdict(line),
+    )
+
+
+def _verdict(line: Line) -> Text:
+    if line.late:
+        return Text("joined late", "dim")
+    if line.difference == 0:
+        return Text("adds up ✓", "green")
+    missing = f"{line.difference:,} missing" if line.difference > 0 else f"{-line.difference:,} too many"
+    return Text(f"{missing} (moving)", "yellow") if line.in_flight else Text(missing, "bold red")

@@ -1,0 +1,125 @@
+"""Target: `module:service` on the command line becomes a Service."""
+
+from __future__ import annotations
+
+import importlib
+import linecache
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+from posthouse.errors import ConfigurationError, PosthouseError, did_you_mean
+from posthouse.service import Service
+
+Target = Annotated[
+    str, typer.Argument(metavar="TARGET", help="module:service, or the module alone when it has one service.")
+]
+Targets = Annotated[
+    list[str],
+    typer.Argument(metavar="TARGET", help="module:service, or the module alone when it has one service; one or more."),
+]
+
+
+def load(target: str) -> Service:
+    """Import the module, with the working directory first on the path, and find the service in it.
+
+    Raises ConfigurationError, which says what was found instead.
+    """
+    module_name, _, attribute = target.partition(":")
+    module = _import(module_name, target)
+    found = {name: value for name, value in vars(module).items() if isinstance(value, Service)}
+    if attribute:
+        return _named(module_name, module, attribute, found)
+    distinct = {id(service): (name, service) for name, service in found.items()}
+    if len(distinct) == 1:
+        return next(iter(found.values()))
+    raise ConfigurationError(f"{module_name} {_inventory(module_name, found)}")
+
+
+def load_all(targets: Sequence[str]) -> list[Service]:
+    """Every service once, in the order given; every problem at once."""
+    services: dict[int, Service] = {}
+    problems: list[str] = []
+    for target in targets:
+        try:
+            service = load(target)
+            services[id(service)] = service
+        except ConfigurationError as error:
+            problems += error.problems
+    names = [service.name for service in services.values()]
+    problems += [f"two services are called {name!r}" for name in sorted({n for n in names if names.count(n) > 1})]
+    if problems:
+        raise ConfigurationError(*problems)
+    return list(services.values())
+
+
+def _named(module_name: str, module: ModuleType, attribute: str, found: dict[str, Service]) -> Service:
+    if attribute in found:
+        return found[attribute]
+    if hasattr(module, attribute):
+        kind = type(getattr(module, attribute)).__name__
+        raise ConfigurationError(
+            f"{module_name}:{attribute} is a {kind}, not a Service; {module_name} {_inventory(module_name, found)}"
+        )
+    hint = did_you_mean(attribute, found) if found else f" {module_name} {_inventory(module_name, found)}"
+    raise ConfigurationError(f"{module_name} has no {attribute!r}.{hint}")
+
+
+def _inventory(module_name: str, found: dict[str, Service]) -> str:
+    if not found:
+        return "holds no Service: make one with `orders = Service('orders')`"
+    return f"holds {', '.join(f'{module_name}:{name}' for name in sorted(found))}: name one of them"
+
+
+def _import(name: str, target: str) -> ModuleType:
+    _refuse_a_path(name, target)
+    here = str(Path.cwd())
+    if sys.path[:1] != [here]:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise ConfigurationError(
+                f"no module is called {error.name!r} in {here} or among the installed ones.{_neighbours(error.name)}"
+            ) from None
+        raise ConfigurationError(_failure(name, error)) from error
+    except Exception as error:
+        raise ConfigurationError(_failure(name, error)) from error
+
+
+def _refuse_a_path(name: str, target: str) -> None:
+    if name.endswith(".py") or "/" in name or "\\" in name:
+        module = name.removesuffix(".py").strip("./").replace("\\", "/").replace("/", ".")
+        raise ConfigurationError(f"{target!r} is a file, not a module. Did you mean {target.replace(name, module)!r}?")
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ConfigurationError(f"{target!r} is not a target: write module:service, as in shop.orders:orders")
+
+
+def _neighbours(missing: str) -> str:
+    """A hint from what lies in the working directory."""
+    here = Path.cwd()
+    modules = {path.stem for path in here.glob("*.py")} | {path.parent.name for path in here.glob("*/__init__.py")}
+    return did_you_mean(missing, (name for name in modules if name.isidentifier()))
+
+
+def _failure(name: str, error: Exception) -> str:
+    """The user's own frames, without the import machinery; a PosthouseError needs only its place."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_theirs(frame.filename)]
+    if isinstance(error, PosthouseError):
+        place = f"{own[-1].filename}, line {own[-1].lineno}: " if own else ""
+        return f"{name} cannot be imported: {place}{error}"
+    linecache.checkcache()
+    story = "".join([*traceback.format_list(own), *traceback.format_exception_only(error)]).rstrip()
+    return f"{name} cannot be imported:\n{story}"
+
+
+def _is_theirs(filename: str) -> bool:
+    return (
+        not filename.startswith("<frozen importlib") and "/posthouse/" not in filename and "/importlib/" not in filename
+    )
