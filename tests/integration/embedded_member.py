@@ -1,0 +1,53 @@
+"""A process of the embedded log, run by `test_embedded_processes.py`.
+
+`member <log> <report>` receives and acknowledges until SIGTERM; one report line per delivery, written before the ack.
+`publisher <log> <report>` publishes until it is killed; one report line per accepted frame.
+"""
+
+import asyncio
+import itertools
+import os
+import signal
+import sys
+import time
+
+from posthouse.broker import Delivery, Frame
+from posthouse.brokers.embedded import EmbeddedBroker
+from posthouse.clock import SystemClock
+
+LEASE = 1.0
+
+
+def line(delivery: Delivery, at: int) -> str:
+    frame = delivery.frame
+    return f"{at} {frame.id} {frame.key} {frame.body.decode()} {int(delivery.redelivered)}\n"
+
+
+async def member(log: str, report: int) -> None:
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    broker = EmbeddedBroker(log, clock=SystemClock(), lease=LEASE)
+    stream = await broker.subscribe("g", ["t"], window=50)
+    while not stopped.is_set():
+        deliveries = await stream.receive(20, 0.1)
+        at = time.monotonic_ns()
+        os.write(report, "".join(line(delivery, at) for delivery in deliveries).encode())
+        await asyncio.sleep(0.01)  # the work, so that a kill finds frames in hand
+        await stream.ack(deliveries)
+    await broker.aclose()
+
+
+async def publisher(log: str, report: int) -> None:
+    broker = EmbeddedBroker(log, clock=SystemClock())
+    for batch in itertools.count():
+        ids = [f"{os.getpid()}-{batch}-{n}" for n in range(5)]
+        frames = [Frame(topic="t", id=id_, key=f"k{n}", body=id_.encode() * 20) for n, id_ in enumerate(ids)]
+        verdicts = await broker.publish(frames)
+        accepted = [frame.id for frame, verdict in zip(frames, verdicts, strict=True) if verdict.accepted]
+        os.write(report, "".join(f"{id_}\n" for id_ in accepted).encode())
+
+
+if __name__ == "__main__":
+    role, path, report_path = sys.argv[1:]
+    out = os.open(report_path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    asyncio.run({"member": member, "publisher": publisher}[role](path, out))

@@ -1,0 +1,232 @@
+"""What is special to the embedded log and needs no second process."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from posthouse.broker import Delivery, Frame, Stream, Topology
+from posthouse.brokers.embedded import EmbeddedBroker
+from posthouse.clock import ManualClock, new_id
+from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.db"
+
+
+@pytest.fixture
+async def broker(path: Path, clock: ManualClock) -> AsyncIterator[EmbeddedBroker]:
+    broker = EmbeddedBroker(path, clock=clock, retention=DAY)
+    await broker.ensure(Topology(topics=["t"]))
+    yield broker
+    await broker.aclose()
+
+
+async def publish(broker: EmbeddedBroker, count: int, *, key: str | None = "k") -> None:
+    frames = [Frame(topic="t", id=new_id(), key=key, body=b"%d" % n) for n in range(count)]
+    assert all(verdict.accepted for verdict in await broker.publish(frames))
+
+
+def wal_size(path: Path) -> int:
+    return Path(f"{path}-wal").stat().st_size
+
+
+async def take(stream: Stream, limit: int = 100) -> list[Delivery]:
+    return list(await stream.receive(limit, 0))
+
+
+async def test_a_log_of_a_newer_version_is_refused(path: Path, broker: EmbeddedBroker, clock: ManualClock) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(ConfigurationError, match=r"newer Posthouse.*upgrade"):
+        await EmbeddedBroker(path, clock=clock).publish([Frame(topic="t", id="1", body=b"")])
+
+
+async def test_a_database_of_something_else_is_refused_and_left_alone(path: Path, clock: ManualClock) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE guests (name)")
+    connection.close()
+    with pytest.raises(ConfigurationError, match="something else"):
+        await EmbeddedBroker(path, clock=clock).ensure(Topology(topics=["t"]))
+
+
+@pytest.fixture
+def letter(path: Path) -> Path:
+    path.write_bytes(b"Dear Sir or Madam, " * 300)
+    return path
+
+
+async def test_a_file_that_is_no_database_is_unavailable_and_named(letter: Path, clock: ManualClock) -> None:
+    with pytest.raises(BrokerUnavailable, match=r"log\.db.*not a database"):
+        await EmbeddedBroker(letter, clock=clock).ensure(Topology(topics=["t"]))
+
+
+async def test_a_misspelled_topic_gets_a_suggestion(broker: EmbeddedBroker) -> None:
+    await broker.ensure(Topology(topics=["shop.orders"]))
+    with pytest.raises(BrokerError, match=r"Did you mean 'shop\.orders'\?"):
+        await broker.subscribe("g", ["shop.order"])
+
+
+async def test_the_number_of_partitions_stays_what_it_was(
+    path: Path, broker: EmbeddedBroker, clock: ManualClock
+) -> None:
+    other = EmbeddedBroker(path, clock=clock, partitions=3)
+    await other.ensure(Topology(topics=["t"]))
+    await other.publish([Frame(topic="t", id=str(n), body=b"") for n in range(100)])
+    await other.aclose()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(DISTINCT partition) FROM frames").fetchone() == (8,)
+    connection.close()
+
+
+async def test_retention_deletes_what_is_old_and_acknowledged(broker: EmbeddedBroker, clock: ManualClock) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    await publish(broker, 10)
+    await stream.ack((await take(stream))[:6])
+    assert await broker.prune() == 0, "too young"
+    clock.advance(DAY + 1)
+    assert await broker.prune(limit=4) == 4
+    assert await broker.prune(limit=4) == 2
+    assert await broker.prune() == 0, "the rest waits for its group"
+    progress = (await broker.progress("g", ["t"]))["t"]
+    assert (progress.stored, progress.pending, progress.truncated) == (10, 4, False)
+    assert (await broker.progress("late", ["t"]))["t"].truncated
+
+
+async def test_offsets_and_order_go_on_after_everything_was_deleted(broker: EmbeddedBroker, clock: ManualClock) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    await publish(broker, 3)
+    before = await take(stream)
+    await stream.ack(before)
+    clock.advance(DAY + 1)
+    assert await broker.prune() == 3
+    await publish(broker, 1)
+    (after,) = await take(stream)
+    assert isinstance(after.position, int)
+    assert after.position > max(int(delivery.position) for delivery in before)
+    assert not after.redelivered
+
+
+async def test_publishing_prunes_now_and_then(broker: EmbeddedBroker, clock: ManualClock, path: Path) -> None:
+    await publish(broker, 3)
+    clock.advance(DAY + 1)
+    await publish(broker, 1)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM frames").fetchone() == (1,)
+    connection.close()
+
+
+async def test_a_declared_group_keeps_its_frames_before_it_ever_reads(
+    broker: EmbeddedBroker, clock: ManualClock
+) -> None:
+    await broker.ensure(Topology(groups={"g": ["t"]}))
+    await publish(broker, 3)
+    clock.advance(DAY + 1)
+    assert await broker.prune() == 0
+    assert len(await take(await broker.subscribe("g", ["t"]))) == 3
+
+
+async def test_a_declared_group_that_nobody_read_may_still_start_at_the_end(broker: EmbeddedBroker) -> None:
+    await broker.ensure(Topology(groups={"g": ["t"]}))
+    await publish(broker, 3)
+    stream = await broker.subscribe("g", ["t"], start="latest")
+    assert await take(stream) == []
+
+
+async def test_an_heir_flags_exactly_what_the_dead_member_may_have_had(path: Path, broker: EmbeddedBroker) -> None:
+    """The window that counts is the one of the member that died, not the heir's."""
+    frozen = ManualClock()
+    dead = EmbeddedBroker(path, clock=frozen)
+    await publish(broker, 10)
+    assert len(await take(await dead.subscribe("g", ["t"], window=4))) == 4
+    frozen_heir_clock = ManualClock(frozen.now() + 7)
+    heir_broker = EmbeddedBroker(path, clock=frozen_heir_clock)
+    heir = await heir_broker.subscribe("g", ["t"], window=100)
+    assert [delivery.redelivered for delivery in await take(heir)] == [True] * 4 + [False] * 6
+    await heir_broker.aclose()
+    await dead.aclose()
+
+
+async def test_a_member_whose_time_ran_out_looks_again_before_it_hands_out_more(path: Path, clock: ManualClock) -> None:
+    sleeper_clock = ManualClock()
+    sleeper, heir = EmbeddedBroker(path, clock=sleeper_clock), EmbeddedBroker(path, clock=clock)
+    await sleeper.ensure(Topology(topics=["t"]))
+    await publish(sleeper, 10)
+    late = await sleeper.subscribe("g", ["t"])
+    assert len(await take(late, 3)) == 3
+    clock.advance(7)
+    stream = await heir.subscribe("g", ["t"])
+    assert len(await take(stream)) == 10
+    sleeper_clock.advance(7)
+    assert await take(late) == [], "the partition is the heir's now"
+    await sleeper.aclose()
+    await heir.aclose()
+
+
+async def test_a_surplus_partition_is_handed_over_once_nothing_of_it_is_in_hand(
+    path: Path, broker: EmbeddedBroker
+) -> None:
+    await publish(broker, 40, key=None)
+    first = await broker.subscribe("g", ["t"])
+    in_hand = await take(first, 40)
+    await publish(broker, 40, key=None)
+    second = await broker.subscribe("g", ["t"])
+    assert await take(second) == [], "the first still works on every partition"
+    own = await take(first)
+    assert len(own) < 40, "it fetches no more of what it must give away"
+    await first.ack(in_hand)
+    handed_over = await take(second)
+    assert len(own) + len(handed_over) == 40
+    assert not any(delivery.redelivered for delivery in handed_over)
+
+
+async def test_acks_of_many_tasks_share_a_commit(broker: EmbeddedBroker, path: Path) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    await publish(broker, 100)
+    deliveries = await take(stream)
+    before = wal_size(path)
+    await asyncio.gather(*(stream.ack([delivery]) for delivery in deliveries))
+    assert wal_size(path) - before < 10 * 4096
+    assert (await broker.progress("g", ["t"]))["t"].pending == 0
+
+
+async def test_a_seek_to_nonsense_is_refused(broker: EmbeddedBroker) -> None:
+    with pytest.raises(BrokerError, match="whole numbers"):
+        await broker.seek("g", "t", position="first")
+    with pytest.raises(BrokerError, match="either"):
+        await broker.seek("g", "t")
+    with pytest.raises(BrokerError, match="does not exist"):
+        await broker.seek("g", "u", position=1)
+
+
+async def test_a_closed_broker_says_so(broker: EmbeddedBroker) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    await broker.aclose()
+    with pytest.raises(BrokerUnavailable, match="closed"):
+        await publish(broker, 1)
+    with pytest.raises(BrokerError, match="closed"):
+        await stream.receive(1, 0)
+
+
+async def test_a_row_deleted_by_hand_holds_up_nobody(broker: EmbeddedBroker, path: Path) -> None:
+    await publish(broker, 5)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM frames WHERE number = 3")
+    connection.close()
+    stream = await broker.subscribe("g", ["t"])
+    deliveries = await take(stream)
+    assert len(deliveries) == 4
+    await stream.ack(deliveries)
+    assert (await broker.progress("g", ["t"]))["t"].pending == 0

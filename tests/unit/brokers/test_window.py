@@ -1,0 +1,77 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posthouse.brokers.embedded.window import Window
+
+
+def window(*, acked: int = 0, touched: int = 0, size: int = 10) -> Window:
+    return Window(acked=acked, touched=touched, size=size)
+
+
+def test_it_hands_out_what_is_stored_after_the_cursor() -> None:
+    assert window(acked=5).take(100, stored=8) == [(6, 8, False)]
+
+
+def test_it_stops_at_its_size_counted_from_the_committed_cursor() -> None:
+    some = window(size=3)
+    assert some.take(100, stored=9) == [(1, 3, False)]
+    some.ack(1)
+    some.ack(3)
+    assert some.advance() == 1
+    assert some.take(100, stored=9) == [], "the file does not know yet"
+    some.committed = 1
+    assert some.take(100, stored=9) == [(4, 4, False)]
+
+
+def test_what_was_handed_back_comes_first_and_in_order() -> None:
+    some = window()
+    some.take(5, stored=9)
+    for number in (4, 1, 2):
+        some.nack(number)
+    assert some.take(2, stored=9) == [(1, 2, True)]
+    assert some.take(3, stored=9) == [(4, 4, True), (6, 7, False)]
+
+
+def test_a_number_that_is_not_in_hand_cannot_be_handed_back() -> None:
+    some = window()
+    some.take(2, stored=2)
+    some.ack(1)
+    some.nack(1)
+    some.nack(7)
+    assert some.take(10, stored=2) == []
+
+
+def test_it_is_idle_once_all_is_acknowledged() -> None:
+    some = window()
+    assert some.idle
+    some.take(2, stored=2)
+    some.ack(2)
+    assert not some.idle
+    some.ack(1)
+    assert some.idle
+
+
+@given(st.lists(st.tuples(st.sampled_from(("take", "ack", "nack", "save")), st.integers(1, 30)), max_size=80))
+def test_the_cursor_never_passes_an_unacknowledged_number(steps: list[tuple[str, int]]) -> None:
+    some, acked, out = window(size=7), set[int](), set[int]()
+    for step, n in steps:
+        match step:
+            case "take":
+                got = [n for first, last, _ in some.take(n, stored=25) for n in range(first, last + 1)]
+                assert got == sorted(got)
+                assert not acked.intersection(got), "acknowledged is never handed out again"
+                assert not out.intersection(got), "nothing is in two hands"
+                out.update(got)
+            case "ack" if n in out:
+                some.ack(n)
+                acked.add(n)
+                out.discard(n)
+            case "nack" if n in out:
+                some.nack(n)
+                out.discard(n)
+            case "save":
+                some.committed = some.advance()
+        prefix = some.advance()
+        assert acked.issuperset(range(1, prefix + 1))
+        assert prefix + 1 not in acked
+        assert some.read <= some.committed + 7
