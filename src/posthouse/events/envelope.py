@@ -8,7 +8,7 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-P = TypeVar("P")
+P = TypeVar("P", covariant=True)
 
 PLATFORM = "platform"
 """The tenant of facts that belong to no tenant."""
@@ -88,7 +88,7 @@ class Event(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
 
     def with_data(self, data: object) -> Event[object]:
         """The same fact around another form of its payload."""
-        return msgspec.structs.replace(self, data=data)  # type: ignore[arg-type]
+        return msgspec.structs.replace(self, data=data)
 
 
 def moment(text: str) -> datetime:
