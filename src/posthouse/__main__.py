@@ -1,0 +1,5 @@
+"""`python -m posthouse` is `posthouse`."""
+
+from posthouse.cli import main
+
+main()
