@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
+from itertools import accumulate
 from typing import Annotated, Any, NoReturn
 
 import msgspec
@@ -28,7 +28,7 @@ MAX_INTEGER = 2**63 - 1
 
 _BOM = b"\xef\xbb\xbf"
 _WHITESPACE = b" \t\r\n"
-_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\x00\x00")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
@@ -97,19 +97,22 @@ def _text(body: bytes) -> str:
 
 
 def _check_shape(body: bytes) -> None:
-    """Count nodes and levels without parsing: drop the strings, then peel off the innermost brackets."""
-    pieces = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if pieces.count(b'"') > 4 * MAX_NODES:
+    """Count nodes and levels without parsing: drop the strings, then look at commas and brackets."""
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
+    if plain.count(b'"') > 4 * MAX_NODES:
         raise DecodeError("nodes", f"more than {MAX_NODES:,} values")
-    bare = b"0".join(pieces.split(b'"')[::2]).translate(_BRACKETS, _WHITESPACE)
-    nodes = 1 + bare.count(b",") + bare.count(b"[") - bare.count(b"[]")
-    if nodes > MAX_NODES:
+    bare = b"0".join(plain.split(b'"')[::2])
+    commas, opened = bare.count(b","), bare.count(b"[") + bare.count(b"{")
+    if max(commas + 1, opened) > MAX_NODES or commas + opened >= MAX_NODES + _count_empty(bare):
         raise DecodeError("nodes", f"more than {MAX_NODES:,} values")
-    brackets = bare.translate(None, _NOT_BRACKETS)
-    for _ in range(MAX_DEPTH):
-        brackets = brackets.replace(b"[]", b"")
-    if b"[]" in brackets or brackets.count(b"[") > MAX_DEPTH:
+    steps = bare.translate(_STEPS, _NOT_BRACKETS)[: 2 * MAX_NODES]
+    if any(map(MAX_DEPTH.__lt__, accumulate(map((-1, 1).__getitem__, steps)))):
         raise DecodeError("depth", f"nested more than {MAX_DEPTH} levels deep")
+
+
+def _count_empty(bare: bytes) -> int:
+    tight = bare.translate(None, _WHITESPACE)
+    return tight.count(b"[]") + tight.count(b"{}")
 
 
 def _check_escapes(body: bytes) -> None:
@@ -124,8 +127,11 @@ def _check_escapes(body: bytes) -> None:
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise DecodeError("duplicate_key", f"{twice[:100]!r} is given more than once")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise DecodeError("duplicate_key", f"{name[:100]!r} is given more than once")
+            seen.add(name)
     return value
 
 

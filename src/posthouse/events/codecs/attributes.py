@@ -282,7 +282,7 @@ def check_extensions(event: Event[bytes]) -> None:
 def read_extensions(found: Mapping[str, Any]) -> dict[str, Scalar]:
     """Extensions from the wire; null is absent, other types and bad names are a DecodeError."""
     for name, value in found.items():
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(name) or name == "data":
             raise DecodeError("extension", f"{name[:40]!r}: names are lower-case ASCII letters and digits")
         if not isinstance(value, str | int | None):
             raise DecodeError("extension", f"{name[:40]!r} is neither text nor integer nor boolean")
