@@ -117,8 +117,9 @@ class BorrowedConnection(sqlite3.Connection):
 
 
 class SessionConnection(BorrowedConnection):
-    """A borrowed connection for SQLAlchemy, which calls commit, rollback and close for its own housekeeping: these are
-    refused only while the handler is at work."""
+    """A borrowed connection for SQLAlchemy, which calls commit, rollback and close for its own housekeeping: these mean
+    something only while the handler is at work. A rollback then is one, of everything: SQLAlchemy does it by itself when
+    a flush fails, and refusing it would hide why. The transaction's block reports it."""
 
     at_work = False
 
@@ -128,7 +129,8 @@ class SessionConnection(BorrowedConnection):
 
     def rollback(self) -> None:
         if self.at_work:
-            super().rollback()
+            self.give_back()
+            self._lend().execute("ROLLBACK")
 
     def close(self) -> None:
         if self.at_work:

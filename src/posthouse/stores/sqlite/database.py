@@ -305,14 +305,17 @@ class SqliteTransaction:
         if not self.open or connection is None:
             raise TransactionClosed("the transaction has ended: its deadline passed or its block was left")
         if not connection.in_transaction:
-            raise TransactionClosed("SQLite has rolled the transaction back after an error: leave its block")
+            raise TransactionClosed(
+                "the transaction was rolled back inside its block, by a session or by SQLite after an error: leave it"
+            )
         return connection
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         self._take_back()
         if not connection.in_transaction:
             raise TransactionClosed(
-                "the transaction was ended inside its block, by SQLite after an error or by a statement: nothing more was committed"
+                "the transaction was ended inside its block, by a session's rollback, by a statement, or by SQLite after an "
+                "error: this is not a commit"
             )
         try:
             connection.execute("COMMIT")

@@ -40,21 +40,19 @@ def viewed(tx: SqliteTransaction, wanted: type) -> Iterator[object]:
 @contextlib.contextmanager
 def _sqlalchemy(tx: SqliteTransaction, wanted: type, session_type: Any) -> Iterator[object]:
     """SQLAlchemy on our connection. It may begin, commit and close as it likes around the handler; inside, a commit of
-    the session only flushes, and a rollback is refused."""
+    the session only flushes, and a rollback rolls all back."""
     borrowed = tx.lend(SessionConnection)
     _handing_over.set(borrowed)
-    with _engine().connect() as connection:
+    with _engine().connect() as connection, connection.begin():
         if not issubclass(wanted, session_type):
             with borrowed.working():
                 yield connection
-            connection.commit()
             return
         with wanted(bind=connection, join_transaction_mode="rollback_only") as session:
             with borrowed.working():
                 yield session
                 session.flush()
             session.commit()
-        connection.commit()
 
 
 @functools.cache
