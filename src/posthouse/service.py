@@ -155,6 +155,19 @@ class Service:
         runtime = await self.prepare()
         await runtime.run(stop or asyncio.Event(), only)
 
+    @asynccontextmanager
+    async def running(self, *, only: Collection[Part] = PARTS) -> AsyncIterator[None]:
+        """`run` in the background of a block, as in the lifespan of a web application; then stop and close."""
+        stop = asyncio.Event()
+        await self.prepare()
+        task = asyncio.create_task(self.run(only=only, stop=stop))
+        try:
+            yield
+        finally:
+            stop.set()
+            await task
+            await self.aclose()
+
     async def prepare(self) -> Runtime:
         """Open everything, check that it can keep the promise, make the topics, and build the tasks."""
         await self.open()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -13,9 +14,10 @@ from posthouse.store import Counts
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """The conservation line of one consumer in one topic.
 
-    `committed` is counted by the producer's store where that is known, otherwise by the broker. `in_flight` is what the
-    outbox has not sent plus what the broker has not had acknowledged. `held` counts events by state. `late` marks a
-    consumer that joined when older events were gone already: its line cannot add up, and need not.
+    `committed` is counted by the producer's own store. When that was not named (`foreign`) it is the broker's count of
+    frames, which has every repeated one in it. `in_flight` is what the outbox has not sent plus what the broker has not
+    had acknowledged. `held` counts events by state. `late` marks a consumer that joined when older events were gone
+    already. Foreign and late lines cannot be checked.
     """
 
     consumer: str
@@ -25,6 +27,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     held: Mapping[str, int]
     skipped: int
+    foreign: bool
     late: bool
 
     @property
@@ -32,7 +35,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         """What is missing (above 0) or counted twice (below 0). While events move, a few are on both sides of a step;
         when nothing moves it is 0."""
         found = self.applied + self.in_flight + sum(self.held.values()) + self.skipped
-        return 0 if self.late else self.committed - found
+        return 0 if self.late or self.foreign else self.committed - found
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +69,14 @@ async def status(services: Sequence[Service]) -> Status:
     )
 
 
+async def drained(*services: Service, timeout: float = 30.0) -> Status:
+    """Wait until nothing is on its way between these services, at most `timeout` seconds; held events stay held."""
+    async with asyncio.timeout(timeout):
+        while not (figures := await status(services)).quiet:
+            await asyncio.sleep(0.01)
+    return figures
+
+
 async def _lines(service: Service, counts: Mapping[str, Counts], owners: Mapping[str, str]) -> list[Line]:
     own = counts[service.name]
     found: list[Line] = []
@@ -82,6 +93,7 @@ async def _lines(service: Service, counts: Mapping[str, Counts], owners: Mapping
                     in_flight=progress[topic].pending + (0 if producer is None else producer.unsent.get(topic, 0)),
                     held={state: n for (name, t, state), n in own.held.items() if (name, t) == (consumer, topic)},
                     skipped=own.skipped.get((consumer, topic), 0),
+                    foreign=producer is None,
                     late=progress[topic].truncated,
                 )
             )
