@@ -1,0 +1,41 @@
+"""Tables for people, whole lines for pipes."""
+
+from __future__ import annotations
+
+import pytest
+
+from posthouse.cli.output import counted, plain, print_table, span
+
+ROWS = [("orders", 1, "short"), ("billing", 12_000, "a long story about what went wrong and when")]
+
+
+def test_a_pipe_gets_every_character(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    print_table(("NAME", "COUNT", "STORY"), ROWS)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split() == ["billing", "12,000", *ROWS[1][2].split()]
+    assert lines[1].index("1") == lines[2].index("12,000") + 5, "numbers stand at the right"
+
+
+@pytest.mark.parametrize("columns", [20, 30, 40, 60])
+def test_no_line_is_wider_than_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    print_table(("NAME", "COUNT", "STORY"), ROWS)
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= columns
+
+
+def test_control_characters_are_made_visible() -> None:
+    assert plain("a\x1b[2Jb\nc\x07") == "a\\x1b[2Jb\nc\\x07"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0 s"), (59, "59 s"), (120, "2 min"), (7200, "2 h"), (172_800, "2 d")]
+)
+def test_a_duration_has_one_unit(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_one_is_singular() -> None:
+    assert (counted(1, "event"), counted(1200, "event")) == ("1 event", "1,200 events")

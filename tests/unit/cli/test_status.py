@@ -1,0 +1,60 @@
+"""`posthouse status`: committed = applied + in flight + held."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from tests.unit.cli.conftest import Project
+
+
+def test_a_line_adds_up_with_held_events_in_it(poisoned: Project) -> None:
+    result = poisoned.run("status", "shop:orders")
+    assert result.exit_code == 0
+    assert "adds up ✓" in result.stdout
+    assert "1 blocked, 1 dead" in result.stdout
+
+
+def test_the_figures_are_one_json_value(poisoned: Project) -> None:
+    report = poisoned.json("status", "shop:orders")
+    assert isinstance(report, dict)
+    assert report["adds_up"] is True
+    (line,) = report["lines"]
+    assert {name: line[name] for name in ("committed", "applied", "in_flight", "held", "skipped", "difference")} == {
+        "committed": 4,
+        "applied": 2,
+        "in_flight": 0,
+        "held": {"blocked": 1, "dead": 1},
+        "skipped": 0,
+        "difference": 0,
+    }
+
+
+def test_unsent_events_are_in_flight(project: Project) -> None:
+    project.place(("a", 1), ("b", 2))
+    report = project.json("status", "shop:orders")
+    assert isinstance(report, dict)
+    assert report["lines"][0]["in_flight"] == 2
+    assert (report["moving"], report["unsent"]) == (True, {"orders": 2})
+
+
+def test_a_service_that_never_ran_adds_up_at_zero(project: Project) -> None:
+    assert project.run("status", "shop").exit_code == 0
+
+
+def test_a_missing_event_ends_with_code_1(poisoned: Project) -> None:
+    with sqlite3.connect(poisoned.folder / "orders.db") as connection:
+        connection.execute("DELETE FROM posthouse_held WHERE state = 'dead'")
+    connection.close()
+    result = poisoned.run("status", "shop:orders")
+    assert result.exit_code == 1
+    assert "1 missing" in result.stdout
+
+
+def test_a_narrow_terminal_gets_every_figure(poisoned: Project) -> None:
+    text = poisoned.run("status", "shop:orders", columns=40).stdout
+    assert "COMMITTED" in text
+    assert "adds up ✓" in text
+
+
+def test_watch_and_json_exclude_each_other(project: Project) -> None:
+    assert project.run("status", "shop", "--watch", "--json").exit_code == 2
