@@ -13,6 +13,7 @@ import itertools
 import os
 import socket
 import tempfile
+import time
 from pathlib import Path
 
 _count = itertools.count()
@@ -89,7 +90,8 @@ class Doorbell:
             with contextlib.suppress(OSError):
                 own = str(self._own) if self._own else ""
                 self._neighbours = [entry.path for entry in os.scandir(self._folder) if entry.path != own]
-                self._listed_at = changed
+                # A folder's time stands still for some milliseconds: another listener may bind within the same tick.
+                self._listed_at = changed if time.time_ns() - changed > 50_000_000 else -1
         return self._neighbours
 
     def _send(self, neighbour: str) -> None:

@@ -159,6 +159,22 @@ async def test_an_heir_flags_exactly_what_the_dead_member_may_have_had(path: Pat
     await dead.aclose()
 
 
+async def test_after_a_power_cut_everything_stored_counts_as_handed_out(path: Path, broker: EmbeddedBroker) -> None:
+    """Acknowledgements may have been undone, so the cursor does not tell how far the dead member was."""
+    dead = EmbeddedBroker(path, clock=ManualClock())
+    await publish(broker, 10)
+    await dead.subscribe("g", ["t"], window=4)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE cursors SET boot = 'the one before'")
+    connection.close()
+    heir_broker = EmbeddedBroker(path, clock=ManualClock(ManualClock().now() + 7))
+    heir = await heir_broker.subscribe("g", ["t"])
+    await publish(broker, 1)
+    assert [delivery.redelivered for delivery in await take(heir)] == [True] * 10 + [False]
+    await heir_broker.aclose()
+    await dead.aclose()
+
+
 async def test_a_member_whose_time_ran_out_looks_again_before_it_hands_out_more(path: Path, clock: ManualClock) -> None:
     sleeper_clock = ManualClock()
     sleeper, heir = EmbeddedBroker(path, clock=sleeper_clock), EmbeddedBroker(path, clock=clock)
@@ -190,6 +206,30 @@ async def test_a_surplus_partition_is_handed_over_once_nothing_of_it_is_in_hand(
     handed_over = await take(second)
     assert len(own) + len(handed_over) == 40
     assert not any(delivery.redelivered for delivery in handed_over)
+
+
+async def test_frames_handed_back_do_not_hold_up_a_handover(broker: EmbeddedBroker) -> None:
+    await publish(broker, 40, key=None)
+    first = await broker.subscribe("g", ["t"])
+    in_hand = await take(first, 40)
+    second = await broker.subscribe("g", ["t"])
+    assert await take(first) == [], "it hears of the second"
+    await first.nack(in_hand)
+    handed_over = await take(second)
+    assert handed_over
+    assert all(delivery.redelivered for delivery in handed_over)
+    assert len(handed_over) + len(await take(first)) == 40
+
+
+async def test_an_ack_after_the_stream_closed_is_harmless(broker: EmbeddedBroker) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    await publish(broker, 3)
+    deliveries = await take(stream)
+    await stream.aclose()
+    await stream.ack(deliveries)
+    await broker.aclose()
+    await stream.ack(deliveries)
+    await stream.nack(deliveries)
 
 
 async def test_acks_of_many_tasks_share_a_commit(broker: EmbeddedBroker, path: Path) -> None:

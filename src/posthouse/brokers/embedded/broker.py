@@ -184,7 +184,7 @@ class EmbeddedBroker:
                 heads[topic] = dict(connection.execute(schema.HEADS, (topic,)).fetchall())
             partition = crc32((frame.id if frame.key is None else frame.key).encode()) % partitions
             number = heads[topic][partition] = heads[topic][partition] + 1
-            headers = msgspec.json.encode(frame.headers) if frame.headers else None
+            headers = msgspec.json.encode(dict(frame.headers)) if frame.headers else None
             rows.append((topic, partition, number, now, frame.id, frame.key, headers, frame.body))
         connection.executemany(schema.ADD_FRAME, rows)
         touched = {(row[0], row[1]) for row in rows}

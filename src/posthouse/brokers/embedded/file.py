@@ -33,6 +33,7 @@ class LogFile:
         self.path = path
         self.notes = tuple(check_place(path))
         self.bell = Doorbell(path)
+        self.boot = boot()
         self._closed = False
         self._synchronous: dict[bool, Synchronous] = {True: synchronous, False: "NORMAL"}
         self._connections: dict[bool, sqlite3.Connection] = {}
@@ -100,3 +101,11 @@ class LogFile:
         while self._connections:
             with contextlib.suppress(sqlite3.Error):
                 self._connections.popitem()[1].close()
+
+
+def boot() -> str:
+    """A text that changes whenever the machine starts; the same for ever where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

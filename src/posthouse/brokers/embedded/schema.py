@@ -52,7 +52,8 @@ TABLES = (
         PRIMARY KEY (grp, topic, name)
     ) WITHOUT ROWID""",
     # Cursor and lease of one partition. `epoch` grows with every new owner and every seek, and every ack names the one
-    # it belongs to. `reach` is the window of the owner, `touched` the last number that may have been handed out.
+    # it belongs to. `reach` is the owner's window and `boot` the start of the machine under which it took over; `touched`
+    # is the last number that may have been handed out.
     """CREATE TABLE cursors (
         grp TEXT NOT NULL,
         topic INTEGER NOT NULL,
@@ -63,6 +64,7 @@ TABLES = (
         epoch INTEGER NOT NULL DEFAULT 0,
         owner TEXT,
         reach INTEGER NOT NULL DEFAULT 0,
+        boot TEXT,
         PRIMARY KEY (grp, topic, partition)
     ) WITHOUT ROWID""",
 )
@@ -106,11 +108,16 @@ JOIN = """
 LEAVE = "DELETE FROM members WHERE grp = ? AND topic = ? AND name = ?"
 MEMBERS = "SELECT topic, name, until FROM members WHERE grp = ?"
 CURSORS = "SELECT topic, partition, owner, epoch, acked, touched FROM cursors WHERE grp = ?"
-# The one before did not give it back: whatever it may have had in hand is handed out as a repeat.
+# The one before did not give it back: whatever it may have had in hand is handed out as a repeat. A power cut may have
+# undone acknowledgements as well, so after one the cursor no longer tells how far that was.
 TAKE = """
     UPDATE cursors SET
-        touched = CASE WHEN owner IS NULL THEN touched ELSE max(touched, acked + reach) END,
-        owner = ?, reach = ?, epoch = epoch + 1
+        touched = CASE
+            WHEN owner IS NULL THEN touched
+            WHEN boot = ? THEN max(touched, acked + reach)
+            ELSE (SELECT stored FROM heads WHERE heads.topic = cursors.topic AND heads.partition = cursors.partition)
+        END,
+        owner = ?, reach = ?, boot = ?, epoch = epoch + 1
     WHERE grp = ? AND topic = ? AND partition = ? RETURNING epoch, acked, touched"""
 GIVE_BACK = """
     UPDATE cursors SET owner = NULL, acked = ?, touched = max(touched, ?)

@@ -104,12 +104,14 @@ class EmbeddedStream:
                 token.holding.window.ack(token.number)
         await asyncio.sleep(0)
         await self._save()
+        await self._hand_over()
 
     async def nack(self, deliveries: Sequence[Delivery]) -> None:
         for delivery in deliveries:
             if isinstance(token := delivery.token, Token):
                 token.holding.window.nack(token.number)
         self._file.bell.ring()
+        await self._hand_over()
 
     async def aclose(self) -> None:
         if self._closed.is_set():
@@ -194,8 +196,12 @@ class EmbeddedStream:
             )
         for _, holding, prefix in moved:
             holding.window.committed = prefix
+
+    async def _hand_over(self) -> None:
+        """Let go of surplus partitions as soon as nothing of them is in hand."""
         if any(holding.leaving_since is not None and holding.window.idle for holding in self._held.values()):
-            await self._sync()
+            with contextlib.suppress(BrokerUnavailable):  # the next beat tries again
+                await self._sync()
 
     async def _sync(self, *, joining: bool = False) -> None:
         """Renew the lease, learn what changed, take and give back partitions: one transaction that all members see."""
@@ -260,7 +266,8 @@ class EmbeddedStream:
         return ready
 
     def _take_over(self, connection: sqlite3.Connection, place: Place) -> Holding:
-        taken = connection.execute(schema.TAKE, (self._name, self._size, self._group, *place)).fetchall()
+        boot = self._file.boot
+        taken = connection.execute(schema.TAKE, (boot, self._name, self._size, boot, self._group, *place)).fetchall()
         epoch, acked, touched = taken[0]
         return Holding(epoch, Window(acked=acked, touched=touched, size=self._size))
 
@@ -287,3 +294,4 @@ class EmbeddedStream:
                 connection.executemany(schema.LEAVE, [(self._group, topic, self._name) for topic in self._topics])
                 connection.execute(schema.GROUP_CHANGED, (self._group,))
             self._file.bell.ring()
+        self._held = {}

@@ -30,8 +30,8 @@ class Window:
 
     @property
     def idle(self) -> bool:
-        """Nothing is in hand and nothing waits to be handed out again."""
-        return not self._open
+        """Nothing is in anybody's hands; what was handed back waits here or at the next owner."""
+        return len(self._open) == len(self._again)
 
     def take(self, limit: int, stored: int) -> list[tuple[int, int, bool]]:
         """Up to `limit` numbers to hand out now, as runs (first, last, again); those handed back come first."""
