@@ -108,14 +108,16 @@ JOIN = """
 LEAVE = "DELETE FROM members WHERE grp = ? AND topic = ? AND name = ?"
 MEMBERS = "SELECT topic, name, until FROM members WHERE grp = ?"
 CURSORS = "SELECT topic, partition, owner, epoch, acked, touched FROM cursors WHERE grp = ?"
-# The one before did not give it back: whatever it may have had in hand is handed out as a repeat. A power cut may have
-# undone acknowledgements as well, so after one the cursor no longer tells how far that was.
+# The one before did not give it back: whatever it may have had in hand is handed out as a repeat, but nothing that is
+# stored later. A power cut may have undone acknowledgements as well, so after one the cursor no longer tells how far
+# that was.
 TAKE = """
     UPDATE cursors SET
         touched = CASE
             WHEN owner IS NULL THEN touched
-            WHEN boot = ? THEN max(touched, acked + reach)
-            ELSE (SELECT stored FROM heads WHERE heads.topic = cursors.topic AND heads.partition = cursors.partition)
+            ELSE (
+                SELECT CASE WHEN boot = ? THEN min(stored, max(touched, acked + reach)) ELSE stored END
+                FROM heads WHERE heads.topic = cursors.topic AND heads.partition = cursors.partition)
         END,
         owner = ?, reach = ?, boot = ?, epoch = epoch + 1
     WHERE grp = ? AND topic = ? AND partition = ? RETURNING epoch, acked, touched"""
