@@ -32,6 +32,8 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\x00\x00")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_ODD_NUMBER = re.compile(rb"[0-9](?:[0-9]{18}|[eE])")
+"""Without a match every number is finite and every integer fits."""
 _FEW_NODES = 2 * MAX_NODES
 """A body shorter than this cannot hold too many nodes: each takes a byte and a separator."""
 
@@ -78,8 +80,9 @@ def _walk(body: bytes) -> Any:
     _check_shape(body)
     if b"\\u" in body:
         _check_escapes(body)
+    decoder = _WATCHING_NUMBERS if _ODD_NUMBER.search(body) else _WATCHING_NAMES
     try:
-        return _STRICT.decode(text)
+        return decoder.decode(text)
     except json.JSONDecodeError as error:
         raise DecodeError("json", str(error)) from None
 
@@ -153,4 +156,7 @@ def _constant(name: str) -> NoReturn:
     raise DecodeError("number", f"{name} is not finite")
 
 
-_STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_finite, parse_constant=_constant)
+_WATCHING_NAMES = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
+_WATCHING_NUMBERS = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_finite, parse_constant=_constant
+)

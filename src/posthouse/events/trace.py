@@ -7,8 +7,6 @@ import uuid
 
 import msgspec
 
-from posthouse.clock import new_id
-
 SAMPLED = 0x01
 RANDOM = 0x02
 """Trace flags that a version 00 writer may set."""
@@ -45,10 +43,13 @@ class TraceContext(msgspec.Struct, frozen=True, kw_only=True):
         return cls(trace_id=trace_id, span_id=span_id, flags=flags, tracestate=state)
 
     @classmethod
-    def start(cls, correlation: str | None = None) -> TraceContext:
-        """A new trace; its id is the correlation id where that can be one, so that both find the same story."""
+    def start(cls, fresh: str, correlation: str | None = None) -> TraceContext:
+        """A new trace; its id is the correlation id where that can be one, so that both find the same story.
+
+        `fresh` is a new UUIDv7 (`clock.new_id`): the source of whatever has to be new.
+        """
         trace_id = None if correlation is None else correlation_to_trace_id(correlation)
-        return cls(trace_id=trace_id or new_id().replace("-", ""), span_id=new_span_id())
+        return cls(trace_id=trace_id or uuid.UUID(fresh).hex, span_id=span_id_of(fresh))
 
     @property
     def traceparent(self) -> str:
@@ -59,9 +60,9 @@ class TraceContext(msgspec.Struct, frozen=True, kw_only=True):
     def sampled(self) -> bool:
         return bool(self.flags & SAMPLED)
 
-    def child(self, span_id: str | None = None) -> TraceContext:
-        """A span inside this one: same trace, same flags, same state."""
-        return msgspec.structs.replace(self, span_id=span_id or new_span_id())
+    def child(self, fresh: str) -> TraceContext:
+        """A span inside this one: same trace, same flags, same state. `fresh` is a new UUIDv7 (`clock.new_id`)."""
+        return msgspec.structs.replace(self, span_id=span_id_of(fresh))
 
 
 def is_traceparent(text: str) -> bool:
@@ -81,9 +82,9 @@ def is_tracestate(text: str) -> bool:
     return 1 <= len(members) == len(keys) <= 32 and all(map(_MEMBER.fullmatch, members))
 
 
-def new_span_id() -> str:
-    """16 hex digits, 62 of their bits random and never all zero: the tail of a UUIDv7."""
-    return new_id().replace("-", "")[16:]
+def span_id_of(fresh: str) -> str:
+    """The tail of a UUIDv7: 16 hex digits, 62 of their bits random, never all zero."""
+    return uuid.UUID(fresh).hex[16:]
 
 
 def correlation_to_trace_id(correlation: str) -> str | None:

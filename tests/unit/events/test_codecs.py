@@ -230,6 +230,16 @@ def test_foreign_base64_json_is_read_and_guarded() -> None:
         STRUCTURED.decode({}, wire(b'{"a":1,"a":2}'))
 
 
+def test_data_that_stands_apart_from_the_envelope_is_guarded_too() -> None:
+    hostile = b'{"a":1,"a":2}'
+    with pytest.raises(DecodeError, match="duplicate_key"):
+        BINARY.decode(BINARY.encode(an_event()).headers, hostile)
+    wire = json.loads(MELMASTOON.encode(an_event()).body)
+    wire["metadata"]["payloadEncoding"], wire["payload"] = "base64", base64.b64encode(hostile).decode()
+    with pytest.raises(DecodeError, match="duplicate_key"):
+        MELMASTOON.decode({}, json.dumps(wire).encode())
+
+
 def test_a_foreign_sequence_or_partition_key_stays_an_extension() -> None:
     event = STRUCTURED.decode({}, structured(sequence="A5", partitionkey="p"))
     assert event.sequence is None

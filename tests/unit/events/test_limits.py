@@ -85,6 +85,7 @@ HOSTILE = [
     ("number", b'{"a":1e400}'),
     ("number", b'{"a":-1e400}'),
     ("number", b'{"a":1' + b"0" * 400 + b".0}"),
+    ("number", b'{"a":[1E400], "b":1}'),
     ("integer", b'{"a":9223372036854775808}'),
     ("integer", b'{"a":-9223372036854775808}'),
     ("integer", b'{"a":18446744073709551616}'),
@@ -145,10 +146,11 @@ HEAVY = {
     "surrogates": b'["' + b"\\ud83d\\ude00" * 20_000 + b'\\ud83d"]',
     "digits": b"[" + b"9" * 250_000 + b"]",
     "fraction": b"[1e400,0." + b"1" * 250_000 + b"]",
-    "values": b"[" + b"1," * 4_000_000 + b"1]",
-    "brackets": b"[" * 8_000_000,
+    "values": b"[" + b"1," * 2_000_000 + b"1]",
+    "brackets": b"[" * 4_000_000,
     "quotes": b'"' * 8_000_000,
-    "backslashes": b'"' + b"\\" * 2_000_001 + b'"',
+    "short strings": b'"abc' * 2_000_000,
+    "backslashes": b'"' + b"\\" * 1_000_001 + b'"',
 }
 
 
@@ -156,10 +158,10 @@ HEAVY = {
 def test_hostile_input_costs_little_time_and_memory(body: bytes) -> None:
     assert len(body) <= HARD_LIMIT
     seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
+    for _ in range(5):
+        start = time.process_time()
         assert _refusal(body)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     assert min(seconds) < 0.05
     assert _peak(lambda: _refusal(body)) < 64 * 1024 * 1024
 

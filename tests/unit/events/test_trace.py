@@ -12,7 +12,7 @@ from posthouse.events.trace import (
     correlation_to_trace_id,
     is_traceparent,
     is_tracestate,
-    new_span_id,
+    span_id_of,
     trace_id_to_ulid,
     trace_id_to_uuid,
     ulid_to_uuid,
@@ -31,12 +31,12 @@ def test_a_traceparent_is_read_and_written_back() -> None:
 
 def test_a_child_keeps_trace_flags_and_state_and_has_a_span_of_its_own() -> None:
     parent = TraceContext(trace_id=TRACE, span_id=SPAN, flags=0, tracestate="a=1")
-    child = parent.child()
+    child = parent.child(new_id())
     assert (child.trace_id, child.flags, child.tracestate) == (TRACE, 0, "a=1")
     assert child.span_id != SPAN
     assert is_traceparent(child.traceparent)
     assert not child.sampled
-    assert parent.child("00f067aa0ba902b7").span_id == "00f067aa0ba902b7"
+    assert parent.child("0190b3c0-7b1a-7def-8a3b-0123456789ab").span_id == "8a3b0123456789ab"
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,12 @@ def test_text_that_is_no_ulid_is_an_error_when_one_was_asked_for() -> None:
 
 def test_a_new_trace_takes_its_id_from_the_correlation() -> None:
     for correlation in (new_ulid(), new_id()):
-        context = TraceContext.start(correlation)
+        context = TraceContext.start(new_id(), correlation)
         assert context.trace_id == correlation_to_trace_id(correlation)
         assert is_traceparent(context.traceparent)
-    assert is_traceparent(TraceContext.start("req-1").traceparent)
-    assert is_traceparent(TraceContext.start().traceparent)
+    assert is_traceparent(TraceContext.start(new_id(), "req-1").traceparent)
+    assert is_traceparent(TraceContext.start(new_id()).traceparent)
 
 
 def test_span_ids_do_not_repeat() -> None:
-    assert len({new_span_id() for _ in range(1000)}) == 1000
+    assert len({span_id_of(new_id()) for _ in range(1000)}) == 1000
