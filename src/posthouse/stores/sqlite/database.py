@@ -21,7 +21,7 @@ from posthouse.errors import (
 )
 from posthouse.local import sqlite as local
 from posthouse.local.doorbell import Doorbell
-from posthouse.local.sqlite import Synchronous, mapped, patiently, translated
+from posthouse.local.sqlite import Checkpointer, Synchronous, mapped, patiently, translated
 from posthouse.store import Parameters, Rows
 from posthouse.stores.sqlite.borrowed import BorrowedConnection, refuse_ending
 from posthouse.stores.sqlite.schema import checking, real_path
@@ -30,9 +30,6 @@ from posthouse.stores.sqlite.steps import Steps, carry_out
 log = logging.getLogger("posthouse.store")
 
 T = TypeVar("T")
-
-LOOK_AT_WAL_EVERY = 8
-"""Commits between two looks at the size of the WAL."""
 
 _open: ContextVar[tuple[SqliteTransaction, ...]] = ContextVar("posthouse_sqlite_transactions", default=())
 
@@ -66,7 +63,7 @@ class Database:
         self._writers: dict[Synchronous, sqlite3.Connection] = {}
         self._reader: sqlite3.Connection | None = None
         self._lanes: int | None = None
-        self._commits = 0
+        self._checkpointer = Checkpointer(path) if path is not None else None
 
     def begin(self, *, books: bool = False) -> SqliteTransaction:
         """A transaction, for a user or, with `books`, for the relay's bookkeeping."""
@@ -168,11 +165,17 @@ class Database:
             connection = await self.writer(transaction.synchronous)
             if check and self._lanes is None:
                 self._check(connection)
-            await local.begin(connection, patience=self.patience)
+            await self._begin(connection)
         except BaseException:
             self._lock.release()
             raise
         return connection
+
+    async def _begin(self, connection: sqlite3.Connection) -> None:
+        try:
+            connection.execute("BEGIN IMMEDIATE")  # most often nobody is in the way
+        except sqlite3.OperationalError:
+            await local.begin(connection, patience=self.patience)
 
     async def _turn(self, outer: SqliteTransaction | None) -> None:
         if outer is None:
@@ -201,9 +204,8 @@ class Database:
 
     def finished(self, connection: sqlite3.Connection, *, ring: bool) -> None:
         """After a commit: keep the WAL small, tell who waits."""
-        self._commits += 1
-        if self.path is not None and self._commits % LOOK_AT_WAL_EVERY == 0:
-            local.checkpoint(self.path, connection)
+        if self._checkpointer is not None:
+            self._checkpointer.committed(connection)
         if ring:
             self.bell.ring()
 
