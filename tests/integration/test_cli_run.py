@@ -21,7 +21,7 @@ import asyncio
 import pathlib
 import time
 
-from posthouse import Event, Service, Tx
+from posthouse import Event, Policy, Service, Tx
 
 slow = Service("slow")
 
@@ -44,6 +44,15 @@ async def work(event: Event[JobRequested], tx: Tx) -> None:
     while not pathlib.Path("go").exists():
         await asyncio.sleep(0.01)
     await tx.execute("INSERT INTO done VALUES (?)", (event.data.job,))
+
+
+@slow.on(JobRequested, consumer="deaf", policy=Policy(deadline=0.1))
+async def refuse_to_end(event: Event[JobRequested]) -> None:
+    while event.data.job == "deaf":
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
 
 
 async def request(job: str) -> None:
@@ -172,6 +181,16 @@ def test_what_is_in_flight_is_finished_before_the_process_ends(slow: Shell) -> N
     assert process.wait(PATIENCE) == 0
     assert slow.rows("slow.db", "SELECT job FROM done") == [("a",)]
     assert json.loads(slow.posthouse("status", "slow", "--json"))["lines"][0]["in_flight"] == 0
+
+
+def test_a_handler_that_does_not_listen_cannot_keep_the_process(slow: Shell) -> None:
+    (slow.folder / "go").touch()
+    _request(slow, "deaf")
+    process = slow.start("slow")
+    slow.wait_until(lambda: "was given up" in slow.log(), "the deadline")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE) == 0
+    assert "stopped, 1 tasks left behind" in slow.log()
 
 
 def test_a_second_signal_ends_the_process_at_once(slow: Shell) -> None:

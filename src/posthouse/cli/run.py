@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+import os
 from collections.abc import Collection, Sequence
 from typing import Annotated
 
@@ -23,6 +24,9 @@ log = logging.getLogger("posthouse.run")
 
 GRACE = 30.0
 """Seconds beyond the longest handler deadline before a silent event loop counts as stalled."""
+
+LAST_WORDS = 1.0
+"""Seconds for handlers that were given up to end, when everything else has."""
 
 
 class PartName(enum.StrEnum):
@@ -74,7 +78,7 @@ async def _serve(services: Sequence[Service], only: Collection[Part], limit: flo
         finally:
             for service in services:
                 await service.aclose()
-    _take_leave()
+    await _take_leave()
 
 
 async def _prepare(services: Sequence[Service]) -> list[Runtime]:
@@ -97,10 +101,16 @@ def _announce(service: Service, only: Collection[Part], place: str) -> None:
         log.warning("%s: %s", service.name, note)
 
 
-def _take_leave() -> None:
-    """What is left now was given up at its deadline and did not listen."""
+async def _take_leave() -> None:
+    """What is left now was given up at its deadline. It is asked once more; who does not listen must not keep us."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
-    log.log(logging.WARNING if left else logging.INFO, "stopped, %d tasks left behind", len(left))
+    for task in left:
+        task.cancel()
+    deaf = (await asyncio.wait(left, timeout=LAST_WORDS))[1] if left else set()
+    log.log(logging.WARNING if deaf else logging.INFO, "stopped, %d tasks left behind", len(deaf))
+    if deaf:
+        logging.shutdown()
+        os._exit(0)
 
 
 def _longest_deadline(services: Sequence[Service]) -> float:
