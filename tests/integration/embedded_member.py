@@ -23,9 +23,14 @@ def line(delivery: Delivery, at: int) -> str:
     return f"{at} {frame.id} {frame.key} {frame.body.decode()} {int(delivery.redelivered)}\n"
 
 
-async def member(log: str, report: int) -> None:
+def opened(report: str) -> int:
+    return os.open(report, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+
+async def member(log: str, report_path: str) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    report = opened(report_path)  # its being there says that SIGTERM is understood from now on
     broker = EmbeddedBroker(log, clock=SystemClock(), lease=LEASE)
     stream = await broker.subscribe("g", ["t"], window=50)
     while not stopped.is_set():
@@ -37,7 +42,8 @@ async def member(log: str, report: int) -> None:
     await broker.aclose()
 
 
-async def publisher(log: str, report: int) -> None:
+async def publisher(log: str, report_path: str) -> None:
+    report = opened(report_path)
     broker = EmbeddedBroker(log, clock=SystemClock())
     for batch in itertools.count():
         ids = [f"{os.getpid()}-{batch}-{n}" for n in range(5)]
@@ -48,6 +54,5 @@ async def publisher(log: str, report: int) -> None:
 
 
 if __name__ == "__main__":
-    role, path, report_path = sys.argv[1:]
-    out = os.open(report_path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    asyncio.run({"member": member, "publisher": publisher}[role](path, out))
+    role, *paths = sys.argv[1:]
+    asyncio.run({"member": member, "publisher": publisher}[role](*paths))

@@ -38,18 +38,25 @@ class House:
         self.log = folder / "log.db"
         self._folder = folder
         self.running: list[subprocess.Popen[bytes]] = []
+        self._reports: dict[int, Path] = {}
         self._count = 0
 
     def start(self, role: str) -> None:
         self._count += 1
         report = self._folder / f"{role}-{self._count}.txt"
         script = Path(__file__).with_name("embedded_member.py")
-        self.running.append(subprocess.Popen([sys.executable, str(script), role, str(self.log), str(report)]))
+        process = subprocess.Popen([sys.executable, str(script), role, str(self.log), str(report)])
+        self._reports[process.pid] = report
+        self.running.append(process)
 
     def end(self, which: int, how: signal.Signals) -> None:
         process = self.running.pop(which)
+        deadline = time.monotonic() + 20
+        while how == signal.SIGTERM and not self._reports[process.pid].exists():
+            assert time.monotonic() < deadline, "a member never came up"
+            time.sleep(0.01)
         process.send_signal(how)
-        code = process.wait(10)
+        code = process.wait(20)
         assert code == (-how if how == signal.SIGKILL else 0), "a member asked to leave leaves in good order"
 
     def reports(self, role: str) -> list[list[str]]:
@@ -121,11 +128,13 @@ async def publish_until(stop: asyncio.Event, broker: EmbeddedBroker) -> list[str
 async def test_a_rebalance_storm_loses_nothing_and_flags_every_repeat(house: House, broker: EmbeddedBroker) -> None:
     stop = asyncio.Event()
     publishing = asyncio.create_task(publish_until(stop, broker))
-    moves = await storm(house, random.Random(7), seconds=8)
-    stop.set()
-    sent = set(await publishing)
+    try:
+        moves = await storm(house, random.Random(7), seconds=8)
+    finally:
+        stop.set()
+        sent = set(await publishing)
     house.start("member")
-    await eventually(lambda: {seen.id for report in house.seen() for seen in report} == sent, within=15)
+    await eventually(lambda: {seen.id for report in house.seen() for seen in report} == sent, within=30)
 
     reports = house.seen()
     assert moves["kill"] >= 1
@@ -166,7 +175,7 @@ async def test_kill_9_of_publishers_keeps_every_acknowledged_frame(house: House,
     rng = random.Random(11)
     for turn in range(1, 6):
         house.start("publisher")
-        await eventually(partial(all_reported, house, turn), within=10)
+        await eventually(partial(all_reported, house, turn), within=20)
         await asyncio.sleep(rng.uniform(0.0, 0.1))  # the moment of death is the test, not a wait for something
         await asyncio.to_thread(house.end, 0, signal.SIGKILL)
     acknowledged = {id_ for report in house.reports("publisher") for id_ in report}
@@ -190,14 +199,14 @@ async def test_a_paused_member_is_replaced_and_its_late_acks_change_nothing(
 ) -> None:
     house.start("member")
     await broker.publish([Frame(topic="t", id=f"a{n}", key=f"k{n}", body=b"1") for n in range(KEYS)])
-    await eventually(lambda: len(house.seen()) == 1 and len(house.seen()[0]) == KEYS, within=10)
+    await eventually(lambda: len(house.seen()) == 1 and len(house.seen()[0]) == KEYS, within=20)
     os.kill(house.running[0].pid, signal.SIGSTOP)
     await broker.publish([Frame(topic="t", id=f"b{n}", key=f"k{n}", body=b"2") for n in range(KEYS)])
     house.start("member")
-    await eventually(lambda: len(house.seen()) == 2 and len({s.id for s in house.seen()[1]}) >= KEYS, within=10)
+    await eventually(lambda: len(house.seen()) == 2 and len({s.id for s in house.seen()[1]}) >= KEYS, within=20)
     os.kill(house.running[0].pid, signal.SIGCONT)
     sent = {f"{batch}{n}" for batch in "abc" for n in range(KEYS)}
     await broker.publish([Frame(topic="t", id=f"c{n}", key=f"k{n}", body=b"3") for n in range(KEYS)])
-    await eventually(lambda: {seen.id for report in house.seen() for seen in report} == sent, within=10)
+    await eventually(lambda: {seen.id for report in house.seen() for seen in report} == sent, within=20)
     for report in house.seen():
         assert_keys_in_order(report)
