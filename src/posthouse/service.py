@@ -14,7 +14,7 @@ from posthouse.brokers import open_broker
 from posthouse.clock import Clock, SystemClock
 from posthouse.contracts import Catalogue, Retention, Topics, declare, event_type_of
 from posthouse.errors import ConfigurationError, StoreOutdated, did_you_mean
-from posthouse.events import CODECS, Actor, Producer, Subject
+from posthouse.events import CODECS, METADATA_LIMIT, Actor, Producer, Subject
 from posthouse.processes import Timers
 from posthouse.receiving import Applier, Consumer, Desk, Handler, Policy, Retrier, dead_letter_topic, handler_of
 from posthouse.runtime import PARTS, Part, Runtime
@@ -36,8 +36,9 @@ class Service:
 
     Without URLs it needs no server: `sqlite:///<name>.db` and `embedded:///posthouse-log.db`, or what the environment
     says in POSTHOUSE_STORE and POSTHOUSE_BROKER. `topics` maps event types to topics: one per `aggregate` keeps all
-    facts about one thing in order, one per `subject` gives each type its own. `limit` is the largest event in bytes,
-    `inbox_retention` the seconds for which unordered events are remembered, `start` where a new consumer begins.
+    facts about one thing in order, one per `subject` gives each type its own. `limit` is the largest event, in bytes,
+    that it says or reads; `inbox_retention` the seconds for which unordered events are remembered; `start` where a new
+    consumer begins.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Service:
         self.consumers: dict[str, dict[str, Handler]] = {}
         self.outbox = Outbox(lambda: self.store, lambda: self._drafter)
         self._topics: Topics = topics
+        self._limit = limit
         self._inbox_retention = inbox_retention
         self._start: Start = start
         self._in_flight = in_flight
@@ -291,6 +293,7 @@ class Service:
             drafter=self._drafter,
             clock=self.clock,
             remembers=self._inbox_retention,
+            limit=self._limit + METADATA_LIMIT,
         )
 
 

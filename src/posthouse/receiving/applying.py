@@ -62,12 +62,18 @@ class Applier:
     clock: Clock
     remembers: float
     """Inbox retention in seconds."""
+    limit: int
+    """Bytes of the largest body that is looked at."""
 
     def read(self, delivery: Delivery) -> Work:
         """Decode the envelope; the payload stays raw until its handler runs."""
         frame = delivery.frame
         digest = hashlib.blake2b(frame.body, digest_size=16).digest()
         try:
+            if len(frame.body) > self.limit:
+                raise DecodeError(
+                    "too_large", f"{len(frame.body):,} bytes, the service reads {self.limit:,}: raise its limit"
+                )
             event = decode_any(frame.headers, frame.body)
             time = event.occurred_at.timestamp()
         except (DecodeError, ValueError) as error:
