@@ -16,6 +16,7 @@ from posthouse.errors import (
     CommitUnknown,
     DeadlineExceeded,
     StoreError,
+    StoreFull,
     StoreUnavailable,
     TransactionClosed,
 )
@@ -87,8 +88,7 @@ class Database:
 
     async def lanes(self) -> int:
         """How many lanes the outbox has."""
-        if self._lanes is None:
-            await self.read(lambda connection: None)
+        await self.read(lambda connection: None)
         return self.known_lanes
 
     @property
@@ -209,6 +209,12 @@ class Database:
         if ring:
             self.bell.ring()
 
+    def make_room(self, connection: sqlite3.Connection) -> None:
+        """The disk is full: what the WAL holds may be what leases and cursors need."""
+        if self.path is not None:
+            with contextlib.suppress(OSError, sqlite3.Error):
+                local.checkpoint(self.path, connection, above=0)
+
     def discard(self, connection: sqlite3.Connection) -> None:
         """Never use this connection again. One in memory is the database itself and stays."""
         if self.path is None:
@@ -293,6 +299,9 @@ class SqliteTransaction:
         try:
             if error is None:
                 self._commit(connection)
+            elif isinstance(error, StoreFull):
+                self._roll_back(connection)
+                self.database.make_room(connection)
             elif isinstance(error, Exception) and not isinstance(error, DeadlineExceeded | TimeoutError):
                 self._roll_back(connection)
             else:
@@ -331,6 +340,8 @@ class SqliteTransaction:
             self._abandon(connection)
             raise CommitUnknown(f"committing: {error}: it may or may not have happened") from error
         self._roll_back(connection)
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
+            self.database.make_room(connection)
         raise translated(error, "committing") from error
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:

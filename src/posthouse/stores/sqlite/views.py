@@ -42,8 +42,7 @@ def _sqlalchemy(tx: SqliteTransaction, wanted: type, session_type: Any) -> Itera
     """SQLAlchemy on our connection. It may begin, commit and close as it likes around the handler; inside, a commit of
     the session only flushes, and a rollback rolls all back."""
     borrowed = tx.lend(SessionConnection)
-    _handing_over.set(borrowed)
-    with _engine().connect() as connection, connection.begin():
+    with _connected(borrowed) as connection, connection.begin():
         if not issubclass(wanted, session_type):
             with borrowed.working():
                 yield connection
@@ -53,6 +52,14 @@ def _sqlalchemy(tx: SqliteTransaction, wanted: type, session_type: Any) -> Itera
                 yield session
                 session.flush()
             session.commit()
+
+
+def _connected(borrowed: SessionConnection) -> Any:
+    token = _handing_over.set(borrowed)
+    try:
+        return _engine().connect()
+    finally:
+        _handing_over.reset(token)
 
 
 @functools.cache
