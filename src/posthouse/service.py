@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from posthouse.broker import Broker, Start, Topology
 from posthouse.brokers import open_broker
@@ -29,6 +29,14 @@ Setup = Callable[[Tx], Awaitable[None]]
 Wire = Literal["structured", "binary", "melmastoon"]
 
 DAY = 86_400.0
+
+
+class Parts(NamedTuple):
+    """What a service runs on: URLs, or objects, or None for the embedded default."""
+
+    store: str | Store | None
+    broker: str | Broker | None
+    clock: Clock
 
 
 class Service:
@@ -63,7 +71,7 @@ class Service:
         codec = CODECS[wire]
         self.name = name
         self.namespace = namespace
-        self.clock: Clock = clock or SystemClock()
+        self._parts = Parts(store, broker, clock or SystemClock())
         self.catalogue = Catalogue()
         self.consumers: dict[str, dict[str, Handler]] = {}
         self.outbox = Outbox(lambda: self.store, lambda: self._drafter)
@@ -74,8 +82,8 @@ class Service:
         self._in_flight = in_flight
         self._relay_settings = relay
         self._setups: list[Setup] = []
-        self._store = store
-        self._broker = broker
+        self._store: Store | None = None
+        self._broker: Broker | None = None
         self._ready = False
         self._runtime: Runtime | None = None
         producer = Producer(
@@ -180,20 +188,41 @@ class Service:
         return self._runtime
 
     @property
+    def clock(self) -> Clock:
+        """The clock that everything here follows."""
+        return self._parts.clock
+
+    @property
     def store(self) -> Store:
         """The store, opened at first use."""
-        if self._store is None or isinstance(self._store, str):
-            url = self._store or os.environ.get("POSTHOUSE_STORE") or f"sqlite:///{self.name}.db"
-            self._store = open_store(url, clock=self.clock)
+        if self._store is None:
+            given = self._parts.store
+            self._store = (
+                open_store(self.store_url, clock=self.clock) if given is None or isinstance(given, str) else given
+            )
         return self._store
 
     @property
     def broker(self) -> Broker:
         """The broker, opened at first use."""
-        if self._broker is None or isinstance(self._broker, str):
-            url = self._broker or os.environ.get("POSTHOUSE_BROKER") or "embedded:///posthouse-log.db"
-            self._broker = open_broker(url, clock=self.clock)
+        if self._broker is None:
+            given = self._parts.broker
+            self._broker = (
+                open_broker(self.broker_url, clock=self.clock) if given is None or isinstance(given, str) else given
+            )
         return self._broker
+
+    @property
+    def store_url(self) -> str:
+        """Where the store is; the name of its class when the service was given an object."""
+        given = self._parts.store or os.environ.get("POSTHOUSE_STORE") or f"sqlite:///{self.name}.db"
+        return given if isinstance(given, str) else type(given).__name__
+
+    @property
+    def broker_url(self) -> str:
+        """Where the broker is; the name on its sheet when the service was given an object."""
+        given = self._parts.broker or os.environ.get("POSTHOUSE_BROKER") or "embedded:///posthouse-log.db"
+        return given if isinstance(given, str) else given.sheet.name
 
     @property
     def desk(self) -> Desk:
@@ -214,18 +243,20 @@ class Service:
             async with self.transaction("platform") as tx:
                 await function(tx)
 
-    def use(self, *, store: str | Store | None, broker: str | Broker | None, clock: Clock) -> None:
-        """Run on other parts from the next opening on, as tests do. Close the service first."""
-        self._store, self._broker, self.clock = store, broker, clock
-        self._drafter = self._draft_with(clock)
+    def use(self, parts: Parts) -> Parts:
+        """Run on other parts from the next opening on, as tests do; returns those before. Close the service first."""
+        before, self._parts = self._parts, parts
+        self._store, self._broker = None, None
+        self._drafter = self._draft_with(parts.clock)
+        return before
 
     async def aclose(self) -> None:
-        """Close store and broker. Idempotent."""
-        if self._broker is not None and not isinstance(self._broker, str):
+        """Close store and broker. Idempotent; a service that was given URLs can be opened again."""
+        if self._broker is not None:
             await self._broker.aclose()
-        if self._store is not None and not isinstance(self._store, str):
+        if self._store is not None:
             await self._store.aclose()
-        self._ready, self._runtime = False, None
+        self._store, self._broker, self._runtime, self._ready = None, None, None, False
 
     def topology(self) -> Topology:
         """The topics this service writes and reads, with their dead letters, and who reads what."""

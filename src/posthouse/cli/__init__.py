@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from posthouse.cli import db, held, outbox
+from posthouse.cli.demo import demo
 from posthouse.cli.group import Group
 from posthouse.cli.new import new
 from posthouse.cli.run import run
@@ -43,6 +44,7 @@ def posthouse(
     """The event backbone for Python services."""
 
 
+app.command()(demo)
 app.command()(new)
 app.command()(run)
 app.command()(status)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from posthouse.cli.logs import Level, log_to_stderr
-from posthouse.cli.places import broker_of, store_of
+from posthouse.cli.places import without_password
 from posthouse.cli.signals import stopping
 from posthouse.cli.target import Targets, load_all
 from posthouse.cli.watchdog import Watchdog, end_process
@@ -68,7 +68,10 @@ async def _serve(services: Sequence[Service], only: Collection[Part], limit: flo
     stop = asyncio.Event()
     with stopping(stop), Watchdog(limit, end_process).watching():
         try:
-            places = [f"on {store_of(service)}, through {broker_of(service)}" for service in services]
+            places = [
+                f"on {without_password(service.store_url)}, through {without_password(service.broker_url)}"
+                for service in services
+            ]
             runtimes = await _prepare(services)
             for service, place in zip(services, places, strict=True):
                 _announce(service, only, place)

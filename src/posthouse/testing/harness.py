@@ -18,10 +18,9 @@ from posthouse.events import STRUCTURED, Event, Producer, decode_any
 from posthouse.runtime import Runtime
 from posthouse.sending import Cause, Drafter
 from posthouse.sending.draft import frame_of
-from posthouse.service import Service
+from posthouse.service import Parts, Service
 from posthouse.status import Status, status
 from posthouse.store import HeldEvent, HeldFilter
-from posthouse.stores import open_store
 
 T = TypeVar("T")
 
@@ -42,7 +41,7 @@ class Harness:
         self.services = services
         self.clock = ManualClock()
         self.broker = MemoryBroker(clock=self.clock)
-        self._before = [(s, s._store, s._broker, s.clock) for s in services]
+        self._before: list[Parts] = []
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._runtimes: list[Runtime] = []
@@ -50,7 +49,7 @@ class Harness:
 
     async def __aenter__(self) -> Self:
         for service in self.services:
-            service.use(store=open_store("sqlite://", clock=self.clock), broker=self.broker, clock=self.clock)
+            self._before.append(service.use(Parts("sqlite://", self.broker, self.clock)))
             self._runtimes.append(await service.prepare())
         self._tasks = [asyncio.create_task(runtime.run(self._stop)) for runtime in self._runtimes]
         return self
@@ -60,9 +59,9 @@ class Harness:
     ) -> None:
         self._stop.set()
         await asyncio.gather(*self._tasks)
-        for service, store, broker, clock in self._before:
+        for service, parts in zip(self.services, self._before, strict=True):
             await service.aclose()
-            service.use(store=store, broker=broker, clock=clock)
+            service.use(parts)
 
     async def publish(self, payload: object, *, tenant: str = "t1", correlation: str | None = None) -> str:
         """Say a fact as its owner would; returns its id. The owner may be a service that is not in this harness."""

@@ -15,6 +15,7 @@ from posthouse.cli.demo.shop import OrderPaid, OrderPlaced, OrderShipped, billin
 from posthouse.cli.demo.workers import Workers
 from posthouse.clock import SystemClock
 from posthouse.errors import PosthouseError
+from posthouse.service import Parts
 from posthouse.status import Line, status
 from posthouse.store import HeldEvent, HeldFilter
 
@@ -56,13 +57,9 @@ class Story:
         self._show = show
         self._acknowledged: list[str] = []
         self._began = time.monotonic()
-        clock = SystemClock()
         for service in (orders, billing):
-            service.use(
-                store=f"sqlite:///{folder / service.name}.db",
-                broker=f"embedded:///{folder}/posthouse-log.db",
-                clock=clock,
-            )
+            broker = f"embedded:///{folder}/posthouse-log.db"
+            service.use(Parts(f"sqlite:///{folder / service.name}.db", broker, SystemClock()))
 
     async def run(self) -> tuple[Figures, list[HeldEvent]]:
         """Everything, in order; returns the figures and what was held on the way."""
