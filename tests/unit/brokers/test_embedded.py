@@ -270,3 +270,17 @@ async def test_a_row_deleted_by_hand_holds_up_nobody(broker: EmbeddedBroker, pat
     assert len(deliveries) == 4
     await stream.ack(deliveries)
     assert (await broker.progress("g", ["t"]))["t"].pending == 0
+
+
+async def test_a_read_that_fails_loses_nothing(broker: EmbeddedBroker, path: Path) -> None:
+    await publish(broker, 5)
+    stream = await broker.subscribe("g", ["t"])
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE frames RENAME COLUMN body TO hidden")
+    connection.close()
+    with pytest.raises(BrokerUnavailable, match="receiving"):
+        await take(stream)
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE frames RENAME COLUMN hidden TO body")
+    connection.close()
+    assert [delivery.frame.body for delivery in await take(stream)] == [b"0", b"1", b"2", b"3", b"4"]

@@ -16,7 +16,16 @@ from typing import TypeVar
 from posthouse.brokers.embedded import schema
 from posthouse.errors import BrokerUnavailable, ConfigurationError, StoreError
 from posthouse.local.doorbell import Doorbell
-from posthouse.local.sqlite import Synchronous, begin, check_place, checkpoint, connect, patiently, translated
+from posthouse.local.sqlite import (
+    Checkpointer,
+    Synchronous,
+    begin,
+    check_place,
+    checkpoint,
+    connect,
+    patiently,
+    translated,
+)
 
 T = TypeVar("T")
 
@@ -35,6 +44,7 @@ class LogFile:
         self.bell = Doorbell(path)
         self.boot = boot()
         self._closed = False
+        self._checkpointer = Checkpointer(path)
         self._synchronous: dict[bool, Synchronous] = {True: synchronous, False: "NORMAL"}
         self._connections: dict[bool, sqlite3.Connection] = {}
         self._locks = {True: asyncio.Lock(), False: asyncio.Lock()}
@@ -54,7 +64,7 @@ class LogFile:
                     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
                         checkpoint(self.path, connection, above=0)  # may free the room that leases and cursors need
                     raise
-                checkpoint(self.path, connection)
+                self._checkpointer.committed(connection)
 
     async def read(self, doing: str, query: Callable[[sqlite3.Connection], T]) -> T:
         with self._mapped(doing):

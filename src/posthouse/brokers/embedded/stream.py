@@ -69,6 +69,9 @@ class EmbeddedStream:
         self._name = new_id()
         self._held: dict[Place, Holding] = {}
         self._version = -1
+        """Of the group, when this member last took part in sharing the work."""
+        self._looked = -1
+        """The same, when it last looked."""
         self._until = 0.0
         self._renew_at = 0.0
         self._turn = 0
@@ -131,14 +134,25 @@ class EmbeddedStream:
         the disk is full, can still be read: what we hold stays ours until the lease ends."""
         now = self._clock.now()
         due = not self._renew_at - self._lease < now < self._renew_at
-        if due or await self._file.read("receiving", self._group_version) != self._version:
+        self._looked = await self._file.read("receiving", self._group_version)
+        if due or self._looked != self._version:
             try:
                 await self._sync()
+                self._looked = self._version
             except BrokerUnavailable:
                 if not self._held or not is_alive(self._until, now, self._lease):
                     raise
 
     def _take(self, connection: sqlite3.Connection, limit: int) -> list[Delivery]:
+        """From one snapshot, in which nobody had taken over: a process that was paused since it looked hands out
+        nothing that its heir does not know of."""
+        connection.execute("BEGIN")
+        try:
+            return self._fill(connection, limit) if self._group_version(connection) == self._looked else []
+        finally:
+            connection.execute("COMMIT")
+
+    def _fill(self, connection: sqlite3.Connection, limit: int) -> list[Delivery]:
         """Partitions take turns in going first, so that a busy one starves nobody."""
         stored = {
             (topic, partition): last
@@ -148,12 +162,19 @@ class EmbeddedStream:
         places = [place for place, holding in self._held.items() if holding.leaving_since is None]
         self._turn += 1
         deliveries: list[Delivery] = []
-        for turn in range(len(places)):
-            if len(deliveries) >= limit:
-                break
-            place = places[(self._turn + turn) % len(places)]
-            for first, last, again in self._held[place].window.take(limit - len(deliveries), stored[place]):
-                deliveries += self._read(connection, place, (first, last), again)
+        taken: list[tuple[Window, range]] = []
+        try:
+            for turn in range(len(places)):
+                place = places[(self._turn + turn) % len(places)]
+                window = self._held[place].window
+                for first, last, again in window.take(limit - len(deliveries), stored[place]):
+                    taken.append((window, range(first, last + 1)))
+                    deliveries += self._read(connection, place, (first, last), again)
+        except BaseException:
+            for window, numbers in taken:  # nobody got them
+                for number in numbers:
+                    window.nack(number)
+            raise
         return deliveries
 
     def _read(self, connection: sqlite3.Connection, place: Place, run: tuple[int, int], again: bool) -> list[Delivery]:
@@ -217,7 +238,8 @@ class EmbeddedStream:
             gone = self._ready_to_leave(held, {claim[:2] for claim in leave})
             for place in gone:
                 self._give_back(connection, place, held.pop(place))
-            if gone or joining:
+            bereaved = any(claim.owner is not None for claim in take)
+            if gone or joining or bereaved:
                 connection.execute(schema.GROUP_CHANGED, (self._group,))
             version = self._group_version(connection)
         self._held, self._version = held, version
