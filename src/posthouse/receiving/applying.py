@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -46,6 +48,13 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return DEFAULT if self.handler is None else self.handler.policy
 
 
+class Turn(NamedTuple):
+    """What came of a claim. `mine`: run the handler now. `stirs`: a held event is due once this is committed."""
+
+    mine: bool
+    stirs: bool = False
+
+
 @dataclasses.dataclass(frozen=True)
 class Applier:
     """Applies events for one consumer. Returning means: committed, as applied or held or known already. What it raises
@@ -64,6 +73,8 @@ class Applier:
     """Inbox retention in seconds."""
     limit: int
     """Bytes of the largest body that is looked at."""
+    stirred: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    """Set when a held event has become due, so that nobody has to look for it."""
 
     def read(self, delivery: Delivery) -> Work:
         """Decode the envelope; the payload stays raw until its handler runs."""
@@ -108,9 +119,10 @@ class Applier:
             attempts += 1
             try:
                 async with self.store.begin() as transaction:
-                    if await self._claim(transaction, work):
+                    turn = await self._claim(transaction, work)
+                    if turn.mine:
                         await self._run(transaction, work)
-                return None
+                return self._stir([turn])
             except NOTHING_KNOWN:
                 raise
             except Exception as error:
@@ -123,7 +135,10 @@ class Applier:
         if len(works) > 1:
             try:
                 async with self.store.begin() as transaction:
-                    await self._run_group(transaction, [work for work in works if await self._claim(transaction, work)])
+                    turns = [await self._claim(transaction, work) for work in works]
+                    mine = [work for work, turn in zip(works, turns, strict=True) if turn.mine]
+                    await self._run_group(transaction, mine)
+                self._stir(turns)
                 return
             except NOTHING_KNOWN:
                 raise
@@ -143,36 +158,41 @@ class Applier:
                 if await self._claim_held(transaction, held):
                     _refuse_in_silence(work, held)
                     await self._run(transaction, work)
-                    await self.store.held.promote(transaction, self.consumer, held.arrival, self.clock.now())
+                    await self._holder.go_on(transaction, self.consumer, held.arrival, work.policy)
         except NOTHING_KNOWN:
             raise
         except Exception as error:
             await self._failed_again(held, error, work.policy)
 
-    async def _claim(self, transaction: Transaction, work: Work) -> bool:
-        """True: the event is ours to run now. False: it was dealt with otherwise, in this transaction."""
+    def _stir(self, turns: Sequence[Turn]) -> None:
+        """After the commit: whoever runs held events may look now."""
+        if any(turn.stirs for turn in turns):
+            self.stirred.set()
+
+    async def _claim(self, transaction: Transaction, work: Work) -> Turn:
+        """Whether the event is ours to run now; otherwise it was dealt with, in this transaction."""
         arrival = work.arrival
         if work.defect:
             await self._set_aside(transaction, work, f"unreadable: {work.defect}")
-            return False
+            return Turn(mine=False)
         if arrival.sequence is None and await self._forgotten(arrival):
             await self._set_aside(transaction, work, "older than the inbox remembers: it may have been applied before")
-            return False
+            return Turn(mine=False)
         if not work.cautious and await self.store.inbox.claim(transaction, self.consumer, arrival):
-            return True
+            return Turn(mine=True)
         return await self._claim_out_of_line(transaction, work)
 
-    async def _claim_out_of_line(self, transaction: Transaction, work: Work) -> bool:
+    async def _claim_out_of_line(self, transaction: Transaction, work: Work) -> Turn:
         """The event is not simply the next one: see what it is."""
         arrival, now = work.arrival, self.clock.now()
         known = await self.store.inbox.standing(transaction, self.consumer, arrival)
         match judge(known, arrival, adopt=self.adopts.get(arrival.topic, False)):
             case Standing.NEXT if work.cautious and work.handler is not None:
                 await self._hold(transaction, work, "retrying", "may have run before a crash", attempts=1)
+                return Turn(mine=False, stirs=True)
             case Standing.NEXT:
                 await self.store.inbox.advance(transaction, self.consumer, arrival)
-                await self.store.held.promote(transaction, self.consumer, arrival, now)
-                return True
+                return Turn(mine=True, stirs=await self._holder.go_on(transaction, self.consumer, arrival, work.policy))
             case Standing.GAP:
                 reason = f"number {arrival.sequence} came before an earlier one"
                 await self._hold(transaction, work, "gap", reason, next_at=now + work.policy.gap_deadline)
@@ -182,7 +202,7 @@ class Applier:
                 await self._set_aside(transaction, work, "fork: its number or its id belongs to another event")
             case Standing.DUPLICATE:
                 pass
-        return False
+        return Turn(mine=False)
 
     async def _claim_held(self, transaction: Transaction, held: HeldEvent) -> bool:
         if not await self.store.held.remove(transaction, held):
@@ -233,6 +253,7 @@ class Applier:
             else:
                 later = msgspec.structs.replace(held, next_at=self.clock.now() + answer.seconds)
                 await self.store.held.hold(transaction, later)
+        self.stirred.set()
 
     async def _failed_again(self, held: HeldEvent, error: Exception, policy: Policy) -> None:
         answer = decide(policy, error, held.attempts)

@@ -13,6 +13,9 @@ from posthouse.events import codec_of, decode_any
 from posthouse.receiving.holding import Holder
 from posthouse.store import BLOCKING, Head, HeldEvent, HeldFilter, Store, Transaction
 
+MOST_MISSING = 1_000
+"""A gap of more numbers than this is a new beginning rather than a loss."""
+
 Check = Callable[[str, bytes], None]
 """Given a subject and payload bytes: raises ContractError when they do not fit."""
 
@@ -79,12 +82,21 @@ class Desk:
         """Let the key of this event go on: a dead first event runs again, a missing number is given up."""
         async with self.store.begin() as tx:
             first = await self._first_of_line(await self.get(held_id))
-            if first.state != "gap":
+            if first.state not in ("gap", "blocked"):
                 return await self._again(tx, first)
-            missing = msgspec.structs.replace(first.arrival, sequence=(first.arrival.sequence or 1) - 1)
-            await self.store.inbox.advance(tx, first.consumer, missing, skipped=True)
-            await self.store.held.promote(tx, first.consumer, missing, self.clock.now())
+            await self._give_up_before(tx, first)
             return first
+
+    async def _give_up_before(self, tx: Transaction, first: HeldEvent) -> None:
+        """Skip every missing number before the first that waits; of very many, only the last are counted."""
+        known = await self.store.inbox.standing(tx, first.consumer, first.arrival)
+        last = (first.arrival.sequence or 1) - 1
+        head = known.sequence if isinstance(known, Head) else 0
+        missing = first.arrival
+        for number in range(max(head + 1, last - MOST_MISSING + 1), last + 1):
+            missing = msgspec.structs.replace(first.arrival, sequence=number)
+            await self.store.inbox.advance(tx, first.consumer, missing, skipped=True)
+        await self.store.held.promote(tx, first.consumer, missing, self.clock.now())
 
     async def _again(self, tx: Transaction, held: HeldEvent) -> HeldEvent:
         due = msgspec.structs.replace(held, state="retrying", attempts=0, next_at=self.clock.now())

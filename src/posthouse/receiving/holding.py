@@ -12,9 +12,11 @@ import msgspec
 from posthouse.clock import Clock
 from posthouse.events import timestamp
 from posthouse.receiving.policy import Policy
-from posthouse.store import Arrival, HeldEvent, HeldState, OutboxRow, Store, Transaction
+from posthouse.store import Arrival, Head, HeldEvent, HeldFilter, HeldState, OutboxRow, Store, Transaction
 
 log = logging.getLogger("posthouse.consumer")
+
+DEFAULT = Policy()
 
 STACK_LIMIT = 8_000
 """Characters of a traceback that are kept: the end tells more than the beginning."""
@@ -39,7 +41,7 @@ class Holder:
             return
         await self._publish_dead(transaction, buried)
         if state == "skipped":
-            await self.pass_over(transaction, buried)
+            await self.pass_over(transaction, buried, policy)
 
     async def set_aside(self, transaction: Transaction, held: HeldEvent, reason: str) -> None:
         """Out of line, for people to look at: it never runs by itself and keeps nobody waiting."""
@@ -48,10 +50,37 @@ class Holder:
             log.error("%s: event %s is quarantined: %s", held.consumer, held.arrival.event_id, reason)
             await self._publish_dead(transaction, aside)
 
-    async def pass_over(self, transaction: Transaction, held: HeldEvent) -> None:
+    async def pass_over(self, transaction: Transaction, held: HeldEvent, policy: Policy = DEFAULT) -> None:
         """The key goes on without this event."""
         await self.store.inbox.advance(transaction, held.consumer, held.arrival, skipped=True)
-        await self.store.held.promote(transaction, held.consumer, held.arrival, self.clock.now())
+        await self.go_on(transaction, held.consumer, held.arrival, policy)
+
+    async def go_on(self, transaction: Transaction, consumer: str, arrival: Arrival, policy: Policy = DEFAULT) -> bool:
+        """`arrival` is out of the way: the next of its key becomes due (True). Where that one never came, the first of
+        those that were blocked waits for a missing number from now on, so that somebody is told."""
+        if await self.store.held.promote(transaction, consumer, arrival, self.clock.now()):
+            return True
+        known = await self.store.inbox.standing(transaction, consumer, arrival)
+        if isinstance(known, Head) and known.waiting is not None:
+            await self._await_missing(transaction, consumer, arrival, known.waiting, policy)
+        return False
+
+    async def _await_missing(
+        self, transaction: Transaction, consumer: str, arrival: Arrival, first: int, policy: Policy
+    ) -> None:
+        line = HeldFilter(
+            consumer=consumer, topic=arrival.topic, tenant=arrival.tenant, key=arrival.key, state="blocked"
+        )
+        after = 0
+        while page := await self.store.held.find(line, after=after):
+            for held in page:
+                if held.arrival.sequence == first:
+                    reason = f"number {first} came before an earlier one"
+                    next_at = self.clock.now() + policy.gap_deadline
+                    gap = msgspec.structs.replace(held, state="gap", reason=reason, next_at=next_at)
+                    await self.store.held.change(transaction, gap)
+                    return
+            after = page[-1].id
 
     async def _store(self, transaction: Transaction, held: HeldEvent) -> bool:
         table = self.store.held

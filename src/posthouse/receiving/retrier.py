@@ -29,30 +29,42 @@ class Retrier:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Retry until `stop`."""
-        while not stop.is_set():
-            try:
-                moved = await self.step(stop)
-                wait = 0.0 if moved else await self._until_next()
-            except StoreError as error:
-                log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)
-                wait = LOOK
-            if wait > 0:
-                await self._clock.wait(stop, wait)
+        waking = asyncio.create_task(self._wake_to(stop))
+        try:
+            while not stop.is_set():
+                self._applier.stirred.clear()
+                try:
+                    moved = await self.step(stop)
+                    wait = 0.0 if moved else await self._until_next()
+                except StoreError as error:
+                    log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)
+                    wait = LOOK
+                if wait > 0 and not stop.is_set():
+                    await self._clock.wait(self._applier.stirred, wait)
+        finally:
+            waking.cancel()
+
+    async def _wake_to(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._applier.stirred.set()
 
     async def step(self, stop: asyncio.Event | None = None) -> int:
         """Run what is due now; returns how many events that were."""
         applier = self._applier
         self.idle = False
         try:
-            due = await applier.store.held.claim_due(applier.consumer, self._clock.now(), BATCH, self._visibility)
-            for event in due:
+            for done in range(BATCH):
                 if stop is not None and stop.is_set():
-                    break  # claimed but not run: it comes again when its visibility ends
-                await applier.retry(event)
-            await self._alarm()
+                    return done
+                # One at a time: an attempt is counted when it is claimed, and only what runs may count.
+                due = await applier.store.held.claim_due(applier.consumer, self._clock.now(), 1, self._visibility)
+                if not due:
+                    await self._alarm()
+                    return done
+                await applier.retry(due[0])
         finally:
             self.idle = True
-        return len(due)
+        return BATCH
 
     async def _alarm(self) -> None:
         """Say once per process that a number is missing for too long."""
@@ -66,5 +78,7 @@ class Retrier:
                 )  # fmt: skip
 
     async def _until_next(self) -> float:
+        """Nothing was due just now, so what lies in the past is a gap that was alarmed already."""
         due = await self._applier.store.held.next_due(self._applier.consumer)
-        return LOOK if due is None else min(LOOK, max(due - self._clock.now(), 0.01))
+        left = LOOK if due is None else due - self._clock.now()
+        return min(left, LOOK) if left > 0 else LOOK
