@@ -178,7 +178,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """An unordered event that was applied before."""
+    """An unordered event that was applied before, or is held."""
 
     digest: bytes
 
@@ -193,7 +193,7 @@ class InboxTable(Protocol):
 
     async def claim(self, tx: Transaction, consumer: str, arrival: Arrival) -> bool:
         """Record the event as applied if it is the next of its key and nothing is held for that key, or, unordered, if
-        it is new. False changes nothing: ask `standing` why."""
+        it is new and no copy of it is held. False changes nothing: ask `standing` why."""
         ...
 
     async def standing(self, tx: Transaction, consumer: str, arrival: Arrival) -> Head | Known | None:

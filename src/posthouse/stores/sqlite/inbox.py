@@ -36,8 +36,16 @@ SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = exclude
 WHERE excluded.sequence > posthouse_head.sequence OR excluded.lineage > posthouse_head.lineage
 """
 
-# Remember an unordered event.
+# Remember an unordered event, if no copy of it is held.
 CLAIM_UNORDERED = """
+INSERT INTO posthouse_inbox (consumer, tenant, event_id, topic, digest, time, received_at, result)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE NOT EXISTS (
+    SELECT 1 FROM posthouse_held WHERE sequence IS NULL AND consumer = ?1 AND tenant = ?2 AND event_id = ?3)
+ON CONFLICT DO NOTHING
+"""
+
+# The same, whatever is held.
+ADVANCE_UNORDERED = """
 INSERT INTO posthouse_inbox (consumer, tenant, event_id, topic, digest, time, received_at, result)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
@@ -59,8 +67,13 @@ FROM posthouse_head h LEFT JOIN posthouse_held w ON w.id = (
 WHERE h.consumer = ? AND h.topic = ? AND h.tenant = ? AND h.key = ?
 """
 
-# What is remembered of an unordered event.
-KNOWN = "SELECT digest FROM posthouse_inbox WHERE consumer = ? AND tenant = ? AND event_id = ?"
+# What is remembered of an unordered event, or held of it.
+KNOWN = """
+SELECT digest FROM posthouse_inbox WHERE consumer = ?1 AND tenant = ?2 AND event_id = ?3
+UNION ALL
+SELECT digest FROM posthouse_held WHERE sequence IS NULL AND consumer = ?1 AND tenant = ?2 AND event_id = ?3
+LIMIT 1
+"""
 
 # How far a consumer has forgotten.
 FORGOTTEN = "SELECT until FROM posthouse_forgotten WHERE consumer = ?"
@@ -123,7 +136,7 @@ class SqliteInbox:
             await tx.execute(ADVANCE_ORDERED, head_columns(consumer, arrival))
         else:
             result = "skipped" if skipped else "applied"
-            done = await tx.execute(CLAIM_UNORDERED, self._inbox_columns(consumer, arrival, result))
+            done = await tx.execute(ADVANCE_UNORDERED, self._inbox_columns(consumer, arrival, result))
             if done.rowcount != 1:
                 return
         await tx.execute(COUNT, (consumer, arrival.topic, int(not skipped), int(skipped)))
