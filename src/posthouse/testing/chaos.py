@@ -93,7 +93,7 @@ class ChaosStream:
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         if self._dice.random() >= self._chaos.lose_ack:
-            await self._inner.ack(deliveries)
+            await self._inner.ack(list({id(delivery): delivery for delivery in deliveries}.values()))
 
     async def nack(self, deliveries: Sequence[Delivery]) -> None:
         await self._inner.nack(deliveries)
