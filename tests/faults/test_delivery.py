@@ -1,0 +1,585 @@
+"""Faults of delivery: twice, changed, out of order, never, too late; and a broker that has a bad day."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from posthouse import Event, Payload, Service, Tx
+from posthouse.broker import Frame, Verdict
+from posthouse.brokers.memory import MemoryBroker
+from posthouse.clock import ManualClock
+from posthouse.errors import ConfigurationError
+from posthouse.events import decode_any
+from posthouse.service import Parts
+from posthouse.stores import open_store
+from posthouse.testing import Chaos, ChaosBroker, Harness
+
+from .scene import NOW, calm, crafted, put, restarted, rows, states, until
+
+shop = Service("shop")
+ledger = Service("ledger", inbox_retention=1000)
+
+
+@shop.event("order.changed.v1", key="order")
+class OrderChanged(Payload):
+    order: str
+    number: int
+
+
+@shop.event("visit.counted.v1")
+class VisitCounted(Payload):
+    number: int
+
+
+@shop.event("order_item.added.v1", key="order")
+class ItemAdded(Payload):
+    order: str
+    number: int
+
+
+failing: set[int] = set()
+applied: list[tuple[str, int]] = []
+
+
+async def tables(tx: Tx) -> None:
+    await tx.execute("CREATE TABLE IF NOT EXISTS entry (tenant TEXT, name TEXT, number INTEGER, event_id TEXT)")
+
+
+async def change(event: Event[OrderChanged], tx: Tx) -> None:
+    applied.append((event.tenant, event.data.number))
+    await tx.execute(
+        "INSERT INTO entry VALUES (?, ?, ?, ?)", (event.tenant, event.data.order, event.data.number, event.id)
+    )
+    if event.data.number in failing:
+        raise RuntimeError("not today")
+
+
+async def visit(event: Event[VisitCounted], tx: Tx) -> None:
+    await tx.execute("INSERT INTO entry VALUES (?, 'visit', ?, ?)", (event.tenant, event.data.number, event.id))
+    if event.data.number in failing:
+        raise RuntimeError("not today")
+
+
+ledger.setup(tables)
+ledger.on(OrderChanged)(change)
+ledger.on(VisitCounted)(visit)
+
+
+@pytest.fixture(autouse=True)
+def _mended() -> None:
+    failing.clear()
+    applied.clear()
+
+
+async def entries(name: str = "o1", service: Service = ledger, tenant: str = "t1") -> list[object]:
+    found = await rows(service, "SELECT number FROM entry WHERE name = ? AND tenant = ? ORDER BY rowid", name, tenant)
+    return [number for (number,) in found]
+
+
+def numbered(upto: int, order: str = "o1") -> list[Frame]:
+    return [crafted(OrderChanged(order=order, number=n), sequence=n) for n in range(1, upto + 1)]
+
+
+# 26: the same delivery again.
+
+
+@pytest.mark.parametrize("times", [1, 2, 7, 50])
+async def test_a_frame_that_comes_again_after_it_was_applied_changes_nothing(times: int) -> None:
+    async with Harness(shop, ledger) as harness:
+        for number in range(1, 6):
+            await harness.publish(OrderChanged(order="o1", number=number))
+            await harness.publish(VisitCounted(number=number))
+        await harness.settled()
+        stored = [one.frame for log in harness.broker.log.topics.values() for one in log]
+        assert len(stored) == 10
+        for _ in range(times):
+            await put(harness, *stored)
+        await harness.settled()
+        assert await entries() == [1, 2, 3, 4, 5]
+        assert sorted(map(str, await entries("visit"))) == ["1", "2", "3", "4", "5"]
+        assert await harness.held(ledger) == []
+
+
+async def test_fifty_copies_side_by_side_are_one_effect() -> None:
+    async with Harness(ledger) as harness:
+        visits = [crafted(VisitCounted(number=n)) for n in range(1, 4)]
+        await put(harness, *[frame for frame in numbered(3) + visits for _ in range(50)])
+        await calm(harness)
+        assert await entries() == [1, 2, 3]
+        assert await entries("visit") == [1, 2, 3]
+        assert await harness.held(ledger) == []
+
+
+async def test_copies_handed_to_several_members_of_a_group_at_once_are_one_effect(tmp_path: Path) -> None:
+    """Each copy has a partition of its own, so that members on one database file race for the same event."""
+    members = [
+        Service(
+            "ledger",
+            store=f"sqlite:///{tmp_path / 'ledger.db'}?synchronous=NORMAL",
+            broker=f"embedded:///{tmp_path / 'log.db'}?synchronous=NORMAL&partitions=8",
+        )
+        for _ in range(4)
+    ]
+    for member in members:
+        member.setup(tables)
+        member.on(OrderChanged)(change)
+        member.on(VisitCounted)(visit)
+    keys, numbers, copies = 6, 10, 8
+    frames = [
+        crafted(OrderChanged(order=f"o{k}", number=n), id=f"{k}-{n}", sequence=n, partition=f"p{copy}")
+        for n in range(1, numbers + 1)
+        for k in range(keys)
+        for copy in range(copies)
+    ]
+    frames += [crafted(VisitCounted(number=n), id=f"v{n}", partition=f"p{n + c}") for n in range(40) for c in range(8)]
+    random.Random(26).shuffle(frames)
+    stop = asyncio.Event()
+    for member in members:
+        await member.prepare()
+    first = members[0]
+    tasks = [asyncio.create_task(member.run(stop=stop)) for member in members]
+    try:
+        for start in range(0, len(frames), 100):
+            verdicts = await first.broker.publish(frames[start : start + 100])
+            assert all(verdict.accepted for verdict in verdicts)
+
+        async def done() -> bool:
+            topics = first.topology().groups["ledger"]
+            progress = await first.broker.progress("ledger", topics)
+            counts = await first.store.counts()
+            return not any(p.pending for p in progress.values()) and not counts.held
+
+        await until(done, "every copy dealt with", 30)
+        for k in range(keys):
+            assert await entries(f"o{k}", first) == list(range(1, numbers + 1))
+        assert sorted(map(int, map(str, await entries("visit", first)))) == list(range(40))
+        [(distinct, every)] = await rows(first, "SELECT count(DISTINCT event_id), count(*) FROM entry")
+        assert distinct == every == keys * numbers + 40
+    finally:
+        stop.set()
+        await asyncio.gather(*tasks)
+        for member in members:
+            await member.aclose()
+
+
+# 27: the same id with another content.
+
+
+async def test_an_ordered_event_under_a_known_number_and_id_but_changed_is_set_aside_with_an_alarm(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Harness(ledger) as harness:
+        await put(harness, crafted(OrderChanged(order="o1", number=1), id="a", sequence=1))
+        await calm(harness)
+        with caplog.at_level(logging.ERROR):
+            await put(harness, crafted(OrderChanged(order="o1", number=666), id="a", sequence=1))
+            await calm(harness)
+        assert await entries() == [1]
+        [aside] = await harness.held(ledger)
+        assert (aside.state, aside.arrival.event_id) == ("quarantined", "a")
+        assert "fork" in aside.reason
+        assert any(record.levelno == logging.ERROR and "quarantined" in record.message for record in caplog.records)
+        await put(harness, crafted(OrderChanged(order="o1", number=2), id="b", sequence=2))
+        await calm(harness)
+        assert await entries() == [1, 2], "a fork keeps nobody waiting"
+        letters = harness.broker.log.topics["shop.order.dlq"]
+        assert [letter.frame.id for letter in letters] == ["a"]
+
+
+async def test_another_event_under_a_number_that_is_taken_is_set_aside() -> None:
+    async with Harness(ledger) as harness:
+        await put(harness, crafted(OrderChanged(order="o1", number=1), id="a", sequence=1))
+        await calm(harness)
+        await put(harness, crafted(OrderChanged(order="o1", number=666), id="z", sequence=1))
+        await calm(harness)
+        assert await entries() == [1]
+        assert states(await harness.held(ledger)) == ["quarantined"]
+
+
+async def test_another_event_under_a_number_that_is_held_is_set_aside_and_the_first_is_applied() -> None:
+    async with Harness(ledger) as harness:
+        failing.add(1)
+        await put(harness, crafted(OrderChanged(order="o1", number=1), id="a", sequence=1))
+        await calm(harness)
+        await put(harness, crafted(OrderChanged(order="o1", number=666), id="z", sequence=1))
+        await calm(harness)
+        assert states(await harness.held(ledger)) == ["retrying", "quarantined"]
+        failing.clear()
+        harness.clock.advance(11)
+        await calm(harness)
+        assert await entries() == [1]
+
+
+async def test_an_unordered_event_with_a_known_id_but_changed_is_set_aside_with_an_alarm(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Harness(ledger) as harness:
+        await put(harness, crafted(VisitCounted(number=1), id="v"))
+        await calm(harness)
+        with caplog.at_level(logging.ERROR):
+            await put(harness, crafted(VisitCounted(number=666), id="v"), crafted(VisitCounted(number=2), id="w"))
+            await calm(harness)
+        assert await entries("visit") == [1, 2]
+        assert [(held.state, held.arrival.event_id) for held in await harness.held(ledger)] == [("quarantined", "v")]
+        assert any("quarantined" in record.message for record in caplog.records)
+
+
+async def test_an_unordered_event_that_is_held_is_not_overtaken_by_a_changed_copy() -> None:
+    async with Harness(ledger) as harness:
+        failing.add(1)
+        await put(harness, crafted(VisitCounted(number=1), id="v"))
+        await calm(harness)
+        assert states(await harness.held(ledger)) == ["retrying"]
+        await put(harness, crafted(VisitCounted(number=666), id="v"))
+        await calm(harness)
+        failing.clear()
+        harness.clock.advance(11)
+        await calm(harness)
+        assert await entries("visit") == [1]
+        assert await harness.held(ledger) == []
+
+
+async def test_copies_of_a_dead_unordered_event_do_not_run_it_again() -> None:
+    async with Harness(shop, ledger) as harness:
+        failing.add(1)
+        await harness.publish(VisitCounted(number=1))
+        await harness.settled()
+        for _ in range(8):
+            await harness.advance(600)
+        assert states(await harness.held(ledger)) == ["dead"]
+        failing.clear()
+        await put(harness, *[one.frame for one in harness.broker.log.topics["shop.visit"]] * 3)
+        await harness.settled()
+        assert await entries("visit") == []
+        [dead] = await harness.held(ledger)
+        await ledger.desk.retry(dead.id)
+        await harness.advance(1)
+        assert await entries("visit") == [1]
+
+
+async def test_one_tenant_cannot_take_the_event_id_of_another() -> None:
+    async with Harness(ledger) as harness:
+        await put(
+            harness, crafted(VisitCounted(number=1), id="v"), crafted(VisitCounted(number=2), id="v", tenant="t2")
+        )
+        await put(harness, crafted(OrderChanged(order="o1", number=1), id="a", sequence=1))
+        await put(harness, crafted(OrderChanged(order="o1", number=7), id="a", sequence=1, tenant="t2"))
+        await calm(harness)
+        assert (await entries("visit"), await entries("visit", tenant="t2")) == ([1], [2])
+        assert (await entries(), await entries(tenant="t2")) == ([1], [7])
+        assert await harness.held(ledger) == []
+
+
+# 28: out of order.
+
+
+@pytest.mark.parametrize(
+    "arrivals",
+    [
+        pytest.param([1, 3, 2, 4, 5], id="two swapped"),
+        pytest.param([3, 2, 1, 4, 5], id="the first ones reversed"),
+        pytest.param([5, 4, 3, 2, 1], id="all reversed"),
+        pytest.param([1, 3, 4, 5, 2], id="one delayed"),
+        pytest.param([2, 3, 4, 5, 1], id="the very first delayed"),
+        pytest.param([1, 4, 3, 5, 2], id="two gaps in one"),
+        pytest.param([5, 5, 3, 3, 1, 1, 4, 4, 2, 2], id="reversed and twice"),
+    ],
+)
+async def test_events_that_arrive_out_of_order_are_applied_in_order(arrivals: list[int]) -> None:
+    frames = numbered(5)
+    async with Harness(ledger) as harness:
+        for number in arrivals:
+            await put(harness, frames[number - 1])
+            await calm(harness)
+        assert await entries() == [1, 2, 3, 4, 5]
+        assert await harness.held(ledger) == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_a_shuffled_batch_of_several_keys_is_applied_in_order_per_key(seed: int) -> None:
+    frames = [frame for order in ("o1", "o2", "o3") for frame in numbered(12, order)]
+    random.Random(seed).shuffle(frames)
+    async with Harness(ledger) as harness:
+        await put(harness, *frames)
+        await calm(harness)
+        for order in ("o1", "o2", "o3"):
+            assert await entries(order) == list(range(1, 13))
+
+
+async def test_a_delayed_event_holds_its_followers_and_no_other_key_until_it_comes() -> None:
+    async with Harness(ledger) as harness:
+        first, late, third, fourth = numbered(4)
+        await put(harness, first, third, fourth, *numbered(2, "o2"))
+        await calm(harness)
+        assert (await entries(), await entries("o2")) == ([1], [1, 2])
+        assert states(await harness.held(ledger)) == ["gap", "gap"]
+        harness.clock.advance(30)
+        await calm(harness)
+        assert await entries() == [1]
+        await put(harness, late)
+        await calm(harness)
+        assert await entries() == [1, 2, 3, 4]
+        assert await harness.held(ledger) == []
+
+
+async def test_an_event_that_fills_a_gap_and_fails_is_still_applied_before_those_that_came_earlier() -> None:
+    async with Harness(ledger) as harness:
+        first, late, third, fourth = numbered(4)
+        await put(harness, first, third, fourth)
+        await calm(harness)
+        failing.add(2)
+        await put(harness, late)
+        await calm(harness)
+        assert await entries() == [1]
+        failing.clear()
+        harness.clock.advance(11)
+        await calm(harness)
+        assert await entries() == [1, 2, 3, 4]
+        assert await harness.held(ledger) == []
+
+
+# 29: a number that never comes.
+
+
+async def test_a_number_that_never_comes_parks_its_key_with_a_named_alarm_until_it_is_given_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Harness(ledger) as harness:
+        frames = numbered(6)
+        await put(harness, *[frame for n, frame in enumerate(frames, 1) if n != 3], *numbered(3, "o2"))
+        await calm(harness)
+        with caplog.at_level(logging.ERROR):
+            harness.clock.advance(59)
+            await calm(harness)
+            assert caplog.records == []
+            harness.clock.advance(2)
+            await until(lambda: _alarms(caplog, 3), "the alarm")
+            for _ in range(5):
+                harness.clock.advance(2)
+                await calm(harness)
+        [alarm, *more] = [record.message for record in caplog.records if "never came" in record.message]
+        assert len(more) == 2, "each parked event is named once"
+        assert "key o1 of shop.order" in alarm
+        assert (await entries(), await entries("o2")) == ([1, 2], [1, 2, 3])
+        waiting = await harness.held(ledger)
+        assert states(waiting) == ["gap"] * 3
+        await ledger.desk.release(waiting[-1].id)
+        harness.clock.advance(1)
+        await calm(harness)
+        assert await entries() == [1, 2, 4, 5, 6]
+        assert await harness.held(ledger) == []
+        await put(harness, frames[2])
+        await calm(harness)
+        assert await entries() == [1, 2, 4, 5, 6], "a number that was given up is not applied late, out of order"
+
+
+async def _alarms(caplog: pytest.LogCaptureFixture, least: int) -> bool:
+    return len([record for record in caplog.records if "never came" in record.message]) >= least
+
+
+async def test_a_number_lost_behind_a_failing_event_is_alarmed_and_can_be_given_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Harness(ledger) as harness:
+        frames = numbered(4)
+        failing.add(1)
+        await put(harness, frames[0])
+        await calm(harness)
+        await put(harness, frames[2], frames[3])
+        await calm(harness)
+        failing.clear()
+        harness.clock.advance(11)
+        await calm(harness)
+        assert await entries() == [1]
+        with caplog.at_level(logging.ERROR):
+            harness.clock.advance(61)
+            await until(lambda: _alarms(caplog, 1), "the alarm")
+        waiting = await harness.held(ledger)
+        await ledger.desk.release(waiting[0].id)
+        harness.clock.advance(1)
+        await calm(harness)
+        assert await entries() == [1, 3, 4]
+
+
+async def test_giving_up_several_missing_numbers_still_adds_up() -> None:
+    async with Harness(shop, ledger) as harness:
+        lossy = _Losing(harness.broker, {2, 3, 4})
+        harness._runtimes[0].relay._broker = lossy  # type: ignore[assignment]
+        for number in range(1, 7):
+            await harness.publish(OrderChanged(order="o1", number=number))
+        await calm(harness)
+        assert await entries() == [1]
+        await ledger.desk.release((await harness.held(ledger))[0].id)
+        figures = await harness.advance(1)
+        assert await entries() == [1, 5, 6]
+        assert [(line.committed, line.applied, line.skipped) for line in figures.lines if line.committed] == [(6, 3, 3)]
+
+
+class _Losing:
+    """A broker that says yes and forgets."""
+
+    def __init__(self, inner: MemoryBroker, lost: set[int]) -> None:
+        self._inner = inner
+        self._lost = lost
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:
+        kept = [frame for frame in frames if decode_any(frame.headers, frame.body).sequence not in self._lost]
+        await self._inner.publish(kept)
+        return [Verdict(True) for _ in frames]
+
+
+# 47: the inbox was purged before a late redelivery.
+
+
+async def test_an_unordered_event_older_than_the_inbox_remembers_is_set_aside_and_not_applied() -> None:
+    async with Harness(ledger) as harness:
+        old = [crafted(VisitCounted(number=n), id=f"v{n}") for n in range(3)]
+        ordered = numbered(2)
+        await put(harness, *old, *ordered)
+        await calm(harness)
+        harness.clock.advance(2000)
+        forgotten = "SELECT count(*) FROM posthouse_inbox"
+
+        async def purged() -> bool:
+            return await rows(ledger, forgotten) == [(0,)]
+
+        await until(purged, "the purge")
+        await put(harness, *old, *ordered)
+        await put(harness, crafted(VisitCounted(number=9), at=NOW + 2000))
+        await calm(harness)
+        assert await entries("visit") == [0, 1, 2, 9]
+        assert await entries() == [1, 2]
+        assert states(await harness.held(ledger)) == ["quarantined"] * 3
+        assert all("older than the inbox remembers" in held.reason for held in await harness.held(ledger))
+
+
+async def test_a_new_consumer_reads_history_that_is_older_than_any_inbox() -> None:
+    young = Service("young", inbox_retention=1000)
+    young.setup(tables)
+    young.on(VisitCounted)(visit)
+    young.on(OrderChanged)(change)
+    clock = ManualClock(NOW + 400 * 86_400)
+    broker = MemoryBroker(clock=clock)
+    store = open_store("sqlite://", clock=clock)
+    young.use(Parts(store, broker, clock))
+    await young.prepare()
+    await broker.publish([crafted(VisitCounted(number=n)) for n in range(20)] + numbered(5))
+    stop = asyncio.Event()
+    running = asyncio.create_task(young.run(stop=stop))
+    try:
+
+        async def read() -> bool:
+            return len(await entries("visit", young)) == 20 and len(await entries(service=young)) == 5
+
+        await until(read, "the history read")
+        assert (await store.counts()).held == {}
+    finally:
+        stop.set()
+        await running
+        await young.aclose()
+
+
+async def test_a_service_whose_inbox_forgets_too_early_does_not_start_and_says_what_to_change() -> None:
+    hasty = Service("hasty", inbox_retention=600)
+    hasty.on(VisitCounted)(visit)
+    with pytest.raises(ConfigurationError) as refused:
+        async with Harness(hasty):
+            pass
+    assert "630 s" in str(refused.value)
+    assert "remembers only 600 s" in str(refused.value)
+    assert "raise inbox_retention, or shorten the retries" in str(refused.value)
+
+
+async def test_the_brokers_own_redelivery_counts_towards_what_the_inbox_must_remember(tmp_path: Path) -> None:
+    week = 7 * 86_400
+    hasty = Service(
+        "hasty",
+        inbox_retention=week + 629,
+        store=f"sqlite:///{tmp_path / 'hasty.db'}",
+        broker=f"embedded:///{tmp_path / 'log.db'}?retention={week}",
+    )
+    hasty.on(VisitCounted)(visit)
+    assert hasty.broker.sheet.redelivery_s == week
+    with pytest.raises(ConfigurationError, match="604,800 s by the broker"):
+        await hasty.prepare()
+    await hasty.aclose()
+
+
+# A bad day.
+
+STORM = Chaos(lose_answer=0.15, unreachable=0.1, refuse=0.03, duplicate=0.3, shuffle=0.5, lose_ack=0.3)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_on_a_bad_day_everything_is_applied_once_and_in_order(seed: int) -> None:
+    dice = random.Random(seed)
+    harness = Harness(shop, ledger)
+    storm = ChaosBroker(harness.broker, STORM, seed)
+    memory, harness.broker = harness.broker, storm  # type: ignore[assignment]
+    said: dict[tuple[str, str], list[int]] = defaultdict(list)
+    async with harness:
+        for number in range(1, 241):
+            tenant, name = f"t{dice.randrange(3)}", dice.choice(["o1", "o2", "o3", "o4", "visit"])
+            payload = VisitCounted(number=number) if name == "visit" else OrderChanged(order=name, number=number)
+            async with shop.transaction(tenant) as tx:
+                tx.publish(payload)
+                said[tenant, name].append(number)
+            with pytest.raises(ZeroDivisionError):
+                async with shop.transaction(tenant) as tx:
+                    tx.publish(VisitCounted(number=-1 // (number - number)))
+            if dice.random() < 0.1:
+                harness.clock.advance(dice.random() * 20)
+                await asyncio.sleep(0.001)
+            if dice.random() < 0.02:
+                await restarted(harness)
+        storm._chaos = Chaos()
+        await restarted(harness)
+        for _ in range(40):
+            harness.clock.advance(20)
+            await asyncio.sleep(0.002)
+        harness.broker = memory
+        figures = await harness.settled()
+        assert sum(map(len, said.values())) == 240
+        for (tenant, name), numbers in said.items():
+            found = await entries(name, tenant=tenant)
+            assert (sorted(map(int, map(str, found))) if name == "visit" else found) == numbers
+        assert await harness.held(ledger) == []
+        assert all(line.difference == 0 for line in figures.lines)
+        assert sum(line.applied for line in figures.lines) == 240
+        stored = sum(len(log) for topic, log in memory.log.topics.items() if not topic.endswith(".dlq"))
+        assert stored > 240, "the storm must have repeated something"
+
+
+# 57, in one process: turns.
+
+
+async def noisy(before: int, after: int) -> int:
+    """How many of the noisy tenant's events were applied before the only one of the quiet tenant."""
+    harness = Harness(ledger)
+    await harness.broker.ensure(ledger.topology())
+    frames = [crafted(OrderChanged(order=f"n{n}", number=n), tenant="noisy", sequence=1) for n in range(before + after)]
+    frames.insert(before, crafted(OrderChanged(order="q", number=-1), tenant="quiet", sequence=1))
+    await put(harness, *frames)
+    async with harness:
+        await calm(harness)
+        assert len(applied) == before + after + 1
+        return applied.index(("quiet", -1))
+
+
+async def test_a_quiet_tenant_within_the_window_waits_for_one_event_of_a_noisy_one() -> None:
+    assert await noisy(900, 1100) <= 2
+
+
+async def test_a_quiet_tenant_behind_thousands_does_not_wait_for_all_of_them() -> None:
+    """It is seen once it enters the window of 1,000, which moves by 200 acknowledgements, and is then next but one."""
+    assert await noisy(2500, 0) <= 1500 + 200 + 2
