@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pydantic
 import pytest
 
 from posthouse import Event, Payload, Policy, Reject, RetryNow, Service, Tx
+from posthouse.errors import ConfigurationError
 from posthouse.testing import Harness
 
 orders = Service("orders", namespace="shop")
@@ -180,3 +182,37 @@ async def test_errors_are_told_apart() -> None:
         await harness.settled()
         assert calls.count("now") == 3
         assert {(h.state, h.attempts) for h in await harness.held(shop)} == {("dead", 1)}
+
+
+async def test_a_pydantic_payload_that_a_handler_returns_is_one_event() -> None:
+    shop = Service("shop")
+
+    @shop.event("thing.made.v1", key="name")
+    class ThingMade(pydantic.BaseModel):
+        name: str
+
+    @shop.event("thing.seen.v1", key="name")
+    class ThingSeen(pydantic.BaseModel):
+        name: str
+
+    @shop.on(ThingMade)
+    async def see(event: Event[ThingMade]) -> ThingSeen:
+        return ThingSeen(name=event.data.name)
+
+    async with Harness(shop) as harness:
+        await harness.publish(ThingMade(name="a"))
+        await harness.settled()
+        assert [event.data for event in harness.published(ThingSeen)] == [ThingSeen(name="a")]
+
+
+def test_a_plain_function_may_not_ask_for_a_transaction_it_cannot_await() -> None:
+    shop = Service("shop")
+
+    @shop.event("thing.made.v1")
+    class ThingMade(Payload):
+        name: str
+
+    def handle(event: Event[ThingMade], tx: Tx) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="make it async"):
+        shop.on(ThingMade)(handle)

@@ -1,6 +1,6 @@
 """What may be said: event types, their payloads and their schemas."""
 
-from posthouse.contracts.catalogue import Catalogue, EventType, Retention, Topics, declare, event_type_of
+from posthouse.contracts.catalogue import Catalogue, EventType, Retention, Topics, declare, event_type_of, is_event
 from posthouse.contracts.payload import Payload, PayloadType, payload_of, schema_hash
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Topics",
     "declare",
     "event_type_of",
+    "is_event",
     "payload_of",
     "schema_hash",
 ]

@@ -76,6 +76,11 @@ def event_type_of(cls: type[T]) -> EventType[T]:
     return found
 
 
+def is_event(value: object) -> bool:
+    """Whether a value is the payload of some event type."""
+    return isinstance(type(value).__dict__.get(_MARK), EventType)
+
+
 class Catalogue:
     """Every event type of one service, by subject."""
 

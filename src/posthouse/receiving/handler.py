@@ -36,19 +36,16 @@ class Handler:
     async def run(self, store: Store, transaction: Transaction, tx: Tx, argument: object) -> object:
         """Call the function inside an open transaction. DeadlineExceeded comes on time, even if the function does not
         listen: it is left alone with a transaction that is closed to it."""
-        call = (
-            self._in_thread(store, transaction, tx, argument)
-            if self.threaded
-            else self._on_loop(store, transaction, tx, argument)
-        )
+        if self.threaded:
+            call = self._in_thread(store, transaction, argument)
+        else:
+            call = self._on_loop(store, transaction, tx, argument)
         return await _within(self.policy.deadline, call, self.name)
 
-    def _in_thread(self, store: Store, transaction: Transaction, tx: Tx, argument: object) -> asyncio.Future[object]:
+    def _in_thread(self, store: Store, transaction: Transaction, argument: object) -> asyncio.Future[object]:
         shape = self.shape
         if shape is None:
             return _threaded(lambda: self.function(argument))
-        if shape is Tx:
-            return _threaded(lambda: self.function(argument, tx))
 
         def work() -> object:
             with store.view(transaction, shape) as theirs:
@@ -86,6 +83,11 @@ def handler_of(function: Callable[..., object], event_types: Sequence[EventType[
     many = typing.get_origin(first) in (list, Sequence) or str(first).startswith(("list[", "Sequence["))
     shape = _shape(name, hints.get(parameters[1].name, Tx)) if len(parameters) == 2 else None
     threaded = not inspect.iscoroutinefunction(function)
+    if threaded and shape is Tx:
+        raise ConfigurationError(
+            f"{name} is a plain function and cannot await a Tx: make it async, or let its second argument be a connection or "
+            "a session, annotated as such"
+        )
     return Handler(name, function, tuple(event_types), policy, shape, many, threaded)
 
 
@@ -116,7 +118,9 @@ def _threaded(work: Callable[[], object]) -> asyncio.Future[object]:
     def finish(result: object, error: BaseException | None) -> None:
         if future.done():
             return
-        if error is None:
+        if isinstance(error, StopIteration):  # no future takes one; a coroutine turns it into the same
+            future.set_exception(RuntimeError("the handler raised StopIteration"))
+        elif error is None:
             future.set_result(result)
         else:
             future.set_exception(error)
@@ -145,15 +149,25 @@ async def _within(seconds: float, call: asyncio.Future[T], name: str) -> T:
     call.add_done_callback(lambda _: settle(True))
     alarm = loop.call_later(seconds, settle, False)
     try:
-        if await settled:
-            return call.result()
+        in_time = await settled
     except asyncio.CancelledError:
         _abandon(call)
         raise
     finally:
         alarm.cancel()
+    if in_time:
+        return _outcome(call, name)
     _abandon(call)
     raise DeadlineExceeded(f"{name} ran longer than its deadline of {seconds:g} s and was given up")
+
+
+def _outcome(call: asyncio.Future[T], name: str) -> T:
+    """The result, or the handler's own error. A cancellation that came from inside the handler must not pass for one of
+    the worker that runs it; only the end of the process may."""
+    error = asyncio.CancelledError() if call.cancelled() else call.exception()
+    if error is None or isinstance(error, Exception | SystemExit | KeyboardInterrupt):
+        return call.result()
+    raise RuntimeError(f"{name} raised {type(error).__name__}, which is not an Exception: {error}") from error
 
 
 def _abandon(call: asyncio.Future[T]) -> None:

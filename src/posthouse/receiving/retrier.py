@@ -11,7 +11,6 @@ from posthouse.receiving.applying import Applier
 
 log = logging.getLogger("posthouse.held")
 
-BATCH = 100
 LOOK = 1.0
 """Seconds between two looks for what other processes and operators changed."""
 
@@ -29,42 +28,27 @@ class Retrier:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Retry until `stop`."""
-        waking = asyncio.create_task(self._wake_to(stop))
-        try:
-            while not stop.is_set():
-                self._applier.stirred.clear()
-                try:
-                    moved = await self.step(stop)
-                    wait = 0.0 if moved else await self._until_next()
-                except StoreError as error:
-                    log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)
-                    wait = LOOK
-                if wait > 0 and not stop.is_set():
-                    await self._clock.wait(self._applier.stirred, wait)
-        finally:
-            waking.cancel()
+        while not stop.is_set():
+            try:
+                wait = 0.0 if await self.step() else await self._until_next()
+            except StoreError as error:
+                log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)
+                wait = LOOK
+            if wait > 0:
+                await self._clock.wait(stop, wait)
 
-    async def _wake_to(self, stop: asyncio.Event) -> None:
-        await stop.wait()
-        self._applier.stirred.set()
-
-    async def step(self, stop: asyncio.Event | None = None) -> int:
-        """Run what is due now; returns how many events that were."""
-        applier = self._applier
+    async def step(self) -> bool:
+        """Run the event that is due first; False when none is. One at a time: a claim counts as a run, so nothing is
+        claimed that might have to wait."""
+        applier, now = self._applier, self._clock.now()
         self.idle = False
         try:
-            for done in range(BATCH):
-                if stop is not None and stop.is_set():
-                    return done
-                # One at a time: an attempt is counted when it is claimed, and only what runs may count.
-                due = await applier.store.held.claim_due(applier.consumer, self._clock.now(), 1, self._visibility)
-                if not due:
-                    await self._alarm()
-                    return done
-                await applier.retry(due[0])
+            due = await applier.store.held.claim_due(applier.consumer, now, 1, self._visibility)
+            for event in due:
+                await applier.retry(event)
         finally:
             self.idle = True
-        return BATCH
+        return bool(due)
 
     async def _alarm(self) -> None:
         """Say once per process that a number is missing for too long."""
@@ -78,6 +62,7 @@ class Retrier:
                 )  # fmt: skip
 
     async def _until_next(self) -> float:
+        await self._alarm()
         """Nothing was due just now, so what lies in the past is a gap that was alarmed already."""
         due = await self._applier.store.held.next_due(self._applier.consumer)
         left = LOOK if due is None else due - self._clock.now()

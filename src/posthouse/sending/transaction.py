@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from posthouse.clock import Clock
+from posthouse.contracts import is_event
 from posthouse.sending.draft import Cause, Drafter
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
 
@@ -58,8 +59,9 @@ class Tx:
         """What a handler returned: nothing, one payload, or several."""
         if payloads is None:
             return
-        many = payloads if isinstance(payloads, Iterable) and not isinstance(payloads, str | bytes) else (payloads,)
-        for payload in many:
+        if is_event(payloads) or not isinstance(payloads, Iterable):
+            payloads = (payloads,)
+        for payload in payloads:
             self.publish(payload)
 
     async def cancel(self, timer: str) -> bool:
