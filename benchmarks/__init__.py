@@ -1,0 +1,1 @@
+"""How close the embedded path comes to the physical limit. `python -m benchmarks` prints it."""

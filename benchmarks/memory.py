@@ -1,0 +1,84 @@
+"""Whether memory stays flat while a long backlog drains through relay and consumer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from benchmarks import byhand
+from benchmarks.latency import running
+from benchmarks.reading import Reading, Scale, at_most
+from benchmarks.shop import KEYS, TENANT, Done, OrderPlaced, billing_in, orders_in
+from posthouse.store import lane_of
+
+INSERT = """
+INSERT INTO posthouse_outbox (lane, topic, tenant, key, sequence, event_id, headers, body, lineage)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1)
+"""
+
+MIB = 1024 * 1024
+
+
+async def memory(folder: Path, scale: Scale) -> list[Reading]:
+    """Drain a backlog of small events through relay and consumer, in a process of its own."""
+    count = scale.count(1_000_000)
+    orders = orders_in(folder)
+    await orders.open()
+    await orders.aclose()
+    with closing(byhand.opened(folder / "orders.db", "NORMAL")) as store:
+        store.execute("BEGIN IMMEDIATE")
+        store.executemany(INSERT, _backlog(count))
+        store.execute("COMMIT")
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.memory", str(folder), str(count), stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await child.communicate()
+    found = json.loads(output)
+    return [
+        at_most("memory growth", found["growth"], 30.0, "MiB"),
+        Reading(
+            measure="memory drain", ours=found["rate"], limit=None, ratio=None, goal=None, met=None, unit="events/s"
+        ),
+    ]
+
+
+def _backlog(count: int) -> Iterator[tuple[object, ...]]:
+    """Rows of the outbox, as if they had been published."""
+    lanes = [lane_of(TENANT, f"o{key}", byhand.LANES) for key in range(KEYS)]
+    for number in range(count):
+        key = f"o{number % KEYS}"
+        event_id, body = byhand.envelope(OrderPlaced(order_id=key, total_cents=number, note=""))
+        lane, sequence = lanes[number % KEYS], number // KEYS + 1
+        yield lane, byhand.TOPIC, TENANT, key, sequence, event_id, byhand.HEADERS, body
+
+
+async def _drain(folder: Path, count: int) -> dict[str, float]:
+    """The other process: growth in MiB between 10 % and the end, and events per second."""
+    done = Done(count)
+    samples: list[tuple[int, float]] = []
+    began = time.perf_counter()
+    async with running(orders_in(folder), billing_in(folder, "list", done)):
+        while not done.stop.is_set():
+            await asyncio.sleep(0.25)
+            samples.append((count - done.left, resident()))
+            print(f"\r  {count - done.left:,} of {count:,}, {samples[-1][1]:.1f} MiB ", end="", file=sys.stderr)
+    took = time.perf_counter() - began
+    print(file=sys.stderr)
+    after = [mib for handled, mib in samples if handled >= count / 10] or [resident()]
+    return {"growth": max(after) - after[0], "rate": count / took}
+
+
+def resident() -> float:
+    """MiB of memory in use by this process."""
+    with open("/proc/self/statm", encoding="ascii") as figures:
+        return int(figures.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(_drain(Path(sys.argv[1]), int(sys.argv[2])))))
