@@ -91,7 +91,7 @@ class Consumer:
     async def _receive(self, stream: Stream) -> None:
         while True:
             room = self._gate.room
-            if room <= 0:
+            if room <= self._in_flight // 2:  # a few at a time would cost a look at the broker each
                 self._drained.clear()
                 await self._drained.wait()
                 continue
