@@ -80,7 +80,7 @@ class Lane(msgspec.Struct, frozen=True):
 class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """Rows read for a set of lanes, in the order to publish them. `stuck` holds the ids of rows whose key is waiting
     behind a failed one: they are not to be published. `more` is True when the limit was reached. `cursor` is the
-    store's own."""
+    store's own; None when there is nothing to settle."""
 
     lanes: Sequence[Lane]
     rows: Sequence[OutboxRow]
@@ -122,8 +122,9 @@ class OutboxTable(Protocol):
         ...
 
     async def settle(self, owner: str, poll: Poll, stuck: Sequence[StuckRow]) -> bool:
-        """Move the cursors past `poll` and park `stuck`, in one transaction. False, and no effect, when any lane of
-        the poll is no longer held under its epoch: then publish nothing more from it."""
+        """Move the cursors past `poll` and park `stuck`, in one transaction; rows that the poll flagged and `stuck` does
+        not name are parked too. False, and no effect, when any lane of the poll is no longer held under its epoch:
+        then publish nothing more from it."""
         ...
 
     async def stuck_due(self, lanes: Sequence[Lane], now: float, limit: int) -> Sequence[StuckRow]:
@@ -167,7 +168,11 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The last event applied of one key, and the lowest number that is held behind it (None when nothing is)."""
+    """The last event applied of one key, and the lowest number that is held behind it (None when nothing is).
+
+    `event_id` is empty when none was applied yet and the key's first is held: `sequence` is then the number before the
+    first one expected, and belongs to no event.
+    """
 
     sequence: int
     lineage: int
@@ -259,7 +264,8 @@ class HeldTable(Protocol):
     """One table for retrying, waiting and dead events."""
 
     async def hold(self, tx: Transaction, event: HeldEvent) -> bool:
-        """Add it. False when this event (ordered: this number with this id; unordered: this id) is held already."""
+        """Add it. False when this event (ordered: this number with this id; unordered: this id) is held already. When
+        another event waits under its number it is added as quarantined, whatever its state says: a fork."""
         ...
 
     async def claim_due(self, consumer: str, now: float, limit: int, visibility: float) -> Sequence[HeldEvent]:
@@ -268,7 +274,7 @@ class HeldTable(Protocol):
         ...
 
     async def next_due(self, consumer: str) -> float | None:
-        """When the next retrying or gap event of the consumer wants attention."""
+        """When the next retrying event whose turn it is, or gap event, of the consumer wants attention."""
         ...
 
     async def remove(self, tx: Transaction, event: HeldEvent) -> bool:
@@ -277,7 +283,8 @@ class HeldTable(Protocol):
 
     async def change(self, tx: Transaction, event: HeldEvent) -> bool:
         """Store state, attempts, times, headers, body, reason, error, stack as given. False when its turn has passed.
-        An event out of line may lose its number, to run as one that stands alone."""
+        An event out of line may lose its number, to run as one that stands alone. StoreError when it would keep its key
+        waiting under a number that another event waits under."""
         ...
 
     async def promote(self, tx: Transaction, consumer: str, arrival: Arrival, now: float) -> bool:

@@ -422,6 +422,16 @@ class StoreContract:
         assert [await store.outbox.purge(3), await store.outbox.purge(3), await store.outbox.purge(3)] == [3, 2, 0]
         assert [found.key for found in await drain(store)] == ["unsent"]
 
+    async def test_purge_keeps_what_another_relay_has_not_sent(self, store: Store) -> None:
+        for _ in range(2):
+            await store.outbox.lease("a", 10)
+            await store.outbox.lease("b", 10)
+        await add(store, *(row(f"k{n}") for n in range(40)))
+        sent = len(await drain(store, "a"))
+        await store.outbox.purge(100)
+        assert 0 < sent < 40
+        assert len(await drain(store, "b")) == 40 - sent
+
     async def test_purge_keeps_what_is_stuck(self, store: Store) -> None:
         lanes = await self.with_stuck_key(store)
         assert await store.outbox.purge(100) == 0
@@ -673,6 +683,17 @@ class StoreContract:
         await change(store, state)
         assert await claim(store, arrival(2, event_id="other"))
 
+    @pytest.mark.parametrize("state", ["dead", "quarantined"])
+    async def test_an_event_that_loses_its_number_keeps_nobody_waiting(self, store: Store, state: HeldState) -> None:
+        await claim(store, arrival(1))
+        await hold(store, held(arrival(2), state))
+        (found,) = await store.held.find(HeldFilter())
+        alone = msgspec.structs.replace(found.arrival, sequence=None)
+        async with store.begin() as tx:
+            assert await store.held.change(tx, msgspec.structs.replace(found, arrival=alone, state="retrying"))
+        assert [due.arrival for due in await self.due(store)] == [alone]
+        assert await claim(store, arrival(2, event_id="other"))
+
     async def test_an_event_set_aside_may_wait_again_unless_its_number_is_taken(self, store: Store) -> None:
         await hold(store, held(arrival(1), "gap"), held(arrival(1, event_id="fork"), "quarantined"))
         (fork,) = await store.held.find(HeldFilter(state="quarantined"))
@@ -681,9 +702,8 @@ class StoreContract:
                 await store.held.change(tx, msgspec.structs.replace(fork, state="retrying"))
 
     async def test_the_next_of_a_key_is_promoted(self, store: Store) -> None:
-        await hold(
-            store, held(arrival(2), "blocked"), held(arrival(3), "blocked"), held(arrival(2, key="k2"), "blocked")
-        )
+        tried = msgspec.structs.replace(held(arrival(2), "blocked"), attempts=3, next_at=self.clock.now() + 60)
+        await hold(store, tried, held(arrival(3), "blocked"), held(arrival(2, key="k2"), "blocked"))
         async with store.begin() as tx:
             await store.inbox.advance(tx, CONSUMER, arrival(1))
             assert await store.held.promote(tx, CONSUMER, arrival(1), self.clock.now())
@@ -749,6 +769,13 @@ class StoreContract:
         assert await store.timers.next_due() == 1.0
         assert await store.timers.fire(2) == 2
         assert [found.event_id for found in await drain(store)] == ["early", "middle"]
+
+    async def test_a_timer_never_fires_early(self, store: Store) -> None:
+        for name, after in (("due", 0.0), ("early", 0.5)):
+            await set_timer(store, Timer(name=name, due_at=self.clock.now() + after, row=row("k", event_id=name)))
+        assert await store.timers.fire(10) == 1
+        assert [found.event_id for found in await drain(store)] == ["due"]
+        assert [timer.name for timer in await store.timers.pending()] == ["early"]
 
     async def test_a_timer_with_the_same_name_replaces_the_first(self, store: Store) -> None:
         first, second = row("k", headers={"a": "b"}), row("other", idempotency_key="i", numbered=False)

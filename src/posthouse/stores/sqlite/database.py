@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -23,7 +24,7 @@ from posthouse.errors import (
 from posthouse.local import sqlite as local
 from posthouse.local.doorbell import Doorbell
 from posthouse.local.sqlite import Checkpointer, Synchronous, mapped, patiently, translated
-from posthouse.store import Parameters, Rows
+from posthouse.store import Parameters, Rows, Transaction
 from posthouse.stores.sqlite.borrowed import BorrowedConnection, refuse_ending
 from posthouse.stores.sqlite.schema import checking, real_path
 from posthouse.stores.sqlite.steps import Steps, carry_out
@@ -31,6 +32,12 @@ from posthouse.stores.sqlite.steps import Steps, carry_out
 log = logging.getLogger("posthouse.store")
 
 T = TypeVar("T")
+
+# Count what was applied or skipped.
+COUNT = """
+INSERT INTO posthouse_applied (consumer, topic, applied, skipped) VALUES (?, ?, ?, ?)
+ON CONFLICT (consumer, topic) DO UPDATE SET applied = applied + excluded.applied, skipped = skipped + excluded.skipped
+"""
 
 _open: ContextVar[tuple[SqliteTransaction, ...]] = ContextVar("posthouse_sqlite_transactions", default=())
 
@@ -233,7 +240,18 @@ class Database:
 class SqliteTransaction:
     """One transaction, also its own block: `async with`. Statements run on the loop's thread, each to its end."""
 
-    __slots__ = ("_borrowed", "_check", "_connection", "appended", "database", "open", "synchronous", "task")
+    __slots__ = (
+        "_borrowed",
+        "_check",
+        "_connection",
+        "appended",
+        "applied",
+        "database",
+        "open",
+        "skipped",
+        "synchronous",
+        "task",
+    )
 
     def __init__(self, database: Database, synchronous: Synchronous, *, check: bool = True) -> None:
         self.database = database
@@ -241,6 +259,10 @@ class SqliteTransaction:
         self.open = False
         self.appended = False
         """Whether the outbox got something, so that a relay should look."""
+        self.applied: Counter[tuple[str, str]] = Counter()
+        """Events applied, per (consumer, topic): a figure that is written once, at the end."""
+        self.skipped: Counter[tuple[str, str]] = Counter()
+        """The same of events that were skipped."""
         self.task: asyncio.Task[object] | None = None
         self._check = check
         self._connection: sqlite3.Connection | None = None
@@ -329,10 +351,15 @@ class SqliteTransaction:
                 "error: this is not a commit"
             )
         try:
+            self._count(connection)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._commit_failed(connection, error)
         self.database.finished(connection, ring=self.appended)
+
+    def _count(self, connection: sqlite3.Connection) -> None:
+        for line in self.applied.keys() | self.skipped.keys():
+            connection.execute(COUNT, (*line, self.applied[line], self.skipped[line]))
 
     def _commit_failed(self, connection: sqlite3.Connection, error: sqlite3.Error) -> None:
         """Roll back what can be; after an I/O error nobody knows what reached the disk, and the connection is done."""
@@ -368,6 +395,13 @@ class SqliteTransaction:
     def _take_back(self) -> None:
         for borrowed in self._borrowed:
             borrowed.give_back()
+
+
+def own(tx: Transaction) -> SqliteTransaction:
+    """A transaction that the store began; StoreError for any other."""
+    if not isinstance(tx, SqliteTransaction):
+        raise StoreError("this takes a transaction that the store began, not a joined one")
+    return tx
 
 
 Lent = TypeVar("Lent", bound=BorrowedConnection)

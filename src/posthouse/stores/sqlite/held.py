@@ -77,8 +77,8 @@ SELECT min(at) FROM (
 # Take an event out, in its turn.
 REMOVE = "DELETE FROM posthouse_held WHERE id = ? AND turn = ? RETURNING state"
 
-# The state of an event, in its turn.
-STATE = "SELECT state FROM posthouse_held WHERE id = ? AND turn = ?"
+# The state and the number of an event, in its turn.
+STATE = "SELECT state, sequence FROM posthouse_held WHERE id = ? AND turn = ?"
 
 # Change an event.
 CHANGE = """
@@ -152,10 +152,13 @@ class SqliteHeld:
         if event.arrival.sequence is not None and event.state in BLOCKING:
             await self._refuse_fork(tx, event)
         await tx.execute(CHANGE, (
-            event.state, event.arrival.sequence, event.attempts, event.next_at, event.last_at, packed(event.headers), event.body, event.reason,
-            event.error, event.stack, event.id,
+            event.state, event.arrival.sequence, event.attempts, event.next_at, event.last_at, packed(event.headers),
+            event.body, event.reason, event.error, event.stack, event.id,
         ))  # fmt: skip
-        await self._count(tx, event, int(event.state in BLOCKING) - int(before.scalar() in BLOCKING))
+        state, number = before.one()
+        waited = int(state in BLOCKING and number is not None)
+        waits = int(event.state in BLOCKING and event.arrival.sequence is not None)
+        await self._count(tx, _numbered(event, number), waits - waited)
         return True
 
     async def _refuse_fork(self, tx: Transaction, event: HeldEvent) -> None:
@@ -192,6 +195,13 @@ class SqliteHeld:
         """Keep the head's count of waiting events in step."""
         if event.arrival.sequence is not None and difference:
             await tx.execute(COUNT_WAITING, (*_number(event), event.arrival.lineage, difference))
+
+
+def _numbered(event: HeldEvent, number: Any) -> HeldEvent:
+    """The event under the number it had, when it has lost it."""
+    if event.arrival.sequence is not None:
+        return event
+    return msgspec.structs.replace(event, arrival=msgspec.structs.replace(event.arrival, sequence=number))
 
 
 def _number(event: HeldEvent) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from posthouse.clock import Clock
 from posthouse.store import Arrival, Head, Known, Transaction
-from posthouse.stores.sqlite.database import Database
+from posthouse.stores.sqlite.database import Database, own
 
 # What a consumer does with the first number of a key; the first answer stays.
 REGISTER = "INSERT INTO posthouse_consumer (consumer, topic, adopt) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
@@ -48,12 +48,6 @@ ON CONFLICT DO NOTHING
 ADVANCE_UNORDERED = """
 INSERT INTO posthouse_inbox (consumer, tenant, event_id, topic, digest, time, received_at, result)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
-"""
-
-# Count what was applied or skipped.
-COUNT = """
-INSERT INTO posthouse_applied (consumer, topic, applied, skipped) VALUES (?, ?, ?, ?)
-ON CONFLICT (consumer, topic) DO UPDATE SET applied = applied + excluded.applied, skipped = skipped + excluded.skipped
 """
 
 # Where a key stands, and the lowest number that waits behind it.
@@ -105,20 +99,21 @@ class SqliteInbox:
             return bool(tx.run(REGISTERED, (consumer, topic)).scalar())
 
     async def claim(self, tx: Transaction, consumer: str, arrival: Arrival) -> bool:
+        ours = own(tx)
         if arrival.sequence is not None:
-            done = await tx.execute(CLAIM_ORDERED, head_columns(consumer, arrival))
+            done = ours.run(CLAIM_ORDERED, head_columns(consumer, arrival))
         else:
-            done = await tx.execute(CLAIM_UNORDERED, self._inbox_columns(consumer, arrival, "applied"))
+            done = ours.run(CLAIM_UNORDERED, self._inbox_columns(consumer, arrival, "applied"))
         if done.rowcount != 1:
             return False
-        await tx.execute(COUNT, (consumer, arrival.topic, 1, 0))
+        ours.applied[consumer, arrival.topic] += 1
         return True
 
     async def standing(self, tx: Transaction, consumer: str, arrival: Arrival) -> Head | Known | None:
         if arrival.sequence is None:
-            known = await tx.execute(KNOWN, (consumer, arrival.tenant, arrival.event_id))
+            known = own(tx).run(KNOWN, (consumer, arrival.tenant, arrival.event_id))
             return Known(digest=_any(known.scalar())) if known else None
-        rows = await tx.execute(HEAD, (consumer, arrival.topic, arrival.tenant, arrival.key))
+        rows = own(tx).run(HEAD, (consumer, arrival.topic, arrival.tenant, arrival.key))
         if not rows:
             return None
         sequence, lineage, event_id, digest, waiting, waiting_id = _any(rows.one())
@@ -132,14 +127,16 @@ class SqliteInbox:
         )
 
     async def advance(self, tx: Transaction, consumer: str, arrival: Arrival, *, skipped: bool = False) -> None:
+        ours = own(tx)
         if arrival.sequence is not None:
-            await tx.execute(ADVANCE_ORDERED, head_columns(consumer, arrival))
+            ours.run(ADVANCE_ORDERED, head_columns(consumer, arrival))
         else:
             result = "skipped" if skipped else "applied"
-            done = await tx.execute(ADVANCE_UNORDERED, self._inbox_columns(consumer, arrival, result))
+            done = ours.run(ADVANCE_UNORDERED, self._inbox_columns(consumer, arrival, result))
             if done.rowcount != 1:
                 return
-        await tx.execute(COUNT, (consumer, arrival.topic, int(not skipped), int(skipped)))
+        figures = ours.skipped if skipped else ours.applied
+        figures[consumer, arrival.topic] += 1
 
     async def purged_until(self, consumer: str) -> float | None:
         rows = await self._database.select(FORGOTTEN, (consumer,))

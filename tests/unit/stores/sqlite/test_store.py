@@ -158,7 +158,9 @@ async def test_an_idempotency_key_is_forgotten_after_its_window(path: Path, cloc
 # Wake-up
 
 
-async def test_a_commit_in_this_process_wakes_at_once(store: SqliteStore) -> None:
+async def test_a_commit_in_this_process_wakes_at_once(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for pause in ("FIRST_PAUSE", "LAST_PAUSE"):
+        monkeypatch.setattr(f"posthouse.stores.sqlite.store.{pause}", 60.0)
     seen = await store.changed(-1, 0)
     waiting = [asyncio.create_task(store.changed(seen, 30)) for _ in range(3)]
     await asyncio.sleep(0)
