@@ -28,14 +28,20 @@ class Retrier:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Retry until `stop`."""
-        while not stop.is_set():
-            try:
-                wait = 0.0 if await self.step() else await self._until_next()
-            except StoreError as error:
-                log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)
-                wait = LOOK
-            if wait > 0:
-                await self._clock.wait(stop, wait)
+        stirred = self._applier.stirred
+        waking = asyncio.create_task(_set_after(stop, stirred))
+        try:
+            while not stop.is_set():
+                stirred.clear()
+                try:
+                    wait = 0.0 if await self.step() else await self._until_next()
+                except StoreError as error:
+                    log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)
+                    wait = LOOK
+                if wait > 0 and not stop.is_set():
+                    await self._clock.wait(stirred, wait)
+        finally:
+            waking.cancel()
 
     async def step(self) -> bool:
         """Run the event that is due first; False when none is. One at a time: a claim counts as a run, so nothing is
@@ -62,8 +68,13 @@ class Retrier:
                 )  # fmt: skip
 
     async def _until_next(self) -> float:
+        """Seconds to wait. Nothing was due just now, so what lies in the past is a gap, and was alarmed."""
         await self._alarm()
-        """Nothing was due just now, so what lies in the past is a gap that was alarmed already."""
         due = await self._applier.store.held.next_due(self._applier.consumer)
         left = LOOK if due is None else due - self._clock.now()
         return min(left, LOOK) if left > 0 else LOOK
+
+
+async def _set_after(first: asyncio.Event, then: asyncio.Event) -> None:
+    await first.wait()
+    then.set()
