@@ -83,11 +83,12 @@ class Harness:
     async def settled(self, timeout: float = 10.0) -> Status:
         """Wait until everything that was said has been applied or held, as far as the clock allows: retries and timers
         of the future stay where they are. `timeout` is in real seconds."""
-        deadline = time.monotonic() + timeout
+        deadline, before = time.monotonic() + timeout, None
         while True:
-            figures = await status(self.services)
-            if figures.quiet and self._idle() and not await self._due():
+            figures = await status(self.services)  # read one after the other, so one look may miss what moves between
+            if figures.quiet and figures == before and self._idle() and not await self._due():
                 return figures
+            before = figures
             if time.monotonic() > deadline:
                 raise Unsettled(f"still moving after {timeout:g} s: {figures}")
             await asyncio.sleep(0.001)
