@@ -16,7 +16,7 @@ from posthouse.clock import Clock
 from posthouse.errors import CommitUnknown, ConfigurationError, DecodeError, StoreFull, StoreUnavailable
 from posthouse.events import PLATFORM, Event, decode_any
 from posthouse.receiving.handler import Handler
-from posthouse.receiving.holding import Holder, held_event, with_error
+from posthouse.receiving.holding import Holder, held_event, with_error, words_of
 from posthouse.receiving.order import Standing, judge
 from posthouse.receiving.policy import Again, Dead, Policy, decide
 from posthouse.sending import Drafter, Tx, cause_of
@@ -143,7 +143,7 @@ class Applier:
             except NOTHING_KNOWN:
                 raise
             except Exception as error:
-                log.info("%s: a group of %d is redone one by one: %s", self.consumer, len(works), error)
+                log.info("%s: a group of %d is redone one by one: %s", self.consumer, len(works), words_of(error))
         for work in works:
             await self.apply(work)
 
@@ -219,14 +219,19 @@ class Applier:
         await self._call(transaction, work.handler, event, [event] if work.handler.many else event)
 
     async def _run_group(self, transaction: Transaction, works: Sequence[Work]) -> None:
-        """A handler that takes a list gets one; others are called event by event."""
+        """A handler that takes a list gets one per tenant, because what it says belongs to one; others are called event
+        by event."""
         handler = works[0].handler if works else None
         if handler is None or not handler.many:
             for work in works:
                 await self._run(transaction, work)
             return
-        events = [_typed(handler, work.event) for work in works if work.event is not None]
-        await self._call(transaction, handler, events[0], events)
+        lists: dict[str, list[Event[object]]] = {}
+        for work in works:
+            if work.event is not None:
+                lists.setdefault(work.event.tenant, []).append(_typed(handler, work.event))
+        for events in lists.values():
+            await self._call(transaction, handler, events[0], events)
 
     async def _call(self, transaction: Transaction, handler: Handler, cause: Event[object], argument: object) -> None:
         tx = Tx(transaction, self.store, self.drafter, cause_of(cause), self.clock)
@@ -243,7 +248,7 @@ class Applier:
     async def _hold_failed(self, work: Work, error: Exception, answer: Again | Dead, attempts: int) -> None:
         """A first run failed and was rolled back: hold the event, unless somebody dealt with it meanwhile."""
         self._report(work.arrival, error, answer, attempts)
-        held = with_error(self._held(work, "retrying", str(error), attempts=attempts), error)
+        held = with_error(self._held(work, "retrying", words_of(error), attempts=attempts), error)
         async with self.store.begin() as transaction:
             known = await self.store.inbox.standing(transaction, self.consumer, work.arrival)
             if judge(known, work.arrival, adopt=self.adopts.get(work.arrival.topic, False)) is not Standing.NEXT:
@@ -258,7 +263,7 @@ class Applier:
     async def _failed_again(self, held: HeldEvent, error: Exception, policy: Policy) -> None:
         answer = decide(policy, error, held.attempts)
         self._report(held.arrival, error, answer, held.attempts)
-        held = msgspec.structs.replace(with_error(held, error), reason=str(error), last_at=self.clock.now())
+        held = msgspec.structs.replace(with_error(held, error), reason=words_of(error), last_at=self.clock.now())
         async with self.store.begin() as transaction:
             if isinstance(answer, Dead):
                 await self._holder.bury(transaction, held, answer.reason, policy)
@@ -314,7 +319,13 @@ class Applier:
         what = f"is dead ({answer.reason})" if isinstance(answer, Dead) else f"runs again in {answer.seconds:.1f} s"
         level = logging.ERROR if isinstance(answer, Dead) else logging.WARNING
         log.log(
-            level, "%s: event %s failed (run %d) and %s: %s", self.consumer, arrival.event_id, attempts, what, error
+            level,
+            "%s: event %s failed (run %d) and %s: %s",
+            self.consumer,
+            arrival.event_id,
+            attempts,
+            what,
+            words_of(error),
         )
 
 

@@ -50,9 +50,7 @@ class Desk:
                 raise DeskError(
                     f"{held_id} waits behind an earlier event of its key: retry or skip that one, or release the key"
                 )
-            if held.state not in BLOCKING and held.arrival.sequence is not None:
-                held = await self._outside_its_line(tx, held, force)
-            return await self._again(tx, held)
+            return await self._run_again(tx, held, force)
 
     async def skip(self, held_id: int) -> HeldEvent:
         """Give it up: its key goes on without it."""
@@ -64,8 +62,8 @@ class Desk:
         async with self.store.begin() as tx:
             return await self._leave_line(tx, await self.get(held_id), "quarantined")
 
-    async def edit(self, held_id: int, data: bytes, check: Check) -> HeldEvent:
-        """Replace its payload, keep its id and its place, and run it again."""
+    async def edit(self, held_id: int, data: bytes, check: Check, *, force: bool = False) -> HeldEvent:
+        """Replace its payload, keep its id and its place, and run it again; `force` as in `retry`."""
         async with self.store.begin() as tx:
             held = await self.get(held_id)
             if held.state in ("blocked", "gap"):
@@ -76,7 +74,7 @@ class Desk:
             check(event.type, data)
             encoded = codec_of(held.headers, held.body).encode(msgspec.structs.replace(event, data=data))
             edited = msgspec.structs.replace(held, headers={**held.headers, **encoded.headers}, body=encoded.body)
-            return await self._again(tx, edited)
+            return await self._run_again(tx, edited, force)
 
     async def release(self, held_id: int) -> HeldEvent:
         """Let the key of this event go on: a dead first event runs again, a missing number is given up."""
@@ -113,16 +111,33 @@ class Desk:
             await Holder(self.store, self.clock).pass_over(tx, left)
         return left
 
-    async def _outside_its_line(self, tx: Transaction, held: HeldEvent, force: bool) -> HeldEvent:
+    async def _run_again(self, tx: Transaction, held: HeldEvent, force: bool) -> HeldEvent:
+        """In its place; by force, when its key went on, outside of any line."""
+        if held.state in BLOCKING or held.arrival.sequence is None:
+            return await self._again(tx, held)
         known = await self.store.inbox.standing(tx, held.consumer, held.arrival)
-        if not isinstance(known, Head) or (held.arrival.sequence or 0) > known.sequence:
-            return held
+        if not isinstance(known, Head) or held.arrival.sequence > known.sequence:
+            return await self._again(tx, held)
         if not force:
             raise DeskError(
                 f"the key of {held.id} went on to number {known.sequence}, this is number {held.arrival.sequence}: "
                 "retry it with --force to run it out of order"
             )
-        return msgspec.structs.replace(held, arrival=msgspec.structs.replace(held.arrival, sequence=None))
+        return await self._out_of_line(tx, held)
+
+    async def _out_of_line(self, tx: Transaction, held: HeldEvent) -> HeldEvent:
+        """A place in the line cannot be changed, so it is held anew without one; its number in the list is a new one."""
+        alone = msgspec.structs.replace(
+            held,
+            arrival=msgspec.structs.replace(held.arrival, sequence=None),
+            state="retrying",
+            attempts=0,
+            next_at=self.clock.now(),
+            id=0,
+        )
+        if not await self.store.held.remove(tx, held) or not await self.store.held.hold(tx, alone):
+            raise self._changed(held)
+        return alone
 
     async def _first_of_line(self, held: HeldEvent) -> HeldEvent:
         arrival = held.arrival
@@ -134,5 +149,8 @@ class Desk:
 
     async def _change(self, tx: Transaction, held: HeldEvent) -> HeldEvent:
         if not await self.store.held.change(tx, held):
-            raise DeskError(f"{held.id} was changed by somebody else at this moment: look again")
+            raise self._changed(held)
         return held
+
+    def _changed(self, held: HeldEvent) -> DeskError:
+        return DeskError(f"{held.id} was changed by somebody else at this moment: look again")

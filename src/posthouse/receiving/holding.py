@@ -18,6 +18,8 @@ log = logging.getLogger("posthouse.consumer")
 
 DEFAULT = Policy()
 
+ERROR_LIMIT = 2_000
+"""Characters of an error's words that are kept."""
 STACK_LIMIT = 8_000
 """Characters of a traceback that are kept: the end tells more than the beginning."""
 
@@ -137,8 +139,22 @@ def held_event(
 
 def with_error(held: HeldEvent, error: BaseException) -> HeldEvent:
     """Keep the error's class, words and place; never the values of variables."""
-    stack = "".join(traceback.format_exception(error))[-STACK_LIMIT:]
-    return msgspec.structs.replace(held, error=f"{type(error).__name__}: {error}", stack=stack)
+    stack = storable("".join(traceback.format_exception(error))[-STACK_LIMIT:])
+    return msgspec.structs.replace(held, error=f"{type(error).__name__}: {words_of(error)}", stack=stack)
+
+
+def words_of(error: BaseException) -> str:
+    """What an error says, as text that every log and database takes, whatever the error is made of."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(it cannot be put into words)"
+    return storable(text[:ERROR_LIMIT])
+
+
+def storable(text: str) -> str:
+    """Text without NUL characters and halves of surrogate pairs, which databases and wires refuse."""
+    return text.encode(errors="backslashreplace").decode().replace("\x00", "\\x00")
 
 
 def _story(held: HeldEvent) -> dict[str, str]:
