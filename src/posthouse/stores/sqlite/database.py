@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -244,11 +243,10 @@ class SqliteTransaction:
         "_borrowed",
         "_check",
         "_connection",
+        "_figures",
         "appended",
-        "applied",
         "database",
         "open",
-        "skipped",
         "synchronous",
         "task",
     )
@@ -259,10 +257,7 @@ class SqliteTransaction:
         self.open = False
         self.appended = False
         """Whether the outbox got something, so that a relay should look."""
-        self.applied: Counter[tuple[str, str]] = Counter()
-        """Events applied, per (consumer, topic): a figure that is written once, at the end."""
-        self.skipped: Counter[tuple[str, str]] = Counter()
-        """The same of events that were skipped."""
+        self._figures: dict[tuple[str, str], tuple[int, int]] = {}
         self.task: asyncio.Task[object] | None = None
         self._check = check
         self._connection: sqlite3.Connection | None = None
@@ -299,6 +294,11 @@ class SqliteTransaction:
         connection = self.ready()
         with mapped("running a batch"):
             connection.executemany(sql, parameters)
+
+    def count(self, consumer: str, topic: str, *, skipped: bool = False) -> None:
+        """One more event applied, or skipped. The figures are written once, at the end."""
+        applied, passed = self._figures.get((consumer, topic), (0, 0))
+        self._figures[consumer, topic] = (applied, passed + 1) if skipped else (applied + 1, passed)
 
     async def carry_out(self, steps: Steps[T]) -> T:
         """Run steps to their end."""
@@ -351,15 +351,12 @@ class SqliteTransaction:
                 "error: this is not a commit"
             )
         try:
-            self._count(connection)
+            for line, figures in self._figures.items():
+                connection.execute(COUNT, (*line, *figures))
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._commit_failed(connection, error)
         self.database.finished(connection, ring=self.appended)
-
-    def _count(self, connection: sqlite3.Connection) -> None:
-        for line in self.applied.keys() | self.skipped.keys():
-            connection.execute(COUNT, (*line, self.applied[line], self.skipped[line]))
 
     def _commit_failed(self, connection: sqlite3.Connection, error: sqlite3.Error) -> None:
         """Roll back what can be; after an I/O error nobody knows what reached the disk, and the connection is done."""

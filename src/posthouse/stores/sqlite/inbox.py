@@ -106,7 +106,7 @@ class SqliteInbox:
             done = ours.run(CLAIM_UNORDERED, self._inbox_columns(consumer, arrival, "applied"))
         if done.rowcount != 1:
             return False
-        ours.applied[consumer, arrival.topic] += 1
+        ours.count(consumer, arrival.topic)
         return True
 
     async def standing(self, tx: Transaction, consumer: str, arrival: Arrival) -> Head | Known | None:
@@ -135,8 +135,7 @@ class SqliteInbox:
             done = ours.run(ADVANCE_UNORDERED, self._inbox_columns(consumer, arrival, result))
             if done.rowcount != 1:
                 return
-        figures = ours.skipped if skipped else ours.applied
-        figures[consumer, arrival.topic] += 1
+        ours.count(consumer, arrival.topic, skipped=skipped)
 
     async def purged_until(self, consumer: str) -> float | None:
         rows = await self._database.select(FORGOTTEN, (consumer,))
