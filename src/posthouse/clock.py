@@ -12,6 +12,8 @@ from typing import Protocol
 import uuid_utils
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = [first + second for first in _CROCKFORD for second in _CROCKFORD]
+_chance = random.SystemRandom()
 
 
 class Clock(Protocol):
@@ -83,8 +85,8 @@ def new_id() -> str:
 def new_ulid(now: float | None = None) -> str:
     """A ULID: 48 bits of milliseconds and 80 random bits, 26 characters that sort by time."""
     milliseconds = int((time.time() if now is None else now) * 1000)
-    number = (milliseconds << 80) | random.SystemRandom().getrandbits(80)
-    return "".join(_CROCKFORD[(number >> shift) & 31] for shift in range(125, -1, -5))
+    number = (milliseconds << 80) | _chance.getrandbits(80)
+    return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
 def jitter(seconds: float, spread: float = 0.5) -> float:

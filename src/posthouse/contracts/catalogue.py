@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Generic, Literal, TypeVar
 
 from posthouse.contracts.payload import PayloadType, as_payload_class, payload_of, schema_hash
@@ -31,7 +32,7 @@ class EventType(Generic[T]):
     retention: Retention
     schema: str
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The full subject, as it stands in the envelope."""
         return str(self.subject)
