@@ -39,10 +39,10 @@ def judge(known: Head | Known | None, arrival: Arrival, *, adopt: bool) -> Stand
 
 
 def _behind(head: Head, arrival: Arrival) -> Standing:
-    """A number at or below the head: seen before, unless it is a re-used one."""
+    """A number at or below the head: seen before, or from before a late beginning, unless it is a re-used one."""
     if arrival.lineage > head.lineage:
         return Standing.FORK
-    if arrival.sequence == head.sequence and arrival.lineage == head.lineage:
+    if arrival.sequence == head.sequence and arrival.lineage == head.lineage and head.event_id:
         same = arrival.event_id == head.event_id and arrival.digest == head.digest
         return Standing.DUPLICATE if same else Standing.FORK
     return Standing.DUPLICATE

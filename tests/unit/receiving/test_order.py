@@ -50,6 +50,12 @@ def test_a_consumer_that_joined_late_adopts_the_first_number_it_sees() -> None:
     assert judge(head(57), arrival(59), adopt=True) is Standing.GAP
 
 
+def test_a_number_before_a_late_beginning_is_passed_over() -> None:
+    begun = Head(sequence=6, lineage=1, event_id="", digest=b"", waiting=7, waiting_id="e7")
+    assert judge(begun, arrival(6), adopt=True) is Standing.DUPLICATE
+    assert judge(begun, arrival(8), adopt=True) is Standing.BLOCKED
+
+
 def test_an_unordered_event_is_judged_by_its_id_and_content() -> None:
     assert judge(None, arrival(None), adopt=False) is Standing.NEXT
     assert judge(Known(digest=b"d"), arrival(None), adopt=False) is Standing.DUPLICATE
