@@ -11,9 +11,9 @@ from zlib import crc32
 
 import msgspec
 
+import posthouse.brokers.embedded.schema as schema
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.admission import admit
-from posthouse.brokers.embedded import schema
 from posthouse.brokers.embedded.file import LogFile
 from posthouse.brokers.embedded.stream import EmbeddedStream
 from posthouse.clock import Clock

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from posthouse.brokers.embedded import schema
+import posthouse.brokers.embedded.schema as schema
 from posthouse.errors import BrokerUnavailable, ConfigurationError, StoreError
 from posthouse.local.doorbell import Doorbell
 from posthouse.local.sqlite import (

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
+import posthouse.brokers.embedded.schema as schema
 from posthouse.broker import Delivery, Frame
-from posthouse.brokers.embedded import schema
 from posthouse.brokers.embedded.file import LogFile
 from posthouse.brokers.embedded.shares import Claim, is_alive, plan
 from posthouse.brokers.embedded.window import Window
