@@ -35,6 +35,10 @@ def cause_of(event: Event[object]) -> Cause:
     )
 
 
+STAMP_ROOM = 64
+"""Bytes that the number and the lineage, which the store gives, take at most in any wire format."""
+
+
 class Drafter:
     """Writes envelopes for one service."""
 
@@ -47,7 +51,7 @@ class Drafter:
 
     def limit_to(self, broker_limit: int) -> None:
         """Never accept what the broker would refuse."""
-        self._limit = min(self._limit, broker_limit)
+        self._limit = min(self._limit, broker_limit - STAMP_ROOM)
 
     def draft(
         self, payload: object, cause: Cause, *, at: float | None = None, idempotency_key: str | None = None
@@ -62,6 +66,8 @@ class Drafter:
                 "it, not publish it"
             )
         data = event_type.payload.encode(payload)
+        if len(data) > self._limit:
+            raise EventTooLarge(len(data), self._limit, f"{event_type.name} (its data)")
         key = event_type.key_of(payload)
         event = Event(
             id=new_id(),
