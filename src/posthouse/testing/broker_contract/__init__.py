@@ -1,0 +1,23 @@
+"""The contract of a broker as tests. A new adapter is proven by a class of ten lines:
+
+    class TestMyBroker(BrokerContract):
+        async def make_broker(self) -> Broker:
+            return MyBroker("my://localhost")
+
+Needs pytest with pytest-asyncio. Each test makes topics and groups of its own, so one server serves all of them. What a
+capability sheet denies is tested too: the adapter must then refuse, not pretend. Each module holds the tests of one
+role of the broker; `fixtures` is what an adapter gives to them, `frames` compares what was sent with what came.
+"""
+
+from __future__ import annotations
+
+from posthouse.testing.broker_contract.consuming import ConsumingContract
+from posthouse.testing.broker_contract.members import MemberContract
+from posthouse.testing.broker_contract.publishing import PublishingContract
+from posthouse.testing.broker_contract.seeking import SeekingContract
+
+__all__ = ["BrokerContract"]
+
+
+class BrokerContract(PublishingContract, ConsumingContract, MemberContract, SeekingContract):
+    """Subclass it, give `make_broker`, and `make_doomed` and `expire` where the technology has them."""

@@ -1,0 +1,176 @@
+"""A group gets every frame at least once, in the order of its key."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from posthouse.broker import Delivery
+from posthouse.testing.broker_contract.fixtures import BrokerFixtures
+from posthouse.testing.broker_contract.frames import by_key, ids, ids_of
+
+
+class ConsumingContract(BrokerFixtures):
+    """What `Broker.subscribe`, `Broker.progress` and `Stream` promise."""
+
+    async def test_consume_at_least_once(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            stream = await broker.subscribe(self.name("group"), [topic])
+            waiting = asyncio.create_task(self.collect(stream, 50))
+            sent = [frame for _ in range(5) for frame in await self.publish(broker, topic, 10, keys=3)]
+            got = await waiting
+            assert ids(got) == ids_of(sent)
+            assert not any(delivery.redelivered for delivery in got)
+            await self.nothing_more(stream)
+
+    async def test_a_frame_of_another_instance_wakes_the_reader(self) -> None:
+        async with self.brokers() as make:
+            broker, other = await make(), await make()
+            topic = await self.topic(broker)
+            stream = await broker.subscribe(self.name("group"), [topic])
+            waiting = asyncio.create_task(stream.receive(10, self.deadline))
+            await self.publish(other, topic, 1)
+            async with asyncio.timeout(self.deadline / 2):
+                assert len(await waiting) == 1
+
+    async def test_receive_gives_at_most_the_limit_and_nothing_when_there_is_nothing(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            stream = await broker.subscribe(self.name("group"), [topic])
+            await self.nothing_more(stream)
+            await self.publish(broker, topic, 10, keys=5)
+            assert 0 < len(await stream.receive(3, self.deadline)) <= 3
+
+    async def test_cancelling_receive_loses_nothing(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            stream = await broker.subscribe(self.name("group"), [topic])
+            got: list[Delivery] = []
+            for turn in range(30):
+                task = asyncio.create_task(stream.receive(10, self.deadline))
+                for _ in range(turn % 6):
+                    await asyncio.sleep(0)
+                await self.publish(broker, topic, 1, keys=3)
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    got += await task
+            await stream.ack(got)
+            missing = 30 - len(ids(got))
+            if missing:
+                got += await self.collect(stream, missing)
+            assert len(ids(got)) == 30
+
+    async def test_two_groups_each_get_everything(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            streams = [await broker.subscribe(self.name("group"), [topic]) for _ in range(2)]
+            sent = await self.publish(broker, topic, 10, keys=3)
+            for stream in streams:
+                assert ids(await self.collect(stream, 10)) == ids_of(sent)
+
+    async def test_new_group_reads_history(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            sent = await self.publish(broker, topic, 5, keys=2)
+            stream = await broker.subscribe(self.name("group"), [topic], start="earliest")
+            assert ids(await self.collect(stream, 5)) == ids_of(sent)
+
+    async def test_a_group_that_starts_at_the_end_gets_only_what_is_new(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic, group = await self.topic(broker), self.name("group")
+            await self.publish(broker, topic, 5, keys=5)
+            stream = await broker.subscribe(group, [topic], start="latest")
+            sent = await self.publish(broker, topic, 3, keys=5)
+            assert ids(await self.collect(stream, 3)) == ids_of(sent)
+            assert (await broker.progress(group, [topic]))[topic].truncated
+
+    async def test_start_matters_only_to_a_new_group(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic, group = await self.topic(broker), self.name("group")
+            await (await broker.subscribe(group, [topic])).aclose()
+            sent = await self.publish(broker, topic, 3)
+            stream = await broker.subscribe(group, [topic], start="latest")
+            assert ids(await self.collect(stream, 3)) == ids_of(sent)
+
+    async def test_nack_redelivers(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            sent = await self.publish(broker, topic, 1)
+            stream = await broker.subscribe(self.name("group"), [topic])
+            for turn in range(3):
+                (delivery,) = await self.collect(stream, 1, ack=False)
+                assert delivery.frame == sent[0]
+                assert delivery.redelivered == (turn > 0)
+                await stream.nack([delivery])
+            await self.collect(stream, 1)
+            await self.nothing_more(stream)
+
+    async def test_nack_keeps_key_order(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            sent = await self.publish(broker, topic, 12, keys=2)
+            stream = await broker.subscribe(self.name("group"), [topic])
+            first = await self.collect(stream, 8, ack=False)
+            await stream.nack(list(reversed(first)))
+            again = await self.collect(stream, 12)
+            assert ids(again) == ids_of(sent)
+            if broker.sheet.ordered_redelivery:
+                assert by_key(delivery.frame for delivery in again) == by_key(sent)
+
+    async def test_acks_in_any_order_are_never_handed_out_again(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic, group = await self.topic(broker), self.name("group")
+            await self.publish(broker, topic, 10)
+            stream = await broker.subscribe(group, [topic])
+            got = await self.collect(stream, 10, ack=False)
+            for delivery in reversed(got):
+                await stream.ack([delivery, delivery])
+            await self.nothing_more(stream)
+            await stream.aclose()
+            await self.nothing_more(await broker.subscribe(group, [topic]))
+
+    async def test_slow_consumer_bounded_memory(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            await self.publish(broker, topic, 100)
+            stream = await broker.subscribe(self.name("group"), [topic], window=10)
+            first = await self.collect(stream, 10, ack=False)
+            await self.nothing_more(stream)
+            await stream.ack(first)
+            rest = await self.collect(stream, 90)
+            assert len(ids(first) | ids(rest)) == 100
+
+    async def test_progress_counts_what_is_stored_and_what_is_left(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic, group = await self.topic(broker), self.name("group")
+            await self.publish(broker, topic, 5)
+            stream = await broker.subscribe(group, [topic])
+            got = await self.collect(stream, 5, ack=False)
+            await stream.ack(got[:2])
+            progress = (await broker.progress(group, [topic]))[topic]
+            assert (progress.stored, progress.pending, progress.truncated) == (5, 3, False)
+
+    async def test_stress_10k(self) -> None:
+        async with self.brokers() as make:
+            broker, other = await make(), await make()
+            topic = await self.topic(broker)
+            stream = await other.subscribe(self.name("group"), [topic])
+            collecting = asyncio.create_task(self.collect(stream, 10_000))
+            sent = [frame for _ in range(20) for frame in await self.publish(broker, topic, 500, keys=100)]
+            got = await collecting
+            assert ids(got) == ids_of(sent)
+            if broker.sheet.ordered_publish:
+                assert by_key(delivery.frame for delivery in got) == by_key(sent)

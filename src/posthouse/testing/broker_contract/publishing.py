@@ -1,0 +1,143 @@
+"""A frame is stored or refused, and the verdict says which."""
+
+from __future__ import annotations
+
+from posthouse.broker import Frame, Topology
+from posthouse.clock import new_id
+from posthouse.testing.broker_contract.fixtures import BrokerFixtures
+from posthouse.testing.broker_contract.frames import by_key, ids, ids_of
+
+
+class PublishingContract(BrokerFixtures):
+    """What `Broker.publish` promises."""
+
+    async def test_publish_is_durable_after_ack(self) -> None:
+        async with self.brokers() as make:
+            publisher = await make()
+            topic = await self.topic(publisher)
+            sent = await self.publish(publisher, topic, 3)
+            await publisher.aclose()
+            reader = await (await make()).subscribe(self.name("group"), [topic])
+            assert ids(await self.collect(reader, 3)) == ids_of(sent)
+
+    async def test_publish_of_nothing_is_nothing(self) -> None:
+        async with self.brokers() as make:
+            assert list(await (await make()).publish([])) == []
+
+    async def test_publish_retry_is_idempotent_within_window(self) -> None:
+        """Without native dedup both copies must come: a broker that drops some of them promises nothing useful."""
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            frame = Frame(topic=topic, id=new_id(), key="k", body=b"once")
+            await broker.publish([frame])
+            await broker.publish([frame])
+            stream = await broker.subscribe(self.name("group"), [topic])
+            await self.collect(stream, 1 if broker.sheet.native_dedup_s > 0 else 2)
+            await self.nothing_more(stream)
+
+    async def test_publish_unroutable_fails(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            lost, stored = await broker.publish(
+                [
+                    Frame(topic=self.name("never-made"), id=new_id(), body=b"lost"),
+                    Frame(topic=topic, id=new_id(), body=b"stored"),
+                ]
+            )
+            assert not lost.accepted
+            assert not lost.final, "the topic may be made later"
+            assert lost.reason
+            assert stored.accepted
+
+    async def test_a_topic_made_later_takes_frames(self) -> None:
+        async with self.brokers() as make:
+            broker, other = await make(), await make()
+            frame = Frame(topic=self.name("late"), id=new_id(), body=b"x")
+            assert not (await broker.publish([frame]))[0].accepted
+            await other.ensure(Topology(topics=[frame.topic]))
+            assert (await broker.publish([frame]))[0].accepted
+
+    async def test_publish_too_large_fails_fast(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            huge = bytes(broker.sheet.max_bytes + 1)
+            large, follower, neighbour = await broker.publish(
+                [
+                    Frame(topic=topic, id=new_id(), key="a", body=huge),
+                    Frame(topic=topic, id=new_id(), key="a", body=b"follower"),
+                    Frame(topic=topic, id=new_id(), key="b", body=b"neighbour"),
+                ]
+            )
+            assert (large.accepted, large.final) == (False, True)
+            assert (follower.accepted, follower.final) == (False, False), "it must not overtake its key's elder"
+            assert neighbour.accepted
+            stream = await broker.subscribe(self.name("group"), [topic])
+            assert [delivery.frame.body for delivery in await self.collect(stream, 1)] == [b"neighbour"]
+            await self.nothing_more(stream)
+
+    async def test_a_frame_of_exactly_the_largest_size_passes(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            body = bytes(broker.sheet.max_bytes)
+            assert (await broker.publish([Frame(topic=topic, id=new_id(), body=body)]))[0].accepted
+            stream = await broker.subscribe(self.name("group"), [topic])
+            assert (await self.collect(stream, 1))[0].frame.body == body
+
+    async def test_publish_order_per_key_serial(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            sent = [frame for _ in range(10) for frame in await self.publish(broker, topic, 20, keys=5)]
+            stream = await broker.subscribe(self.name("group"), [topic])
+            got = await self.collect(stream, len(sent))
+            assert ids(got) == ids_of(sent)
+            if broker.sheet.ordered_publish:
+                assert by_key(delivery.frame for delivery in got) == by_key(sent)
+
+    async def test_text_that_is_not_unicode_is_refused_for_good(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            broken, fine = await broker.publish(
+                [
+                    Frame(topic=topic, id=new_id(), key="a\ud800", body=b"x"),
+                    Frame(topic=topic, id=new_id(), key="b", body=b"y"),
+                ]
+            )
+            assert (broken.accepted, broken.final) == (False, True)
+            assert fine.accepted
+
+    async def test_two_destinations_same_id_both_stored(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topics = [await self.topic(broker), await self.topic(broker)]
+            one = new_id()
+            verdicts = await broker.publish([Frame(topic=topic, id=one, body=b"x") for topic in topics])
+            assert all(verdict.accepted for verdict in verdicts)
+            stream = await broker.subscribe(self.name("group"), topics)
+            assert {delivery.frame.topic for delivery in await self.collect(stream, 2)} == set(topics)
+
+    async def test_headers_binary_utf8_and_limits(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            limit = broker.sheet.header_limit
+            headers = {f"h{n}": f"wört {n} \N{SNOWMAN}" for n in range(min(20, limit or 20))}
+            body = bytes(range(256)) if broker.sheet.binary_body else "ü".encode()
+            frame = Frame(topic=topic, id=new_id(), key="tenant:ключ", body=body, headers=headers)
+            await broker.publish([frame])
+            stream = await broker.subscribe(self.name("group"), [topic])
+            assert (await self.collect(stream, 1))[0].frame == frame
+
+    async def test_empty_body(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            frame = Frame(topic=topic, id=new_id(), body=b"")
+            await broker.publish([frame])
+            stream = await broker.subscribe(self.name("group"), [topic])
+            assert (await self.collect(stream, 1))[0].frame == frame

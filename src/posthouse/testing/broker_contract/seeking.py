@@ -1,0 +1,63 @@
+"""A group goes back in its log, or the broker says that it cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from posthouse.errors import SeekUnsupported
+from posthouse.testing.broker_contract.fixtures import BrokerFixtures
+from posthouse.testing.broker_contract.frames import ids, ids_of
+
+
+class SeekingContract(BrokerFixtures):
+    """What `Broker.seek` promises."""
+
+    async def test_seek_from_offset(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic, group = await self.topic(broker), self.name("group")
+            sent = await self.publish(broker, topic, 10)
+            stream = await broker.subscribe(group, [topic])
+            got = await self.collect(stream, 10)
+            if not broker.sheet.seek:
+                with pytest.raises(SeekUnsupported):
+                    await broker.seek(group, topic, position=got[4].position)
+                return
+            await (await make()).seek(group, topic, position=got[4].position)
+            again = await self.collect(stream, 6)
+            assert [delivery.frame for delivery in again] == sent[4:]
+            await self.nothing_more(stream)
+
+    async def test_seek_from_time(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic, group = await self.topic(broker), self.name("group")
+            old = await self.publish(broker, topic, 5)
+            stream = await broker.subscribe(group, [topic])
+            stored_at = max(delivery.stored_at for delivery in await self.collect(stream, 5))
+            if not broker.sheet.seek:
+                with pytest.raises(SeekUnsupported):
+                    await broker.seek(group, topic, time=stored_at)
+                return
+            new = await self.publish(broker, topic, 5)
+            await self.collect(stream, 5)
+            await broker.seek(group, topic, time=stored_at + 1e-6)
+            again = ids(await self.collect(stream, 5))
+            assert ids_of(new) <= again <= ids_of(old) | ids_of(new)
+            await broker.seek(group, topic, time=stored_at + 1e9)
+            await self.nothing_more(stream)
+
+    async def test_an_ack_from_before_a_seek_does_not_undo_it(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic, group = await self.topic(broker), self.name("group")
+            if not broker.sheet.seek:
+                pytest.skip("this broker cannot go back")
+            sent = await self.publish(broker, topic, 10)
+            stream = await broker.subscribe(group, [topic])
+            got = await self.collect(stream, 10, ack=False)
+            await broker.seek(group, topic, position=got[0].position)
+            await stream.ack(got)
+            again = await self.collect(stream, 10)
+            assert [delivery.frame for delivery in again] == sent
+            assert all(delivery.redelivered for delivery in again)

@@ -1,0 +1,35 @@
+"""The contract of a store as tests. A new adapter is proven by a class of ten lines:
+
+    class TestMyStore(StoreContract):
+        async def make_store(self) -> Store:
+            return MyStore("my://localhost", clock=self.clock)
+
+Needs pytest with pytest-asyncio. Each test wants a database of its own. Each module holds the tests of one role of the
+store; `fixtures` is what an adapter gives to them, `samples` and `steps` are what they are written with.
+"""
+
+from __future__ import annotations
+
+from posthouse.testing.store_contract.held import HeldContract
+from posthouse.testing.store_contract.inbox import InboxContract
+from posthouse.testing.store_contract.lanes import LaneContract
+from posthouse.testing.store_contract.outbox import OutboxContract
+from posthouse.testing.store_contract.stuck import StuckContract
+from posthouse.testing.store_contract.tables import TableContract
+from posthouse.testing.store_contract.timers import TimerContract
+from posthouse.testing.store_contract.transactions import TransactionContract
+
+__all__ = ["StoreContract"]
+
+
+class StoreContract(
+    TableContract,
+    TransactionContract,
+    OutboxContract,
+    LaneContract,
+    StuckContract,
+    InboxContract,
+    HeldContract,
+    TimerContract,
+):
+    """Subclass it and give `make_store`; `later` too where the store's clock is not ours to move."""

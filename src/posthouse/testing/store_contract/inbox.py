@@ -1,0 +1,96 @@
+"""Each event is claimed once: by its number in a key, or by its id."""
+
+from __future__ import annotations
+
+import msgspec
+
+from posthouse.store import Head, Known, Store
+from posthouse.testing.store_contract.fixtures import StoreFixtures
+from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, held
+from posthouse.testing.store_contract.steps import claim, failing, hold, standing
+
+
+class InboxContract(StoreFixtures):
+    """What `InboxTable` promises."""
+
+    # Ordered
+
+    async def test_a_key_is_claimed_number_by_number(self, store: Store) -> None:
+        assert [await claim(store, arrival(n)) for n in (1, 2, 3)] == [True, True, True]
+        assert (await standing(store, arrival(3))).sequence == 3
+
+    async def test_duplicates_gaps_and_forks_are_not_claimed_and_the_head_tells_why(self, store: Store) -> None:
+        await claim(store, arrival(1))
+        await claim(store, arrival(2))
+        for refused in (arrival(1), arrival(2), arrival(2, event_id="fork"), arrival(4)):
+            assert not await claim(store, refused)
+        head = await standing(store, arrival(2, event_id="fork"))
+        expected = arrival(2)
+        assert head == Head(sequence=2, lineage=1, event_id=expected.event_id, digest=expected.digest)
+
+    async def test_a_key_begins_at_one(self, store: Store) -> None:
+        assert not await claim(store, arrival(2))
+        async with store.begin() as tx:
+            assert await store.inbox.standing(tx, CONSUMER, arrival(2)) is None
+        assert await claim(store, arrival(1))
+
+    async def test_a_consumer_that_adopts_begins_anywhere_and_goes_on_from_there(self, store: Store) -> None:
+        assert await store.inbox.register(CONSUMER, TOPIC, True)
+        assert [await claim(store, arrival(n)) for n in (7, 9, 8, 6)] == [True, False, True, False]
+
+    async def test_the_first_answer_to_adopting_stays(self, store: Store, other: Store) -> None:
+        assert not await store.inbox.register(CONSUMER, TOPIC, False)
+        assert not await other.inbox.register(CONSUMER, TOPIC, True)
+        assert await store.inbox.register(CONSUMER, "shop.other", True)
+        assert not await claim(store, arrival(7))
+
+    async def test_a_claim_commits_with_the_handlers_writes_or_not_at_all(self, store: Store) -> None:
+        async with failing(store) as tx:
+            assert await store.inbox.claim(tx, CONSUMER, arrival(1))
+        assert (await store.counts()).applied == {}
+        assert await claim(store, arrival(1))
+
+    async def test_heads_belong_to_consumer_topic_tenant_and_key(self, store: Store) -> None:
+        others = (arrival(1), arrival(1, topic="shop.other"), arrival(1, tenant="t2"), arrival(1, key="k2"))
+        assert all([await claim(store, one) for one in others])
+        assert await claim(store, arrival(1), consumer="shipping")
+
+    async def test_a_newer_lineage_goes_on_and_an_older_one_does_not(self, store: Store) -> None:
+        assert await claim(store, arrival(1))
+        assert await claim(store, arrival(2, lineage=2))
+        assert not await claim(store, arrival(3, lineage=1))
+        assert (await standing(store, arrival(3))).lineage == 2
+
+    async def test_advance_passes_what_is_held_and_never_goes_back(self, store: Store) -> None:
+        await hold(store, held(arrival(2), "gap"))
+        async with store.begin() as tx:
+            await store.inbox.advance(tx, CONSUMER, arrival(1))
+            await store.inbox.advance(tx, CONSUMER, arrival(2), skipped=True)
+            await store.inbox.advance(tx, CONSUMER, arrival(1, event_id="old"))
+        assert (await standing(store, arrival(1))).sequence == 2
+        assert (await store.counts()).skipped == {(CONSUMER, TOPIC): 1}
+
+    # Unordered
+
+    async def test_an_event_without_a_number_is_claimed_once(self, store: Store) -> None:
+        one = arrival(None)
+        assert [await claim(store, one), await claim(store, one)] == [True, False]
+        async with store.begin() as tx:
+            assert await store.inbox.standing(tx, CONSUMER, one) == Known(digest=one.digest)
+            assert await store.inbox.standing(tx, CONSUMER, arrival(None)) is None
+        assert await claim(store, one, consumer="shipping")
+        assert await claim(store, msgspec.structs.replace(one, tenant="t2"))
+
+    async def test_unordered_events_are_forgotten_by_age_and_the_latest_time_is_kept(self, store: Store) -> None:
+        old = [arrival(None, time=time) for time in (500.0, 900.0, 700.0)]
+        for one in old:
+            await claim(store, one)
+        await self.later(100)
+        await claim(store, young := arrival(None, time=950.0))
+        assert await store.inbox.purged_until(CONSUMER) is None
+        before = self.clock.now() - 50
+        assert [await store.inbox.purge(before, 2), await store.inbox.purge(before, 2)] == [2, 1]
+        assert await store.inbox.purged_until(CONSUMER) == 900.0
+        assert await store.inbox.purged_until("shipping") is None
+        assert not await claim(store, young)
+        assert (await store.counts()).applied == {(CONSUMER, TOPIC): 4}

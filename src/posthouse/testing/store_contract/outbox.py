@@ -1,0 +1,97 @@
+"""What goes into an outbox: numbers without gaps, one event for one intent, and no row purged too early."""
+
+from __future__ import annotations
+
+import msgspec
+
+from posthouse.store import Store
+from posthouse.testing.store_contract.fixtures import StoreFixtures
+from posthouse.testing.store_contract.samples import row
+from posthouse.testing.store_contract.steps import add, drain, failing
+
+
+class OutboxContract(StoreFixtures):
+    """What `OutboxTable.append` and `OutboxTable.purge` promise."""
+
+    # Appending
+
+    async def test_numbers_of_a_key_begin_at_one_and_have_no_gaps(self, store: Store) -> None:
+        await add(store, row("k"), row("k"))
+        async with failing(store) as tx:
+            await store.outbox.append(tx, [row("k")])
+        await add(store, row("k"))
+        assert [found.sequence for found in await drain(store)] == [1, 2, 3]
+
+    async def test_each_topic_tenant_and_key_has_numbers_of_its_own(self, store: Store) -> None:
+        await add(store, row("k"), row("other"), row("k", tenant="t2"), row("k", topic="shop.other"))
+        assert [found.sequence for found in await drain(store)] == [1, 1, 1, 1]
+
+    async def test_rows_without_a_key_or_not_numbered_have_no_number(self, store: Store) -> None:
+        await add(store, row(None), row("k", numbered=False), row("k"))
+        assert [(found.key, found.sequence) for found in await drain(store)] == [(None, None), ("k", None), ("k", 1)]
+
+    async def test_a_row_comes_back_as_it_was_given(self, store: Store) -> None:
+        given = row("ключ/🔑", tenant="t'1", body=bytes(range(256)), headers={"ce-type": "ordér"})
+        await add(store, given)
+        (found,) = await drain(store)
+        assert found == msgspec.structs.replace(given, id=found.id, sequence=1, lineage=found.lineage)
+        assert found.lineage >= 1
+
+    async def test_append_of_nothing_is_nothing(self, store: Store) -> None:
+        async with store.begin() as tx:
+            assert list(await store.outbox.append(tx, [])) == []
+
+    async def test_one_intent_is_one_event(self, store: Store) -> None:
+        first, again = row("k", idempotency_key="pay-1"), row("k", idempotency_key="pay-1")
+        async with store.begin() as tx:
+            assert await store.outbox.append(tx, [first]) == [first.event_id]
+        async with store.begin() as tx:
+            assert await store.outbox.append(tx, [again, row("k", event_id="new")]) == [first.event_id, "new"]
+        assert [(found.event_id, found.sequence) for found in await drain(store)] == [(first.event_id, 1), ("new", 2)]
+
+    async def test_an_intent_belongs_to_its_tenant_and_topic(self, store: Store) -> None:
+        await add(store, row("k", idempotency_key="i"), row("k", idempotency_key="i", tenant="t2"))
+        await add(store, row("k", idempotency_key="i", topic="shop.other"))
+        assert len(await drain(store)) == 3
+
+    async def test_an_intent_that_was_rolled_back_is_new(self, store: Store) -> None:
+        async with failing(store) as tx:
+            await store.outbox.append(tx, [row("k", idempotency_key="i")])
+        await add(store, row("k", idempotency_key="i"))
+        assert len(await drain(store)) == 1
+
+    async def test_an_intent_is_remembered_for_its_window_even_when_purged(self, store: Store) -> None:
+        await add(store, row("k", idempotency_key="i"))
+        await drain(store)
+        await store.outbox.purge(100)
+        await add(store, row("k", idempotency_key="i"))
+        assert await drain(store) == []
+
+    # Purging
+
+    async def test_purge_deletes_what_every_lane_has_passed(self, store: Store) -> None:
+        await add(store, *(row(f"k{n}") for n in range(5)))
+        assert await store.outbox.purge(100) == 0
+        await drain(store)
+        await add(store, row("unsent"))
+        assert [await store.outbox.purge(3), await store.outbox.purge(3), await store.outbox.purge(3)] == [3, 2, 0]
+        assert [found.key for found in await drain(store)] == ["unsent"]
+
+    async def test_purge_keeps_what_another_relay_has_not_sent(self, store: Store) -> None:
+        for _ in range(2):
+            await store.outbox.lease("a", 10)
+            await store.outbox.lease("b", 10)
+        await add(store, *(row(f"k{n}") for n in range(40)))
+        sent = len(await drain(store, "a"))
+        await store.outbox.purge(100)
+        assert 0 < sent < 40
+        assert len(await drain(store, "b")) == 40 - sent
+
+    async def test_numbers_go_on_after_a_purge(self, store: Store) -> None:
+        await add(store, row("k"))
+        first = await drain(store)
+        await store.outbox.purge(100)
+        await add(store, row("k"))
+        second = await drain(store)
+        assert [found.sequence for found in (*first, *second)] == [1, 2]
+        assert second[0].id > first[0].id

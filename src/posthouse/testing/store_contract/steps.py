@@ -1,0 +1,52 @@
+"""What the tests do over and over."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from posthouse.store import Arrival, Head, HeldEvent, OutboxRow, Store, Transaction
+from posthouse.testing.store_contract.samples import CONSUMER
+
+
+@contextlib.asynccontextmanager
+async def failing(store: Store, end: BaseException | None = None) -> AsyncIterator[Transaction]:
+    """A transaction whose block ends with an error, which goes no further."""
+    error = end or ZeroDivisionError()
+    with contextlib.suppress(type(error)):
+        async with store.begin() as tx:
+            yield tx
+            raise error
+
+
+async def add(store: Store, *rows: OutboxRow) -> int:
+    """Rows in a transaction of their own; how many."""
+    async with store.begin() as tx:
+        return len(await store.outbox.append(tx, rows))
+
+
+async def drain(store: Store, owner: str = "a") -> list[OutboxRow]:
+    """Everything in the lanes of a relay, read and settled."""
+    lanes = await store.outbox.lease(owner, 10)
+    found: list[OutboxRow] = []
+    while (poll := await store.outbox.poll(lanes, 50)).rows:
+        found += poll.rows
+        assert await store.outbox.settle(owner, poll, [])
+    return found
+
+
+async def claim(store: Store, one: Arrival, *, consumer: str = CONSUMER) -> bool:
+    async with store.begin() as tx:
+        return await store.inbox.claim(tx, consumer, one)
+
+
+async def standing(store: Store, one: Arrival) -> Head:
+    async with store.begin() as tx:
+        head = await store.inbox.standing(tx, CONSUMER, one)
+    assert isinstance(head, Head)
+    return head
+
+
+async def hold(store: Store, *events: HeldEvent) -> bool:
+    async with store.begin() as tx:
+        return all([await store.held.hold(tx, event) for event in events])

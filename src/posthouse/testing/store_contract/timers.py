@@ -1,0 +1,66 @@
+"""A timer fires once, in its time, and is set with its transaction."""
+
+from __future__ import annotations
+
+import asyncio
+
+from posthouse.store import Store, Timer
+from posthouse.testing.store_contract.fixtures import StoreFixtures
+from posthouse.testing.store_contract.samples import row
+from posthouse.testing.store_contract.steps import drain, failing
+
+
+class TimerContract(StoreFixtures):
+    """What `TimerTable` promises."""
+
+    async def test_a_timer_fires_once_however_many_ask(self, store: Store, other: Store) -> None:
+        for number in range(10):
+            await set_timer(store, Timer(name=f"n{number}", due_at=self.clock.now() + 5, row=row("k")))
+        assert await store.timers.fire(100) == 0
+        await self.later(5)
+        fired = await asyncio.gather(*((store, other)[n % 2].timers.fire(3) for n in range(8)))
+        assert sum(fired) == 10
+        assert [found.sequence for found in await drain(store)] == list(range(1, 11))
+        assert (await store.counts()).timers == 0
+
+    async def test_timers_fire_in_the_order_of_their_times(self, store: Store) -> None:
+        for name, due_at in (("late", 3.0), ("early", 1.0), ("middle", 2.0)):
+            await set_timer(store, Timer(name=name, due_at=due_at, row=row("k", event_id=name)))
+        assert [timer.name for timer in await store.timers.pending()] == ["early", "middle", "late"]
+        assert await store.timers.next_due() == 1.0
+        assert await store.timers.fire(2) == 2
+        assert [found.event_id for found in await drain(store)] == ["early", "middle"]
+
+    async def test_a_timer_never_fires_early(self, store: Store) -> None:
+        for name, after in (("due", 0.0), ("early", 0.5)):
+            await set_timer(store, Timer(name=name, due_at=self.clock.now() + after, row=row("k", event_id=name)))
+        assert await store.timers.fire(10) == 1
+        assert [found.event_id for found in await drain(store)] == ["due"]
+        assert [timer.name for timer in await store.timers.pending()] == ["early"]
+
+    async def test_a_timer_with_the_same_name_replaces_the_first(self, store: Store) -> None:
+        first, second = row("k", headers={"a": "b"}), row("other", idempotency_key="i", numbered=False)
+        await set_timer(store, Timer(name="n", due_at=1.0, row=first))
+        await set_timer(store, moved := Timer(name="n", due_at=2.0, row=second))
+        await set_timer(store, Timer(name="n", due_at=3.0, row=row("k", tenant="t2")))
+        assert await store.timers.pending("t1") == [moved]
+        assert len(await store.timers.pending()) == 2
+
+    async def test_a_cancelled_timer_never_fires(self, store: Store) -> None:
+        await set_timer(store, Timer(name="n", due_at=1.0, row=row("k")))
+        async with store.begin() as tx:
+            assert not await store.timers.cancel(tx, "t2", "n")
+            assert await store.timers.cancel(tx, "t1", "n")
+            assert not await store.timers.cancel(tx, "t1", "n")
+        assert await store.timers.fire(10) == 0
+        assert await store.timers.next_due() is None
+
+    async def test_a_timer_is_set_with_its_transaction_or_not_at_all(self, store: Store) -> None:
+        async with failing(store) as tx:
+            await store.timers.set(tx, Timer(name="n", due_at=1.0, row=row("k")))
+        assert await store.timers.pending() == []
+
+
+async def set_timer(store: Store, timer: Timer) -> None:
+    async with store.begin() as tx:
+        await store.timers.set(tx, timer)
