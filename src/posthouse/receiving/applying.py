@@ -16,11 +16,11 @@ from posthouse.clock import Clock
 from posthouse.errors import CommitUnknown, ConfigurationError, DecodeError, StoreFull, StoreUnavailable
 from posthouse.events import PLATFORM, Event, decode_any
 from posthouse.receiving.handler import Handler
-from posthouse.receiving.holding import Holder, held_event, with_error, words_of
+from posthouse.receiving.holding import Holder, held_event, storable, with_error, words_of
 from posthouse.receiving.order import Standing, judge
 from posthouse.receiving.policy import Again, Dead, Policy, decide
 from posthouse.sending import Drafter, Tx, cause_of
-from posthouse.store import Arrival, HeldEvent, HeldState, Store, Transaction
+from posthouse.store import Arrival, HeldEvent, HeldState, Known, Store, Transaction
 
 log = logging.getLogger("posthouse.consumer")
 
@@ -89,9 +89,9 @@ class Applier:
             time = event.occurred_at.timestamp()
         except (DecodeError, ValueError) as error:
             unread = Arrival(
-                topic=frame.topic, tenant=PLATFORM, event_id=frame.id, digest=digest, time=delivery.stored_at
+                topic=frame.topic, tenant=PLATFORM, event_id=storable(frame.id), digest=digest, time=delivery.stored_at
             )
-            return Work(arrival=unread, headers=frame.headers, body=frame.body, defect=str(error))
+            return Work(arrival=unread, headers=frame.headers, body=frame.body, defect=words_of(error))
         ordered = event.key is not None and self.ordered.get(frame.topic, True)
         arrival = Arrival(
             topic=frame.topic,
@@ -173,7 +173,7 @@ class Applier:
         """Whether the event is ours to run now; otherwise it was dealt with, in this transaction."""
         arrival = work.arrival
         if work.defect:
-            await self._set_aside(transaction, work, f"unreadable: {work.defect}")
+            await self._set_unreadable_aside(transaction, work)
             return Turn(mine=False)
         if arrival.sequence is None and await self._forgotten(arrival):
             await self._set_aside(transaction, work, "older than the inbox remembers: it may have been applied before")
@@ -287,6 +287,15 @@ class Applier:
     async def _set_aside(self, transaction: Transaction, work: Work, reason: str) -> None:
         await self._holder.set_aside(transaction, self._held(work, "quarantined", reason), reason)
 
+    async def _set_unreadable_aside(self, transaction: Transaction, work: Work) -> None:
+        """Its id is the broker's word and may stand for other bytes as well: these are kept beside them."""
+        arrival = work.arrival
+        known = await self.store.inbox.standing(transaction, self.consumer, arrival)
+        if isinstance(known, Known) and known.digest != arrival.digest:
+            arrival = msgspec.structs.replace(arrival, event_id=f"{arrival.event_id}#{arrival.digest.hex()}")
+            work = msgspec.structs.replace(work, arrival=arrival)
+        await self._set_aside(transaction, work, f"unreadable: {work.defect}")
+
     def _held(
         self, work: Work, state: HeldState, reason: str, *, attempts: int = 0, next_at: float | None = None
     ) -> HeldEvent:
@@ -294,7 +303,7 @@ class Applier:
             self.consumer,
             work.arrival,
             state=state,
-            headers=work.headers,
+            headers={storable(name): storable(value) for name, value in work.headers.items()},
             body=work.body,
             now=self.clock.now(),
             type=work.event.type if work.event is not None else "",
