@@ -23,6 +23,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1)
 """
 
 MIB = 1024 * 1024
+PATIENCE = 150.0
+"""Seconds after which the drain is ended, wherever it is."""
 
 
 async def memory(folder: Path, scale: Scale) -> list[Reading]:
@@ -40,11 +42,19 @@ async def memory(folder: Path, scale: Scale) -> list[Reading]:
     )
     output, _ = await child.communicate()
     found = json.loads(output)
+    drained, growth, rate = found["drained"], found["growth"], found["rate"]
     return [
-        at_most("memory growth", found["growth"], 30.0, "MiB"),
+        at_most("memory growth", growth, 30.0, "MiB"),
         Reading(
-            measure="memory drain", ours=found["rate"], limit=None, ratio=None, goal=None, met=None, unit="events/s"
+            measure="memory drained",
+            ours=drained,
+            limit=None,
+            ratio=None,
+            goal=f"≥ {count:,}",
+            met=drained >= count,
+            unit="events",
         ),
+        Reading(measure="memory drain", ours=rate, limit=None, ratio=None, goal=None, met=None, unit="events/s"),
     ]
 
 
@@ -59,19 +69,27 @@ def _backlog(count: int) -> Iterator[tuple[object, ...]]:
 
 
 async def _drain(folder: Path, count: int) -> dict[str, float]:
-    """The other process: growth in MiB between 10 % and the end, and events per second."""
+    """The other process: events drained, growth in MiB from a tenth of the backlog on, and events per second."""
     done = Done(count)
     samples: list[tuple[int, float]] = []
     began = time.perf_counter()
     async with running(orders_in(folder), billing_in(folder, "list", done)):
-        while not done.stop.is_set():
+        while not done.stop.is_set() and time.perf_counter() < began + PATIENCE:
             await asyncio.sleep(0.25)
             samples.append((count - done.left, resident()))
-            print(f"\r  {count - done.left:,} of {count:,}, {samples[-1][1]:.1f} MiB ", end="", file=sys.stderr)
+            _show_progress(samples, count)
     took = time.perf_counter() - began
-    print(file=sys.stderr)
-    after = [mib for handled, mib in samples if handled >= count / 10] or [resident()]
-    return {"growth": max(after) - after[0], "rate": count / took}
+    later = [mib for drained, mib in samples if drained >= count / 10] or [resident()]
+    drained = count - done.left
+    return {"drained": drained, "growth": max(later) - later[0], "rate": drained / took}
+
+
+def _show_progress(samples: list[tuple[int, float]], count: int) -> None:
+    """A line for every tenth."""
+    before = samples[-2][0] if len(samples) > 1 else 0
+    drained, mib = samples[-1]
+    if drained * 10 // count > before * 10 // count:
+        print(f"  {drained:,} of {count:,} events, {mib:.1f} MiB", file=sys.stderr, flush=True)
 
 
 def resident() -> float:
