@@ -85,6 +85,9 @@ class Service:
         self._store: Store | None = None
         self._broker: Broker | None = None
         self._ready = False
+        self._opening = asyncio.Lock()
+        self._opener: asyncio.Task[object] | None = None
+        """The task that opens, whose set-up functions run in transactions before the service is ready."""
         self._runtime: Runtime | None = None
         producer = Producer(
             service=name,
@@ -231,13 +234,23 @@ class Service:
 
     async def open(self) -> None:
         """Bring an embedded store up to date, refuse another one that is not, and run the set-up functions. Idempotent."""
-        if self._ready:
+        if self._ready or self._opener is asyncio.current_task():
             return
+        async with self._opening:
+            if self._ready:
+                return
+            self._opener = asyncio.current_task()
+            try:
+                await self._open()
+            finally:
+                self._opener = None
+            self._ready = True
+
+    async def _open(self) -> None:
         pending = await self.store.pending_migrations()
         if pending and not self.store.embedded:
             raise StoreOutdated(f"the store of {self.name} lacks {', '.join(pending)}: run `posthouse db upgrade`")
         await self.store.upgrade()
-        self._ready = True
         self._drafter.limit_to(self.broker.sheet.max_bytes)
         for function in self._setups:
             async with self.transaction("platform") as tx:
@@ -246,7 +259,7 @@ class Service:
     def use(self, parts: Parts) -> Parts:
         """Run on other parts from the next opening on, as tests do; returns those before. Close the service first."""
         before, self._parts = self._parts, parts
-        self._store, self._broker = None, None
+        self._forget()
         self._drafter = self._draft_with(parts.clock)
         return before
 
@@ -256,7 +269,12 @@ class Service:
             await self._broker.aclose()
         if self._store is not None:
             await self._store.aclose()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Open everything anew at the next use, which may be on another event loop."""
         self._store, self._broker, self._runtime, self._ready = None, None, None, False
+        self._opening = asyncio.Lock()
 
     def topology(self) -> Topology:
         """The topics this service writes and reads, with their dead letters, and who reads what."""
