@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from types import TracebackType
 from typing import Self, TypeVar
@@ -48,9 +47,13 @@ class Harness:
         self._numbers: Counter[tuple[str, str, str]] = Counter()
 
     async def __aenter__(self) -> Self:
-        for service in self.services:
-            self._before.append(service.use(Parts("sqlite://", self.broker, self.clock)))
-            self._runtimes.append(await service.prepare())
+        try:
+            for service in self.services:
+                self._before.append(service.use(Parts("sqlite://", self.broker, self.clock)))
+                self._runtimes.append(await service.prepare())
+        except BaseException:
+            await self._restore()
+            raise
         self._tasks = [asyncio.create_task(runtime.run(self._stop)) for runtime in self._runtimes]
         return self
 
@@ -58,8 +61,13 @@ class Harness:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        await asyncio.gather(*self._tasks)
-        for service, parts in zip(self.services, self._before, strict=True):
+        try:
+            await asyncio.gather(*self._tasks)
+        finally:
+            await self._restore()
+
+    async def _restore(self) -> None:
+        for service, parts in zip(self.services, self._before, strict=False):
             await service.aclose()
             service.use(parts)
 
@@ -83,15 +91,18 @@ class Harness:
     async def settled(self, timeout: float = 10.0) -> Status:
         """Wait until everything that was said has been applied or held, as far as the clock allows: retries and timers
         of the future stay where they are. `timeout` is in real seconds."""
-        deadline, before = time.monotonic() + timeout, None
-        while True:
-            figures = await status(self.services)  # read one after the other, so one look may miss what moves between
-            if figures.quiet and figures == before and self._idle() and not await self._due():
-                return figures
-            before = figures
-            if time.monotonic() > deadline:
-                raise Unsettled(f"still moving after {timeout:g} s: {figures}")
-            await asyncio.sleep(0.001)
+        before: Status | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    figures = await status(self.services)  # not all at one moment: one look may miss what moves between
+                    if figures.quiet and figures == before and self._idle() and not await self._due():
+                        return figures
+                    before = figures
+                    await asyncio.sleep(0.001)
+        except TimeoutError:
+            seen = before or "no figures, because a transaction is open all the time"
+            raise Unsettled(f"still moving after {timeout:g} s: {seen}") from None
 
     async def advance(self, seconds: float) -> Status:
         """Move the clock forward, then wait until everything that became due has been dealt with."""
