@@ -1,0 +1,268 @@
+"""The front door: what may be declared, how it opens, and on what it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.brokers.memory import MemoryBroker
+from posthouse.clock import ManualClock
+from posthouse.contracts import event_type_of
+from posthouse.errors import ConfigurationError, SubjectError
+from posthouse.service import Parts
+from posthouse.testing import Harness
+
+
+def plant() -> tuple[Service, type[Payload]]:
+    service = Service("plant", store="sqlite://", broker="memory://")
+
+    @service.event("thing.made.v1", key="key")
+    class ThingMade(Payload):
+        key: str
+
+    return service, ThingMade
+
+
+async def handle(event: Event[Payload], tx: Tx) -> None: ...
+
+
+async def handle_too(event: Event[Payload], tx: Tx) -> None: ...
+
+
+# Declaring.
+
+
+def test_a_second_handler_for_the_same_event_needs_a_consumer_of_its_own() -> None:
+    service, made = plant()
+    service.on(made)(handle)
+    with pytest.raises(ConfigurationError, match=r"as in on\(…, consumer='handle_too'\)"):
+        service.on(made)(handle_too)
+    service.on(made, consumer="second")(handle_too)
+    assert list(service.consumers) == ["plant", "plant.second"]
+    assert service.topology().groups == {"plant": ["plant.thing"], "plant.second": ["plant.thing"]}
+    assert list(service.topology().topics) == ["plant.thing", "plant.thing.dlq"]
+
+
+async def test_two_consumers_of_one_service_each_apply_every_event() -> None:
+    service, made = plant()
+    heard: list[str] = []
+
+    @service.on(made)
+    async def first(event: Event[Payload]) -> None:
+        heard.append("first")
+
+    @service.on(made, consumer="second")
+    async def second(event: Event[Payload]) -> None:
+        heard.append("second")
+
+    async with Harness(service) as harness:
+        await harness.publish(made(key="k"))
+        await harness.settled()
+    assert sorted(heard) == ["first", "second"]
+
+
+def test_on_needs_events_and_they_must_be_declared() -> None:
+    service, _ = plant()
+    with pytest.raises(ConfigurationError, match="at least one event"):
+        service.on()
+    with pytest.raises(ConfigurationError, match="str is not an event"):
+        service.on(str)(handle)
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda: None, "takes 0 arguments"),
+        (lambda event, tx, more: None, "takes 3 arguments"),
+        (lambda event, tx: None, "plain function and cannot await a Tx"),
+    ],
+)
+def test_a_function_that_cannot_be_a_handler_says_why(function: object, why: str) -> None:
+    service, made = plant()
+    with pytest.raises(ConfigurationError, match=why):
+        service.on(made)(function)  # type: ignore[type-var]
+
+
+def test_a_subject_that_breaks_the_grammar_or_is_taken_is_refused() -> None:
+    service, _ = plant()
+    with pytest.raises(SubjectError, match="past tense"):
+        service.event("thing.make.v1")(Payload)
+    with pytest.raises(ConfigurationError, match="declared twice"):
+
+        @service.event("thing.made.v1")
+        class Again(Payload):
+            key: str
+
+    with pytest.raises(ConfigurationError, match="Did you mean 'key'"):
+
+        @service.event("thing.found.v1", key="kee")
+        class Found(Payload):
+            key: str
+
+
+def test_an_unknown_wire_format_is_answered_with_a_suggestion() -> None:
+    with pytest.raises(ConfigurationError, match="Did you mean 'binary'"):
+        Service("plant", wire="binari")  # type: ignore[arg-type]
+
+
+async def test_everything_that_cannot_work_is_said_at_once() -> None:
+    service, made = plant()
+
+    @service.event("thing.lost.v1", key="key")
+    class ThingLost(Payload):
+        key: str
+
+    service.on(made, policy=Policy(deliveries=0, deadline=-1))(handle)
+    service.on(ThingLost, policy=Policy(order="none", last_delay=1e9, first_delay=1e9))(handle_too)
+    with pytest.raises(ConfigurationError) as refused:
+        await service.prepare()
+    problems = "\n".join(refused.value.problems)
+    assert len(refused.value.problems) == 4
+    for part in ("deliveries must be", "deadline must be", "do not agree on order", "raise inbox_retention"):
+        assert part in problems
+    await service.aclose()
+
+
+def test_topics_follow_aggregates_or_subjects() -> None:
+    for topics, expected in (("aggregate", "works.plant.thing"), ("subject", "works.plant.thing.made.v1")):
+        service = Service("plant", namespace="works", topics=topics)  # type: ignore[arg-type]
+
+        @service.event("thing.made.v1")
+        @dataclass
+        class ThingMade:
+            key: str
+
+        assert event_type_of(ThingMade).topic == expected
+        assert expected in service.topology().topics
+
+
+async def test_a_foreign_event_is_read_by_its_full_subject_with_only_the_fields_needed() -> None:
+    reader = Service("reader")
+    owner, made = plant()
+    heard: list[str] = []
+
+    @reader.external("plant.thing.made.v1", key="key")
+    class ThingMade(Payload):
+        key: str
+
+    @reader.on(ThingMade)
+    async def hear(event: Event[ThingMade], tx: Tx) -> None:
+        heard.append(event.data.key)
+        with pytest.raises(ConfigurationError, match="may read it, not publish it"):
+            tx.publish(event.data)
+
+    async with Harness(owner, reader) as harness:
+        await harness.publish(made(key="k"))
+        await harness.settled()
+    assert heard == ["k"]
+
+
+# Opening and closing.
+
+
+async def test_set_up_functions_run_once_in_order_however_many_open() -> None:
+    service, _ = plant()
+    ran: list[str] = []
+
+    @service.setup
+    async def first(tx: Tx) -> None:
+        ran.append("first")
+        await asyncio.sleep(0)
+        await tx.execute("CREATE TABLE mine (n)")
+
+    @service.setup
+    async def second(tx: Tx) -> None:
+        ran.append(f"second for {tx.tenant}")
+        await tx.execute("INSERT INTO mine VALUES (1)")
+
+    async def use() -> object:
+        async with service.transaction("t1") as tx:
+            return (await tx.execute("SELECT count(*) FROM mine")).scalar()
+
+    assert await asyncio.gather(*[use() for _ in range(5)]) == [1] * 5
+    await service.open()
+    assert ran == ["first", "second for platform"]
+    await service.aclose()
+
+
+async def test_a_set_up_function_that_fails_runs_again_at_the_next_opening() -> None:
+    service, _ = plant()
+    ran: list[int] = []
+
+    @service.setup
+    async def flaky(tx: Tx) -> None:
+        ran.append(len(ran))
+        await tx.execute("CREATE TABLE mine (n)")
+        if len(ran) == 1:
+            raise RuntimeError("not yet")
+
+    with pytest.raises(RuntimeError, match="not yet"):
+        await service.open()
+    async with service.transaction("t1") as tx:
+        assert (await tx.execute("SELECT count(*) FROM mine")).scalar() == 0
+    assert ran == [0, 1]
+    await service.aclose()
+
+
+async def test_a_closed_service_opens_again_on_its_urls(tmp_path: Path) -> None:
+    service = Service("plant", store=f"sqlite:///{tmp_path / 'plant.db'}", broker="memory://")
+
+    @service.event("thing.made.v1", key="key")
+    class ThingMade(Payload):
+        key: str
+
+    for _ in range(2):
+        async with service.transaction("t1") as tx:
+            tx.publish(ThingMade(key="k"))
+        await service.aclose()
+        await service.aclose()
+    assert (await service.store.counts()).committed == {"plant.thing": 2}
+    await service.aclose()
+
+
+async def test_other_parts_are_used_from_the_next_opening_on() -> None:
+    service, made = plant()
+    await service.open()
+    first = service.store
+    clock = ManualClock(5.0)
+    broker = MemoryBroker(clock=clock)
+    await service.aclose()
+    before = service.use(Parts("sqlite://", broker, clock))
+    assert (before.store, before.broker) == ("sqlite://", "memory://")
+    async with service.transaction("t1") as tx:
+        tx.publish(made(key="k"))
+    assert service.store is not first
+    assert (service.broker, service.clock) == (broker, clock)
+    assert (service.store_url, service.broker_url) == ("sqlite://", "memory")
+    await service.aclose()
+
+
+async def test_a_service_runs_in_the_background_of_a_block_and_is_closed_after_it() -> None:
+    service, made = plant()
+    heard = asyncio.Event()
+
+    @service.on(made)
+    async def hear(event: Event[Payload]) -> None:
+        heard.set()
+
+    async with service.running():
+        async with service.transaction("t1") as tx:
+            tx.publish(made(key="k"))
+        await asyncio.wait_for(heard.wait(), 10)
+    assert service._store is None
+
+
+async def test_the_environment_says_where_the_parts_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSTHOUSE_STORE", "sqlite:///elsewhere.db")
+    monkeypatch.setenv("POSTHOUSE_BROKER", "memory://")
+    assert (Service("plant").store_url, Service("plant").broker_url) == ("sqlite:///elsewhere.db", "memory://")
+    monkeypatch.delenv("POSTHOUSE_STORE")
+    monkeypatch.delenv("POSTHOUSE_BROKER")
+    assert (Service("plant").store_url, Service("plant").broker_url) == (
+        "sqlite:///plant.db",
+        "embedded:///posthouse-log.db",
+    )

@@ -1,0 +1,106 @@
+"""Does it add up?"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.status import Line, Status, drained, status
+from posthouse.testing import Harness
+
+shop = Service("shop")
+ledger = Service("ledger")
+
+
+@shop.event("order.placed.v1", key="key")
+class OrderPlaced(Payload):
+    key: str
+    number: int = 0
+
+
+@ledger.on(OrderPlaced, policy=Policy(deliveries=1))
+async def book(event: Event[OrderPlaced], tx: Tx) -> None:
+    if event.data.number < 0:
+        raise ValueError("no")
+
+
+def line(**given: object) -> Line:
+    figures: dict[str, object] = {
+        "consumer": "c",
+        "topic": "t",
+        "committed": 10,
+        "applied": 5,
+        "in_flight": 2,
+        "held": {"dead": 1},
+        "skipped": 2,
+        "foreign": False,
+        "late": False,
+    }
+    return Line(**{**figures, **given})  # type: ignore[arg-type]
+
+
+def test_a_line_says_what_is_missing_and_what_is_counted_twice() -> None:
+    assert line().difference == 0
+    assert line(applied=4).difference == 1
+    assert line(held={"dead": 1, "blocked": 3}).difference == -3
+    assert line(applied=0, late=True).difference == 0
+    assert line(applied=0, foreign=True).difference == 0
+
+
+def test_quiet_means_nothing_moves_and_everything_adds_up() -> None:
+    def figures(*lines: Line, unsent: int = 0) -> Status:
+        return Status(lines=lines, unsent={"s": unsent}, stuck={}, timers={}, notes=())
+
+    still = line(in_flight=0, applied=7)
+    assert figures(still).quiet
+    assert not figures(still, unsent=1).quiet
+    assert not figures(line()).quiet
+    assert not figures(still, line(in_flight=0)).quiet
+
+
+async def test_the_lines_follow_events_to_their_ends() -> None:
+    async with Harness(shop, ledger) as harness:
+        for number in (1, 2, -1, 4):
+            await harness.publish(OrderPlaced(key="k", number=number))
+        await harness.publish(OrderPlaced(key="other"))
+        async with shop.transaction("t1") as tx:
+            tx.publish(OrderPlaced(key="later"), after=60)
+        figures = await harness.settled()
+        [found] = figures.lines
+        assert (found.consumer, found.topic, found.committed, found.applied) == ("ledger", "shop.order", 5, 3)
+        assert dict(found.held) == {"dead": 1, "blocked": 1}
+        assert (figures.timers, figures.stuck, figures.unsent) == (
+            {"shop": 1, "ledger": 0},
+            {"shop": 0, "ledger": 0},
+            {"shop": 0, "ledger": 0},
+        )
+        [dead, _] = await harness.held(ledger)
+        await ledger.desk.skip(dead.id)
+        [found] = (await harness.advance(1)).lines
+        assert (found.applied, found.skipped, dict(found.held)) == (4, 1, {})
+
+
+async def test_a_consumer_without_its_producer_has_the_brokers_count_and_is_not_checked() -> None:
+    async with Harness(shop, ledger) as harness:
+        await harness.publish(OrderPlaced(key="k"))
+        await harness.settled()
+        await harness.broker.publish([stored.frame for stored in harness.broker.log.topics["shop.order"]])
+        await harness.settled()
+        [alone] = (await status([ledger])).lines
+        assert (alone.foreign, alone.committed, alone.applied, alone.difference) == (True, 2, 1, 0)
+        [both] = (await status([shop, ledger])).lines
+        assert (both.foreign, both.committed, both.difference) == (False, 1, 0)
+
+
+async def test_drained_waits_for_calm_and_not_for_ever() -> None:
+    async with Harness(shop, ledger) as harness:
+        await harness.publish(OrderPlaced(key="k"))
+        figures = await drained(shop, ledger, timeout=10)
+        assert figures.quiet
+        harness._stop.set()
+        await asyncio.gather(*harness._tasks)
+        await harness.publish(OrderPlaced(key="k"))
+        with pytest.raises(TimeoutError):
+            await drained(shop, ledger, timeout=0.05)
