@@ -10,7 +10,7 @@ from tests.faults.kit import tally
 from tests.faults.kit.failpoint import Failpoint
 from tests.faults.kit.jobs import Deal, Intent
 from tests.faults.kit.shop import USUAL, Conditions, Poison
-from tests.faults.kit.world import World, Worlds
+from tests.faults.kit.world import World, Worlds, until
 
 DEALS = [
     Deal(tenant=f"t{n % 2 + 1}", intents=[Intent(n=f"{n}", kind="placed" if n < 16 else "seen", key=f"p{n % 4}")])
@@ -76,6 +76,29 @@ def test_a_commit_whose_answer_was_lost_is_not_acknowledged_and_the_inbox_decide
     report = world.judge(world.drain())
     assert set(Counter(world.runs()).values()) == {1}
     tally.enter("7 answer to the commit lost", report, at_least=24 + 16)
+
+
+def test_a_consumer_that_stood_still_while_another_took_over_applies_and_acknowledges_nothing_more(
+    worlds: Worlds,
+) -> None:
+    world = relayed(worlds, DEALS, Conditions(speed=4.0, broker_lease=4.0))
+    commit = commits_of_handlers(worlds, world)[9]
+    point = Failpoint(step=commit, moment="after", act="stop", file="billing.db", text="COMMIT")
+    paused = world.work(["billing"], ["consumers"], point)
+    paused.await_stop()
+    other = world.work(["billing"], ["consumers"])
+    until(lambda: world.figure("billing", "SELECT count(*) FROM ledger") == 24, "the other one to take over")
+    more = [Deal(tenant="t1", intents=[Intent(n=f"more-{n}", kind="cancelled", key=f"p{n % 4}")]) for n in range(12)]
+    world.produce(more).result()
+    world.work(["orders"], ["relay"], quiet=True).result()
+    acknowledged = "SELECT sum(acked) FROM cursors WHERE grp = 'billing'"
+    until(lambda: world.figure("log", acknowledged) == 36, "everything to be acknowledged")
+    paused.go_on()
+    assert paused.terminate() == 0
+    assert world.figure("log", acknowledged) == 36, "a consumer that had lost its partitions has moved their cursors"
+    assert other.terminate() == 0
+    assert set(Counter(world.runs()).values()) == {1}
+    tally.enter("4 consumer paused", world.judge(world.drain()), at_least=36 + 28)
 
 
 @pytest.mark.parametrize(("poison", "code"), [("kill", -9), ("exit", 13)])

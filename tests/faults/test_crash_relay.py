@@ -72,8 +72,8 @@ def test_another_relay_takes_over_what_a_killed_one_had_leased_within_lease_and_
 
 
 def pause_a_relay(worlds: Worlds, failpoint: Failpoint) -> World:
-    """Two relays share the lanes; one stands still at the failpoint for twice its lease while the other goes on with
-    newer facts of the same keys, then wakes up and finishes what it was about to do."""
+    """Two relays share the lanes; one stands still at the failpoint for twice its lease while somebody keeps house and
+    the other one goes on with newer facts of the same keys, then wakes up and finishes what it was about to do."""
     world = opened(worlds, SLOW)
     paused = world.work(["orders"], ["relay"], failpoint)
     other = world.work(["orders"], ["relay"])
@@ -82,6 +82,7 @@ def pause_a_relay(worlds: Worlds, failpoint: Failpoint) -> World:
     world.produce(deals(40)).result()
     paused.await_stop()
     stopped_at = time.monotonic()
+    world.work(["orders"], [], quiet=True, tidy=True).result()
     until(
         lambda: world.figure("orders", "SELECT sum(epoch) FROM posthouse_lane") > epochs, "the lanes to be taken over"
     )

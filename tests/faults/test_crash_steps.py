@@ -126,6 +126,19 @@ def test_a_relay_killed_at_any_step_loses_nothing_and_its_repeats_are_dropped(wo
     tally.enter("3b relay", report, at_least=9 * report.crashes)
 
 
+def test_a_relay_killed_at_any_step_while_it_tries_refused_rows_again_keeps_their_order(worlds: Worlds) -> None:
+    world = prepared(worlds, DEALS)
+    world.change(
+        "orders",
+        "INSERT INTO posthouse_stuck SELECT id, lane, topic, tenant, key, 1, 0, 0, 'refused', 0 FROM posthouse_outbox",
+        "UPDATE posthouse_lane SET cursor = (SELECT max(id) FROM posthouse_outbox)",
+    )
+    report = crash_at_every_step(
+        worlds, world, lambda world, failpoint: world.work(["orders"], ["relay"], failpoint, quiet=True)
+    )
+    tally.enter("3b relay with refused rows", report, at_least=9 * report.crashes)
+
+
 def test_housekeeping_killed_at_any_step_forgets_nothing_that_is_needed(worlds: Worlds) -> None:
     world = relayed(worlds, DEALS)
     world.produce(LATER).result()

@@ -32,6 +32,7 @@ class Forking:
         os.set_blocking(bell, False)
         signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # a child lets it in when it is ready to be told
 
     def run(self) -> None:
         """Until the client closes its end; then no child is left."""

@@ -178,9 +178,10 @@ def _intent(n: str, dice: random.Random) -> Intent:
 
 
 def told_to_stop() -> asyncio.Event:
-    """Set when SIGTERM comes."""
+    """Set when SIGTERM comes, or has come since the process was born."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     return stop
 
 

@@ -100,6 +100,12 @@ class World:
         with closing(plain_connect(self.folder / f"{file}.db")) as connection:
             return connection.execute(sql).fetchall()
 
+    def change(self, file: str, *statements: str) -> None:
+        """Change one of the files by hand, in one transaction."""
+        with closing(plain_connect(self.folder / f"{file}.db")) as connection, connection:
+            for statement in statements:
+                connection.execute(statement)
+
     def figure(self, file: str, sql: str) -> int:
         """One number out of one of the files."""
         return int(str(self.rows(file, sql)[0][0]))
