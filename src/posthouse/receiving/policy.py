@@ -40,12 +40,16 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def delay(self, attempts: int) -> float:
         """Seconds before the next run, after `attempts` runs; shortened at random by up to half."""
-        return jitter(min(self.last_delay, self.first_delay * 2.0 ** (attempts - 1)))
+        return jitter(self._longest_delay(attempts))
 
     @property
     def horizon(self) -> float:
         """The longest time between the first run of an event and its last."""
-        return sum(min(self.last_delay, self.first_delay * 2.0**n) for n in range(self.deliveries - 1))
+        return sum(self._longest_delay(attempts) for attempts in range(1, self.deliveries))
+
+    def _longest_delay(self, attempts: int) -> float:
+        """Bounded, so that no number of attempts is too large for a float."""
+        return min(self.last_delay, self.first_delay * 2.0 ** min(attempts - 1, 100))
 
     def problems(self, name: str) -> list[str]:
         """What cannot work, one sentence each."""

@@ -46,3 +46,9 @@ def test_every_problem_of_a_policy_is_named() -> None:
     assert len(problems) == 4
     assert all(sentence.startswith("f: ") for sentence in problems)
     assert Policy().problems("f") == []
+
+
+def test_any_number_of_deliveries_has_delays_and_a_horizon() -> None:
+    patient = Policy(deliveries=5000)
+    assert patient.delay(5000) <= patient.last_delay
+    assert patient.horizon <= 5000 * patient.last_delay
