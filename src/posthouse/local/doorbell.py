@@ -73,6 +73,7 @@ class Doorbell:
         if self._own is not None:
             with contextlib.suppress(OSError):
                 self._own.unlink()
+                self._own.parent.rmdir()  # unless others listen there
             self._own = None
         if self._sender is not None:
             self._sender.close()
@@ -112,16 +113,24 @@ class Doorbell:
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             own = self._folder / f"{os.getpid()}-{next(_count)}"
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            listener.setblocking(False)
             with contextlib.suppress(OSError):
                 own.unlink()
-            listener.bind(str(own))
-            self._listener, self._own = listener, own
-            asyncio.get_running_loop().add_reader(listener.fileno(), self._heard)
+            self._listener, self._own = _bound(own), own
+            asyncio.get_running_loop().add_reader(self._listener.fileno(), self._heard)
 
     def _heard(self) -> None:
         with contextlib.suppress(OSError):
             while self._listener is not None and self._listener.recv(64):
                 pass
         self._wake()
+
+
+def _bound(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        listener.setblocking(False)
+        listener.bind(str(path))
+    except OSError:
+        listener.close()
+        raise
+    return listener
