@@ -15,7 +15,7 @@ from posthouse import Event, Payload, Service, Tx
 from posthouse.broker import Frame, Verdict
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import ManualClock
-from posthouse.errors import ConfigurationError
+from posthouse.errors import BrokerUnavailable, ConfigurationError
 from posthouse.events import decode_any
 from posthouse.service import Parts
 from posthouse.stores import open_store
@@ -167,6 +167,24 @@ async def test_copies_handed_to_several_members_of_a_group_at_once_are_one_effec
         await asyncio.gather(*tasks)
         for member in members:
             await member.aclose()
+
+
+async def test_a_frame_that_was_handed_out_and_never_acknowledged_is_held_first_with_that_run_counted() -> None:
+    async with Harness(ledger) as harness:
+        failing.update((1, 2))
+        await put(harness, crafted(OrderChanged(order="o1", number=1), sequence=1), crafted(VisitCounted(number=2)))
+        await calm(harness)
+        async with ledger.store.begin() as tx:  # as if the process had died before it could write anything down
+            await tx.execute("DELETE FROM posthouse_held")
+            await tx.execute("DELETE FROM posthouse_head")
+        for topic in ("shop.order", "shop.visit"):
+            await harness.broker.seek("ledger", topic, position=0)
+        await calm(harness)
+        assert [held.attempts for held in await harness.held(ledger)] == [2, 2], "one that may have been, one that was"
+        failing.clear()
+        harness.clock.advance(21)
+        await calm(harness)
+        assert (await entries(), await entries("visit")) == ([1], [2])
 
 
 # 27: the same id with another content.
@@ -520,15 +538,32 @@ async def test_the_brokers_own_redelivery_counts_towards_what_the_inbox_must_rem
 STORM = Chaos(lose_answer=0.15, unreachable=0.1, refuse=0.03, duplicate=0.3, shuffle=0.5, lose_ack=0.3)
 
 
+class Storm(ChaosBroker):
+    """Counts what went wrong on the way in, so that no test can pass in fair weather."""
+
+    troubles = 0
+
+    async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:
+        try:
+            verdicts = await super().publish(frames)
+        except BrokerUnavailable:
+            self.troubles += 1
+            raise
+        self.troubles += sum(not verdict.accepted for verdict in verdicts)
+        return verdicts
+
+
 @pytest.mark.parametrize("seed", range(8))
 async def test_on_a_bad_day_everything_is_applied_once_and_in_order(seed: int) -> None:
     dice = random.Random(seed)
     harness = Harness(shop, ledger)
-    storm = ChaosBroker(harness.broker, STORM, seed)
+    storm = Storm(harness.broker, STORM, seed)
     memory, harness.broker = harness.broker, storm  # type: ignore[assignment]
     said: dict[tuple[str, str], list[int]] = defaultdict(list)
     async with harness:
-        for number in range(1, 241):
+        number = 0
+        while number < 240 or storm.troubles < 5:
+            number += 1
             tenant, name = f"t{dice.randrange(3)}", dice.choice(["o1", "o2", "o3", "o4", "visit"])
             payload = VisitCounted(number=number) if name == "visit" else OrderChanged(order=name, number=number)
             async with shop.transaction(tenant) as tx:
@@ -549,15 +584,13 @@ async def test_on_a_bad_day_everything_is_applied_once_and_in_order(seed: int) -
             await asyncio.sleep(0.002)
         harness.broker = memory
         figures = await harness.settled()
-        assert sum(map(len, said.values())) == 240
+        assert sum(map(len, said.values())) == number >= 240
         for (tenant, name), numbers in said.items():
             found = await entries(name, tenant=tenant)
             assert (sorted(map(int, map(str, found))) if name == "visit" else found) == numbers
         assert await harness.held(ledger) == []
         assert all(line.difference == 0 for line in figures.lines)
-        assert sum(line.applied for line in figures.lines) == 240
-        stored = sum(len(log) for topic, log in memory.log.topics.items() if not topic.endswith(".dlq"))
-        assert stored > 240, "the storm must have repeated something"
+        assert sum(line.applied for line in figures.lines) == number
 
 
 # 57, in one process: turns.

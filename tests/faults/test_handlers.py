@@ -436,9 +436,11 @@ async def test_a_group_never_holds_two_events_of_one_key() -> None:
 async def test_a_list_holds_events_of_one_tenant_so_that_what_follows_belongs_to_it() -> None:
     plant = service()
 
+    lists: list[tuple[str, list[str]]] = []
+
     @plant.on(Made)
     async def several(events: list[Event[Made]], tx: Tx) -> list[Told]:
-        assert {event.tenant for event in events} == {tx.tenant}
+        lists.append((tx.tenant, [event.tenant for event in events]))
         return [Told(key=event.data.key) for event in events]
 
     harness = Harness(plant)
@@ -449,6 +451,8 @@ async def test_a_list_holds_events_of_one_tenant_so_that_what_follows_belongs_to
         told = harness.published(Told)
         assert len(told) == 30
         assert all(event.data.key.startswith(f"of {event.tenant} ") for event in told)
+        assert all(set(tenants) == {tenant} for tenant, tenants in lists)
+        assert max(len(tenants) for _, tenants in lists) == 10
 
 
 async def test_copies_inside_one_group_are_one_effect() -> None:

@@ -91,6 +91,7 @@ HOSTILE: dict[str, tuple[dict[str, str], bytes]] = {
     "deep lists": (STRUCTURED, envelope('{"text":' + "[" * DEEP + "]" * DEEP + "}")),
     "deep objects": (STRUCTURED, envelope('{"a":' * DEEP + "1" + "}" * DEEP)),
     "deep and never closed": (STRUCTURED, b"[" * DEEP),
+    "sixty-five levels": (STRUCTURED, envelope('{"more":' + "[" * 65 + "]" * 65 + "}")),
     "a huge integer": (STRUCTURED, envelope('{"number":' + "9" * 100_000 + "}")),
     "an integer of 65 bits": (STRUCTURED, envelope('{"number":18446744073709551616}')),
     "NaN": (STRUCTURED, envelope('{"number":NaN}')),
