@@ -35,6 +35,9 @@ NETWORK_FILESYSTEMS = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs")
 )
 
+PAGES_PER_COMMIT, PAGES_PER_ROW = 6, 1 / 3
+"""What a commit writes to the WAL, roughly: some pages in any case, and more for each row of about a kilobyte."""
+
 Synchronous = Literal["FULL", "NORMAL"]
 T = TypeVar("T")
 
@@ -160,38 +163,37 @@ def checkpoint(path: Path, connection: sqlite3.Connection, *, above: int = 4 * 1
 
 class Checkpointer:
     """Keeps the WAL of one file short and its space in place: a synced commit into space that the WAL already has takes
-    half the time of one that makes it grow, so it is emptied but not truncated until it is far too long.
+    half the time of one that makes it grow, so it is emptied often, and truncated only when it is far too long.
 
-    After every `every` commits, or `above` bytes of growth, whichever comes first; above `most` bytes it is truncated.
-    Housekeeping only: `committed` never raises.
+    After about `pages` pages: SQLite does not tell how many it wrote, so they are guessed from the rows that changed.
+    Above `most` bytes the WAL is truncated. Housekeeping only: `committed` never raises.
     """
 
-    def __init__(
-        self, path: Path, *, every: int = 1000, above: int = 4 * 1024 * 1024, most: int = 64 * 1024 * 1024
-    ) -> None:
+    def __init__(self, path: Path, *, pages: int = 1000, most: int = 64 * 1024 * 1024) -> None:
         self._path = path
-        self._every, self._above, self._most = every, above, most
-        self._commits = 0
-        self._base = 0
+        self._pages, self._most = pages, most
+        self._written = 0.0
+        self._changes: dict[int, int] = {}
 
     def committed(self, connection: sqlite3.Connection) -> None:
         """Call it after each commit, on a connection outside a transaction."""
-        self._commits += 1
-        if self._commits % 8:
+        total = connection.total_changes
+        rows = total - self._changes.get(id(connection), 0)
+        self._changes[id(connection)] = total
+        self._written += PAGES_PER_COMMIT + max(rows, 0) * PAGES_PER_ROW
+        if self._written < self._pages:
             return
         try:
-            size = os.stat(f"{self._path}-wal").st_size
-            if self._commits < self._every and size < self._base + self._above:
-                return
-            self._empty(connection, "TRUNCATE" if size > self._most else "PASSIVE")
-            self._commits, self._base = 0, os.stat(f"{self._path}-wal").st_size
+            self._empty(connection)
+            self._written = 0.0
         except (OSError, sqlite3.Error) as error:
             log.warning("the WAL of %s was not emptied: %s", self._path, error)
 
-    def _empty(self, connection: sqlite3.Connection, how: str) -> None:
+    def _empty(self, connection: sqlite3.Connection) -> None:
+        far_too_long = os.stat(f"{self._path}-wal").st_size > self._most
         with _alone(Path(f"{self._path}-checkpoint.lock")) as alone:
             if alone:
-                connection.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
+                connection.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if far_too_long else 'PASSIVE'})").fetchall()
 
 
 @contextlib.contextmanager
