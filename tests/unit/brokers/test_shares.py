@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.brokers.embedded.shares import Claim, fair_share, is_alive, plan
+from posthouse.brokers.shares import Claim, fair_share, is_alive, plan
 
 NAMES = ("ada", "bob", "cleo", "dan", "eve")
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.brokers.embedded.window import Window
+from posthouse.brokers.window import Window
 
 
 def window(*, acked: int = 0, touched: int = 0, size: int = 10) -> Window:
@@ -75,3 +75,13 @@ def test_the_cursor_never_passes_an_unacknowledged_number(steps: list[tuple[str,
         assert acked.issuperset(range(1, prefix + 1))
         assert prefix + 1 not in acked
         assert some.read <= some.committed + 7
+
+
+def test_waiting_says_whether_take_would_give_anything() -> None:
+    window = Window(acked=0, touched=0, size=2)
+    assert not window.waiting(0)
+    assert window.waiting(5)
+    window.take(9, 5)
+    assert not window.waiting(5), "the window is full"
+    window.nack(2)
+    assert window.waiting(5)

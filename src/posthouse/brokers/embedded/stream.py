@@ -13,8 +13,8 @@ import msgspec
 import posthouse.brokers.embedded.schema as schema
 from posthouse.broker import Delivery, Frame
 from posthouse.brokers.embedded.file import LogFile
-from posthouse.brokers.embedded.shares import Claim, is_alive, plan
-from posthouse.brokers.embedded.window import Window
+from posthouse.brokers.shares import Claim, is_alive, plan
+from posthouse.brokers.window import Window
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
 

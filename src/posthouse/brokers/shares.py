@@ -1,4 +1,4 @@
-"""Who should own which partition. Pure: every member computes it inside a transaction and sees the same rows."""
+"""Who should own which partition. Pure: every member computes it from the same rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Claim(NamedTuple):
-    """One partition of a group, as the file has it. `owner` is None once it was given back."""
+    """One partition of a group, as the log has it. `owner` is None once it was given back."""
 
     topic: int
     partition: int

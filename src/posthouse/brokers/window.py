@@ -9,7 +9,7 @@ from __future__ import annotations
 class Window:
     """The numbers from the committed cursor to the last one handed out, at most `size` of them.
 
-    The bound counts from the cursor in the file, not from the number of frames in hand: whoever takes the partition
+    The bound counts from the committed cursor, not from the number of frames in hand: whoever takes the partition
     over after a crash then knows that nothing past cursor + size was ever handed out.
     """
 
@@ -17,7 +17,7 @@ class Window:
 
     def __init__(self, *, acked: int, touched: int, size: int) -> None:
         self.committed = acked
-        """The cursor as the file has it."""
+        """The cursor as the log has it, and keeps it whatever crashes."""
         self.prefix = acked
         """Every number up to here was acknowledged."""
         self.read = acked
@@ -32,6 +32,10 @@ class Window:
     def idle(self) -> bool:
         """Nothing is in anybody's hands; what was handed back waits here or at the next owner."""
         return len(self._open) == len(self._again)
+
+    def waiting(self, stored: int) -> bool:
+        """Whether `take` would give anything."""
+        return bool(self._again) or self.read < min(stored, self.committed + self.size)
 
     def take(self, limit: int, stored: int) -> list[tuple[int, int, bool]]:
         """Up to `limit` numbers to hand out now, as runs (first, last, again); those handed back come first."""
