@@ -11,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
@@ -56,10 +57,11 @@ class Nursery:
         self._codes: dict[int, int] = {}
         self._started: list[int] = []
         self._count = 0
-        root = Path(__file__).parents[3]
+        self._temporary = tempfile.TemporaryDirectory(prefix="ph-")  # for what the killed leave behind; a short path
         self._server = subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "tests.faults.kit.forking"],
-            cwd=root,
+            cwd=Path(__file__).parents[3],
+            env={**os.environ, "TMPDIR": self._temporary.name},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
@@ -76,6 +78,7 @@ class Nursery:
         self._server.stdin.close()
         self._server.wait(PATIENCE)
         self._server.stdout.close()
+        self._temporary.cleanup()
 
     def start(self, job: AnyJob) -> Child:
         """Run the job in a child."""
