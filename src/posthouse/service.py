@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Literal, NamedTuple, TypeVar
 
 from posthouse.broker import Broker, Start, Topology
@@ -18,8 +18,8 @@ from posthouse.events import CODECS, METADATA_LIMIT, Actor, Producer, Subject
 from posthouse.processes import Timers
 from posthouse.receiving import Applier, Consumer, Desk, Handler, Policy, Retrier, dead_letter_topic, handler_of
 from posthouse.runtime import PARTS, Part, Runtime
-from posthouse.sending import Cause, Drafter, Outbox, Relay, RelaySettings, Tx
-from posthouse.store import Store
+from posthouse.sending import Block, Cause, Drafter, Outbox, Relay, RelaySettings, Tx
+from posthouse.store import Store, Transaction
 from posthouse.stores import open_store
 
 T = TypeVar("T")
@@ -151,17 +151,17 @@ class Service:
 
     # What the service does.
 
-    @asynccontextmanager
-    async def transaction(
+    def transaction(
         self, tenant: str, *, correlation: str | None = None, actor: Actor | None = None, traceparent: str | None = None
-    ) -> AsyncIterator[Tx]:
+    ) -> AbstractAsyncContextManager[Tx]:
         """One database transaction: committed when the block ends, with everything that was published in it."""
-        await self.open()
         cause = Cause(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
-        async with self.store.begin() as transaction:
-            tx = Tx(transaction, self.store, self._drafter, cause, self.clock)
-            yield tx
-            await tx.flush()
+        return Block(self._begin, cause)
+
+    async def _begin(self, cause: Cause) -> tuple[AbstractAsyncContextManager[Transaction], Tx]:
+        await self.open()
+        block = self.store.begin()
+        return block, Tx(await block.__aenter__(), self.store, self._drafter, cause, self.clock)
 
     async def run(self, *, only: Collection[Part] = PARTS, stop: asyncio.Event | None = None) -> None:
         """Run relay, consumers and timers until `stop` is set; what is in flight is finished."""

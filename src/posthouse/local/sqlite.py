@@ -35,6 +35,8 @@ NETWORK_FILESYSTEMS = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs")
 )
 
+MIB = 1024 * 1024
+PAGE = 4096
 PAGES_PER_COMMIT, PAGES_PER_ROW = 6, 1 / 3
 """What a commit writes to the WAL, roughly: some pages in any case, and more for each row of about a kilobyte."""
 
@@ -165,14 +167,17 @@ class Checkpointer:
     """Keeps the WAL of one file short and its space in place: a synced commit into space that the WAL already has takes
     half the time of one that makes it grow, so it is emptied often, and truncated only when it is far too long.
 
-    After about `pages` pages: SQLite does not tell how many it wrote, so they are guessed from the rows that changed.
-    Above `most` bytes the WAL is truncated. Housekeeping only: `committed` never raises.
+    After about `pages` pages: SQLite does not tell how many it wrote, so they are guessed from the rows that changed;
+    or when the WAL grew by `growth` bytes, because the rows were large. Above `most` bytes it is truncated.
+    Housekeeping only: `committed` never raises.
     """
 
-    def __init__(self, path: Path, *, pages: int = 1000, most: int = 64 * 1024 * 1024) -> None:
+    def __init__(self, path: Path, *, pages: int = 1000, growth: int = 4 * MIB, most: int = 64 * MIB) -> None:
         self._path = path
-        self._pages, self._most = pages, most
+        self._pages, self._growth, self._most = pages, growth, most
+        self._commits = 0
         self._written = 0.0
+        self._size = 0
         self._changes: dict[int, int] = {}
 
     def committed(self, connection: sqlite3.Connection) -> None:
@@ -180,20 +185,25 @@ class Checkpointer:
         total = connection.total_changes
         rows = total - self._changes.get(id(connection), 0)
         self._changes[id(connection)] = total
+        self._commits += 1
         self._written += PAGES_PER_COMMIT + max(rows, 0) * PAGES_PER_ROW
-        if self._written < self._pages:
-            return
         try:
-            self._empty(connection)
-            self._written = 0.0
+            if self._commits == 1:
+                self._written += self._wal() / PAGE  # what earlier processes left there, who may never live long enough
+            if self._written >= self._pages or (self._commits % 8 == 0 and self._wal() > self._size + self._growth):
+                self._empty(connection)
         except (OSError, sqlite3.Error) as error:
             log.warning("the WAL of %s was not emptied: %s", self._path, error)
 
     def _empty(self, connection: sqlite3.Connection) -> None:
-        far_too_long = os.stat(f"{self._path}-wal").st_size > self._most
+        how = "TRUNCATE" if self._wal() > self._most else "PASSIVE"
         with _alone(Path(f"{self._path}-checkpoint.lock")) as alone:
             if alone:
-                connection.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if far_too_long else 'PASSIVE'})").fetchall()
+                connection.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
+        self._written, self._size = 0.0, self._wal()
+
+    def _wal(self) -> int:
+        return os.stat(f"{self._path}-wal").st_size
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ log = logging.getLogger("posthouse.consumer")
 Item = tuple[Delivery, Work]
 
 RECEIVE_WAIT = 1.0
-ACK_BATCH = 200
+ACK_BATCH = 100
 PAUSE = 0.5
 """Seconds between two tries while the broker or the database is away."""
 

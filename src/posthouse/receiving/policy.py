@@ -16,7 +16,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """The reliability of one handler. Durations are seconds."""
 
     deliveries: int = 7
-    """How often an event is tried before it is dead; the first run counts."""
+    """How often an event is tried before it is dead; the first run counts, also one that a crash may have cut short: with
+    1, an event that was in flight during a crash is dead."""
     first_delay: float = 10.0
     """The delay before the second run; it doubles from there."""
     last_delay: float = 600.0

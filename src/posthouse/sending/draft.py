@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from posthouse.broker import Frame
-from posthouse.clock import Clock, new_id, new_ulid
+from posthouse.clock import Clock, new_id
 from posthouse.contracts import event_type_of
 from posthouse.errors import ConfigurationError, EventTooLarge
 from posthouse.events import Actor, Codec, Event, Metadata, Producer, check_size, codec_of, timestamp
@@ -13,7 +13,8 @@ from posthouse.store import OutboxRow
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new event inherits: its tenant, and the request or the event that led to it."""
+    """What a new event inherits: its tenant, and the request or the event that led to it. An event without a
+    correlation begins one, under its own id."""
 
     tenant: str
     correlation: str | None = None
@@ -69,15 +70,16 @@ class Drafter:
         if len(data) > self._limit:
             raise EventTooLarge(len(data), self._limit, f"{event_type.name} (its data)")
         key = event_type.key_of(payload)
+        event_id = new_id()
         event = Event(
-            id=new_id(),
+            id=event_id,
             type=event_type.name,
             source=self._source,
             data=data,
             time=timestamp(self._clock.now() if at is None else at),
             tenant=cause.tenant,
             key=key,
-            correlation=cause.correlation or new_ulid(),
+            correlation=cause.correlation or event_id,
             causation=cause.causation,
             actor=cause.actor,
             producer=self._producer,
@@ -95,7 +97,7 @@ class Drafter:
         return OutboxRow(
             topic=event_type.topic,
             tenant=cause.tenant,
-            event_id=event.id,
+            event_id=event_id,
             body=encoded.body,
             headers=encoded.headers,
             key=key,

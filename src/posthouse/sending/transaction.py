@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 
 from posthouse.clock import Clock
 from posthouse.contracts import is_event
 from posthouse.sending.draft import Cause, Drafter
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
+
+Begin = Callable[[Cause], Awaitable[tuple[AbstractAsyncContextManager[Transaction], "Tx"]]]
+"""Opens a transaction of a store, and a Tx around it."""
 
 
 class Tx:
@@ -44,7 +49,8 @@ class Tx:
         """Say a fact when this transaction commits; returns the event's id.
 
         `after` seconds later, if given: then it is a timer, which `cancel` can stop by the name `timer` (the event's
-        id unless given). The same `idempotency_key` for the same tenant and topic is the same fact, said once.
+        id unless given). The same `idempotency_key` for the same tenant and topic is the same fact, said once; the id
+        that stands is then the first one's, which is not known before the commit.
         """
         if after <= 0 and timer is None:
             row = self._drafter.draft(payload, self.cause, idempotency_key=idempotency_key)
@@ -80,3 +86,29 @@ class Tx:
         for timer in self._timers:
             await self._store.timers.set(self._transaction, timer)
         self._timers.clear()
+
+
+class Block:
+    """`async with`: a transaction whose facts are written just before it commits. Written out, because a generator
+    would cost every publish more than all of this."""
+
+    __slots__ = ("_begin", "_cause", "_transaction", "_tx")
+
+    def __init__(self, begin: Begin, cause: Cause) -> None:
+        self._begin = begin
+        self._cause = cause
+
+    async def __aenter__(self) -> Tx:
+        self._transaction, self._tx = await self._begin(self._cause)
+        return self._tx
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            try:
+                await self._tx.flush()
+            except BaseException as failed:
+                await self._transaction.__aexit__(type(failed), failed, failed.__traceback__)
+                raise
+        await self._transaction.__aexit__(kind, error, trace)

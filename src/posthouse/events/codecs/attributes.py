@@ -57,42 +57,56 @@ class Attributes(msgspec.Struct, kw_only=True):
 
 
 NAMES = frozenset(Attributes.__struct_fields__)
+MAY_BE_EMPTY = frozenset(("actorkind", "actorid", "producerservice"))
+"""Attributes whose empty text says something: there is an actor or a producer, and this of it is not known."""
 RESERVED = (NAMES | {"data"}) - {"partitionkey", "sequence"}
 """Names that no extension may have. A foreign partition key, or a sequence that is no number, stays an extension."""
 
 
-def attributes_of(event: Event[bytes]) -> dict[str, Scalar]:
-    """Every attribute that is not at its default, in a fixed order."""
-    wire: dict[str, Scalar] = {"specversion": "1.0"}
-    metadata = event.metadata
-    for name, text in (
-        ("id", event.id),
-        ("source", event.source),
-        ("type", event.type),
-        ("time", event.time or None),
-        ("datacontenttype", event.content_type),
-        ("dataschema", event.schema),
-        ("subject", event.key),
-        ("tenantid", None if event.tenant == PLATFORM else event.tenant),
-        ("correlationid", event.correlation),
-        ("causationid", event.causation),
-        ("idempotencykey", event.idempotency_key),
-        ("traceparent", event.traceparent),
-        ("tracestate", event.tracestate),
-        ("dataresidency", metadata.residency),
-        ("outboxid", metadata.outbox_id),
-    ):
-        if text is not None:
-            if not text:
-                raise EventError(f"{name} of an event may not be empty: leave it out")
-            wire[name] = text
-    if event.key is not None:
-        wire["partitionkey"] = f"{event.tenant}:{event.key}"
-    _add_rest(wire, event)
-    if event.extensions:
-        check_extensions(event)
-        wire.update(event.extensions)
-    return wire
+class Written(Attributes, kw_only=True, omit_defaults=True):
+    """What is put on the wire: every attribute that is not at its default, in a fixed order."""
+
+
+def attributes_of(event: Event[bytes]) -> Written:
+    """The attributes of a fact; its extensions are not among them, a foreign partition key is one."""
+    metadata, actor, producer, key = event.metadata, event.actor, event.producer, event.key
+    return Written(
+        specversion="1.0",
+        id=event.id,
+        source=event.source,
+        type=event.type,
+        time=event.time or None,
+        datacontenttype=event.content_type,
+        dataschema=event.schema,
+        subject=key,
+        tenantid=None if event.tenant == PLATFORM else event.tenant,
+        correlationid=event.correlation,
+        causationid=event.causation,
+        actorkind=None if actor is None else actor.kind,
+        actorid=None if actor is None else actor.id,
+        producerservice=None if producer is None else producer.service,
+        producerinstance=None if producer is None else producer.instance or None,
+        producercommit=None if producer is None else producer.commit or None,
+        producerregion=None if producer is None else producer.region or None,
+        idempotencykey=event.idempotency_key,
+        partitionkey=None if key is None or "partitionkey" in event.extensions else f"{event.tenant}:{key}",
+        sequence=None if event.sequence is None else sequence_text(event.sequence),
+        lineage=None if event.lineage == 1 else event.lineage,
+        retentionclass=None if metadata.retention == "hot" else metadata.retention,
+        dataresidency=metadata.residency,
+        offlinereplay=metadata.offline_replay or None,
+        aiprovenance=None if metadata.ai_provenance is None else _encode(metadata.ai_provenance).decode(),
+        outboxid=metadata.outbox_id,
+        traceparent=event.traceparent,
+        tracestate=event.tracestate,
+    )
+
+
+def check_texts(wire: Written) -> None:
+    """Raise EventError for an attribute that is there and empty, which readers refuse."""
+    for name in Attributes.__struct_fields__:
+        if getattr(wire, name) == "" and name not in MAY_BE_EMPTY:
+            raise EventError(f"{name} of an event may not be empty: leave it out")
 
 
 def check_data(event: Event[bytes]) -> None:
@@ -104,38 +118,18 @@ def check_data(event: Event[bytes]) -> None:
             raise EventError(f"the data of {event.type} cannot be published, {error}") from None
 
 
-def json_of(wire: Mapping[str, object], name: str, data: bytes) -> bytes:
-    """A JSON object with the members of `wire` and, unless `data` is empty, one more that holds it unread."""
+def json_of(wire: object, name: str, data: bytes, more: Mapping[str, object] | None = None) -> bytes:
+    """A JSON object with the members of `wire`, of `more` and, unless `data` is empty, one that holds it unread."""
     try:
         head = _encode(wire)
+        if more:
+            head = b"".join((head[:-1], b",", _encode(more)[1:]))
     except UnicodeEncodeError:
         raise EventError("an event's text holds half a surrogate pair, which is no character") from None
     if b"\\u0000" in head and b"\\u0000" in head.replace(b"\\\\", b""):
         raise EventError("an event's text holds a NUL character, which databases and readers refuse")
     check_metadata(len(head))
     return b"".join((head[:-1], b',"', name.encode(), b'":', data, b"}")) if data else head
-
-
-def _add_rest(wire: dict[str, Scalar], event: Event[bytes]) -> None:
-    metadata = event.metadata
-    if event.actor is not None:
-        wire["actorkind"] = event.actor.kind
-        wire["actorid"] = event.actor.id
-    if event.producer is not None:
-        wire["producerservice"] = event.producer.service
-        for name in ("instance", "commit", "region"):
-            if text := getattr(event.producer, name):
-                wire[f"producer{name}"] = text
-    if event.sequence is not None:
-        wire["sequence"] = sequence_text(event.sequence)
-    if event.lineage != 1:
-        wire["lineage"] = event.lineage
-    if metadata.retention != "hot":
-        wire["retentionclass"] = metadata.retention
-    if metadata.offline_replay:
-        wire["offlinereplay"] = True
-    if metadata.ai_provenance is not None:
-        wire["aiprovenance"] = _encode(metadata.ai_provenance).decode()
 
 
 def event_of(wire: Attributes, known: Mapping[str, object], data: bytes) -> Event[bytes]:

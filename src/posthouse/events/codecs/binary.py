@@ -15,6 +15,8 @@ from posthouse.events.codecs.attributes import (
     Attributes,
     attributes_of,
     check_data,
+    check_extensions,
+    check_texts,
     event_of,
     is_json,
     misfit,
@@ -57,7 +59,10 @@ class BinaryCodec:
 
     def encode(self, event: Event[bytes]) -> Encoded:
         check_data(event)
-        wire = attributes_of(event)
+        check_extensions(event)
+        written = attributes_of(event)
+        check_texts(written)
+        wire: dict[str, Scalar] = {**msgspec.to_builtins(written), **event.extensions}
         values = [value if isinstance(value, str) else _literal(value) for value in wire.values()]
         if not _PLAIN.fullmatch("".join(values)):
             values = list(map(_quote, values))

@@ -13,6 +13,8 @@ from posthouse.events.codecs.attributes import (
     Attributes,
     attributes_of,
     check_data,
+    check_extensions,
+    check_texts,
     event_of,
     is_json,
     json_of,
@@ -44,10 +46,15 @@ class StructuredCodec:
 
     def encode(self, event: Event[bytes]) -> Encoded:
         check_data(event)
-        wire, headers = attributes_of(event), {"content-type": self.content_type}
-        if is_json(event.content_type):
-            return Encoded(headers, json_of(wire, "data", event.data))
-        return Encoded(headers, json_of(wire, "data_base64", b'"' + base64.b64encode(event.data) + b'"'))
+        check_extensions(event)
+        name, data = "data", event.data
+        if not is_json(event.content_type):
+            name, data = "data_base64", b'"' + base64.b64encode(event.data) + b'"'
+        wire = attributes_of(event)
+        body = json_of(wire, name, data, event.extensions)
+        if b':""' in body:
+            check_texts(wire)
+        return Encoded({"content-type": self.content_type}, body)
 
     def decode(self, headers: Mapping[str, str], body: bytes) -> Event[bytes]:
         known = guard(body)
