@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from typing import Annotated, Literal, TypeVar
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -17,7 +18,7 @@ from posthouse.local.sqlite import Synchronous
 
 __all__ = ["open_broker"]
 
-SCHEMES = ("embedded", "memory")
+SCHEMES = ("embedded", "memory", "postgresql")
 
 
 class EmbeddedOptions(msgspec.Struct, frozen=True):
@@ -28,11 +29,32 @@ class EmbeddedOptions(msgspec.Struct, frozen=True):
     synchronous: Synchronous = "FULL"
 
 
+class PostgresOptions(msgspec.Struct, frozen=True):
+    """What may follow the `?` of a PostgreSQL URL; each is a parameter of PostgresBroker."""
+
+    retention: Annotated[float, msgspec.Meta(gt=0)] = 7 * 86_400.0
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 8
+    schema: Annotated[str, msgspec.Meta(min_length=1, max_length=63)] = "posthouse_log"
+    pooler: Literal["transaction"] | None = None
+    connections: Annotated[int, msgspec.Meta(ge=2, le=100)] = 4
+
+
+DRIVER_OPTIONS = {
+    *("host", "port", "dbname", "user", "password", "passfile", "service", "servicefile", "target_session_attrs"),
+    *("sslmode", "sslcert", "sslkey", "sslpassword", "sslrootcert", "sslcrl", "sslnegotiation"),
+    *("ssl_min_protocol_version", "ssl_max_protocol_version", "krbsrvname", "gsslib", "application_name"),
+}
+"""What else a PostgreSQL URL may say; it is passed on as it is."""
+
+Options = TypeVar("Options", EmbeddedOptions, PostgresOptions)
+
+
 def open_broker(url: str, *, clock: Clock) -> Broker:
     """The broker that the URL names; it connects when it is first used.
 
     `embedded:///log.db` is relative to the working directory, `embedded:////var/lib/log.db` is absolute, and
-    `?retention=86400&partitions=4` sets options of EmbeddedBroker. `memory://` is for tests.
+    `?retention=86400&partitions=4` sets options of EmbeddedBroker. `postgresql://user@host/db?pooler=transaction` takes
+    options of PostgresBroker and of the driver (`sslmode` …). `memory://` is for tests.
     Raises ConfigurationError with every problem of the URL.
     """
     parts = urlsplit(url)
@@ -40,6 +62,8 @@ def open_broker(url: str, *, clock: Clock) -> Broker:
         return _embedded(parts, clock)
     if parts.scheme == "memory":
         return MemoryBroker(clock=clock)
+    if parts.scheme == "postgresql":
+        return _postgres(parts, clock)
     raise ConfigurationError(f"no broker is called {parts.scheme!r} in {url!r}.{did_you_mean(parts.scheme, SCHEMES)}")
 
 
@@ -50,15 +74,7 @@ def _embedded(parts: SplitResult, clock: Clock) -> EmbeddedBroker:
             f"{parts.geturl()!r} names no file: write embedded:///log.db (relative) or embedded:////var/lib/log.db"
         )
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    known = EmbeddedOptions.__struct_fields__
-    problems += [
-        f"the embedded broker has no option {name!r}.{did_you_mean(name, known)}" for name in given if name not in known
-    ]
-    options = EmbeddedOptions()
-    try:
-        options = msgspec.convert(given, EmbeddedOptions, strict=False)
-    except msgspec.ValidationError as error:
-        problems.append(f"an option of {parts.geturl()!r} does not fit: {error}")
+    options = _options("embedded", given, EmbeddedOptions(), problems)
     if problems:
         raise ConfigurationError(*problems)
     return EmbeddedBroker(
@@ -68,3 +84,44 @@ def _embedded(parts: SplitResult, clock: Clock) -> EmbeddedBroker:
         partitions=options.partitions,
         synchronous=options.synchronous,
     )
+
+
+def _postgres(parts: SplitResult, clock: Clock) -> Broker:
+    try:
+        from posthouse.brokers.postgres import PostgresBroker  # the driver is an optional dependency
+    except ImportError as error:
+        raise ConfigurationError(
+            f"a postgresql:// broker needs asyncpg ({error}): pip install 'posthouse[postgres]'"
+        ) from error
+    problems: list[str] = []
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    driver = {name: given.pop(name) for name in DRIVER_OPTIONS & given.keys()}
+    options = _options("postgresql", given, PostgresOptions(), problems, also=DRIVER_OPTIONS)
+    if problems:
+        raise ConfigurationError(*problems)
+    return PostgresBroker(
+        parts._replace(query=urlencode(driver)).geturl(),
+        clock=clock,
+        retention=options.retention,
+        partitions=options.partitions,
+        schema=options.schema,
+        pooled=options.pooler == "transaction",
+        connections=options.connections,
+    )
+
+
+def _options(
+    scheme: str, given: dict[str, str], default: Options, problems: list[str], also: Iterable[str] = ()
+) -> Options:
+    """The options as given, or the default when a problem was found."""
+    known: tuple[str, ...] = default.__struct_fields__
+    problems += [
+        f"the {scheme} broker has no option {name!r}.{did_you_mean(name, (*known, *also))}"
+        for name in given
+        if name not in known
+    ]
+    try:
+        return msgspec.convert(given, type(default), strict=False)
+    except msgspec.ValidationError as error:
+        problems.append(f"an option of the {scheme} broker's URL does not fit: {error}")
+        return default

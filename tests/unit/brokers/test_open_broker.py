@@ -44,11 +44,16 @@ def test_giving_up_synchronous_shows_on_the_sheet(tmp_path: Path) -> None:
     ("url", "says"),
     [
         ("embeded:///log.db", "Did you mean 'embedded'?"),
-        ("log.db", "Known: embedded, memory."),
+        ("log.db", "Known: embedded, memory, postgresql."),
         ("embedded://log.db", "embedded:///log.db"),
         ("embedded:///log.db?retentoin=5", "Did you mean 'retention'?"),
         ("embedded:///log.db?partitions=none", "does not fit"),
         ("embedded:///log.db?partitions=0", "does not fit"),
+        ("postgres://db/x", "Did you mean 'postgresql'?"),
+        ("postgresql://db/x?partition=5", "Did you mean 'partitions'?"),
+        ("postgresql://db/x?slmode=require", "Did you mean 'sslmode'?"),
+        ("postgresql://db/x?pooler=session", "does not fit"),
+        ("postgresql://db/x?schema=", "does not fit"),
         ("embedded:///no/such/folder/log.db", "does not exist"),
     ],
 )

@@ -1,0 +1,178 @@
+"""The log's database: a small pool, opened when first needed, and the one place where the driver's errors are mapped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+from asyncpg.connect_utils import SessionAttribute
+
+import posthouse.brokers.postgres.schema as sql
+from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError, PosthouseError
+
+PATIENCE = 30.0
+"""Seconds that a statement may take, waiting for locks included."""
+CONNECTING = 10.0
+CLOSING = 5.0
+
+PASSING = (
+    OSError,
+    TimeoutError,
+    asyncpg.InternalClientError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.TransactionRollbackError,  # deadlock, serialization
+    asyncpg.InsufficientResourcesError,  # too many connections, disk full
+    asyncpg.OperatorInterventionError,  # shutting down, starting up
+    asyncpg.ObjectNotInPrerequisiteStateError,  # lock not available
+    asyncpg.ReadOnlySQLTransactionError,  # a standby since the last failover
+    asyncpg.PostgresSystemError,
+)
+
+Row = asyncpg.Record
+Opened = Callable[[Mapping[str, str]], None]
+"""Hears the server's settings whenever it was found anew."""
+
+
+class Database:
+    """One statement is one transaction and, without a pooler, one round trip. `pooled` means that another statement of
+    the same connection may meet another session, as behind PgBouncer in transaction mode: then nothing is prepared, and
+    each statement has a transaction around it, which keeps its parsing and its execution together."""
+
+    def __init__(self, url: str, schema: str, *, pooled: bool, connections: int, on_open: Opened) -> None:
+        parts = urlsplit(url)
+        self.place = f"{parts.hostname or 'localhost'}:{parts.port or 5432}{parts.path} (schema {schema})"
+        self.url = url
+        self.schema = schema
+        self.pooled = pooled
+        self._quoted = '"' + schema.replace('"', '""') + '"'
+        self._connections = connections
+        self._on_open = on_open
+        self._pool: asyncpg.Pool[Row] | None = None
+        self._opening = asyncio.Lock()
+        self._closed = False
+        self._statements: dict[str, str] = {}
+
+    async def fetch(self, doing: str, statement: str, *args: object) -> list[Row]:
+        """Run one statement of `schema.py` in a transaction of its own."""
+        with self._mapped(doing):
+            async with self._session() as connection:
+                text = self.worded(statement)
+                if not self.pooled:
+                    return await connection.fetch(text, *args)
+                async with connection.transaction():
+                    return await connection.fetch(text, *args)
+
+    async def close(self) -> None:
+        self._closed = True
+        async with self._opening:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            try:
+                async with asyncio.timeout(CLOSING):
+                    await pool.close()
+            except Exception:  # a server that is away or hangs must not keep us from ending
+                pool.terminate()
+
+    def worded(self, statement: str) -> str:
+        if statement not in self._statements:
+            self._statements[statement] = statement.format(s=self._quoted)
+        return self._statements[statement]
+
+    @contextlib.asynccontextmanager
+    async def _session(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy[Row]]:
+        pool = await self._opened()
+        try:
+            connection = await pool.acquire(timeout=CONNECTING)
+        except PosthouseError:
+            raise
+        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:  # also a wrong password, or no such database
+            raise BrokerUnavailable(f"the log {self.place} refuses connections: {error}") from error
+        try:
+            yield connection
+        finally:
+            await pool.release(connection)
+
+    async def _opened(self) -> asyncpg.Pool[Row]:
+        async with self._opening:
+            if self._closed:
+                raise BrokerUnavailable(f"the log {self.place} was closed by this process")
+            if self._pool is None:
+                pool = self._make_pool()
+                await pool
+                try:
+                    async with pool.acquire(timeout=CONNECTING) as connection, connection.transaction():
+                        self._on_open(await prepare(connection, self))
+                except BaseException as error:
+                    pool.terminate()
+                    if isinstance(error, asyncpg.PostgresError) and not isinstance(error, PASSING):
+                        raise BrokerUnavailable(f"the log {self.place} cannot be opened: {error}") from error
+                    raise
+                self._pool = pool
+            return self._pool
+
+    def _make_pool(self) -> asyncpg.Pool[Row]:
+        try:
+            return asyncpg.create_pool(
+                self.url,
+                min_size=0,
+                max_size=self._connections,
+                timeout=CONNECTING,
+                command_timeout=PATIENCE,
+                target_session_attrs=None if "target_session_attrs" in self.url else SessionAttribute.read_write,
+                statement_cache_size=0 if self.pooled else 100,
+                reset=leave_as_it_is,
+            )
+        except (asyncpg.InterfaceError, ValueError) as error:
+            raise ConfigurationError(f"the URL of the log {self.place} cannot be used: {error}") from error
+
+    @contextlib.contextmanager
+    def _mapped(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except PASSING as error:
+            if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+                self._forget()
+            reason = str(error) or type(error).__name__
+            raise BrokerUnavailable(f"the log {self.place}, {doing}: {reason}") from error
+        except asyncpg.InterfaceError as error:
+            kind = BrokerError if isinstance(error, ValueError) else BrokerUnavailable  # bad data, or a lost connection
+            raise kind(f"the log {self.place}, {doing}: {error}") from error
+        except asyncpg.PostgresError as error:
+            raise BrokerError(f"the log {self.place}, {doing}: {error}") from error
+
+    def _forget(self) -> None:
+        """The sessions lead to a server that may not be written any more: look for the right one at the next call."""
+        if self._pool is not None:
+            self._pool.terminate()
+            self._pool = None
+
+
+async def leave_as_it_is(connection: asyncpg.Connection[Row]) -> None:
+    """Nothing here changes a session, so nothing needs to be reset when one goes back to the pool."""
+
+
+async def prepare(connection: Any, database: Database) -> dict[str, str]:
+    """Make the schema where it is missing, prove that this code can read it, and tell the server's settings."""
+    schema, table = database.schema, database.worded("{s}.log")
+    if not await connection.fetchval(sql.FIND, table):
+        await connection.fetchval(sql.LOCK, schema)
+        if not await connection.fetchval(sql.FIND, table):
+            await make(connection, database)
+    version = await connection.fetchval(database.worded(sql.READ_VERSION))
+    if version != sql.VERSION:
+        raise ConfigurationError(
+            f"the log {database.place} has format {version}, this Posthouse reads {sql.VERSION}:"
+            " upgrade the posthouse package of this process"
+        )
+    return dict(await connection.fetchrow(sql.SETTINGS))
+
+
+async def make(connection: Any, database: Database) -> None:
+    if not await connection.fetchval(sql.HAS_SCHEMA, database.worded("{s}")):
+        await connection.execute(database.worded("CREATE SCHEMA {s}"))
+    for statements in sql.MAKE:
+        await connection.execute(database.worded(statements))

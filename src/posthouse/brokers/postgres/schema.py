@@ -1,0 +1,359 @@
+"""The tables and functions of the log. `{s}` stands for the quoted name of its schema.
+
+Locks are always taken in the order groups, members, heads, cursors, and rows of one table in the order of their key, so
+that no two of these functions can wait for each other. Every call is one statement and one transaction: a process that is
+paused holds no lock. Functions look rows up by key and never scan, whatever the planner believed when the tables were new.
+"""
+
+from __future__ import annotations
+
+VERSION = 1
+FIND = "SELECT to_regclass($1) IS NOT NULL"
+READ_VERSION = "SELECT version FROM {s}.log"
+LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('posthouse log ' || $1, 0))"
+HAS_SCHEMA = "SELECT to_regnamespace($1) IS NOT NULL"
+
+TABLES = """
+CREATE TABLE {s}.log (version int NOT NULL);
+INSERT INTO {s}.log VALUES (1);
+
+-- A topic's number of partitions is fixed when it is made: changing it would move keys and break their order.
+CREATE TABLE {s}.topics (
+    id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text COLLATE "C" NOT NULL UNIQUE,
+    partitions int NOT NULL
+);
+
+-- The sequencer. Frames of a partition are numbered without gaps; `stored` is the last number, `pruned` the last one
+-- deleted. Whoever publishes holds the row until its commit, so numbers become visible in their order.
+CREATE TABLE {s}.heads (
+    topic int NOT NULL,
+    partition int NOT NULL,
+    stored bigint NOT NULL DEFAULT 0,
+    pruned bigint NOT NULL DEFAULT 0,
+    stored_at timestamptz NOT NULL DEFAULT '-infinity',
+    PRIMARY KEY (topic, partition)
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+
+-- Positions are drawn while the head is held and never cached, so within a partition they grow with the number.
+CREATE SEQUENCE {s}.positions CACHE 1;
+CREATE TABLE {s}.frames (
+    number bigint NOT NULL,
+    position bigint NOT NULL,
+    stored_at timestamptz NOT NULL,
+    topic int NOT NULL,
+    partition int NOT NULL,
+    id bytea NOT NULL,
+    key bytea,
+    headers bytea,
+    body bytea NOT NULL,
+    PRIMARY KEY (topic, partition, number)
+);
+
+-- `version` changes whenever the members of a group have something to look at: a join, a leave, a takeover, a seek.
+CREATE TABLE {s}.groups (
+    name text COLLATE "C" PRIMARY KEY,
+    version bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+CREATE TABLE {s}.members (
+    grp text COLLATE "C" NOT NULL,
+    topic int NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    until timestamptz NOT NULL,
+    PRIMARY KEY (grp, topic, name)
+) WITH (fillfactor = 50);
+
+-- Cursor and lease of one partition. `epoch` grows with every new owner and every seek, and every read and every ack
+-- names the one it belongs to. `reach` is the owner's window, `touched` the last number that may have been handed out.
+CREATE TABLE {s}.cursors (
+    grp text COLLATE "C" NOT NULL,
+    topic int NOT NULL,
+    partition int NOT NULL,
+    acked bigint NOT NULL,
+    touched bigint NOT NULL,
+    started bigint NOT NULL,
+    epoch bigint NOT NULL DEFAULT 0,
+    owner text COLLATE "C",
+    reach bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (grp, topic, partition)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+"""
+
+# One row of `publish` per partition in (topic_ids, partition_ids, counts), sorted; one per frame in the others, where
+# `places` says which partition and `ranks` the how-manieth there. Times of a partition never go back, even if the clock
+# does: a seek by time may then search by halves.
+PUBLISHING = """
+CREATE FUNCTION {s}.publish(
+    topic_ids int[], partition_ids int[], counts int[],
+    places int[], ranks int[], ids bytea[], keys bytea[], all_headers bytea[], bodies bytea[]
+) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    before bigint;
+    befores bigint[] := '{{}}';
+    moment timestamptz;
+    moments timestamptz[] := '{{}}';
+BEGIN
+    FOR i IN 1 .. cardinality(topic_ids) LOOP
+        UPDATE {s}.heads h SET stored = h.stored + counts[i], stored_at = greatest(h.stored_at, clock_timestamp())
+        WHERE h.topic = topic_ids[i] AND h.partition = partition_ids[i]
+        RETURNING h.stored - counts[i], h.stored_at INTO STRICT before, moment;
+        befores := befores || before;
+        moments := moments || moment;
+    END LOOP;
+    INSERT INTO {s}.frames (number, position, stored_at, topic, partition, id, key, headers, body)
+    SELECT befores[f.place] + f.rank, nextval('{s}.positions'), moments[f.place],
+        topic_ids[f.place], partition_ids[f.place], f.id, f.key, f.headers, f.body
+    FROM unnest(places, ranks, ids, keys, all_headers, bodies) AS f(place, rank, id, key, headers, body);
+END $$;
+"""
+
+# Everything in one snapshot (STABLE): a frame comes only where the epoch is still the reader's, so a member that was
+# paused and replaced hands out nothing that its heir does not know of. Row 0 carries the group's version.
+READING = """
+CREATE FUNCTION {s}.read(
+    of_group text, topic_ids int[], partition_ids int[], epochs bigint[], firsts bigint[], lasts bigint[]
+) RETURNS TABLE (
+    place int, stored bigint, number bigint, "position" bigint, stored_at float8,
+    id bytea, key bytea, headers bytea, body bytea
+) LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $$
+BEGIN
+    RETURN QUERY SELECT 0, g.version, NULL::bigint, NULL::bigint, NULL::float8,
+        NULL::bytea, NULL::bytea, NULL::bytea, NULL::bytea FROM {s}.groups g WHERE g.name = of_group;
+    FOR i IN 1 .. cardinality(topic_ids) LOOP
+        RETURN QUERY SELECT i, h.stored, f.number, f.position, extract(epoch FROM f.stored_at)::float8,
+            f.id, f.key, f.headers, f.body
+        FROM {s}.cursors c
+        JOIN {s}.heads h ON h.topic = c.topic AND h.partition = c.partition
+        LEFT JOIN {s}.frames f ON f.topic = topic_ids[i] AND f.partition = partition_ids[i]
+            AND f.number BETWEEN firsts[i] AND lasts[i]
+        WHERE c.grp = of_group AND c.topic = topic_ids[i] AND c.partition = partition_ids[i] AND c.epoch = epochs[i]
+        ORDER BY f.number;
+    END LOOP;
+END $$;
+
+-- An acknowledgement that a crash of the server undoes only repeats work; `durable` waits for the disk.
+CREATE FUNCTION {s}.ack(
+    of_group text, topic_ids int[], partition_ids int[], epochs bigint[], numbers bigint[], durable boolean
+) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+    IF NOT durable THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
+    FOR i IN 1 .. cardinality(topic_ids) LOOP
+        UPDATE {s}.cursors c SET acked = numbers[i]
+        WHERE c.grp = of_group AND c.topic = topic_ids[i] AND c.partition = partition_ids[i] AND c.epoch = epochs[i]
+            AND c.acked < numbers[i];
+    END LOOP;
+END $$;
+"""
+
+MEMBERSHIP = """
+-- Heads are share-locked so that retention cannot delete what a new cursor points at.
+CREATE FUNCTION {s}.add_group(of_group text, topic_ids int[], at_end boolean)
+RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+    INSERT INTO {s}.groups (name) VALUES (of_group) ON CONFLICT DO NOTHING;
+    INSERT INTO {s}.cursors (grp, topic, partition, acked, touched, started)
+    SELECT of_group, h.topic, h.partition, h.pruned, h.pruned, h.pruned FROM {s}.heads h
+    WHERE h.topic = ANY (topic_ids) AND NOT EXISTS (
+        SELECT FROM {s}.cursors c WHERE c.grp = of_group AND c.topic = h.topic AND c.partition = h.partition)
+    ORDER BY h.topic, h.partition FOR SHARE OF h
+    ON CONFLICT DO NOTHING;
+    IF at_end THEN
+        UPDATE {s}.cursors c SET acked = h.stored, touched = h.stored, started = h.stored FROM {s}.heads h
+        WHERE h.topic = c.topic AND h.partition = c.partition
+            AND c.grp = of_group AND c.topic = ANY (topic_ids) AND c.epoch = 0;
+    END IF;
+END $$;
+
+-- Renew a lease by the database's clock, strike off the dead, and tell how the group stands: one row per living member
+-- (partition is null) and one per cursor. A lease that reaches too far was given before the clock was set back.
+CREATE FUNCTION {s}.renew(of_group text, topic_ids int[], member text, lease float8)
+RETURNS TABLE (version bigint, topic int, partition int, name text, epoch bigint, acked bigint, touched bigint)
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    renewed int;
+    struck int;
+    present bigint;
+    moment timestamptz;
+BEGIN
+    SELECT g.version INTO STRICT present FROM {s}.groups g WHERE g.name = of_group FOR UPDATE;
+    moment := clock_timestamp();
+    UPDATE {s}.members m SET until = moment + lease * interval '1 second'
+    WHERE m.grp = of_group AND m.topic = ANY (topic_ids) AND m.name = member;
+    GET DIAGNOSTICS renewed = ROW_COUNT;
+    IF renewed < cardinality(topic_ids) THEN
+        INSERT INTO {s}.members (grp, topic, name, until)
+        SELECT of_group, t, member, moment + lease * interval '1 second' FROM unnest(topic_ids) t
+        ON CONFLICT DO NOTHING;
+    END IF;
+    DELETE FROM {s}.members m
+    WHERE m.grp = of_group AND NOT (m.until > moment AND m.until <= moment + 2 * lease * interval '1 second');
+    GET DIAGNOSTICS struck = ROW_COUNT;
+    IF struck > 0 OR renewed < cardinality(topic_ids) THEN
+        present := present + 1;
+        UPDATE {s}.groups g SET version = present WHERE g.name = of_group;
+    ELSE
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
+    RETURN QUERY SELECT present, m.topic, NULL::int, m.name, NULL::bigint, NULL::bigint, NULL::bigint
+        FROM {s}.members m WHERE m.grp = of_group;
+    RETURN QUERY SELECT present, c.topic, c.partition, c.owner, c.epoch, c.acked, c.touched
+        FROM {s}.cursors c WHERE c.grp = of_group ORDER BY c.topic, c.partition;
+END $$;
+
+CREATE FUNCTION {s}.give_back(
+    of_group text, topic_ids int[], partition_ids int[], epochs bigint[], numbers bigint[], reads bigint[]
+) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+    FOR i IN 1 .. cardinality(topic_ids) LOOP
+        UPDATE {s}.cursors c SET owner = NULL, acked = numbers[i], touched = reads[i]
+        WHERE c.grp = of_group AND c.topic = topic_ids[i] AND c.partition = partition_ids[i] AND c.epoch = epochs[i];
+    END LOOP;
+END $$;
+
+-- Give back and take over, if the group still stands as it did when this was planned (then a last row, of nulls,
+-- says so); else nothing, and no row comes.
+-- Where the one before did not give back, whatever it may have had in hand counts as touched.
+CREATE FUNCTION {s}.settle(
+    of_group text, planned bigint, member text, window_size bigint,
+    give_topics int[], give_partitions int[], give_epochs bigint[], give_numbers bigint[], give_reads bigint[],
+    take_topics int[], take_partitions int[]
+) RETURNS TABLE (topic int, partition int, epoch bigint, acked bigint, touched bigint)
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+    UPDATE {s}.groups g SET version = planned + 1 WHERE g.name = of_group AND g.version = planned;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    PERFORM {s}.give_back(of_group, give_topics, give_partitions, give_epochs, give_numbers, give_reads);
+    FOR i IN 1 .. cardinality(take_topics) LOOP
+        RETURN QUERY UPDATE {s}.cursors c SET
+            touched = CASE WHEN c.owner IS NULL THEN c.touched ELSE greatest(c.touched, c.acked + c.reach) END,
+            owner = member, reach = window_size, epoch = c.epoch + 1
+        WHERE c.grp = of_group AND c.topic = take_topics[i] AND c.partition = take_partitions[i]
+        RETURNING c.topic, c.partition, c.epoch, c.acked, c.touched;
+    END LOOP;
+    RETURN QUERY SELECT NULL::int, NULL::int, NULL::bigint, NULL::bigint, NULL::bigint;
+END $$;
+
+CREATE FUNCTION {s}.leave(
+    of_group text, member text,
+    give_topics int[], give_partitions int[], give_epochs bigint[], give_numbers bigint[], give_reads bigint[]
+) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+    UPDATE {s}.groups g SET version = g.version + 1 WHERE g.name = of_group;
+    DELETE FROM {s}.members m WHERE m.grp = of_group AND m.name = member;
+    PERFORM {s}.give_back(of_group, give_topics, give_partitions, give_epochs, give_numbers, give_reads);
+END $$;
+"""
+
+HISTORY = """
+-- The first number of a partition, above `low`, that is at or after a position or a time; `high` + 1 when there is none.
+CREATE FUNCTION {s}.first_at(of_topic int, of_partition int, low bigint, high bigint, at_position bigint, at_time timestamptz)
+RETURNS bigint LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    middle bigint;
+    found_number bigint;
+    reached boolean;
+BEGIN
+    low := low + 1;
+    high := high + 1;
+    WHILE low < high LOOP
+        middle := (low + high) / 2;
+        SELECT f.number, coalesce(f.position >= at_position, f.stored_at >= at_time) INTO found_number, reached
+        FROM {s}.frames f WHERE f.topic = of_topic AND f.partition = of_partition AND f.number BETWEEN middle AND high
+        ORDER BY f.topic, f.partition, f.number LIMIT 1;
+        IF found_number IS NULL OR reached THEN
+            high := middle;
+        ELSE
+            low := found_number + 1;
+        END IF;
+    END LOOP;
+    RETURN low;
+END $$;
+
+-- Heads are share-locked: nothing is stored or deleted meanwhile, so all that was ever handed out counts as touched.
+CREATE FUNCTION {s}.seek(of_group text, of_topic int, at_position bigint, at_time timestamptz)
+RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    head record;
+    before bigint;
+BEGIN
+    INSERT INTO {s}.groups (name) VALUES (of_group) ON CONFLICT DO NOTHING;
+    UPDATE {s}.groups g SET version = g.version + 1 WHERE g.name = of_group;
+    FOR head IN SELECT h.partition, h.stored, h.pruned FROM {s}.heads h
+        WHERE h.topic = of_topic ORDER BY h.topic, h.partition FOR SHARE
+    LOOP
+        before := {s}.first_at(of_topic, head.partition, head.pruned, head.stored, at_position, at_time) - 1;
+        INSERT INTO {s}.cursors AS c (grp, topic, partition, acked, touched, started, epoch)
+        VALUES (of_group, of_topic, head.partition, before, head.stored, 0, 1)
+        ON CONFLICT (grp, topic, partition)
+        DO UPDATE SET acked = before, touched = head.stored, epoch = c.epoch + 1;
+    END LOOP;
+END $$;
+
+-- Decide what may go, up to `most` frames: old enough and acknowledged by every group. The caller deletes it afterwards,
+-- when no head is held. A head that somebody publishes to is left for the next time.
+CREATE FUNCTION {s}.retire(retention float8, most bigint)
+RETURNS TABLE (topic int, partition int, upto bigint) LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    head record;
+    passed bigint;
+    total bigint := 0;
+BEGIN
+    FOR head IN SELECT h.topic, h.partition FROM {s}.heads h WHERE h.pruned < h.stored ORDER BY h.topic, h.partition LOOP
+        SELECT h.topic, h.partition, h.stored, h.pruned INTO head FROM {s}.heads h
+        WHERE h.topic = head.topic AND h.partition = head.partition FOR NO KEY UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        SELECT coalesce(min(c.acked), head.stored) INTO passed FROM {s}.cursors c
+        WHERE c.topic = head.topic AND c.partition = head.partition;
+        passed := least(passed, head.pruned + most - total, {s}.first_at(
+            head.topic, head.partition, head.pruned, head.stored,
+            NULL, clock_timestamp() - retention * interval '1 second') - 1);
+        IF passed > head.pruned THEN
+            UPDATE {s}.heads h SET pruned = passed WHERE h.topic = head.topic AND h.partition = head.partition;
+            total := total + passed - head.pruned;
+            topic := head.topic;
+            partition := head.partition;
+            upto := passed;
+            RETURN NEXT;
+        END IF;
+        EXIT WHEN total >= most;
+    END LOOP;
+END $$;
+"""
+
+MAKE = (TABLES, PUBLISHING, READING, MEMBERSHIP, HISTORY)
+
+# What the adapter calls. The statements end in one round trip each.
+
+ADD_TOPICS = """
+    WITH made AS (
+        INSERT INTO {s}.topics (name, partitions) SELECT t, $2 FROM unnest($1::text[]) t
+        ON CONFLICT DO NOTHING RETURNING id, partitions)
+    INSERT INTO {s}.heads (topic, partition) SELECT id, p FROM made, generate_series(0, made.partitions - 1) p"""
+TOPICS = "SELECT name, id, partitions FROM {s}.topics WHERE name = ANY ($1::text[])"
+TOPIC_NAMES = "SELECT name FROM {s}.topics ORDER BY name LIMIT 1000"
+PUBLISH = "SELECT {s}.publish($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+READ = "SELECT * FROM {s}.read($1, $2, $3, $4, $5, $6)"
+ACK = "SELECT {s}.ack($1, $2, $3, $4, $5, $6)"
+ADD_GROUP = "SELECT {s}.add_group($1, $2, $3)"
+RENEW = "SELECT * FROM {s}.renew($1, $2, $3, $4)"
+SETTLE = "SELECT * FROM {s}.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+LEAVE = "SELECT {s}.leave($1, $2, $3, $4, $5, $6, $7)"
+SEEK = "SELECT {s}.seek($1, $2, $3, to_timestamp($4::float8))"
+PROGRESS = """
+    SELECT t.name, sum(h.stored)::bigint AS stored, sum(h.stored - coalesce(c.acked, h.pruned))::bigint AS pending,
+        bool_or(coalesce(c.started, h.pruned) > 0) AS truncated
+    FROM {s}.topics t JOIN {s}.heads h ON h.topic = t.id
+    LEFT JOIN {s}.cursors c ON c.grp = $1 AND c.topic = h.topic AND c.partition = h.partition
+    WHERE t.name = ANY ($2::text[]) GROUP BY t.name"""
+RETIRE = "SELECT * FROM {s}.retire($1, $2)"
+DELETE = """
+    WITH gone AS (DELETE FROM {s}.frames WHERE topic = $1 AND partition = $2 AND number <= $3 RETURNING 1)
+    SELECT count(*) FROM gone"""
+SETTINGS = """
+    SELECT current_setting('synchronous_commit') AS synchronous_commit, current_setting('fsync') AS fsync,
+        current_setting('full_page_writes') AS full_page_writes,
+        current_setting('synchronous_standby_names') AS standbys"""

@@ -1,0 +1,397 @@
+"""One member of a consumer group: holds leases on partitions and a window on each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+import posthouse.brokers.postgres.schema as sql
+from posthouse.broker import Delivery, Frame
+from posthouse.brokers.postgres.database import Database, Row
+from posthouse.brokers.shares import Claim, plan
+from posthouse.brokers.window import Window
+from posthouse.clock import Clock, new_id
+from posthouse.errors import BrokerError
+from posthouse.local.doorbell import Doorbell
+
+POLL = (0.01, 0.2)
+"""Seconds between looks at the log when no ring was heard: from the first, doubling, to the last."""
+LEAVING = 5.0
+"""Seconds that a good-bye may take; then the lease runs out instead."""
+TURNS = 20
+"""How often a plan may be overtaken by another member's before it waits for the next beat."""
+
+Place = tuple[int, int]
+"""Topic number and partition."""
+
+_headers = msgspec.json.Decoder(dict[str, str])
+
+
+class Holding:
+    """A partition this member owns. A seek makes a new one, so acknowledgements of the old one find nobody."""
+
+    __slots__ = ("epoch", "leaving_since", "saved", "stored", "window")
+
+    def __init__(self, epoch: int, acked: int, touched: int, size: int) -> None:
+        self.epoch = epoch
+        self.window = Window(acked=acked, touched=touched, size=size)
+        self.saved = acked
+        """The cursor as the database has it; `window.committed` is what its disk has."""
+        self.stored: int | None = None
+        """The last number known to be stored; None until the log was read under this epoch."""
+        self.leaving_since: float | None = None
+
+    def heard(self, stored: int) -> None:
+        """What is stored now. When it is the first time, nothing above it can have been handed out before."""
+        if self.stored is None:
+            self.window.touched = min(self.window.touched, stored)
+        self.stored = stored
+
+    @property
+    def cramped(self) -> bool:
+        """The window is full, but would not be if the disk had what was acknowledged."""
+        window = self.window
+        return window.committed < window.prefix and window.read >= window.committed + window.size
+
+    @property
+    def waiting(self) -> bool:
+        return self.leaving_since is None and self.stored is not None and self.window.waiting(self.stored)
+
+
+class Token(NamedTuple):
+    holding: Holding
+    number: int
+
+
+class Want(NamedTuple):
+    """A run of numbers to read, or an empty one (`last` 0) to learn what is stored."""
+
+    place: Place
+    holding: Holding
+    first: int = 1
+    last: int = 0
+    again: bool = False
+
+
+class PostgresStream:
+    """The port's Stream. `window` bounds, per partition, the frames from the oldest unacknowledged one on."""
+
+    def __init__(
+        self,
+        database: Database,
+        group: str,
+        topics: Mapping[int, str],
+        *,
+        clock: Clock,
+        window: int,
+        lease: float,
+        bell: Doorbell,
+        on_beat: Callable[[], Awaitable[None]],
+        on_close: Callable[[PostgresStream], None],
+    ) -> None:
+        self._database = database
+        self._group = group
+        self._topics = topics
+        self._clock = clock
+        self._size = window
+        self._lease = lease
+        self._bell = bell
+        self._on_beat = on_beat
+        self._on_close = on_close
+        self._name = new_id()
+        self._held: dict[Place, Holding] = {}
+        self._version = -1
+        """Of the group, when this member last took part in sharing the work."""
+        self._looked = -1
+        """The same, when it last read."""
+        self._renew_at = 0.0
+        self._turn = 0
+        self._reading, self._saving, self._sharing = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
+        self._closed = asyncio.Event()
+        self._left = asyncio.Event()
+        self._beating: asyncio.Task[None] | None = None
+
+    async def join(self) -> None:
+        """Become a member and take what is free; others hand over their surplus when they hear of it."""
+        await self._share()
+        self._beating = asyncio.create_task(self._beat(), name=f"posthouse postgres member of {self._group}")
+
+    async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
+        if self._closed.is_set():
+            raise BrokerError("this stream was closed")
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + wait, POLL[0]
+        rings = await self._bell.wait(-1, 0)
+        while not self._closed.is_set():
+            async with self._reading:
+                await self._keep_up()
+                if any(holding.cramped for holding in self._held.values()):
+                    await self._save(durable=True)
+                deliveries = await self._take(limit)
+            left = deadline - loop.time()
+            if deliveries and not self._closed.is_set():
+                return deliveries
+            if self._looked != self._version or any(holding.waiting for holding in self._held.values()):
+                continue
+            if left <= 0:
+                return []
+            heard = await self._bell.wait(rings, min(left, pause))
+            rings, pause = heard, POLL[0] if heard != rings else min(2 * pause, POLL[1])
+        return []
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Acknowledgements that come while others are being written share the next statement."""
+        for delivery in deliveries:
+            if isinstance(token := delivery.token, Token):
+                token.holding.window.ack(token.number)
+        await asyncio.sleep(0)
+        await self._save()
+        await self._hand_over()
+
+    async def nack(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            if isinstance(token := delivery.token, Token):
+                token.holding.window.nack(token.number)
+        self._bell.ring()
+        await self._hand_over()
+
+    async def aclose(self) -> None:
+        if self._closed.is_set():
+            await self._left.wait()
+            return
+        self._closed.set()
+        try:
+            await self._leave()
+        finally:
+            self._left.set()
+            self._on_close(self)
+
+    # Handing out
+
+    async def _keep_up(self) -> None:
+        """Take part in sharing the work when the lease is due, and when somebody joined, left or moved the group."""
+        now = self._clock.now()
+        if self._looked != self._version or not self._renew_at - self._lease < now < self._renew_at:
+            await self._share()
+
+    async def _take(self, limit: int) -> list[Delivery]:
+        """Read the next frames, and what is stored by now, in one statement."""
+        wants = self._wanted(limit)
+        places = [want.place for want in wants]
+        try:
+            rows = await self._database.fetch(
+                "receiving",
+                sql.READ,
+                self._group,
+                [topic for topic, _ in places],
+                [partition for _, partition in places],
+                [want.holding.epoch for want in wants],
+                [want.first for want in wants],
+                [want.last for want in wants],
+            )
+        except BaseException:
+            for want in wants:  # nobody got them
+                for number in range(want.first, want.last + 1):
+                    want.holding.window.nack(number)
+            raise
+        return self._unpacked(wants, rows)
+
+    def _wanted(self, limit: int) -> list[Want]:
+        """Partitions take turns in going first, so that a busy one starves nobody."""
+        places = [place for place, holding in self._held.items() if holding.leaving_since is None]
+        self._turn += 1
+        wants: list[Want] = []
+        for turn in range(len(places)):
+            place = places[(self._turn + turn) % len(places)]
+            holding = self._held[place]
+            runs = holding.window.take(limit, holding.stored) if holding.stored is not None and limit > 0 else []
+            limit -= sum(last + 1 - first for first, last, _ in runs)
+            wants += [Want(place, holding, *run) for run in runs] or [Want(place, holding)]
+        return wants
+
+    def _unpacked(self, wants: Sequence[Want], rows: Iterable[Row]) -> list[Delivery]:
+        deliveries: list[Delivery] = []
+        numbers: dict[int, set[int]] = defaultdict(set)
+        for index, stored, number, position, stored_at, id_, key, headers, body in rows:
+            if index == 0:
+                self._looked = stored
+                continue
+            want, there = wants[index - 1], numbers[index]
+            if not there:
+                want.holding.heard(stored)
+            if number is None:
+                continue
+            there.add(number)
+            frame = Frame(
+                topic=self._topics[want.place[0]],
+                id=id_.decode(),
+                key=None if key is None else key.decode(),
+                body=body,
+                headers=_headers.decode(headers) if headers else {},
+            )
+            redelivered = want.again or number <= want.holding.window.touched
+            token = Token(want.holding, number)
+            deliveries.append(
+                Delivery(frame=frame, position=position, stored_at=stored_at, redelivered=redelivered, token=token)
+            )
+        for index, there in numbers.items():  # rows that somebody deleted by hand must not hold up the cursor for ever
+            want = wants[index - 1]
+            for number in set(range(want.first, want.last + 1)) - there:
+                want.holding.window.ack(number)
+        return deliveries
+
+    # Cursors and leases
+
+    async def _save(self, *, durable: bool = False) -> None:
+        """Write the cursors that moved. An epoch that is no longer ours changes nothing: somebody else has the cursor.
+
+        The window counts from what is on the disk, so whoever takes over after a crash knows how far we can have been.
+        Acknowledgements do not wait for the disk; a full window does, and every beat.
+        """
+        async with self._saving:
+            moved = self._moved(durable)
+            if not moved:
+                return
+            topics, partitions = columns(place for place, _, _ in moved)
+            epochs = [holding.epoch for _, holding, _ in moved]
+            prefixes = [prefix for _, _, prefix in moved]
+            await self._database.fetch(
+                "acknowledging", sql.ACK, self._group, topics, partitions, epochs, prefixes, durable
+            )
+            for _, holding, prefix in moved:
+                holding.saved = prefix
+                if durable:
+                    holding.window.committed = prefix
+
+    def _moved(self, durable: bool) -> list[tuple[Place, Holding, int]]:
+        return [
+            (place, holding, holding.window.prefix)
+            for place, holding in in_order(self._held)
+            if holding.window.advance() > (holding.window.committed if durable else holding.saved)
+        ]
+
+    async def _hand_over(self) -> None:
+        """Let go of surplus partitions as soon as nothing of them is in hand."""
+        if any(holding.leaving_since is not None and holding.window.idle for holding in self._held.values()):
+            with contextlib.suppress(BrokerError):  # the next beat tries again
+                await self._share()
+
+    async def _share(self) -> None:
+        """Renew the lease, learn what changed, take and give back partitions. A plan that another member's has overtaken
+        is made anew: each is written only if the group still stands as it stood when it was made."""
+        async with self._sharing:
+            if self._closed.is_set():
+                return  # we have left: renewing would join again
+            for _ in range(TURNS):
+                now = self._clock.now()
+                rows = await self._database.fetch(
+                    "renewing a lease", sql.RENEW, self._group, list(self._topics), self._name, self._lease
+                )
+                if await self._settle(rows[0]["version"], rows):
+                    self._looked, self._renew_at = self._version, now + self._lease / 3
+                    return
+
+    async def _settle(self, version: int, rows: Sequence[Row]) -> bool:
+        cursors = [row for row in rows if row["partition"] is not None]
+        held = self._still_held(cursors)
+        claims = [Claim(row["topic"], row["partition"], row["name"]) for row in cursors if row["topic"] in self._topics]
+        take, leave = plan(self._name, self._living(rows), claims)
+        gone = self._ready_to_leave(held, {claim[:2] for claim in leave})
+        if take or gone:
+            taken = await self._database.fetch(
+                "sharing the work",
+                sql.SETTLE,
+                self._group,
+                version,
+                self._name,
+                self._size,
+                *given_back((place, held.pop(place)) for place in gone),
+                *columns(sorted(claim[:2] for claim in take)),
+            )
+            if not taken:
+                return False
+            version += 1
+            for topic, partition, epoch, acked, touched in taken:
+                if topic is not None:
+                    held[topic, partition] = Holding(epoch, acked, touched, self._size)
+        self._held, self._version = held, version
+        if gone:
+            self._bell.ring()
+        return True
+
+    def _living(self, rows: Sequence[Row]) -> dict[int, list[str]]:
+        living: dict[int, list[str]] = {topic: [] for topic in self._topics}
+        for row in rows:
+            if row["partition"] is None and row["topic"] in living:
+                living[row["topic"]].append(row["name"])
+        return living
+
+    def _still_held(self, cursors: Iterable[Row]) -> dict[Place, Holding]:
+        """What the log says is mine; after a seek, or a takeover whose answer was lost, with a fresh window."""
+        held: dict[Place, Holding] = {}
+        for _, topic, partition, owner, epoch, acked, touched in cursors:
+            if owner == self._name:
+                holding = self._held.get((topic, partition))
+                if holding is None or holding.epoch != epoch:
+                    holding = Holding(epoch, acked, touched, self._size)
+                held[topic, partition] = holding
+        return held
+
+    def _ready_to_leave(self, held: Mapping[Place, Holding], leave: set[Place]) -> list[Place]:
+        """Of the partitions that are too many: those with nothing in hand, and those whose handlers take too long."""
+        now = asyncio.get_running_loop().time()
+        ready = []
+        for place, holding in in_order(held):
+            if place not in leave:
+                holding.leaving_since = None
+                continue
+            holding.leaving_since = now if holding.leaving_since is None else holding.leaving_since
+            if holding.window.idle or now - holding.leaving_since >= self._lease:
+                ready.append(place)
+        return ready
+
+    async def _beat(self) -> None:
+        while not await self._clock.wait(self._closed, self._lease / 3):
+            with contextlib.suppress(BrokerError):
+                await self._save(durable=True)
+                await self._share()
+            await self._on_beat()
+
+    async def _leave(self) -> None:
+        self._bell.ring()
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait([self._beating])
+        with contextlib.suppress(BrokerError, TimeoutError):  # then the lease runs out instead
+            async with asyncio.timeout(LEAVING), self._saving, self._sharing:
+                back = given_back(in_order(self._held))
+                await self._database.fetch("leaving a group", sql.LEAVE, self._group, self._name, *back)
+            self._bell.ring()
+        self._held = {}
+
+
+def in_order(held: Mapping[Place, Holding]) -> list[tuple[Place, Holding]]:
+    """As all who lock cursors lock them."""
+    return sorted(held.items(), key=lambda pair: pair[0])
+
+
+def columns(places: Iterable[Place]) -> tuple[list[int], list[int]]:
+    pairs = list(places)
+    return [topic for topic, _ in pairs], [partition for _, partition in pairs]
+
+
+def given_back(holdings: Iterable[tuple[Place, Holding]]) -> tuple[list[int], ...]:
+    """Topics, partitions, epochs, cursors and the last numbers handed out."""
+    pairs = list(holdings)
+    windows = [holding.window for _, holding in pairs]
+    return (
+        *columns(place for place, _ in pairs),
+        [holding.epoch for _, holding in pairs],
+        [window.advance() for window in windows],
+        [max(window.read, window.touched) for window in windows],
+    )

@@ -1,0 +1,24 @@
+import time
+
+import pytest
+
+from posthouse.broker import Broker
+from posthouse.brokers.postgres import PostgresBroker
+from posthouse.clock import ManualClock, SystemClock
+from posthouse.testing.broker_contract import BrokerContract
+
+
+class TestPostgresBroker(BrokerContract):
+    @pytest.fixture(autouse=True)
+    def _log(self, postgres_url: str) -> None:
+        self.url = postgres_url
+
+    async def make_broker(self) -> Broker:
+        return PostgresBroker(self.url, clock=SystemClock(), lease=0.5, retention=0.0)
+
+    async def make_doomed(self) -> Broker:
+        return PostgresBroker(self.url, clock=ManualClock(time.time()), lease=0.5)  # it never renews: it hangs
+
+    async def expire(self, broker: Broker) -> None:
+        assert isinstance(broker, PostgresBroker)
+        assert await broker.prune() == 3
