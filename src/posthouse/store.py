@@ -205,8 +205,11 @@ class InboxTable(Protocol):
         """What is known about the event's key (ordered) or about the event (unordered)."""
         ...
 
-    async def advance(self, tx: Transaction, consumer: str, arrival: Arrival, *, skipped: bool = False) -> None:
-        """Record the event as applied (or skipped) whatever is held: for the gate and for held events in their turn."""
+    async def advance(
+        self, tx: Transaction, consumer: str, arrival: Arrival, *, skipped: bool = False, counted: bool = True
+    ) -> None:
+        """Record the event as the last of its key, or as known, whatever is held: for held events in their turn. It
+        counts as applied; with `skipped` as given up; and not at all unless `counted`, because it stays among the held."""
         ...
 
     async def purged_until(self, consumer: str) -> float | None:
@@ -347,6 +350,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     applied: Mapping[tuple[str, str], int]
     """Events applied, per (consumer, topic)."""
     skipped: Mapping[tuple[str, str], int]
+    """Events given up, per (consumer, topic): held as skipped, or never seen."""
     held: Mapping[tuple[str, str, HeldState], int]
     """Events held, per (consumer, topic, state); skipped ones are not counted here."""
     timers: int

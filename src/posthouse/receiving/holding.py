@@ -54,7 +54,8 @@ class Holder:
 
     async def pass_over(self, transaction: Transaction, held: HeldEvent, policy: Policy = DEFAULT) -> None:
         """The key goes on without this event."""
-        await self.store.inbox.advance(transaction, held.consumer, held.arrival, skipped=True)
+        if held.arrival.sequence is not None:
+            await self.store.inbox.advance(transaction, held.consumer, held.arrival, counted=False)
         await self.go_on(transaction, held.consumer, held.arrival, policy)
 
     async def go_on(self, transaction: Transaction, consumer: str, arrival: Arrival, policy: Policy = DEFAULT) -> bool:

@@ -126,7 +126,9 @@ class SqliteInbox:
             waiting_id=waiting_id,
         )
 
-    async def advance(self, tx: Transaction, consumer: str, arrival: Arrival, *, skipped: bool = False) -> None:
+    async def advance(
+        self, tx: Transaction, consumer: str, arrival: Arrival, *, skipped: bool = False, counted: bool = True
+    ) -> None:
         ours = own(tx)
         if arrival.sequence is not None:
             ours.run(ADVANCE_ORDERED, head_columns(consumer, arrival))
@@ -135,7 +137,8 @@ class SqliteInbox:
             done = ours.run(ADVANCE_UNORDERED, self._inbox_columns(consumer, arrival, result))
             if done.rowcount != 1:
                 return
-        ours.count(consumer, arrival.topic, skipped=skipped)
+        if counted:
+            ours.count(consumer, arrival.topic, skipped=skipped)
 
     async def purged_until(self, consumer: str) -> float | None:
         rows = await self._database.select(FORGOTTEN, (consumer,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
@@ -45,7 +46,7 @@ STUCK = "SELECT topic, count(*) FROM posthouse_stuck GROUP BY topic"
 APPLIED = "SELECT consumer, topic, applied, skipped FROM posthouse_applied"
 
 # Events held.
-HELD = "SELECT consumer, topic, state, count(*) FROM posthouse_held WHERE state <> 'skipped' GROUP BY consumer, topic, state"
+HELD = "SELECT consumer, topic, state, count(*) FROM posthouse_held GROUP BY consumer, topic, state"
 
 # Timers set.
 TIMERS = "SELECT count(*) FROM posthouse_timer"
@@ -171,13 +172,17 @@ def _counts(connection: sqlite3.Connection) -> Counts:
     topics = sorted({*backlog, *sent, *stuck})
     unsent = {topic: backlog.get(topic, 0) + stuck.get(topic, 0) for topic in topics}
     applied = connection.execute(APPLIED).fetchall()
+    held = {(consumer, topic, state): number for consumer, topic, state, number in connection.execute(HELD)}
+    skipped = Counter({(consumer, topic): number for consumer, topic, _, number in applied})
+    for consumer, topic in {(consumer, topic) for consumer, topic, state in held if state == "skipped"}:
+        skipped[consumer, topic] += held.pop((consumer, topic, "skipped"))
     return Counts(
         committed={topic: unsent[topic] + sent.get(topic, 0) for topic in topics},
         unsent={topic: number for topic, number in unsent.items() if number},
         stuck=sum(stuck.values()),
         applied={(consumer, topic): number for consumer, topic, number, _ in applied if number},
-        skipped={(consumer, topic): number for consumer, topic, _, number in applied if number},
-        held={(consumer, topic, state): number for consumer, topic, state, number in connection.execute(HELD)},
+        skipped=+skipped,
+        held=held,
         timers=connection.execute(TIMERS).fetchone()[0],
     )
 
