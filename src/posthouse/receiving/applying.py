@@ -121,7 +121,7 @@ class Applier:
                 async with self.store.begin() as transaction:
                     turn = await self._claim(transaction, work)
                     if turn.mine:
-                        await self._run(transaction, work)
+                        await self._run(transaction, [work])
                 return self._stir([turn])
             except NOTHING_KNOWN:
                 raise
@@ -137,7 +137,7 @@ class Applier:
                 async with self.store.begin() as transaction:
                     turns = [await self._claim(transaction, work) for work in works]
                     mine = [work for work, turn in zip(works, turns, strict=True) if turn.mine]
-                    await self._run_group(transaction, mine)
+                    await self._run(transaction, mine)
                 self._stir(turns)
                 return
             except NOTHING_KNOWN:
@@ -157,7 +157,7 @@ class Applier:
             async with self.store.begin() as transaction:
                 if await self._claim_held(transaction, held):
                     _refuse_in_silence(work, held)
-                    await self._run(transaction, work)
+                    await self._run(transaction, [work])
                     await self._holder.go_on(transaction, self.consumer, held.arrival, work.policy)
         except NOTHING_KNOWN:
             raise
@@ -212,31 +212,21 @@ class Applier:
         await self.store.inbox.advance(transaction, self.consumer, held.arrival)
         return True
 
-    async def _run(self, transaction: Transaction, work: Work) -> None:
-        if work.handler is None or work.event is None:
-            return
-        event = _typed(work.handler, work.event)
-        await self._call(transaction, work.handler, event, [event] if work.handler.many else event)
-
-    async def _run_group(self, transaction: Transaction, works: Sequence[Work]) -> None:
-        """A handler that takes a list gets one per tenant, because what it says belongs to one; others are called event
-        by event."""
+    async def _run(self, transaction: Transaction, works: Sequence[Work]) -> None:
+        """Call the one handler of these events, and write what it says."""
         handler = works[0].handler if works else None
-        if handler is None or not handler.many:
-            for work in works:
-                await self._run(transaction, work)
+        if handler is None:
             return
-        lists: dict[str, list[Event[object]]] = {}
-        for work in works:
-            if work.event is not None:
-                lists.setdefault(work.event.tenant, []).append(_typed(handler, work.event))
-        for events in lists.values():
-            await self._call(transaction, handler, events[0], events)
+        events = [_typed(handler, work.event) for work in works if work.event is not None]
+        groups = _by_tenant(events) if handler.many else [[event] for event in events]
+        calls = [(self._tx(transaction, group[0]), group if handler.many else group[0]) for group in groups]
+        results = await handler.run(self.store, transaction, calls)
+        for (tx, _), result in zip(calls, results, strict=True):
+            tx.publish_all(result)
+            await tx.flush()
 
-    async def _call(self, transaction: Transaction, handler: Handler, cause: Event[object], argument: object) -> None:
-        tx = Tx(transaction, self.store, self.drafter, cause_of(cause), self.clock)
-        tx.publish_all(await handler.run(self.store, transaction, tx, argument))
-        await tx.flush()
+    def _tx(self, transaction: Transaction, event: Event[object]) -> Tx:
+        return Tx(transaction, self.store, self.drafter, cause_of(event), self.clock)
 
     async def _forgotten(self, arrival: Arrival) -> bool:
         """Whether an unordered event is so old that its inbox row may be gone."""
@@ -344,6 +334,14 @@ def _refuse_in_silence(work: Work, held: HeldEvent) -> None:
         raise DecodeError("unreadable", work.defect)
     if work.handler is None and held.error:
         raise ConfigurationError(f"{held.type} failed before and has no handler in this release")
+
+
+def _by_tenant(events: Sequence[Event[object]]) -> list[list[Event[object]]]:
+    """A handler that takes a list gets one per tenant, because what it says belongs to one."""
+    lists: dict[str, list[Event[object]]] = {}
+    for event in events:
+        lists.setdefault(event.tenant, []).append(event)
+    return list(lists.values())
 
 
 def _typed(handler: Handler, event: Event[bytes]) -> Event[object]:

@@ -23,7 +23,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     last_delay: float = 600.0
     """No delay is longer."""
     deadline: float = 30.0
-    """How long one run may take."""
+    """How long one run may take; a group is one run."""
     order: Literal["key", "none"] = "key"
     """`key`: events of one key in commit order, one at a time. `none`: as they come. One choice per consumer and topic."""
     on_dead: Literal["stop", "skip"] = "stop"
