@@ -12,10 +12,10 @@ import posthouse.brokers.postgres.schema as sql
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.admission import admit, frame_size
 from posthouse.brokers.postgres.database import Database
+from posthouse.brokers.postgres.hint import Hint
 from posthouse.brokers.postgres.stream import Place, PostgresStream
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
-from posthouse.local.doorbell import Doorbell
 
 WEEK = 7 * 86_400.0
 LEASE = 6.0
@@ -60,7 +60,7 @@ class PostgresBroker:
         self._retention = retention
         self._partitions = partitions
         self._lease = lease
-        self._bell = Doorbell(None)
+        self._hint = Hint(self._database)
         self._topics: dict[str, tuple[int, int]] = {}
         self._streams: set[PostgresStream] = set()
         self._prune_at = clock.now() + PRUNE_EVERY
@@ -99,7 +99,7 @@ class PostgresBroker:
             for part in parts(accepted):
                 await self._database.fetch("publishing", sql.PUBLISH, *self._arranged(part))
         if accepted:
-            self._bell.ring()
+            self._hint.changed()
         await self._tidy()
         return verdicts
 
@@ -119,12 +119,13 @@ class PostgresBroker:
             clock=self._clock,
             window=window,
             lease=self._lease,
-            bell=self._bell,
+            hint=self._hint,
             on_beat=self._tidy,
             on_close=self._streams.discard,
         )
         self._streams.add(stream)
         await stream.join()
+        self._hint.listen()
         return stream
 
     async def seek(
@@ -135,7 +136,7 @@ class PostgresBroker:
             raise BrokerError("seek takes either a position or a time")
         ((number, _),) = await self._known([topic])
         await self._database.fetch("seeking", sql.SEEK, group, number, offset(position), time)
-        self._bell.ring()
+        self._hint.changed()
 
     async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
         """A topic that does not exist yet stands at zero."""
@@ -158,6 +159,7 @@ class PostgresBroker:
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
+        await self._hint.aclose()
         await self._database.close()
 
     def _judge(self, settings: Mapping[str, str]) -> None:

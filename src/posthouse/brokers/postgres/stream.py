@@ -13,14 +13,14 @@ import msgspec
 import posthouse.brokers.postgres.schema as sql
 from posthouse.broker import Delivery, Frame
 from posthouse.brokers.postgres.database import Database, Row
+from posthouse.brokers.postgres.hint import Hint
 from posthouse.brokers.shares import Claim, plan
 from posthouse.brokers.window import Window
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError
-from posthouse.local.doorbell import Doorbell
 
-POLL = (0.01, 0.2)
-"""Seconds between looks at the log when no ring was heard: from the first, doubling, to the last."""
+FIRST_POLL = 0.01
+"""Seconds after which an empty log is looked at again when no ring was heard; each further look waits twice as long."""
 LEAVING = 5.0
 """Seconds that a good-bye may take; then the lease runs out instead."""
 TURNS = 20
@@ -90,7 +90,7 @@ class PostgresStream:
         clock: Clock,
         window: int,
         lease: float,
-        bell: Doorbell,
+        hint: Hint,
         on_beat: Callable[[], Awaitable[None]],
         on_close: Callable[[PostgresStream], None],
     ) -> None:
@@ -100,7 +100,7 @@ class PostgresStream:
         self._clock = clock
         self._size = window
         self._lease = lease
-        self._bell = bell
+        self._hint = hint
         self._on_beat = on_beat
         self._on_close = on_close
         self._name = new_id()
@@ -119,14 +119,15 @@ class PostgresStream:
     async def join(self) -> None:
         """Become a member and take what is free; others hand over their surplus when they hear of it."""
         await self._share()
+        self._hint.changed()
         self._beating = asyncio.create_task(self._beat(), name=f"posthouse postgres member of {self._group}")
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
         if self._closed.is_set():
             raise BrokerError("this stream was closed")
         loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + wait, POLL[0]
-        rings = await self._bell.wait(-1, 0)
+        deadline, pause = loop.time() + wait, FIRST_POLL
+        rings = await self._hint.bell.wait(-1, 0)
         while not self._closed.is_set():
             async with self._reading:
                 await self._keep_up()
@@ -140,8 +141,8 @@ class PostgresStream:
                 continue
             if left <= 0:
                 return []
-            heard = await self._bell.wait(rings, min(left, pause))
-            rings, pause = heard, POLL[0] if heard != rings else min(2 * pause, POLL[1])
+            heard = await self._hint.bell.wait(rings, min(left, pause))
+            rings, pause = heard, FIRST_POLL if heard != rings else min(2 * pause, self._hint.poll)
         return []
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
@@ -157,7 +158,7 @@ class PostgresStream:
         for delivery in deliveries:
             if isinstance(token := delivery.token, Token):
                 token.holding.window.nack(token.number)
-        self._bell.ring()
+        self._hint.bell.ring()
         await self._hand_over()
 
     async def aclose(self) -> None:
@@ -321,7 +322,7 @@ class PostgresStream:
                     held[topic, partition] = Holding(epoch, acked, touched, self._size)
         self._held, self._version = held, version
         if gone:
-            self._bell.ring()
+            self._hint.changed()
         return True
 
     def _living(self, rows: Sequence[Row]) -> dict[int, list[str]]:
@@ -363,7 +364,7 @@ class PostgresStream:
             await self._on_beat()
 
     async def _leave(self) -> None:
-        self._bell.ring()
+        self._hint.bell.ring()
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.wait([self._beating])
@@ -371,7 +372,7 @@ class PostgresStream:
             async with asyncio.timeout(LEAVING), self._saving, self._sharing:
                 back = given_back(in_order(self._held))
                 await self._database.fetch("leaving a group", sql.LEAVE, self._group, self._name, *back)
-            self._bell.ring()
+            self._hint.changed()
         self._held = {}
 
 
