@@ -63,7 +63,7 @@ class Database:
                 text = self.worded(statement)
                 if not self.pooled:
                     return await connection.fetch(text, *args)
-                async with connection.transaction():
+                async with transaction(connection):
                     return await connection.fetch(text, *args)
 
     async def close(self) -> None:
@@ -104,7 +104,7 @@ class Database:
                 pool = self._make_pool()
                 await pool
                 try:
-                    async with pool.acquire(timeout=CONNECTING) as connection, connection.transaction():
+                    async with pool.acquire(timeout=CONNECTING) as connection, transaction(connection):
                         self._on_open(await prepare(connection, self))
                 except BaseException as error:
                     pool.terminate()
@@ -124,6 +124,7 @@ class Database:
                 command_timeout=PATIENCE,
                 target_session_attrs=None if "target_session_attrs" in self.url else SessionAttribute.read_write,
                 statement_cache_size=0 if self.pooled else 100,
+                server_settings=None if self.pooled else {"default_transaction_isolation": "read committed"},
                 reset=leave_as_it_is,
             )
         except (asyncpg.InterfaceError, ValueError) as error:
@@ -151,16 +152,20 @@ class Database:
             self._pool = None
 
 
+def transaction(connection: asyncpg.pool.PoolConnectionProxy[Row]) -> asyncpg.transaction.Transaction:
+    """Whatever the database's default is: who waits for a head must see it as it then is, not fail."""
+    return connection.transaction(isolation="read_committed")
+
+
 async def leave_as_it_is(connection: asyncpg.Connection[Row]) -> None:
     """Nothing here changes a session, so nothing needs to be reset when one goes back to the pool."""
 
 
 async def prepare(connection: Any, database: Database) -> dict[str, str]:
     """Make the schema where it is missing, prove that this code can read it, and tell the server's settings."""
-    schema, table = database.schema, database.worded("{s}.log")
-    if not await connection.fetchval(sql.FIND, table):
-        await connection.fetchval(sql.LOCK, schema)
-        if not await connection.fetchval(sql.FIND, table):
+    if not await connection.fetchval(sql.HAS_LOG, database.schema):
+        await connection.fetchval(sql.LOCK, database.schema)
+        if not await connection.fetchval(sql.HAS_LOG, database.schema):
             await make(connection, database)
     version = await connection.fetchval(database.worded(sql.READ_VERSION))
     if version != sql.VERSION:
@@ -172,7 +177,7 @@ async def prepare(connection: Any, database: Database) -> dict[str, str]:
 
 
 async def make(connection: Any, database: Database) -> None:
-    if not await connection.fetchval(sql.HAS_SCHEMA, database.worded("{s}")):
+    if not await connection.fetchval(sql.HAS_SCHEMA, database.schema):
         await connection.execute(database.worded("CREATE SCHEMA {s}"))
     for statements in sql.MAKE:
         await connection.execute(database.worded(statements))

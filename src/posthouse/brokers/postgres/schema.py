@@ -8,10 +8,13 @@ paused holds no lock. Functions look rows up by key and never scan, whatever the
 from __future__ import annotations
 
 VERSION = 1
-FIND = "SELECT to_regclass($1) IS NOT NULL"
+# Asked of the catalogue itself: to_regclass() would answer from a cache that is older than the lock.
+HAS_SCHEMA = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)"
+HAS_LOG = """
+    SELECT EXISTS (
+        SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'log')"""
 READ_VERSION = "SELECT version FROM {s}.log"
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('posthouse log ' || $1, 0))"
-HAS_SCHEMA = "SELECT to_regnamespace($1) IS NOT NULL"
 
 TABLES = """
 CREATE TABLE {s}.log (version int NOT NULL);

@@ -1,0 +1,504 @@
+"""What is special to a log in PostgreSQL: crashes of the server, late commits, locks, settings and lost connections."""
+
+import asyncio
+import contextlib
+import random
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from pathlib import Path
+from zlib import crc32
+
+import asyncpg
+import pytest
+
+import posthouse.brokers.postgres.hint as hint
+import posthouse.brokers.postgres.stream as stream_module
+from posthouse import Event, Payload, Service, Tx
+from posthouse.broker import Delivery, Frame, Stream, Topology
+from posthouse.brokers import open_broker
+from posthouse.brokers.postgres import PostgresBroker
+from posthouse.clock import SystemClock
+from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
+from tests.servers.restartable import RestartablePostgres, restartable_postgres
+
+__all__ = ["restartable_postgres"]
+
+CLOCK = SystemClock()
+DEADLINE = 30.0
+PUBLISH = "SELECT posthouse_log.publish($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+
+
+@pytest.fixture
+async def broker(postgres_url: str) -> AsyncIterator[PostgresBroker]:
+    broker = PostgresBroker(postgres_url, clock=CLOCK, lease=1.0)
+    await broker.ensure(Topology(topics=["t"], groups={"g": ["t"]}))
+    yield broker
+    await broker.aclose()
+
+
+@contextlib.asynccontextmanager
+async def connected(url: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+    connection = await asyncpg.connect(url)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+def partition_of(key: str) -> int:
+    return crc32(key.encode()) % 8
+
+
+def frame(key: str, number: int) -> Frame:
+    return Frame(topic="t", id=f"{key}-{number}", key=key, body=b"%d" % number)
+
+
+async def store_by_hand(connection: "asyncpg.Connection[asyncpg.Record]", key: str, ids: list[str]) -> None:
+    """What one publishing statement does, on a connection whose transaction the test ends."""
+    many = len(ids)
+    ranks = list(range(1, many + 1))
+    bodies = [id_.rpartition("-")[2].encode() for id_ in ids]
+    keys = [key.encode()] * many
+    encoded = [id_.encode() for id_ in ids]
+    place = ([1], [partition_of(key)], [many])
+    await connection.fetch(PUBLISH, *place, [1] * many, ranks, encoded, keys, [None] * many, bodies)
+
+
+async def collect(stream: Stream, count: int) -> list[Delivery]:
+    got: list[Delivery] = []
+    async with asyncio.timeout(DEADLINE):
+        while len(got) < count:
+            batch = await stream.receive(count - len(got), 1.0)
+            await stream.ack(batch)
+            got += batch
+    return got
+
+
+def numbers_by_key(deliveries: list[Delivery]) -> dict[str | None, list[int]]:
+    numbers: dict[str | None, list[int]] = defaultdict(list)
+    for delivery in deliveries:
+        numbers[delivery.frame.key].append(int(delivery.frame.body))
+    return numbers
+
+
+# Late commits
+
+
+async def test_a_publisher_that_commits_late_is_not_passed_over(broker: PostgresBroker, postgres_url: str) -> None:
+    keys = [f"k{n}" for n in range(40)]
+    slow = keys[0]
+    others = [key for key in keys if partition_of(key) != partition_of(slow)]
+    stream = await broker.subscribe("g", ["t"])
+    async with connected(postgres_url) as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await store_by_hand(connection, slow, [f"{slow}-1"])
+        same = asyncio.create_task(broker.publish([frame(slow, 2)]))
+        for number in (1, 2, 3):
+            assert all(verdict.accepted for verdict in await broker.publish([frame(key, number) for key in others]))
+        meanwhile = await collect(stream, 3 * len(others))
+        assert {delivery.frame.key for delivery in meanwhile} == set(others), "other partitions flow"
+        assert not same.done(), "who publishes behind it waits"
+        assert await stream.receive(10, 0.2) == []
+        await transaction.commit()
+    await same
+    assert [delivery.frame.id for delivery in await collect(stream, 2)] == [f"{slow}-1", f"{slow}-2"]
+    assert all(numbers == [1, 2, 3] for numbers in numbers_by_key(meanwhile).values())
+
+
+async def test_a_publisher_that_rolls_back_leaves_no_gap(broker: PostgresBroker, postgres_url: str) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    async with connected(postgres_url) as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await store_by_hand(connection, "k", ["k-1"])
+        waiting = asyncio.create_task(broker.publish([frame("k", 2)]))
+        await transaction.rollback()
+    await waiting
+    assert [delivery.frame.id for delivery in await collect(stream, 1)] == ["k-2"]
+    progress = (await broker.progress("g", ["t"]))["t"]
+    assert (progress.stored, progress.pending) == (1, 0)
+
+
+@pytest.mark.slow
+async def test_writers_that_dawdle_and_roll_back_never_hide_a_frame(broker: PostgresBroker, postgres_url: str) -> None:
+    """Eight writers on a few keys, each holding its transaction open for a while, with a reader that never stops."""
+    rng = random.Random(5)
+    committed: set[str] = set()
+    done = asyncio.Event()
+    got: list[Delivery] = []
+
+    async def write(writer: int) -> None:
+        async with connected(postgres_url) as connection:
+            for turn in range(25):
+                ids = [f"w{writer}-{2 * turn + n}" for n in range(2)]
+                transaction = connection.transaction()
+                await transaction.start()
+                await store_by_hand(connection, f"w{writer}", ids)
+                await asyncio.sleep(rng.choice([0, 0, 0.005, 0.03]))  # the lateness is the test
+                if rng.random() < 0.2:
+                    await transaction.rollback()
+                else:
+                    await transaction.commit()
+                    committed.update(ids)
+
+    async def read() -> None:
+        stream = await broker.subscribe("g", ["t"], window=20)
+        while not (done.is_set() and {delivery.frame.id for delivery in got} == committed):
+            batch = await stream.receive(7, 0.1)
+            got.extend(batch)
+            await stream.ack(batch)
+
+    async with asyncio.timeout(DEADLINE):
+        reading = asyncio.create_task(read())
+        await asyncio.gather(*(write(writer) for writer in range(8)))
+        done.set()
+        await reading
+    assert len(got) == len(committed), "nothing came twice"
+    assert all(numbers == sorted(numbers) for numbers in numbers_by_key(got).values())
+    async with connected(postgres_url) as connection:
+        sparse = await connection.fetch(
+            "SELECT partition FROM posthouse_log.frames GROUP BY partition HAVING max(number) <> count(*)"
+        )
+        assert sparse == [], "numbers are dense"
+
+
+async def test_publishers_that_wait_do_not_keep_readers_from_the_database(
+    broker: PostgresBroker, postgres_url: str
+) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    await broker.publish([frame("k1", 1)])
+    async with connected(postgres_url) as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await store_by_hand(connection, "k", ["k-1"])
+        stuck = [asyncio.create_task(broker.publish([frame("k", n)])) for n in range(2, 12)]
+        assert [delivery.frame.id for delivery in await collect(stream, 1)] == ["k1-1"]
+        await transaction.commit()
+    await asyncio.gather(*stuck)
+    assert len(await collect(stream, 11)) == 11
+
+
+# Crashes and lost connections
+
+
+@pytest.mark.slow
+async def test_a_crash_of_the_server_keeps_what_was_acknowledged_and_delivery_goes_on(
+    restartable_postgres: RestartablePostgres,
+) -> None:
+    publisher = PostgresBroker(restartable_postgres.url, clock=CLOCK, lease=1.0)
+    consumer = PostgresBroker(restartable_postgres.url, clock=CLOCK, lease=1.0)
+    await publisher.ensure(Topology(topics=["t"], groups={"g": ["t"]}))
+    acknowledged: set[str] = set()
+    got: list[Delivery] = []
+    outages = {"publishing": 0, "receiving": 0}
+    stop = asyncio.Event()
+
+    async def publish() -> None:
+        turn = 0
+        while not stop.is_set():
+            frames = [frame(f"k{n}", turn) for n in range(20)]
+            try:
+                await publisher.publish(frames)
+                acknowledged.update(one.id for one in frames)
+                turn += 1
+            except BrokerUnavailable:
+                outages["publishing"] += 1
+            await asyncio.sleep(0.005)
+
+    async def consume() -> None:
+        stream = await consumer.subscribe("g", ["t"])
+        while not (stop.is_set() and acknowledged <= {delivery.frame.id for delivery in got}):
+            try:
+                batch = await stream.receive(50, 0.2)
+                got.extend(batch)
+                await stream.ack(batch)
+            except BrokerUnavailable:
+                outages["receiving"] += 1
+                await asyncio.sleep(0.02)
+
+    async with asyncio.timeout(90):
+        tasks = [asyncio.create_task(publish()), asyncio.create_task(consume())]
+        for _ in range(3):
+            before = len(acknowledged)
+            while len(acknowledged) < before + 400:  # noqa: ASYNC110 - the tasks have no event for "400 more"
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(restartable_postgres.crash)
+            await asyncio.to_thread(restartable_postgres.start)
+        before = len(acknowledged)
+        while len(acknowledged) < before + 400:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        stop.set()
+        await asyncio.gather(*tasks)
+        while (await consumer.progress("g", ["t"]))["t"].pending:  # noqa: ASYNC110 - acks that a crash undid are written again
+            await asyncio.sleep(0.05)
+    assert outages["publishing"] > 0
+    assert outages["receiving"] > 0
+    last: dict[str | None, int] = {}
+    for (
+        delivery
+    ) in got:  # a publish whose answer was lost is repeated, so a number may come twice, but never be skipped
+        number, key = int(delivery.frame.body), delivery.frame.key
+        assert delivery.redelivered or number <= last.get(key, -1) + 1, f"{key}: {number} after {last.get(key)}"
+        last[key] = max(number, last.get(key, -1))
+    await publisher.aclose()
+    await consumer.aclose()
+
+
+async def test_a_session_that_the_server_ends_is_replaced(broker: PostgresBroker, postgres_url: str) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    await broker.publish([frame("k", 1)])
+    async with connected(postgres_url) as connection:
+        await connection.fetch(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            try:
+                await broker.publish([frame("k", 2)])
+                break
+            except BrokerUnavailable:
+                continue
+        got: list[Delivery] = []
+        while "k-2" not in {delivery.frame.id for delivery in got}:
+            with contextlib.suppress(BrokerUnavailable):
+                got += await stream.receive(10, 0.1)
+    assert got[0].frame.id == "k-1"
+
+
+@pytest.mark.parametrize("url", ["postgresql://nobody@127.0.0.1:1/x", "postgresql://nobody@no.such.host.invalid/x"])
+async def test_a_server_that_is_not_there_is_unavailable(url: str) -> None:
+    broker = PostgresBroker(url, clock=CLOCK)
+    with pytest.raises(BrokerUnavailable):
+        await broker.ensure(Topology(topics=["t"]))
+    with pytest.raises(BrokerUnavailable):
+        await broker.publish([frame("k", 1)])
+    with pytest.raises(BrokerUnavailable):
+        await broker.subscribe("g", ["t"])
+    await broker.aclose()
+
+
+async def test_a_database_that_is_not_there_is_unavailable_and_its_password_is_not_told(postgres_url: str) -> None:
+    url = postgres_url.replace("postgresql://postgres@", "postgresql://postgres:secret@") + "_not"
+    broker = PostgresBroker(url, clock=CLOCK)
+    with pytest.raises(BrokerUnavailable, match="does not exist") as caught:
+        await broker.publish([frame("k", 1)])
+    assert "secret" not in str(caught.value)
+    await broker.aclose()
+
+
+async def test_no_foreign_error_escapes_when_the_tables_are_gone(broker: PostgresBroker, postgres_url: str) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    async with connected(postgres_url) as connection:
+        await connection.execute("DROP SCHEMA posthouse_log CASCADE")
+    for attempt in (
+        broker.publish([frame("k", 1)]),
+        broker.progress("g", ["t"]),
+        broker.seek("g", "t", position=1),
+        stream.receive(1, 0),
+    ):
+        with pytest.raises(BrokerError):
+            await attempt
+
+
+async def test_a_closed_broker_says_so(postgres_url: str) -> None:
+    broker = PostgresBroker(postgres_url, clock=CLOCK)
+    await broker.ensure(Topology(topics=["t"]))
+    await broker.aclose()
+    with pytest.raises(BrokerUnavailable, match="closed"):
+        await broker.publish([frame("k", 1)])
+
+
+# The schema and the server's settings
+
+
+async def test_many_processes_may_make_the_schema_at_once(postgres_url: str) -> None:
+    brokers = [PostgresBroker(postgres_url, clock=CLOCK, connections=2) for _ in range(8)]
+    await asyncio.gather(*(broker.ensure(Topology(topics=["a", "b"], groups={"g": ["b", "c"]})) for broker in brokers))
+    async with connected(postgres_url) as connection:
+        assert await connection.fetchval("SELECT count(*) FROM posthouse_log.heads") == 3 * 8
+    for broker in brokers:
+        await broker.aclose()
+
+
+async def test_a_newer_log_is_refused(broker: PostgresBroker, postgres_url: str) -> None:
+    async with connected(postgres_url) as connection:
+        await connection.execute("UPDATE posthouse_log.log SET version = 99")
+    late = PostgresBroker(postgres_url, clock=CLOCK)
+    with pytest.raises(ConfigurationError, match="format 99"):
+        await late.publish([frame("k", 1)])
+    await late.aclose()
+
+
+async def test_the_sheet_says_what_the_server_keeps(broker: PostgresBroker, postgres_url: str) -> None:
+    assert broker.sheet.durable_ack
+    assert broker.sheet.notes == ()
+    async with connected(postgres_url) as connection:
+        name = await connection.fetchval("SELECT current_database()")
+        await connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    careless = PostgresBroker(postgres_url, clock=CLOCK)
+    assert not careless.sheet.durable_ack, "nothing is promised before the server was asked"
+    await careless.ensure(Topology(topics=["t"]))
+    assert not careless.sheet.durable_ack
+    assert "synchronous_commit=off" in careless.sheet.notes[0]
+    await careless.aclose()
+
+
+async def test_two_schemas_are_two_logs(postgres_url: str) -> None:
+    one = open_broker(f"{postgres_url}?schema=one&partitions=2", clock=CLOCK)
+    other = open_broker(f"{postgres_url}?schema=The%20%22other%22&connections=2", clock=CLOCK)
+    await one.ensure(Topology(topics=["t"]))
+    assert not (await other.publish([frame("k", 1)]))[0].accepted
+    await other.ensure(Topology(topics=["t"], groups={"g": ["t"]}))
+    assert (await other.publish([frame("k", 1)]))[0].accepted
+    assert (await one.progress("g", ["t"]))["t"].stored == 0
+    assert (await other.progress("g", ["t"]))["t"].stored == 1
+    await one.aclose()
+    await other.aclose()
+
+
+async def test_text_that_the_database_does_not_take_as_text_goes_through(broker: PostgresBroker) -> None:
+    odd = Frame(topic="t", id="i\0", key="k\0", body=b"\0", headers={"h": "a\0b"})
+    assert (await broker.publish([odd]))[0].accepted
+    assert (await collect(await broker.subscribe("g", ["t"]), 1))[0].frame == odd
+    refused = await broker.publish([Frame(topic="t\0", id="i", body=b""), Frame(topic="\ud800", id="i", body=b"")])
+    assert not any(verdict.accepted for verdict in refused)
+    with pytest.raises(BrokerError, match="cannot name"):
+        await broker.ensure(Topology(topics=["t\0"]))
+
+
+async def test_a_call_larger_than_one_statement_is_stored_in_order(broker: PostgresBroker) -> None:
+    body = bytes(3 * 1024 * 1024)
+    sent = [Frame(topic="t", id=str(n), key="k", body=body) for n in range(12)]
+    assert all(verdict.accepted for verdict in await broker.publish(sent))
+    got = await collect(await broker.subscribe("g", ["t"]), 12)
+    assert [delivery.frame.id for delivery in got] == [str(n) for n in range(12)]
+
+
+async def test_a_stricter_isolation_of_the_database_changes_nothing(postgres_url: str) -> None:
+    async with connected(postgres_url) as connection:
+        name = await connection.fetchval("SELECT current_database()")
+        await connection.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
+    for pooled in (False, True):
+        broker = PostgresBroker(postgres_url, clock=CLOCK, pooled=pooled, connections=8)
+        await broker.ensure(Topology(topics=["t"]))
+        await asyncio.gather(*(broker.publish([frame("k", n)]) for n in range(40)))
+        await broker.aclose()
+
+
+# Retention and seeking
+
+
+async def test_retention_goes_in_chunks_and_stops_at_the_slowest_group(postgres_url: str) -> None:
+    broker = PostgresBroker(postgres_url, clock=CLOCK, retention=0.0)
+    await broker.ensure(Topology(topics=["t"], groups={"fast": ["t"], "slow": ["t"]}))
+    await broker.publish([frame(f"k{n % 10}", n) for n in range(100)])
+    await collect(await broker.subscribe("fast", ["t"]), 100)
+    assert await broker.prune() == 0
+    slow = await broker.subscribe("slow", ["t"])
+    await collect(slow, 60)
+    assert await broker.prune(limit=25) == 25
+    assert await broker.prune() == 35
+    assert len(await collect(slow, 40)) == 40
+    assert await broker.prune() == 40
+    late = await broker.subscribe("late", ["t"])
+    assert await late.receive(10, 0) == []
+    assert (await broker.progress("late", ["t"]))["t"].truncated
+    await broker.aclose()
+
+
+async def test_a_seek_finds_every_position_also_after_frames_were_deleted_by_hand(
+    broker: PostgresBroker, postgres_url: str
+) -> None:
+    await broker.publish([frame(f"k{n % 10}", n) for n in range(200)])
+    stream = await broker.subscribe("g", ["t"])
+    got = await collect(stream, 200)
+    async with connected(postgres_url) as connection:
+        await connection.execute("DELETE FROM posthouse_log.frames WHERE number % 3 = 0")
+        left = {row[0] for row in await connection.fetch("SELECT position FROM posthouse_log.frames")}
+    for position in random.Random(3).sample([delivery.position for delivery in got], 12):
+        assert isinstance(position, int)
+        await broker.seek("g", "t", position=position)
+        expected = {one for one in left if one >= position}
+        assert {delivery.position for delivery in await collect(stream, len(expected))} == expected
+        assert await stream.receive(10, 0) == []
+    await broker.seek("g", "t", position="0")
+    assert len(await collect(stream, len(left))) == len(left)
+    with pytest.raises(BrokerError, match="whole numbers"):
+        await broker.seek("g", "t", position="soon")
+
+
+# Waking up
+
+
+@pytest.fixture
+def _rare_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((hint, "POLL"), (hint, "RARE_POLL"), (stream_module, "FIRST_POLL")):
+        monkeypatch.setattr(module, name, DEADLINE)
+
+
+@pytest.mark.usefixtures("_rare_looks")
+async def test_a_hint_from_another_process_wakes_a_reader_long_before_it_would_look(
+    broker: PostgresBroker, postgres_url: str
+) -> None:
+    other = PostgresBroker(postgres_url, clock=CLOCK)
+    stream = await broker.subscribe("g", ["t"])
+    for number in range(5):
+        waiting = asyncio.create_task(stream.receive(10, DEADLINE))
+        await asyncio.sleep(0.05)
+        await other.publish([frame("k", number)])
+        async with asyncio.timeout(DEADLINE / 3):
+            await stream.ack(await waiting)
+    await other.aclose()
+
+
+async def test_without_hints_a_reader_looks_by_itself(postgres_url: str) -> None:
+    """As behind a pooler, where nobody can listen."""
+    reader, writer = (PostgresBroker(postgres_url, clock=CLOCK, pooled=True) for _ in range(2))
+    await reader.ensure(Topology(topics=["t"]))
+    stream = await reader.subscribe("g", ["t"])
+    waiting = asyncio.create_task(stream.receive(10, DEADLINE))
+    await writer.publish([frame("k", 1)])
+    async with asyncio.timeout(DEADLINE / 3):
+        assert len(await waiting) == 1
+    await reader.aclose()
+    await writer.aclose()
+
+
+# The whole way
+
+
+async def test_services_on_sqlite_send_their_events_through_postgresql(postgres_url: str, tmp_path: Path) -> None:
+    orders = Service("orders", namespace="shop", store=f"sqlite:///{tmp_path}/orders.db", broker=postgres_url)
+    billing = Service("billing", namespace="shop", store=f"sqlite:///{tmp_path}/billing.db", broker=postgres_url)
+
+    @orders.event("order.placed.v1", key="order_id")
+    class OrderPlaced(Payload):
+        order_id: str
+        step: int
+
+    @billing.setup
+    async def tables(tx: Tx) -> None:
+        await tx.execute("CREATE TABLE IF NOT EXISTS invoice (order_id TEXT, step INTEGER)")
+
+    @billing.on(OrderPlaced)
+    async def invoice(event: Event[OrderPlaced], tx: Tx) -> None:
+        await tx.execute("INSERT INTO invoice VALUES (?, ?)", (event.data.order_id, event.data.step))
+
+    async def invoices() -> list[tuple[object, ...]]:
+        async with billing.store.begin() as tx:
+            return [tuple(row) for row in await tx.execute("SELECT order_id, step FROM invoice ORDER BY rowid")]
+
+    async with orders.running(), billing.running():
+        for step in range(10):
+            for order in range(5):
+                async with orders.transaction("t1") as tx:
+                    tx.publish(OrderPlaced(order_id=f"o{order}", step=step))
+        async with asyncio.timeout(DEADLINE):
+            while len(await invoices()) < 50:  # noqa: ASYNC110 - the handler commits in the service, not here
+                await asyncio.sleep(0.02)
+        applied = await invoices()
+    assert len(applied) == 50
+    for order in range(5):
+        assert [step for name, step in applied if name == f"o{order}"] == list(range(10))

@@ -1,0 +1,96 @@
+"""A PostgreSQL that a test may crash and start again: a data folder, a port, and one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.servers.postgres import PATIENCE, SETTINGS, Unavailable, binaries, give_up, unprivileged
+
+
+class RestartablePostgres:
+    """`crash` is what `pg_ctl stop -m immediate` does: no checkpoint, sessions cut off, recovery at the next start."""
+
+    def __init__(self, folder: Path, place: Path) -> None:
+        self._folder = folder
+        self._place = place
+        self._user = unprivileged()
+        self._server: subprocess.Popen[bytes] | None = None
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port: int = probe.getsockname()[1]
+        self.url = f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
+
+    def make(self) -> None:
+        if self._user is not None:
+            os.chown(self._place, self._user, -1)
+        command = [str(self._folder / "initdb"), "-D", str(self._place / "data"), "-U", "postgres", "--auth=trust"]
+        subprocess.run([*command, "--no-sync"], user=self._user, cwd="/", capture_output=True, check=True)
+
+    def start(self) -> None:
+        settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        self._server = subprocess.Popen(
+            [str(self._folder / "postgres"), "-D", str(self._place / "data"), "-p", str(self._port), *settings],
+            user=self._user,
+            cwd="/",
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                psycopg.connect(self.url, connect_timeout=2).close()
+                return
+            except psycopg.OperationalError:
+                assert time.monotonic() < deadline, "the server did not start"
+            time.sleep(0.02)
+
+    def crash(self) -> None:
+        self._end(signal.SIGQUIT)
+
+    def stop(self) -> None:
+        self._end(signal.SIGINT)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._server is not None:
+            self._server.send_signal(how)
+            self._server.wait(PATIENCE)
+            self._server = None
+
+
+@contextlib.contextmanager
+def restartable(folder: Path) -> Iterator[RestartablePostgres]:
+    place = Path(tempfile.mkdtemp(prefix="posthouse-postgres-"))
+    server = RestartablePostgres(folder, place)
+    try:
+        server.make()
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture
+def restartable_postgres() -> Iterator[RestartablePostgres]:
+    """A server that this test has to itself."""
+    try:
+        folder = binaries()
+        if not (folder / "initdb").exists():
+            raise Unavailable(f"{folder} has no initdb")
+    except Unavailable as error:
+        give_up(f"no PostgreSQL that may be crashed: {error}")
+    with restartable(folder) as server:
+        yield server
