@@ -159,9 +159,11 @@ class Service:
         return Block(self._begin, cause)
 
     async def _begin(self, cause: Cause) -> tuple[AbstractAsyncContextManager[Transaction], Tx]:
-        await self.open()
-        block = self.store.begin()
-        return block, Tx(await block.__aenter__(), self.store, self._drafter, cause, self.clock)
+        if not self._ready:
+            await self.open()
+        store = self.store
+        block = store.begin()
+        return block, Tx(await block.__aenter__(), store, self._drafter, cause, self._parts.clock)
 
     async def run(self, *, only: Collection[Part] = PARTS, stop: asyncio.Event | None = None) -> None:
         """Run relay, consumers and timers until `stop` is set; what is in flight is finished."""

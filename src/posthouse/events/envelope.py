@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Generic, Literal, TypeVar
 
 import msgspec
@@ -107,4 +108,11 @@ def moment(text: str) -> datetime:
 
 def timestamp(seconds: float) -> str:
     """Seconds since 1970 as RFC 3339 text in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    whole, microseconds = divmod(round(seconds * 1_000_000), 1_000_000)
+    return f"{_second(whole)}.{microseconds:06d}Z"
+
+
+@lru_cache(maxsize=8)
+def _second(whole: int) -> str:
+    """Many facts happen in one second."""
+    return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -18,6 +18,9 @@ from pathlib import Path
 
 _count = itertools.count()
 
+LOOK = 0.002
+"""Seconds between two looks for new listeners: a busy writer rings thousands of times in one."""
+
 
 class Doorbell:
     """Rings for one file. `ring` never blocks and never fails; `wait` returns early when somebody rang. Any number of
@@ -36,6 +39,7 @@ class Doorbell:
         self._sender: socket.socket | None = None
         self._neighbours: list[str] = []
         self._listed_at = -1
+        self._looked_at = float("-inf")
 
     def ring(self) -> None:
         """Wake every waiter of this file, in this process and in others."""
@@ -83,6 +87,10 @@ class Doorbell:
         """Sockets of the folder but our own; listed again only when the folder changed."""
         if self._folder is None:
             return []
+        now = time.monotonic()
+        if now - self._looked_at < LOOK:
+            return self._neighbours
+        self._looked_at = now
         try:
             changed = os.stat(self._folder).st_mtime_ns
         except OSError:

@@ -37,6 +37,8 @@ NETWORK_FILESYSTEMS = frozenset(
 
 MIB = 1024 * 1024
 PAGE = 4096
+LOOK = 8
+"""Commits between two looks at the WAL."""
 PAGES_PER_COMMIT, PAGES_PER_ROW = 6, 1 / 3
 """What a commit writes to the WAL, roughly: some pages in any case, and more for each row of about a kilobyte."""
 
@@ -182,15 +184,20 @@ class Checkpointer:
 
     def committed(self, connection: sqlite3.Connection) -> None:
         """Call it after each commit, on a connection outside a transaction."""
+        self._commits += 1
+        if self._commits % LOOK == 1:
+            self._look(connection)
+
+    def _look(self, connection: sqlite3.Connection) -> None:
         total = connection.total_changes
         rows = total - self._changes.get(id(connection), 0)
         self._changes[id(connection)] = total
-        self._commits += 1
-        self._written += PAGES_PER_COMMIT + max(rows, 0) * PAGES_PER_ROW
+        self._written += LOOK * PAGES_PER_COMMIT + max(rows, 0) * PAGES_PER_ROW
         try:
+            size = self._wal()
             if self._commits == 1:
-                self._written += self._wal() / PAGE  # what earlier processes left there, who may never live long enough
-            if self._written >= self._pages or (self._commits % 8 == 0 and self._wal() > self._size + self._growth):
+                self._written += size / PAGE  # what earlier processes left there, who may never live long enough
+            if self._written >= self._pages or size > self._size + self._growth:
                 self._empty(connection)
         except (OSError, sqlite3.Error) as error:
             log.warning("the WAL of %s was not emptied: %s", self._path, error)

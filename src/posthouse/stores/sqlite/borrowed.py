@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import sqlite3
 import time
@@ -15,6 +16,7 @@ from posthouse.errors import StoreError
 ENDS_TRANSACTION = re.compile(r"\s*(BEGIN|COMMIT|END|ROLLBACK(?!\s+(TRANSACTION\s+)?TO))\b", re.IGNORECASE)
 
 
+@functools.lru_cache(maxsize=256)
 def refuse_ending(sql: str) -> None:
     """Statements that begin or end a transaction belong to whoever began this one; savepoints are free."""
     if ENDS_TRANSACTION.match(sql):

@@ -244,6 +244,7 @@ class SqliteTransaction:
         "_check",
         "_connection",
         "_figures",
+        "_outer",
         "appended",
         "database",
         "open",
@@ -259,6 +260,7 @@ class SqliteTransaction:
         """Whether the outbox got something, so that a relay should look."""
         self._figures: dict[tuple[str, str], tuple[int, int]] = {}
         self.task: asyncio.Task[object] | None = None
+        self._outer: tuple[SqliteTransaction, ...] = ()
         self._check = check
         self._connection: sqlite3.Connection | None = None
         self._borrowed: list[BorrowedConnection] = []
@@ -308,7 +310,8 @@ class SqliteTransaction:
         self._connection = await self.database.enter(self, check=self._check)
         self.task = asyncio.current_task()
         self.open = True
-        _open.set((*_open.get(), self))
+        self._outer = _open.get()
+        _open.set((*self._outer, self))
         return self
 
     async def __aexit__(
@@ -317,7 +320,7 @@ class SqliteTransaction:
         connection = self._connection
         assert connection is not None
         self.open = False
-        _open.set(tuple(other for other in _open.get() if other is not self))
+        _open.set(self._outer)
         try:
             if error is None:
                 self._commit(connection)
