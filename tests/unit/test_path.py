@@ -216,3 +216,23 @@ def test_a_plain_function_may_not_ask_for_a_transaction_it_cannot_await() -> Non
 
     with pytest.raises(ConfigurationError, match="make it async"):
         shop.on(ThingMade)(handle)
+
+
+async def test_the_story_of_a_dead_letter_fits_into_headers_of_any_broker() -> None:
+    shop = Service("shop")
+
+    @shop.event("thing.made.v1", key="name")
+    class ThingMade(Payload):
+        name: str
+
+    @shop.on(ThingMade)
+    async def handle(event: Event[ThingMade]) -> None:
+        raise Reject("zwei Zeilen:\nÄrger" + "!" * 10_000)
+
+    async with Harness(shop) as harness:
+        await harness.publish(ThingMade(name="a"))
+        await harness.settled()
+        [letter] = harness.broker.log.topics["shop.thing.dlq"]
+    story = {name: text for name, text in letter.frame.headers.items() if name.startswith("ph-")}
+    assert {"ph-consumer", "ph-error", "ph-stack", "ph-attempts", "ph-first-at", "ph-last-at"} <= story.keys()
+    assert all(text.isascii() and text.isprintable() and len(text) < 9_000 for text in story.values())

@@ -20,6 +20,8 @@ DEFAULT = Policy()
 
 ERROR_LIMIT = 2_000
 """Characters of an error's words that are kept."""
+HEADER_LIMIT = 2_000
+"""Characters of one part of a dead letter's story."""
 STACK_LIMIT = 8_000
 """Characters of a traceback that are kept: the end tells more than the beginning."""
 
@@ -170,4 +172,9 @@ def _story(held: HeldEvent) -> dict[str, str]:
         "ph-first-at": timestamp(held.first_at),
         "ph-last-at": timestamp(held.last_at),
     }
-    return {name: text for name, text in told.items() if text}
+    return {name: _header(text) for name, text in told.items() if text}
+
+
+def _header(text: str) -> str:
+    """As brokers and HTTP take it: one line of printable ASCII, everything else escaped as in a Python string."""
+    return text[-HEADER_LIMIT:].encode("unicode_escape").decode()
