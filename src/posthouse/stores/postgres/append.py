@@ -1,0 +1,47 @@
+"""Append: how rows enter the outbox. One statement for all, for our own transactions and for joined ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from posthouse.store import OutboxRow, lane_of
+from posthouse.stores.postgres.schema import Place
+from posthouse.stores.postgres.steps import Steps, packed
+
+# Number the rows and add them; the event ids that stand for them, or NULL when they stand for themselves.
+APPEND = """
+SELECT posthouse.append(CAST($1 AS text), CAST($2 AS integer), CAST($3 AS smallint[]), CAST($4 AS text[]),
+    CAST($5 AS text[]), CAST($6 AS text[]), CAST($7 AS boolean[]), CAST($8 AS text[]), CAST($9 AS text[]),
+    CAST($10 AS bytea[]), CAST($11 AS text[]), CAST($12 AS double precision), CAST($13 AS double precision))
+"""
+
+
+def appending(rows: Sequence[OutboxRow], place: Place, now: float | None, window: float) -> Steps[Sequence[str]]:
+    """Add rows; the event id that stands for each. `now` None: by the database's clock. `window`: seconds for which an
+    idempotency key is remembered."""
+    if not rows:
+        return []
+    ids = [row.event_id for row in rows]
+    parameters = (
+        place.identity,
+        place.lanes,
+        [lane_of_row(row, place.lanes) for row in rows],
+        [row.topic for row in rows],
+        [row.tenant for row in rows],
+        [row.key for row in rows],
+        [row.numbered for row in rows],
+        ids,
+        [packed(row.headers) for row in rows],
+        [row.body for row in rows],
+        [row.idempotency_key for row in rows],
+        now,
+        window,
+    )
+    standing: Any = (yield APPEND, parameters).scalar()
+    return ids if standing is None else list(standing)
+
+
+def lane_of_row(row: OutboxRow, lanes: int) -> int:
+    """The lane of its key; rows without one are spread."""
+    return lane_of(row.tenant, row.event_id if row.key is None else row.key, lanes)

@@ -1,0 +1,250 @@
+"""Database: the connections to one PostgreSQL database, and statements that are transactions of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar, cast
+from urllib.parse import unquote, urlsplit
+
+import asyncpg
+import msgspec
+
+from posthouse.errors import StoreError, StoreUnavailable
+from posthouse.local.doorbell import Doorbell
+from posthouse.store import Rows
+from posthouse.stores.postgres.errors import FOREIGN, NOT_PRIMARY, mapped, sqlstate_of
+from posthouse.stores.postgres.schema import Place, checking, proving
+from posthouse.stores.postgres.steps import Steps, rows_of
+
+log = logging.getLogger("posthouse.store")
+
+T = TypeVar("T")
+
+BOOKS = 4
+"""Connections beside those for transactions of users, so that the runtime's own statements never wait for a handler."""
+
+# End a session whose transaction was given up while it may still be at work.
+END_SESSION = "SELECT pg_terminate_backend($1)"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a `PostgresStore` uses its database; its docstring says what each means."""
+
+    schema: str
+    writers: int
+    lanes: int | None
+    patience: float
+    pooled: bool
+
+
+class StoreConnection(asyncpg.Connection):
+    """A connection that tells what COMMIT came to, and that is reset between two users only when it needs to be."""
+
+    unclean = False
+    """Somebody may have changed the session: settings, locks, listeners."""
+    status = ""
+    """The server's word on the last command: COMMIT of a failed transaction says ROLLBACK."""
+
+    def mark_unclean(self) -> None:
+        """Reset the session before the next one has it."""
+        self.unclean = True
+
+    def get_reset_query(self) -> str:
+        return str(super().get_reset_query()) if self.unclean else ""
+
+    async def reset(self, *, timeout: float | None = None) -> None:
+        await super().reset(timeout=timeout)
+        self.unclean = False
+
+    async def execute(self, query: str, *arguments: object, timeout: float | None = None) -> str:
+        self.status = await super().execute(query, *arguments, timeout=timeout)
+        return self.status
+
+    async def run(self, sql: str, parameters: Sequence[object]) -> Rows:
+        """Rows and the number of rows changed, in one round trip, which none of asyncpg's own methods gives."""
+        run: Any = self._execute  # type: ignore[attr-defined]
+        found, status, _ = await run(sql, parameters, 0, None, return_status=True)
+        return rows_of(found, status.decode())
+
+
+class Database:
+    """One database, through one pool.
+
+    The pool has room for `writers` transactions of users and some for statements of our own: whoever holds a transaction
+    may wait for one of those, but those wait for nobody, so nothing can lock up. Behind a pooler that changes the server
+    connection between transactions (`pooled`) nothing is prepared by name, and each statement has a BEGIN before it.
+    """
+
+    def __init__(self, url: str, settings: Settings) -> None:
+        self.url = url
+        self.settings = settings
+        self.name = unquote(urlsplit(url).path.removeprefix("/")) or None
+        self.bell = Doorbell(f"/postgresql/{urlsplit(url)._replace(query='', fragment='').geturl()}/{settings.schema}")
+        self.place: Place | None = None
+        self.notes: Sequence[str] = ()
+        self.made = 0
+        """How many connections were made so far."""
+        self.closed = False
+        self._pool: asyncpg.Pool[Any] | None = None
+        self._opening = asyncio.Lock()
+        self._seats = asyncio.Semaphore(settings.writers)
+        self._texts: dict[str, str] = {}
+        self._ends: set[asyncio.Task[None]] = set()
+
+    def text(self, sql: str) -> str:
+        """A statement for the schema in use."""
+        found = self._texts.get(sql)
+        if found is None:
+            schema = self.settings.schema
+            found = self._texts[sql] = sql.replace("{schema}", schema).replace("posthouse.", f"{schema}.")
+        return found
+
+    async def run(self, sql: str, *parameters: object, check: bool = True) -> Rows:
+        """One statement, a transaction of its own."""
+        if check and self.place is None:
+            await self.check()
+        async with self.connected() as connection:
+            if not self.settings.pooled:
+                return await connection.run(self.text(sql), parameters)
+            async with connection.transaction():
+                return await connection.run(self.text(sql), parameters)
+
+    async def carry_out(self, steps: Steps[T]) -> T:
+        """Steps that only read."""
+        return await carried_out(steps, lambda sql, parameters: self.run(sql, *parameters, check=False))
+
+    async def check(self) -> Place:
+        """Make sure, once, that the tables are as they must be."""
+        if self.place is None:
+            place = await self.carry_out(checking(self.settings.lanes))
+            self.notes = await self.carry_out(proving())
+            for note in self.notes:
+                log.warning("%s", note)
+            self.place = place
+        return self.place
+
+    def forget(self) -> None:
+        """Look at the tables again before the next use."""
+        self.place = None
+
+    @contextlib.asynccontextmanager
+    async def connected(self) -> AsyncIterator[StoreConnection]:
+        """A connection of the pool for a statement of ours; errors become ours."""
+        with mapped("using the database"):
+            connection = await self.acquire()
+            try:
+                yield connection
+            except BaseException as error:
+                if not isinstance(error, Exception) or sqlstate_of(error) == NOT_PRIMARY:
+                    self.abandon(connection)
+                raise
+            finally:
+                await self.release(connection)
+
+    async def take_seat(self) -> None:
+        """Wait for the turn to have a transaction open."""
+        try:
+            async with asyncio.timeout(self.settings.patience):
+                await self._seats.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"all {self.settings.writers} transactions of this process were open for {self.settings.patience:g} s: look "
+                "for one that waits for another, or raise `writers`"
+            ) from None
+
+    def leave_seat(self) -> None:
+        """The transaction is over."""
+        self._seats.release()
+
+    async def acquire(self) -> StoreConnection:
+        """A connection of the pool; asyncpg's own errors."""
+        pool = self._pool or await self._open()
+        return cast("StoreConnection", await pool.acquire(timeout=self.settings.patience))
+
+    async def release(self, connection: StoreConnection) -> None:
+        """Give it back; whoever still holds it can do nothing more with it."""
+        pool = self._pool
+        if pool is None:
+            return
+        try:
+            await pool.release(cast("Any", connection))
+        except FOREIGN as error:
+            log.info("a connection was dropped: %s", error)
+
+    def abandon(self, connection: StoreConnection) -> None:
+        """Never use it again. Its server process may be in the middle of a statement: that one is told to end."""
+        if is_gone(connection):
+            return
+        process = connection.get_server_pid()
+        connection.terminate()
+        if not self.settings.pooled and not self.closed:
+            ending = asyncio.get_running_loop().create_task(self._end(process))
+            self._ends.add(ending)
+            ending.add_done_callback(self._ends.discard)
+
+    async def close(self) -> None:
+        """Close every connection; one whose transaction does not end in time is cut off."""
+        self.closed = True
+        self.bell.close()
+        if self._ends:
+            await asyncio.wait(self._ends, timeout=1.0)
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            async with asyncio.timeout(min(self.settings.patience, 5.0)):
+                await pool.close()
+        except TimeoutError:
+            pool.terminate()
+
+    async def _open(self) -> asyncpg.Pool[Any]:
+        async with self._opening:
+            if self.closed:
+                raise StoreError("the store is closed")
+            if self._pool is None:
+                self._pool = await self._make_pool()
+            return self._pool
+
+    async def _make_pool(self) -> asyncpg.Pool[Any]:
+        settings = self.settings
+        options: dict[str, Any] = {"statement_cache_size": 0} if settings.pooled else {}
+        if "target_session_attrs" not in urlsplit(self.url).query:
+            options["target_session_attrs"] = "read-write"
+        return await asyncpg.create_pool(
+            self.url,
+            min_size=0,
+            max_size=settings.writers + BOOKS,
+            connection_class=StoreConnection,
+            init=self._made,
+            timeout=settings.patience,
+            **options,
+        )
+
+    async def _made(self, _: object) -> None:
+        self.made += 1
+
+    async def _end(self, process: int) -> None:
+        with contextlib.suppress(StoreError):
+            await self.run(END_SESSION, process, check=False)
+
+
+def is_gone(connection: StoreConnection) -> bool:
+    """Whether the connection is closed. One that the server closed has left the pool's hands and says so by an error."""
+    try:
+        return bool(connection.is_closed())
+    except asyncpg.InterfaceError:
+        return True
+
+
+async def carried_out(steps: Steps[T], run: Callable[[str, Sequence[object]], Any]) -> T:
+    """Drive `steps` to their end with a coroutine function that runs one statement."""
+    try:
+        sql, parameters = next(steps)
+        while True:
+            sql, parameters = steps.send(await run(sql, parameters))
+    except StopIteration as done:
+        result: T = done.value
+        return result

@@ -1,0 +1,98 @@
+"""Errors: what PostgreSQL and its drivers say, in our words. Mapped here and nowhere else."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import asyncpg
+
+from posthouse.errors import (
+    ConfigurationError,
+    PosthouseError,
+    StoreError,
+    StoreFull,
+    StoreOutdated,
+    StoreUnavailable,
+)
+
+FOREIGN = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+"""What asyncpg raises. A lost connection is any of them."""
+
+TRY_AGAIN = {
+    "25006": "this server takes no writes: it is a standby, or was demoted",
+    "40001": "two transactions collided: run the whole transaction again",
+    "40P01": "two transactions waited for each other: run the whole transaction again",
+    "53200": "the server has no memory left",
+    "53300": "the server takes no more connections: raise max_connections, or lower `writers`",
+    "55P03": "a lock was not to be had in time",
+    "57P01": "the server is being stopped",
+    "57P02": "the server is restarting after a crash",
+    "57P03": "the server is starting or stopping",
+    "58030": "the server had an I/O error",
+    "PH003": "a poll must run on its own",
+    "PH004": "the cursors come from another server: the next lease puts them right",
+}
+DISK_FULL, NOT_PRIMARY = "53100", "25006"
+CONNECTION_CLASS = "08"
+LOST_DURING_COMMIT = ("57P01", "57P02", "57P03")
+OTHER_DATABASE, OTHER_LANES, FENCED, FORK = "PH001", "PH002", "PH005", "PH006"
+"""Raised by our own functions; see the migrations."""
+NO_TABLES = ("3F000", "42P01", "42883", "P0002")
+"""Schema, table, function or row missing."""
+
+
+def sqlstate_of(error: BaseException) -> str:
+    """The five characters by which PostgreSQL names an error, from any driver; empty where there are none."""
+    for name in ("sqlstate", "pgcode"):  # asyncpg and psycopg, psycopg2
+        code = getattr(error, name, None)
+        if isinstance(code, str):
+            return code
+    first = error.args[0] if error.args else None
+    return str(first.get("C", "")) if isinstance(first, dict) else ""  # pg8000
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the connection is gone, so that nobody knows what the server did last."""
+    code = sqlstate_of(error)
+    if code:
+        return code.startswith(CONNECTION_CLASS) or code in LOST_DURING_COMMIT
+    if isinstance(error, asyncpg.InterfaceError):
+        return any(word in str(error) for word in ("is closed", "is closing", "released back"))
+    return isinstance(error, OSError | TimeoutError)
+
+
+def translated(error: BaseException, doing: str) -> PosthouseError:
+    """The error of our tree that says the same."""
+    code = sqlstate_of(error)
+    text = f"{doing}: {error}" if str(error) else f"{doing}: {type(error).__name__}"
+    if code == DISK_FULL:
+        return StoreFull(f"{text}: nothing was written; free some space and it goes on")
+    if code in TRY_AGAIN:
+        return StoreUnavailable(f"{text} ({TRY_AGAIN[code]})")
+    if code.startswith(CONNECTION_CLASS) or (not code and is_lost(error)):
+        return StoreUnavailable(text)
+    if code == OTHER_DATABASE:
+        return ConfigurationError(
+            "the connection is to another database than the store: events are added in the store's own database, or they "
+            "could not commit with your rows"
+        )
+    if code == OTHER_LANES:
+        return ConfigurationError(f"{error}: the number is fixed at creation, so leave `lanes` out of the store's URL")
+    return StoreError(str(error) if code == FORK else text)
+
+
+def outdated(error: BaseException, doing: str) -> PosthouseError:
+    """`translated`, for a statement of ours alone: what it lacks is our tables."""
+    if sqlstate_of(error) in NO_TABLES:
+        return StoreOutdated(f"{doing}: {error}: run `posthouse db upgrade`")
+    return translated(error, doing)
+
+
+@contextlib.contextmanager
+def mapped(doing: str) -> Iterator[None]:
+    """Turn asyncpg's errors into ours."""
+    try:
+        yield
+    except FOREIGN as error:
+        raise translated(error, doing) from error

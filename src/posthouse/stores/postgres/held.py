@@ -1,0 +1,173 @@
+"""Held: what was accepted from the broker and could not be applied, and how many of each key wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from posthouse.clock import Clock
+from posthouse.store import Arrival, HeldEvent, HeldFilter, Transaction
+from posthouse.stores.postgres.database import Database
+from posthouse.stores.postgres.steps import packed, unpacked
+from posthouse.stores.postgres.transaction import own
+
+COLUMNS = (
+    "e.id, e.consumer, e.topic, e.tenant, e.key, e.sequence, e.lineage, e.event_id, e.digest, e.time, e.state, e.type, "
+    "e.headers, e.body, e.attempts, e.next_at, e.first_at, e.last_at, e.reason, e.error, e.stack, e.turn"
+)
+EVENT = "ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)::posthouse.held"
+
+# Hold an event.
+HOLD = f"SELECT posthouse.hold({EVENT}, $23)"
+
+# Change an event in its turn.
+CHANGE = f"SELECT posthouse.change({EVENT})"
+
+# Retrying events whose turn it is: the next of their key, or alone.
+IN_TURN = """
+FROM posthouse.held e LEFT JOIN posthouse.head h
+    ON h.consumer = e.consumer AND h.topic = e.topic AND h.tenant = e.tenant AND h.key = e.key
+WHERE e.consumer = $1 AND e.state = 'retrying' AND (e.sequence IS NULL OR e.sequence = h.sequence + 1)
+"""
+
+# Whose time has come: count the run before it begins, and hide the event for a while.
+CLAIM = f"""
+WITH due AS (
+    SELECT e.id, e.next_at {IN_TURN} AND e.next_at <= $2 ORDER BY e.next_at, e.id LIMIT $3
+    FOR UPDATE OF e SKIP LOCKED)
+UPDATE posthouse.held e SET attempts = e.attempts + 1, turn = e.turn + 1, next_at = $2 + $4, last_at = $2
+FROM due WHERE e.id = due.id
+RETURNING due.next_at, {COLUMNS}
+"""
+
+# When something wants attention.
+NEXT_DUE = f"""
+SELECT least((SELECT min(e.next_at) {IN_TURN}),
+    (SELECT min(e.next_at) FROM posthouse.held e WHERE e.consumer = $1 AND e.state = 'gap'))
+"""
+
+# The time by the database's clock.
+CLOCK = "SELECT extract(epoch FROM clock_timestamp())::double precision"
+
+# Take an event out, in its turn; its key waits for one less.
+REMOVE = """
+WITH gone AS (DELETE FROM posthouse.held WHERE id = $1 AND turn = $2 RETURNING *),
+counted AS (
+    UPDATE posthouse.head h SET held = h.held - 1 FROM gone g
+    WHERE g.sequence IS NOT NULL AND g.state IN ('retrying', 'gap', 'blocked', 'dead')
+        AND h.consumer = g.consumer AND h.topic = g.topic AND h.tenant = g.tenant AND h.key = g.key)
+SELECT 1 FROM gone
+"""
+
+# The way is free for the next number.
+PROMOTE = """
+UPDATE posthouse.held SET state = 'retrying', attempts = 0, next_at = $1, turn = turn + 1
+WHERE consumer = $2 AND topic = $3 AND tenant = $4 AND key = $5 AND sequence = $6
+    AND sequence IS NOT NULL AND state IN ('gap', 'blocked')
+"""
+
+# Events of any kind, by id.
+FIND = f"""
+SELECT {COLUMNS} FROM posthouse.held e
+WHERE e.id > $1 AND ($3::text IS NULL OR e.consumer = $3) AND ($4::text IS NULL OR e.state = $4)
+    AND ($5::text IS NULL OR e.tenant = $5) AND ($6::text IS NULL OR e.topic = $6) AND ($7::text IS NULL OR e.key = $7)
+    AND ($8::bigint[] IS NULL OR e.id = ANY ($8))
+ORDER BY e.id LIMIT $2
+"""
+
+# Gaps that lasted too long.
+OVERDUE = f"SELECT {COLUMNS} FROM posthouse.held e WHERE e.consumer = $1 AND e.state = 'gap' AND e.next_at <= $2 ORDER BY e.id"
+
+
+class PostgresHeld:
+    """The held events of a `PostgresStore`. Where the store has no clock of its own, `claim_due` goes by the database's:
+    how long an event is hidden must not depend on which machine asks."""
+
+    def __init__(self, database: Database, clock: Clock | None) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def hold(self, tx: Transaction, event: HeldEvent) -> bool:
+        now = None if self._clock is None else self._clock.now()
+        return bool((await own(tx).run(HOLD, *_columns(event), now)).scalar())
+
+    async def claim_due(self, consumer: str, now: float, limit: int, visibility: float) -> Sequence[HeldEvent]:
+        if self._clock is None:
+            now = _any((await self._database.run(CLOCK)).scalar())
+        due = await self._database.run(CLAIM, consumer, now, limit, visibility)
+        return [_held(columns) for _, *columns in sorted(due, key=lambda row: _any(row[:2]))]
+
+    async def next_due(self, consumer: str) -> float | None:
+        due: Any = (await self._database.run(NEXT_DUE, consumer)).scalar()
+        return None if due is None else float(due)
+
+    async def remove(self, tx: Transaction, event: HeldEvent) -> bool:
+        return bool(await own(tx).run(REMOVE, event.id, event.turn))
+
+    async def change(self, tx: Transaction, event: HeldEvent) -> bool:
+        return bool((await own(tx).run(CHANGE, *_columns(event))).scalar())
+
+    async def promote(self, tx: Transaction, consumer: str, arrival: Arrival, now: float) -> bool:
+        if arrival.sequence is None:
+            return False
+        following = (consumer, arrival.topic, arrival.tenant, arrival.key, arrival.sequence + 1)
+        return (await own(tx).run(PROMOTE, now, *following)).rowcount > 0
+
+    async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
+        ids = None if wanted.ids is None else list(wanted.ids)
+        found = await self._database.run(
+            FIND, after, limit, wanted.consumer, wanted.state, wanted.tenant, wanted.topic, wanted.key, ids
+        )
+        return [_held(columns) for columns in found]
+
+    async def overdue_gaps(self, consumer: str, now: float) -> Sequence[HeldEvent]:
+        return [_held(columns) for columns in await self._database.run(OVERDUE, consumer, now)]
+
+
+def _columns(event: HeldEvent) -> tuple[object, ...]:
+    """In the order of the table."""
+    arrival = event.arrival
+    return (
+        event.id, event.consumer, arrival.topic, arrival.tenant, arrival.key, arrival.sequence, arrival.lineage,
+        arrival.event_id, arrival.digest, arrival.time, event.state, event.type, packed(event.headers), event.body,
+        event.attempts, event.next_at, event.first_at, event.last_at, event.reason, event.error, event.stack, event.turn,
+    )  # fmt: skip
+
+
+def _held(columns: Sequence[Any]) -> HeldEvent:
+    (
+        id, consumer, topic, tenant, key, sequence, lineage, event_id, digest, time, state, type, headers, body,
+        attempts, next_at, first_at, last_at, reason, error, stack, turn,
+    ) = columns  # fmt: skip
+    arrival = Arrival(
+        topic=topic,
+        tenant=tenant,
+        event_id=event_id,
+        digest=digest,
+        time=time,
+        key=key,
+        sequence=sequence,
+        lineage=lineage,
+    )
+    return HeldEvent(
+        consumer=consumer,
+        arrival=arrival,
+        state=state,
+        body=body,
+        headers=unpacked(headers),
+        type=type,
+        attempts=attempts,
+        next_at=next_at,
+        first_at=first_at,
+        last_at=last_at,
+        reason=reason,
+        error=error,
+        stack=stack,
+        id=id,
+        turn=turn,
+    )
+
+
+def _any(value: Any) -> Any:
+    """What the schema guarantees, the type checker cannot know."""
+    return value

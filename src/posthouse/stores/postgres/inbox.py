@@ -1,0 +1,179 @@
+"""Inbox: who has seen what. One head row per key for ordered consumers, one row per event for the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from posthouse.clock import Clock
+from posthouse.store import Arrival, Head, Known, Transaction
+from posthouse.stores.postgres.database import Database
+from posthouse.stores.postgres.steps import NOW
+from posthouse.stores.postgres.transaction import own
+
+# What a consumer does with the first number of a key; the first answer stays, and comes back.
+REGISTER = """
+INSERT INTO posthouse.consumer AS c (consumer, topic, adopt) VALUES ($1, $2, $3)
+ON CONFLICT (consumer, topic) DO UPDATE SET adopt = c.adopt RETURNING adopt
+"""
+
+# Advance a key by one, if this is the next number and nothing is held; begin it at 1, or anywhere if it is adopted. Note
+# it in the tally.
+CLAIM_ORDERED = """
+WITH claimed AS (
+    INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest)
+    SELECT $1, $2, $3, $4, $5::bigint, $6::integer, $7, $8::bytea
+    WHERE $5 = 1
+        OR EXISTS (SELECT 1 FROM posthouse.head WHERE consumer = $1 AND topic = $2 AND tenant = $3 AND key = $4)
+        OR EXISTS (SELECT 1 FROM posthouse.consumer WHERE consumer = $1 AND topic = $2 AND adopt)
+    ON CONFLICT (consumer, topic, tenant, key) DO UPDATE
+    SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
+    WHERE h.sequence + 1 = excluded.sequence AND h.held = 0 AND h.lineage <= excluded.lineage
+    RETURNING 1)
+INSERT INTO posthouse.tally (consumer, topic, applied, skipped) SELECT $1, $2, 1, 0 FROM claimed
+"""
+
+# Advance a key whatever is held, never backwards but into a newer lineage.
+ADVANCE_ORDERED = """
+WITH advanced AS (
+    INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+    ON CONFLICT (consumer, topic, tenant, key) DO UPDATE
+    SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
+    WHERE excluded.sequence > h.sequence OR excluded.lineage > h.lineage)
+INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
+SELECT $1, $2, $9::integer, $10::integer WHERE $9 + $10 > 0
+"""
+
+# Remember an unordered event, if it is new and no copy of it is held.
+CLAIM_UNORDERED = f"""
+WITH claimed AS (
+    INSERT INTO posthouse.inbox (consumer, tenant, event_id, topic, digest, time, received_at, result)
+    SELECT $2, $3, $4, $5, $6::bytea, $7::double precision, {NOW}, 'applied' WHERE NOT EXISTS (
+        SELECT 1 FROM posthouse.held WHERE sequence IS NULL AND consumer = $2 AND tenant = $3 AND event_id = $4)
+    ON CONFLICT DO NOTHING RETURNING 1)
+INSERT INTO posthouse.tally (consumer, topic, applied, skipped) SELECT $2, $5, 1, 0 FROM claimed
+"""
+
+# The same, whatever is held.
+ADVANCE_UNORDERED = f"""
+WITH advanced AS (
+    INSERT INTO posthouse.inbox (consumer, tenant, event_id, topic, digest, time, received_at, result)
+    VALUES ($2, $3, $4, $5, $6, $7, {NOW}, CASE WHEN $9::integer > 0 THEN 'skipped' ELSE 'applied' END)
+    ON CONFLICT DO NOTHING RETURNING 1)
+INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
+SELECT $2, $5, $8::integer, $9 FROM advanced WHERE $8 + $9 > 0
+"""
+
+# Where a key stands, and the lowest number that waits behind it.
+HEAD = "SELECT * FROM posthouse.standing($1, $2, $3, $4)"
+
+# What is remembered of an unordered event, or held of it.
+KNOWN = """
+SELECT digest FROM posthouse.inbox WHERE consumer = $1 AND tenant = $2 AND event_id = $3
+UNION ALL
+SELECT digest FROM posthouse.held WHERE sequence IS NULL AND consumer = $1 AND tenant = $2 AND event_id = $3
+LIMIT 1
+"""
+
+# How far a consumer has forgotten.
+FORGOTTEN = "SELECT until FROM posthouse.forgotten WHERE consumer = $1"
+
+# Forget the oldest, and note how far.
+PURGE = """
+WITH gone AS (
+    DELETE FROM posthouse.inbox WHERE ctid = ANY (ARRAY(
+        SELECT i.ctid FROM posthouse.inbox i WHERE i.received_at < $1
+        ORDER BY i.received_at LIMIT $2 FOR UPDATE SKIP LOCKED))
+    RETURNING consumer, time
+), noted AS (
+    INSERT INTO posthouse.forgotten AS f (consumer, until)
+    SELECT consumer, max(time) FROM gone GROUP BY consumer ORDER BY consumer
+    ON CONFLICT (consumer) DO UPDATE SET until = greatest(f.until, excluded.until))
+SELECT count(*) FROM gone
+"""
+
+# Clear away the lines of the tally and keep their sum.
+SUM_UP = """
+WITH gone AS (
+    DELETE FROM posthouse.tally WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM posthouse.tally t LIMIT $1 FOR UPDATE SKIP LOCKED))
+    RETURNING consumer, topic, applied, skipped)
+INSERT INTO posthouse.applied AS a (consumer, topic, applied, skipped)
+SELECT consumer, topic, sum(applied), sum(skipped) FROM gone GROUP BY consumer, topic ORDER BY consumer, topic
+ON CONFLICT (consumer, topic) DO UPDATE
+SET applied = a.applied + excluded.applied, skipped = a.skipped + excluded.skipped
+"""
+
+
+class PostgresInbox:
+    """The inbox of a `PostgresStore`."""
+
+    def __init__(self, database: Database, clock: Clock | None) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def register(self, consumer: str, topic: str, adopt: bool) -> bool:
+        return bool((await self._database.run(REGISTER, consumer, topic, adopt)).scalar())
+
+    async def claim(self, tx: Transaction, consumer: str, arrival: Arrival) -> bool:
+        if arrival.sequence is not None:
+            done = await own(tx).run(CLAIM_ORDERED, *_head_columns(consumer, arrival))
+        else:
+            done = await own(tx).run(CLAIM_UNORDERED, *self._inbox_columns(consumer, arrival))
+        return done.rowcount == 1
+
+    async def standing(self, tx: Transaction, consumer: str, arrival: Arrival) -> Head | Known | None:
+        if arrival.sequence is None:
+            known = await own(tx).run(KNOWN, consumer, arrival.tenant, arrival.event_id)
+            return Known(digest=_any(known.scalar())) if known else None
+        rows = await own(tx).run(HEAD, consumer, arrival.topic, arrival.tenant, arrival.key)
+        if not rows:
+            return None
+        sequence, lineage, event_id, digest, waiting, waiting_id = _any(rows.one())
+        return Head(
+            sequence=sequence,
+            lineage=lineage,
+            event_id=event_id,
+            digest=digest,
+            waiting=waiting,
+            waiting_id=waiting_id,
+        )
+
+    async def advance(
+        self, tx: Transaction, consumer: str, arrival: Arrival, *, skipped: bool = False, counted: bool = True
+    ) -> None:
+        figures = (int(counted and not skipped), int(counted and skipped))
+        if arrival.sequence is not None:
+            await own(tx).run(ADVANCE_ORDERED, *_head_columns(consumer, arrival), *figures)
+        else:
+            await own(tx).run(ADVANCE_UNORDERED, *self._inbox_columns(consumer, arrival), *figures)
+
+    async def purged_until(self, consumer: str) -> float | None:
+        rows = await self._database.run(FORGOTTEN, consumer)
+        return _any(rows.scalar()) if rows else None
+
+    async def purge(self, before: float, limit: int) -> int:
+        await self._database.run(SUM_UP, limit)
+        return int(_any((await self._database.run(PURGE, before, limit)).scalar()))
+
+    def _inbox_columns(self, consumer: str, arrival: Arrival) -> tuple[object, ...]:
+        now = None if self._clock is None else self._clock.now()
+        return (now, consumer, arrival.tenant, arrival.event_id, arrival.topic, arrival.digest, arrival.time)
+
+
+def _head_columns(consumer: str, arrival: Arrival) -> tuple[object, ...]:
+    """A head row that says: this event was the last."""
+    return (
+        consumer,
+        arrival.topic,
+        arrival.tenant,
+        arrival.key,
+        arrival.sequence,
+        arrival.lineage,
+        arrival.event_id,
+        arrival.digest,
+    )
+
+
+def _any(value: Any) -> Any:
+    """What the schema guarantees, the type checker cannot know."""
+    return value

@@ -1,0 +1,37 @@
+-- Park rows that the broker refused, or that wait behind one; part of a settle.
+CREATE FUNCTION posthouse.park(
+    ids bigint[], lanes smallint[], topics text[], tenants text[], keys text[], tries integer[],
+    firsts double precision[], nexts double precision[], errors text[], quarantines boolean[]
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO posthouse.stuck (id, lane, topic, tenant, key, attempts, first_at, next_at, error, quarantined)
+    SELECT * FROM unnest(ids, lanes, topics, tenants, keys, tries, firsts, nexts, errors, quarantines)
+    ON CONFLICT (id) DO NOTHING;
+    RETURN true;
+END $$;
+
+-- Remove stuck rows that were sent, let their followers be due, and reschedule the others, if all the lanes are held.
+CREATE FUNCTION posthouse.settle_stuck(
+    holder text, now_given double precision, numbers smallint[], epochs bigint[], sent bigint[],
+    failed bigint[], tries integer[], firsts double precision[], nexts double precision[], errors text[],
+    quarantines boolean[]
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    moment double precision := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
+    gone record;
+BEGIN
+    IF NOT posthouse.holds(holder, numbers, epochs, moment) THEN
+        RETURN false;
+    END IF;
+    FOR gone IN DELETE FROM posthouse.stuck s WHERE s.id = ANY (sent) RETURNING s.topic, s.tenant, s.key LOOP
+        UPDATE posthouse.stuck s SET next_at = least(s.next_at, moment)
+        WHERE s.topic = gone.topic AND s.tenant = gone.tenant AND s.key = gone.key;
+        INSERT INTO posthouse.sent AS s (topic, lane, count) VALUES (gone.topic, numbers[1], 1)
+        ON CONFLICT (topic, lane) DO UPDATE SET count = s.count + 1;
+    END LOOP;
+    UPDATE posthouse.stuck s
+    SET attempts = v.tries, first_at = v.first_at, next_at = v.next_at, error = v.error, quarantined = v.quarantined
+    FROM unnest(failed, tries, firsts, nexts, errors, quarantines) AS v (id, tries, first_at, next_at, error, quarantined)
+    WHERE s.id = v.id;
+    RETURN true;
+END $$;

@@ -1,0 +1,217 @@
+"""Outbox: append-only rows, read by relays through leased lanes whose cursors are snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from posthouse.clock import Clock, SystemClock
+from posthouse.errors import StoreError, StoreUnavailable
+from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction
+from posthouse.stores.postgres.append import appending
+from posthouse.stores.postgres.database import Database
+from posthouse.stores.postgres.errors import FENCED, sqlstate_of
+from posthouse.stores.postgres.joins import Joined, joined
+from posthouse.stores.postgres.steps import NOW
+from posthouse.stores.postgres.stuck import StuckRows, numbers_of, parking, row_of
+from posthouse.stores.postgres.transaction import PostgresTransaction
+
+TIDY = 0.5
+"""Seconds between two moves of cursors that passed nothing: they let old rows go and keep polls short."""
+
+# Lanes for a relay.
+LEASE = "SELECT number, epoch FROM posthouse.lease($1, $2, $3) ORDER BY number"
+
+# Give up every lane, and leave the relays.
+RELEASE = """
+WITH gone AS (DELETE FROM posthouse.member WHERE owner = $1)
+UPDATE posthouse.lane SET owner = NULL, until = 0 WHERE owner = $1
+"""
+
+# Whether the cursors belong to this server.
+AT_HOME = "SELECT posthouse.at_home()"
+
+# What is new in some lanes.
+POLL = "SELECT * FROM posthouse.poll($1, $2, $3, $4)"
+
+# Whether lanes are held.
+HOLDS = f"SELECT posthouse.holds($2, $3, $4, {NOW})"
+
+# Move cursors and count what was sent.
+SETTLE = "SELECT posthouse.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+
+# The same, and park rows.
+SETTLE_AND_PARK = f"""
+SELECT CASE WHEN {SETTLE.removeprefix("SELECT ")}
+    THEN posthouse.park($15, $16, $17, $18, $19, $20, $21, $22, $23, $24) ELSE false END
+"""
+
+# Sent rows that no lane needs any more: a lane has dealt with all below the oldest transaction open in its snapshot.
+PURGE = """
+DELETE FROM posthouse.outbox WHERE ctid = ANY (ARRAY(
+    SELECT p.ctid FROM posthouse.lane l CROSS JOIN LATERAL (
+        SELECT o.ctid FROM posthouse.outbox o
+        WHERE o.lane = l.number AND o.xid < pg_snapshot_xmin(l.s1)
+            AND NOT EXISTS (SELECT 1 FROM posthouse.stuck s WHERE s.id = o.id)
+        LIMIT $1 FOR UPDATE SKIP LOCKED) p
+    LIMIT $1))
+"""
+
+# Intents whose window is over.
+FORGET = f"""
+DELETE FROM posthouse.idempotency WHERE ctid = ANY (ARRAY(
+    SELECT i.ctid FROM posthouse.idempotency i WHERE i.until <= {NOW}
+    ORDER BY i.until LIMIT $2 FOR UPDATE SKIP LOCKED))
+"""
+
+
+class Move(msgspec.Struct, frozen=True):
+    """Where the cursor of one lane stood when it was read, and where it goes."""
+
+    lane: int
+    s1: str
+    s2: str | None
+    last_id: int | None
+    s1_after: str
+    s2_after: str | None = None
+    last_id_after: int | None = None
+    hi_id_after: int | None = None
+
+
+class PostgresOutbox(StuckRows):
+    """The outbox of a `PostgresStore`."""
+
+    def __init__(self, database: Database, clock: Clock | None, window: float) -> None:
+        super().__init__(database, clock)
+        self._window = window
+        self._next_lane = 0
+        self._tidied = float("-inf")
+        self._known = 0
+
+    async def append(self, tx: Transaction, rows: Sequence[OutboxRow]) -> Sequence[str]:
+        if isinstance(tx, PostgresTransaction):
+            tx.ready()
+            tx.appended = True
+            place = self._database.place or await self._database.check()
+            return await tx.carry_out(appending(rows, place, self.now(), self._window))
+        theirs = tx if isinstance(tx, Joined) else joined(self._database, tx.connection)
+        place = await theirs.checked()
+        return await theirs.carry_out(appending(rows, place, self.now(), self._window))
+
+    def append_now(self, theirs: Joined, rows: Sequence[OutboxRow]) -> Sequence[str]:
+        """`append` to a synchronous connection, without an event loop."""
+        place = theirs.checked_now()
+        return theirs.carry_out_now(appending(rows, place, self.now(), self._window))
+
+    async def lease(self, owner: str, seconds: float) -> Sequence[Lane]:
+        made = self._database.made
+        lanes = [Lane(*_any(row)) for row in await self._database.run(LEASE, owner, seconds, self.now())]
+        self._known = made
+        return lanes
+
+    async def release(self, owner: str) -> None:
+        await self._database.run(RELEASE, owner)
+
+    async def poll(self, lanes: Sequence[Lane], limit: int) -> Poll:
+        await self._be_at_home()
+        time = asyncio.get_running_loop().time()
+        tidy = time - self._tidied >= TIDY
+        ordered = sorted(lanes, key=lambda lane: (lane.number < self._next_lane, lane.number))
+        numbers, epochs = numbers_of(ordered)
+        found = await self._database.run(POLL, numbers, epochs, limit, tidy)
+        if tidy:
+            self._tidied = time
+        return self._read(lanes, found)
+
+    async def _be_at_home(self) -> None:
+        """After a new connection: is it to the server that the lanes were leased on? A restore may have come between."""
+        made = self._database.made
+        if made == self._known:
+            return
+        if not (await self._database.run(AT_HOME)).scalar():
+            raise StoreUnavailable("the database was restored from a dump: the next lease puts the cursors right")
+        self._known = made
+
+    def _read(self, lanes: Sequence[Lane], found: Iterable[Sequence[Any]]) -> Poll:
+        marks: list[tuple[int, str]] = []
+        rows: list[OutboxRow] = []
+        stuck: set[int] = set()
+        last: dict[int, int] = {}
+        for lane, mark, *columns, flag in found:
+            if mark is not None:
+                marks.append((lane, mark))
+                continue
+            rows.append(row_of(columns))
+            last[lane] = max(columns[0], last.get(lane, 0))
+            if flag:
+                stuck.add(columns[0])
+        rows.sort(key=lambda row: row.id)
+        moves, more = [], False
+        for lane, mark in marks:
+            if mark == "more":
+                more, self._next_lane = True, lane
+                continue
+            move = _move(lane, mark, last.get(lane))
+            moves.append(move)
+            if move.s2_after is not None:
+                more, self._next_lane = True, lane + 1
+        return Poll(lanes=lanes, rows=rows, stuck=frozenset(stuck), more=more, cursor=tuple(moves) or None)
+
+    async def settle(self, owner: str, poll: Poll, stuck: Sequence[StuckRow]) -> bool:
+        numbers, epochs = numbers_of(poll.lanes)
+        moves: Any = poll.cursor
+        if moves is None:
+            return bool((await self._database.run(HOLDS, self.now(), owner, numbers, epochs)).scalar())
+        waiting = [*stuck, *self._unnamed(poll, stuck)]
+        parked = {row.row.id for row in waiting}
+        sent = Counter(row.topic for row in poll.rows if row.id not in parked)
+        parameters = (
+            owner, self.now(), numbers, epochs, [move.lane for move in moves],
+            [move.s1 for move in moves], [move.s2 for move in moves], [move.last_id for move in moves],
+            [move.s1_after for move in moves], [move.s2_after for move in moves],
+            [move.last_id_after for move in moves], [move.hi_id_after for move in moves], list(sent), list(sent.values()),
+        )  # fmt: skip
+        try:
+            if not waiting:
+                return bool((await self._database.run(SETTLE, *parameters)).scalar())
+            places = parking(waiting, (await self._database.check()).lanes)
+            return bool((await self._database.run(SETTLE_AND_PARK, *parameters, *places)).scalar())
+        except StoreError as error:
+            if sqlstate_of(error.__cause__ or error) == FENCED:
+                return False
+            raise
+
+    def _unnamed(self, poll: Poll, stuck: Sequence[StuckRow]) -> Iterable[StuckRow]:
+        """Rows that the poll flagged and the relay did not name: they are parked too, never passed over."""
+        if not poll.stuck:
+            return
+        named, now = {row.row.id for row in stuck}, (self._clock or SystemClock()).now()
+        for row in poll.rows:
+            if row.id in poll.stuck and row.id not in named:
+                yield StuckRow(
+                    row=row, attempts=0, first_at=now, next_at=now, error="behind a refused event of its key"
+                )
+
+    async def purge(self, limit: int) -> int:
+        await self._database.run(FORGET, self.now(), limit)
+        return (await self._database.run(PURGE, limit)).rowcount
+
+
+def _move(lane: int, mark: str, last: int | None) -> Move:
+    """What a mark of `posthouse.poll` asks for once its rows, up to the id `last`, were dealt with."""
+    kind, s1, s2, last_id, hi_id = mark.split("|")
+    if kind == "whole":
+        return Move(lane, s1, None, None, s2)
+    s2_was, last_was = (None, None) if kind == "open" else (s2, int(last_id))
+    if kind == "end" or last is None or last == int(hi_id):
+        return Move(lane, s1, s2_was, last_was, s2)
+    return Move(lane, s1, s2_was, last_was, s1, s2, last, int(hi_id))
+
+
+def _any(value: Any) -> Any:
+    """What the schema guarantees, the type checker cannot know."""
+    return value

@@ -1,0 +1,127 @@
+"""Schema: the tables of the store in a schema of their own beside the user's, and the way to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+
+import msgspec
+
+from posthouse.errors import ConfigurationError, StoreError, StoreOutdated
+from posthouse.stores.postgres.steps import Steps
+
+DEFAULT_LANES = 16
+MOST_LANES = 64
+"""A poll looks at each lane."""
+
+# One upgrade at a time.
+LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('posthouse.upgrade', 0))"
+
+# Where everything lives, and the list of migrations that were applied.
+KEEP_LIST = """
+CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE TABLE IF NOT EXISTS posthouse.migration (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());
+"""
+
+# Whether the database has our tables at all, and which one it is.
+LOOK = "SELECT to_regclass('posthouse.migration') IS NOT NULL, current_database()"
+
+# What was applied, in order.
+LIST = "SELECT name FROM posthouse.migration ORDER BY name"
+
+# Note a migration.
+NOTE = "INSERT INTO posthouse.migration (name) VALUES ($1)"
+
+# Decide the facts about the whole store, once.
+SET_META = """
+INSERT INTO posthouse.meta (lanes, system, database, timeline)
+SELECT $1, p.system, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()), p.timeline
+FROM posthouse.place() p ON CONFLICT DO NOTHING
+"""
+
+# One row per lane.
+ADD_LANES = """
+INSERT INTO posthouse.lane (number) SELECT generate_series(0, m.lanes - 1) FROM posthouse.meta m ON CONFLICT DO NOTHING
+"""
+
+# The facts that an append must know.
+PLACE = "SELECT m.identity, m.lanes FROM posthouse.meta m"
+
+# What the order of events rests on: ids are drawn one by one, both indexes are good, a commit reaches the disk.
+SOUND = """
+SELECT (SELECT seqcache FROM pg_sequence WHERE seqrelid = 'posthouse.outbox_id_seq'::regclass),
+    (SELECT count(*) FROM pg_index WHERE indrelid = 'posthouse.outbox'::regclass AND indisvalid),
+    current_setting('fsync'), current_setting('full_page_writes')
+"""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """The database that an append belongs to, and how many lanes its outbox has."""
+
+    identity: str
+    lanes: int
+
+
+def migrations() -> Sequence[str]:
+    """The names of all migrations that this release knows, in order."""
+    folder = resources.files("posthouse.stores.postgres") / "migrations"
+    return sorted(entry.name.removesuffix(".sql") for entry in folder.iterdir() if entry.name.endswith(".sql"))
+
+
+def script(name: str) -> str:
+    """The statements of one migration."""
+    return (resources.files("posthouse.stores.postgres") / "migrations" / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def applied() -> Steps[Sequence[str]]:
+    """The migrations that a database has."""
+    if not (yield LOOK, ()).one()[0]:
+        return []
+    return [str(row[0]) for row in (yield LIST, ())]
+
+
+def missing(present: Sequence[str]) -> Sequence[str]:
+    """The migrations still to apply; a database from a newer release is refused."""
+    known = migrations()
+    newer = sorted(set(present) - set(known))
+    if newer:
+        raise StoreError(
+            f"the database was upgraded by a newer Posthouse ({', '.join(newer)}): upgrade the package on this machine"
+        )
+    return [name for name in known if name not in present]
+
+
+def checking(wanted_lanes: int | None, database: str | None = None) -> Steps[Place]:
+    """The place, once it is sure that this database has our tables as this release needs them and, where a name is
+    given, that it is the database of that name."""
+    tables, name = (yield LOOK, ()).one()
+    if database is not None and name != database:
+        raise ConfigurationError(
+            f"the connection is to the database {name!r}, the store is in {database!r}: events are added in the store's own "
+            "database, or they could not commit with your rows"
+        )
+    lacking = missing([str(row[0]) for row in (yield LIST, ())]) if tables else migrations()
+    if lacking:
+        raise StoreOutdated(f"the database lacks {', '.join(lacking)}: run `posthouse db upgrade`")
+    identity, lanes = (yield PLACE, ()).one()
+    if wanted_lanes not in (None, lanes):
+        raise ConfigurationError(
+            f"the outbox was made with {lanes} lanes and {wanted_lanes} are configured: the number is fixed at creation, "
+            f"so set lanes={lanes} or leave it out"
+        )
+    return Place(str(identity), int(str(lanes)))
+
+
+def proving() -> Steps[Sequence[str]]:
+    """Refuse tables that cannot keep the promise; sentences on a server that weakens it."""
+    cache, indexes, fsync, full_page_writes = (yield SOUND, ()).one()
+    if (cache, indexes) != (1, 2):
+        raise StoreError(
+            f"posthouse.outbox must draw its ids one by one (CACHE is {cache}) and have two valid indexes (found {indexes}): "
+            "put them back as the migrations made them"
+        )
+    return [
+        f"the server runs with {name}=off: a crash can lose or mangle committed events"
+        for name, value in (("fsync", fsync), ("full_page_writes", full_page_writes))
+        if value == "off"
+    ]

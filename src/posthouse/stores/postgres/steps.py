@@ -1,0 +1,38 @@
+"""Steps: statements without I/O. A generator yields (sql, parameters) and is sent the rows; whoever drives it decides
+how they reach the database, so that one text serves every driver. Parameters are `$1`, `$2` … in order, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from posthouse.store import Rows
+
+T = TypeVar("T")
+Steps = Generator[tuple[str, Sequence[object]], Rows, T]
+
+NOW = "coalesce($1, extract(epoch FROM clock_timestamp())::double precision)"
+"""The time: the first parameter, or where that is NULL the database's own clock."""
+
+_decoder = msgspec.json.Decoder(dict[str, str])
+
+
+def packed(headers: Mapping[str, str]) -> str | None:
+    """Headers as they are stored."""
+    return msgspec.json.encode(headers).decode() if headers else None
+
+
+def unpacked(headers: str | None) -> dict[str, str]:
+    """Headers as they were given."""
+    return _decoder.decode(headers) if headers else {}
+
+
+def rows_of(found: Sequence[Sequence[object]], status: str) -> Rows:
+    """What a statement returned, and how many rows it says it changed."""
+    rows = Rows(map(tuple, found))
+    verb, _, rest = status.partition(" ")
+    if verb in ("INSERT", "UPDATE", "DELETE", "MERGE"):
+        rows.rowcount = int(rest.rpartition(" ")[2])
+    return rows

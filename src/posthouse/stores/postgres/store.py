@@ -1,0 +1,157 @@
+"""PostgresStore: the store in a PostgreSQL database, beside the user's own tables."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Literal
+
+import asyncpg
+
+from posthouse.clock import Clock
+from posthouse.errors import ConfigurationError
+from posthouse.store import Counts, HeldTable, InboxTable, OutboxRow, OutboxTable, TimerTable, Transaction
+from posthouse.stores.postgres.changes import Changes
+from posthouse.stores.postgres.counting import counted
+from posthouse.stores.postgres.database import Database, Settings
+from posthouse.stores.postgres.held import PostgresHeld
+from posthouse.stores.postgres.inbox import PostgresInbox
+from posthouse.stores.postgres.joins import joined
+from posthouse.stores.postgres.outbox import PostgresOutbox
+from posthouse.stores.postgres.schema import (
+    ADD_LANES,
+    DEFAULT_LANES,
+    KEEP_LIST,
+    LOCK,
+    MOST_LANES,
+    NOTE,
+    SET_META,
+    applied,
+    missing,
+    script,
+)
+from posthouse.stores.postgres.timers import PostgresTimers
+from posthouse.stores.postgres.transaction import PostgresTransaction
+
+WEEK = 7 * 86_400.0
+NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+Pooler = Literal["none", "session", "transaction"]
+
+# Everything that was perhaps not sent is sent again, under a new lineage.
+RECOVER = "SELECT posthouse.recover()"
+
+
+class PostgresStore:
+    """A store in a schema of a PostgreSQL database, 13 or later.
+
+    `schema` is where its tables live. `writers` transactions may be open at once in this process; a few connections more
+    serve the runtime itself. `lanes` is fixed when the tables are made (16 unless given). `idempotency_window` is how
+    long, in seconds, an idempotency key is remembered; `patience` how long to wait for a connection. `pooler` says what
+    stands between: behind one in `transaction` mode, such as PgBouncer, nothing is kept in a session. `clock`: leases and
+    due times go by the database's clock, so that machines need not agree on the time; a clock that is given is used
+    instead of it, for tests.
+    """
+
+    embedded = False
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        schema: str = "posthouse",
+        writers: int = 8,
+        lanes: int | None = None,
+        idempotency_window: float = WEEK,
+        patience: float = 30.0,
+        pooler: Pooler = "none",
+    ) -> None:
+        problems = []
+        if not NAME.fullmatch(schema):
+            problems.append(f"schema={schema!r}: use lower-case letters, digits and underscores")
+        if lanes is not None and not 1 <= lanes <= MOST_LANES:
+            problems.append(f"lanes={lanes}: choose 1 to {MOST_LANES}")
+        if writers < 1:
+            problems.append(f"writers={writers}: at least one is needed")
+        if problems:
+            raise ConfigurationError(*problems)
+        self.writers = writers
+        settings = Settings(
+            schema=schema, writers=writers, lanes=lanes, patience=patience, pooled=pooler == "transaction"
+        )
+        self._database = Database(url, settings)
+        self._changes = Changes(self._database, clock)
+        self._outbox = PostgresOutbox(self._database, clock, idempotency_window)
+        self.outbox: OutboxTable = self._outbox
+        self.inbox: InboxTable = PostgresInbox(self._database, clock)
+        self.held: HeldTable = PostgresHeld(self._database, clock)
+        self.timers: TimerTable = PostgresTimers(self._database, self._outbox, idempotency_window)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Sentences on what weakens the promise here; known once the store was used."""
+        return self._database.notes
+
+    def begin(self) -> PostgresTransaction:
+        return PostgresTransaction(self._database)
+
+    def join(self, theirs: object) -> Transaction:
+        return theirs if isinstance(theirs, PostgresTransaction) else joined(self._database, theirs)
+
+    def append_now(self, theirs: object, rows: Sequence[OutboxRow]) -> Sequence[str]:
+        return self._outbox.append_now(joined(self._database, theirs), rows)
+
+    def view(self, tx: Transaction, wanted: type) -> AbstractContextManager[object]:
+        if not isinstance(tx, PostgresTransaction):
+            raise ConfigurationError(
+                "only a transaction that the store began can be viewed: a joined one is yours already"
+            )
+        return _viewed(tx, wanted)
+
+    async def upgrade(self) -> Sequence[str]:
+        async with PostgresTransaction(self._database, check=False) as tx:
+            await tx.run(LOCK)
+            lacking = missing(await tx.carry_out(applied()))
+            if lacking:
+                await tx.run_script(KEEP_LIST)
+                for name in lacking:
+                    await tx.run_script(script(name))
+                    await tx.run(NOTE, name)
+                await tx.run(SET_META, self._database.settings.lanes or DEFAULT_LANES)
+                await tx.run(ADD_LANES)
+        self._database.forget()
+        await self._database.check()
+        return lacking
+
+    async def pending_migrations(self) -> Sequence[str]:
+        return missing(await self._database.carry_out(applied()))
+
+    async def restored(self) -> int:
+        """Say that this database was restored from a backup: numbers given after the backup will be given again, so
+        they get a new lineage, by which consumers tell them apart. Returns it. Relays notice a dump that was restored
+        elsewhere by themselves."""
+        async with self.begin() as tx:
+            await tx.run(RECOVER)
+            return int(str((await tx.run("SELECT m.lineage FROM posthouse.meta m")).scalar()))
+
+    async def counts(self) -> Counts:
+        return await counted(self._database)
+
+    async def changed(self, seen: int, seconds: float) -> int:
+        return await self._changes.wait(seen, seconds)
+
+    async def aclose(self) -> None:
+        await self._database.close()
+
+
+@contextlib.contextmanager
+def _viewed(tx: PostgresTransaction, wanted: type) -> Iterator[object]:
+    if not issubclass(asyncpg.Connection, wanted) or wanted is object:
+        raise ConfigurationError(
+            f"a handler cannot have the transaction as {wanted.__module__}.{wanted.__qualname__}: possible is "
+            "asyncpg.Connection, in an async function"
+        )
+    yield tx.connection

@@ -1,0 +1,124 @@
+"""Stuck: outbox rows that the broker refused, and those of the same key behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from posthouse.clock import Clock
+from posthouse.store import Lane, OutboxRow, StuckRow
+from posthouse.stores.postgres.append import lane_of_row
+from posthouse.stores.postgres.database import Database
+from posthouse.stores.postgres.steps import NOW, unpacked
+
+# A stuck row with what it is to say; found by the index of the pages.
+STUCK = """
+SELECT o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body,
+    s.attempts, s.first_at, s.next_at, s.error, s.quarantined
+FROM posthouse.stuck s JOIN posthouse.outbox o ON (o.lane + 0) = s.lane::integer AND o.id = s.id
+"""
+
+# The first row of each stuck key, when its time has come.
+DUE = f"""{STUCK}
+WHERE s.next_at <= $1 AND NOT s.quarantined AND s.lane = ANY ($2) AND (s.key IS NULL OR NOT EXISTS (
+    SELECT 1 FROM posthouse.stuck e WHERE e.topic = s.topic AND e.tenant = s.tenant AND e.key = s.key AND e.id < s.id))
+ORDER BY s.id LIMIT $3
+"""
+
+# All of them.
+ALL = f"{STUCK} ORDER BY s.id"
+
+# Remove what was sent, reschedule what was not.
+SETTLE = "SELECT posthouse.settle_stuck($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+
+# Try again now.
+RETRY = f"UPDATE posthouse.stuck SET next_at = {NOW}, quarantined = false WHERE id = $2"
+
+
+class StuckRows:
+    """The stuck part of a `PostgresOutbox`."""
+
+    def __init__(self, database: Database, clock: Clock | None) -> None:
+        self._database = database
+        self._clock = clock
+
+    def now(self) -> float | None:
+        """The time, or None for the database's own clock."""
+        return None if self._clock is None else self._clock.now()
+
+    async def stuck_due(self, lanes: Sequence[Lane], now: float, limit: int) -> Sequence[StuckRow]:
+        numbers = [lane.number for lane in lanes]
+        return [_stuck_row(columns) for columns in await self._database.run(DUE, now, numbers, limit)]
+
+    async def settle_stuck(
+        self, owner: str, lanes: Sequence[Lane], sent: Sequence[int], failed: Sequence[StuckRow]
+    ) -> bool:
+        numbers, epochs = numbers_of(lanes)
+        done = await self._database.run(
+            SETTLE, owner, self.now(), numbers, epochs, list(sent), [row.row.id for row in failed], *_tries(failed)
+        )
+        return bool(done.scalar())
+
+    async def stuck(self) -> Sequence[StuckRow]:
+        return [_stuck_row(columns) for columns in await self._database.run(ALL)]
+
+    async def retry_stuck(self, row_id: int) -> bool:
+        done = await self._database.run(RETRY, self.now(), row_id)
+        self._database.bell.ring()
+        return done.rowcount > 0
+
+
+def numbers_of(lanes: Sequence[Lane]) -> tuple[list[int], list[int]]:
+    """Lanes as two arrays: numbers and epochs."""
+    return [lane.number for lane in lanes], [lane.epoch for lane in lanes]
+
+
+def parking(rows: Sequence[StuckRow], lanes: int) -> Sequence[object]:
+    """The parameters of `posthouse.park`."""
+    return (
+        [stuck.row.id for stuck in rows],
+        [lane_of_row(stuck.row, lanes) for stuck in rows],
+        [stuck.row.topic for stuck in rows],
+        [stuck.row.tenant for stuck in rows],
+        [stuck.row.key for stuck in rows],
+        *_tries(rows),
+    )
+
+
+def _tries(rows: Sequence[StuckRow]) -> Sequence[object]:
+    return (
+        [stuck.attempts for stuck in rows],
+        [stuck.first_at for stuck in rows],
+        [stuck.next_at for stuck in rows],
+        [stuck.error for stuck in rows],
+        [stuck.quarantined for stuck in rows],
+    )
+
+
+def row_of(columns: Sequence[Any]) -> OutboxRow:
+    """A row from its columns, in the order of STUCK and of `posthouse.poll`."""
+    id, topic, tenant, key, sequence, lineage, event_id, headers, body = columns
+    return OutboxRow(
+        id=id,
+        topic=topic,
+        tenant=tenant,
+        key=key,
+        numbered=sequence is not None,
+        sequence=sequence,
+        lineage=lineage,
+        event_id=event_id,
+        headers=unpacked(headers),
+        body=body,
+    )
+
+
+def _stuck_row(columns: Sequence[Any]) -> StuckRow:
+    attempts, first_at, next_at, error, quarantined = columns[9:]
+    return StuckRow(
+        row=row_of(columns[:9]),
+        attempts=attempts,
+        first_at=first_at,
+        next_at=next_at,
+        error=error,
+        quarantined=quarantined,
+    )

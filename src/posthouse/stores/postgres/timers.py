@@ -1,0 +1,110 @@
+"""Timers: rows that enter the outbox when their time has come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from posthouse.store import OutboxRow, Timer, Transaction
+from posthouse.stores.postgres.append import lane_of_row
+from posthouse.stores.postgres.database import Database
+from posthouse.stores.postgres.joins import Joined, joined
+from posthouse.stores.postgres.outbox import PostgresOutbox
+from posthouse.stores.postgres.schema import Place
+from posthouse.stores.postgres.steps import NOW, Steps, packed, unpacked
+from posthouse.stores.postgres.transaction import PostgresTransaction
+
+COLUMNS = "name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body"
+
+# Set a timer, or move and replace the one with its name.
+SET = f"""
+INSERT INTO posthouse.timer ({COLUMNS}, lane)
+VALUES (CAST($1 AS text), CAST($2 AS double precision), CAST($3 AS text), CAST($4 AS text), CAST($5 AS text),
+    CAST($6 AS text), CAST($7 AS boolean), CAST($8 AS text), CAST($9 AS text), CAST($10 AS bytea), CAST($11 AS smallint))
+ON CONFLICT (tenant, name) DO UPDATE SET due_at = excluded.due_at, topic = excluded.topic, event_id = excluded.event_id,
+    key = excluded.key, numbered = excluded.numbered, idempotency_key = excluded.idempotency_key,
+    headers = excluded.headers, body = excluded.body, lane = excluded.lane
+"""
+
+# Cancel a timer.
+CANCEL = "DELETE FROM posthouse.timer WHERE tenant = CAST($1 AS text) AND name = CAST($2 AS text) RETURNING 1"
+
+# Whether one is due, without waiting for another scheduler.
+ANY_DUE = f"SELECT EXISTS (SELECT 1 FROM posthouse.timer WHERE due_at <= {NOW})"
+
+# Move what is due into the outbox.
+FIRE = "SELECT posthouse.fire($1, $2, $3)"
+
+# When the next one is due.
+NEXT_DUE = "SELECT min(due_at) FROM posthouse.timer"
+
+# What is not yet due, of one tenant or of all.
+PENDING = f"""
+SELECT {COLUMNS} FROM posthouse.timer WHERE $1::text IS NULL OR tenant = $1 ORDER BY due_at, id LIMIT $2
+"""
+
+
+class PostgresTimers:
+    """The timers of a `PostgresStore`."""
+
+    def __init__(self, database: Database, outbox: PostgresOutbox, window: float) -> None:
+        self._database = database
+        self._outbox = outbox
+        self._window = window
+
+    async def set(self, tx: Transaction, timer: Timer) -> None:
+        if isinstance(tx, PostgresTransaction):
+            await tx.carry_out(_setting(timer, await self._database.check()))
+        else:
+            theirs = self._joined(tx)
+            await theirs.carry_out(_setting(timer, await theirs.checked()))
+
+    async def cancel(self, tx: Transaction, tenant: str, name: str) -> bool:
+        theirs = tx if isinstance(tx, PostgresTransaction) else self._joined(tx)
+        return await theirs.carry_out(_cancelling(tenant, name))
+
+    async def fire(self, limit: int) -> int:
+        now = self._outbox.now()
+        if not (await self._database.run(ANY_DUE, now)).scalar():
+            return 0
+        fired: Any = (await self._database.run(FIRE, limit, now, self._window)).scalar()
+        if fired:
+            self._database.bell.ring()
+        return int(fired)
+
+    async def next_due(self) -> float | None:
+        due: Any = (await self._database.run(NEXT_DUE)).scalar()
+        return None if due is None else float(due)
+
+    async def pending(self, tenant: str | None = None, limit: int = 100) -> Sequence[Timer]:
+        return [_timer(columns) for columns in await self._database.run(PENDING, tenant, limit)]
+
+    def _joined(self, tx: Transaction) -> Joined:
+        return tx if isinstance(tx, Joined) else joined(self._database, tx.connection)
+
+
+def _setting(timer: Timer, place: Place) -> Steps[None]:
+    row = timer.row
+    yield SET, (
+        timer.name, timer.due_at, row.topic, row.tenant, row.event_id, row.key, row.numbered, row.idempotency_key,
+        packed(row.headers), row.body, lane_of_row(row, place.lanes),
+    )  # fmt: skip
+
+
+def _cancelling(tenant: str, name: str) -> Steps[bool]:
+    return bool((yield CANCEL, (tenant, name)))
+
+
+def _timer(columns: Sequence[Any]) -> Timer:
+    name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body = columns
+    row = OutboxRow(
+        topic=topic,
+        tenant=tenant,
+        event_id=event_id,
+        body=body,
+        headers=unpacked(headers),
+        key=key,
+        numbered=numbered,
+        idempotency_key=idempotency_key,
+    )
+    return Timer(name=name, due_at=due_at, row=row)

@@ -1,0 +1,173 @@
+"""Transaction: one open transaction on a connection of the pool, also its own block."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+from posthouse.errors import CommitUnknown, DeadlineExceeded, StoreError, TransactionClosed
+from posthouse.store import Parameters, Rows, Transaction
+from posthouse.stores.postgres.database import Database, StoreConnection, carried_out, is_gone
+from posthouse.stores.postgres.errors import FOREIGN, is_lost, translated
+from posthouse.stores.postgres.steps import Steps
+
+log = logging.getLogger("posthouse.store")
+
+T = TypeVar("T")
+
+ENDS_TRANSACTION = re.compile(
+    r"\s*(BEGIN|START\s+TRANSACTION|COMMIT|END|ABORT|PREPARE\s+TRANSACTION|ROLLBACK(?!\s+((TRANSACTION|WORK)\s+)?TO))\b",
+    re.IGNORECASE,
+)
+HARMLESS = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|VALUES)\b(?!.*(set_config|advisory))", re.I | re.S)
+"""Statements that leave nothing behind in the session."""
+
+
+class PostgresTransaction:
+    """READ COMMITTED; committed when the block ends, rolled back when it raises. After a deadline or a cancellation its
+    connection is cut, so that nobody who still holds it can write."""
+
+    __slots__ = ("_block", "_check", "_connection", "appended", "database", "open", "task")
+
+    def __init__(self, database: Database, *, check: bool = True) -> None:
+        self.database = database
+        self.open = False
+        self.appended = False
+        """Whether the outbox got something, so that a relay should look."""
+        self.task: asyncio.Task[object] | None = None
+        self._check = check
+        self._connection: StoreConnection | None = None
+        self._block: Any = None
+
+    @property
+    def connection(self) -> StoreConnection:
+        """An `asyncpg.Connection` that is good until the transaction ends."""
+        connection = self.ready()
+        connection.mark_unclean()
+        return connection
+
+    async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
+        if isinstance(parameters, Mapping):
+            raise StoreError("asyncpg takes parameters by position: write $1, $2 … and give a sequence")
+        if ENDS_TRANSACTION.match(sql):
+            raise StoreError(
+                f"{sql.split()[0].upper()} is not yours to call: the transaction commits when its block ends and rolls back "
+                "when an exception leaves it"
+            )
+        if not HARMLESS.match(sql):
+            self.ready().mark_unclean()
+        return await self._run(sql, *parameters)
+
+    async def run(self, sql: str, *parameters: object) -> Rows:
+        """A statement of ours."""
+        return await self._run(self.database.text(sql), *parameters)
+
+    async def carry_out(self, steps: Steps[T]) -> T:
+        """Run steps to their end."""
+        return await carried_out(steps, lambda sql, parameters: self.run(sql, *parameters))
+
+    async def run_script(self, sql: str) -> None:
+        """Several statements of ours, without parameters."""
+        try:
+            await self.ready().execute(self.database.text(sql))
+        except FOREIGN as error:
+            raise translated(error, "running a script") from error
+
+    def ready(self) -> StoreConnection:
+        """The connection, as long as it is in this transaction."""
+        if not self.open or self._connection is None:
+            raise TransactionClosed("the transaction has ended: its deadline passed or its block was left")
+        return self._connection
+
+    async def _run(self, sql: str, *parameters: object) -> Rows:
+        connection = self.ready()
+        try:
+            return await connection.run(sql, parameters)
+        except (*FOREIGN, ValueError, TypeError) as error:  # the last two: a parameter that does not fit its type
+            raise translated(error, f"running {' '.join(sql.split())[:60]!r}") from error
+
+    async def __aenter__(self) -> PostgresTransaction:
+        database = self.database
+        if self._check and database.place is None:
+            await database.check()
+        await database.take_seat()
+        try:
+            await self._begin()
+        except BaseException as error:
+            database.leave_seat()
+            if isinstance(error, FOREIGN):
+                raise translated(error, "beginning a transaction") from error
+            raise
+        self.task = asyncio.current_task()
+        self.open = True
+        return self
+
+    async def _begin(self) -> None:
+        connection = await self.database.acquire()
+        try:
+            self._block = connection.transaction(isolation="read_committed")
+            await self._block.start()
+        except BaseException:
+            self.database.abandon(connection)
+            await self.database.release(connection)
+            raise
+        self._connection = connection
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        connection = self._connection
+        assert connection is not None
+        self.open = False
+        try:
+            if error is None:
+                await self._commit(connection)
+            elif isinstance(error, Exception) and not isinstance(error, DeadlineExceeded | TimeoutError):
+                await self._roll_back(connection)
+            else:
+                self.database.abandon(connection)
+        except asyncio.CancelledError:
+            self.database.abandon(connection)
+            raise
+        finally:
+            self.task, self._connection = None, None
+            await self.database.release(connection)
+            self.database.leave_seat()
+
+    async def _commit(self, connection: StoreConnection) -> None:
+        lost_before = is_gone(connection)
+        if not lost_before and not connection.is_in_transaction():
+            raise TransactionClosed("the transaction was ended inside its block, by a statement: this is not a commit")
+        try:
+            await self._block.commit()
+        except FOREIGN as error:
+            if is_lost(error) and not lost_before:
+                self.database.abandon(connection)
+                raise CommitUnknown(f"committing: {error}: it may or may not have happened") from error
+            raise translated(error, "committing") from error
+        if connection.status == "ROLLBACK":
+            raise StoreError(
+                "a statement failed inside the block and its error was passed over, so PostgreSQL has rolled everything "
+                "back: let the error leave the block, or use a savepoint"
+            )
+        if self.appended:
+            self.database.bell.ring()
+
+    async def _roll_back(self, connection: StoreConnection) -> None:
+        try:
+            if not is_gone(connection) and connection.is_in_transaction():
+                await self._block.rollback()
+        except FOREIGN as error:
+            log.info("rolling back failed, the connection is replaced: %s", error)
+            self.database.abandon(connection)
+
+
+def own(tx: Transaction) -> PostgresTransaction:
+    """A transaction that the store began; StoreError for any other."""
+    if not isinstance(tx, PostgresTransaction):
+        raise StoreError("this takes a transaction that the store began, not a joined one")
+    return tx
