@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from typing import Annotated, Literal, TypeVar
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 import msgspec
 
-from posthouse.clock import Clock
+from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.local.sqlite import Synchronous
 from posthouse.store import Store
@@ -15,7 +15,9 @@ from posthouse.stores.sqlite import SqliteStore
 
 __all__ = ["open_store"]
 
-SCHEMES = ("sqlite",)
+SCHEMES = ("sqlite", "postgresql")
+
+Options = TypeVar("Options", bound=msgspec.Struct)
 
 
 class SqliteOptions(msgspec.Struct, frozen=True):
@@ -27,35 +29,47 @@ class SqliteOptions(msgspec.Struct, frozen=True):
     patience: Annotated[float, msgspec.Meta(gt=0)] = 30.0
 
 
+class PostgresOptions(msgspec.Struct, frozen=True):
+    """What of ours may follow the `?` of a PostgreSQL URL; each is a parameter of PostgresStore."""
+
+    schema: Annotated[str, msgspec.Meta(pattern="^[a-z_][a-z0-9_]{0,62}$")] = "posthouse"
+    writers: Annotated[int, msgspec.Meta(ge=1)] = 8
+    lanes: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
+    idempotency_window: Annotated[float, msgspec.Meta(gt=0)] = 7 * 86_400.0
+    patience: Annotated[float, msgspec.Meta(gt=0)] = 30.0
+    pooler: Literal["none", "session", "transaction"] = "none"
+
+
+DRIVER_OPTIONS = (
+    "application_name", "dbname", "host", "options", "passfile", "password", "port", "sslcert", "sslcrl", "sslkey",
+    "sslmode", "sslpassword", "sslrootcert", "sslnegotiation", "target_session_attrs", "user",
+)  # fmt: skip
+"""What PostgreSQL's own URLs may say; passed on to the driver as it is."""
+
+
 def open_store(url: str, *, clock: Clock) -> Store:
     """The store that the URL names; it connects when it is first used.
 
     `sqlite:///shop.db` is relative to the working directory, `sqlite:////var/lib/shop.db` is absolute, `sqlite://` is
-    in memory, and `?synchronous=NORMAL&lanes=16` sets options of SqliteStore. Raises ConfigurationError with every
-    problem of the URL.
+    in memory, and `?synchronous=NORMAL&lanes=16` sets options of SqliteStore. `postgresql://user@host/shop?schema=events`
+    is a PostgreSQL database, whose own options (`sslmode` and the like) may stand there too. Raises ConfigurationError
+    with every problem of the URL.
     """
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         return _sqlite(parts, clock)
+    if parts.scheme in ("postgresql", "postgres"):
+        return _postgres(parts, clock)
     raise ConfigurationError(f"no store is called {parts.scheme!r} in {url!r}.{did_you_mean(parts.scheme, SCHEMES)}")
 
 
 def _sqlite(parts: SplitResult, clock: Clock) -> SqliteStore:
-    problems = []
+    problems: list[str] = []
     if parts.netloc:
         problems.append(
             f"{parts.geturl()!r} names a host: write sqlite:///shop.db (relative) or sqlite:////var/lib/shop.db"
         )
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    known = SqliteOptions.__struct_fields__
-    problems += [
-        f"the SQLite store has no option {name!r}.{did_you_mean(name, known)}" for name in given if name not in known
-    ]
-    options = SqliteOptions()
-    try:
-        options = msgspec.convert(given, SqliteOptions, strict=False)
-    except msgspec.ValidationError as error:
-        problems.append(f"an option of {parts.geturl()!r} does not fit: {error}")
+    options = _options(parts, SqliteOptions, "SQLite", problems)
     if problems:
         raise ConfigurationError(*problems)
     return SqliteStore(
@@ -66,3 +80,41 @@ def _sqlite(parts: SplitResult, clock: Clock) -> SqliteStore:
         idempotency_window=options.idempotency_window,
         patience=options.patience,
     )
+
+
+def _postgres(parts: SplitResult, clock: Clock) -> Store:
+    problems: list[str] = []
+    options = _options(parts, PostgresOptions, "PostgreSQL", problems, also=DRIVER_OPTIONS)
+    try:
+        from posthouse.stores.postgres import PostgresStore
+    except ImportError:
+        problems.append("PostgreSQL needs asyncpg: pip install 'posthouse[postgres]'")
+    if problems:
+        raise ConfigurationError(*problems)
+    rest = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name in DRIVER_OPTIONS])
+    return PostgresStore(
+        parts._replace(query=rest).geturl(),
+        clock=None if isinstance(clock, SystemClock) else clock,  # the database's clock is better than this machine's
+        schema=options.schema,
+        writers=options.writers,
+        lanes=options.lanes,
+        idempotency_window=options.idempotency_window,
+        patience=options.patience,
+        pooler=options.pooler,
+    )
+
+
+def _options(
+    parts: SplitResult, kind: type[Options], store: str, problems: list[str], *, also: tuple[str, ...] = ()
+) -> Options:
+    """What follows the `?`; sentences on what does not fit are added to `problems`."""
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    known = (*kind.__struct_fields__, *also)
+    problems += [
+        f"the {store} store has no option {name!r}.{did_you_mean(name, known)}" for name in given if name not in known
+    ]
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        problems.append(f"an option of {parts.path.removeprefix('/') or 'the URL'!r} does not fit: {error}")
+        return kind()

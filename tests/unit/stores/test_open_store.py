@@ -39,7 +39,12 @@ async def test_options_reach_the_store(tmp_path: Path) -> None:
     ("url", "says"),
     [
         ("sqllite:///a.db", "Did you mean 'sqlite'"),
-        ("mongodb://localhost", "Known: sqlite"),
+        ("mongodb://localhost", "Known: postgresql, sqlite"),
+        ("postgresl://localhost/a", "Did you mean 'postgresql'"),
+        ("postgresql://localhost/a?schemas=b", "Did you mean 'schema'"),
+        ("postgresql://localhost/a?sslmod=require", "Did you mean 'sslmode'"),
+        ("postgresql://localhost/a?schema=B", "schema"),
+        ("postgres://localhost/a?pooler=yes", "pooler"),
         ("sqlite://a.db", "sqlite:///shop.db"),
         ("sqlite:///a.db?lane=3", "Did you mean 'lanes'"),
         ("sqlite:///a.db?lanes=100", "62"),
@@ -55,3 +60,15 @@ def test_every_problem_is_told_at_once() -> None:
     with pytest.raises(ConfigurationError) as told:
         open_store("sqlite://host/a.db?lane=3&lanes=x", clock=SystemClock())
     assert len(told.value.problems) == 3
+
+
+async def test_a_postgres_url_keeps_the_options_of_the_driver(postgres_url: str) -> None:
+    store = open_store(f"{postgres_url}?schema=events&lanes=5&application_name=shop&writers=2", clock=SystemClock())
+    await store.upgrade()
+    assert store.writers == 2
+    assert len(await store.outbox.lease("a", 10)) == 5
+    async with store.begin() as tx:
+        assert (await tx.execute("SHOW application_name")).scalar() == "shop"
+        assert (await tx.execute("SELECT to_regclass('events.outbox') IS NOT NULL")).scalar()
+        assert (await tx.execute("SELECT to_regnamespace('posthouse') IS NULL")).scalar()
+    await store.aclose()
