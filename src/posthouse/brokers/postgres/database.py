@@ -108,6 +108,10 @@ class Database:
                         self._on_open(await prepare(connection, self))
                 except BaseException as error:
                     pool.terminate()
+                    if isinstance(error, asyncpg.ProtocolViolationError) and not self.pooled:
+                        raise ConfigurationError(
+                            f"the log {self.place} is behind a pooler ({error}): add pooler=transaction to its URL"
+                        ) from error
                     if isinstance(error, asyncpg.PostgresError) and not isinstance(error, PASSING):
                         raise BrokerUnavailable(f"the log {self.place} cannot be opened: {error}") from error
                     raise

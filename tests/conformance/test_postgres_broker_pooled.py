@@ -1,0 +1,36 @@
+import time
+from urllib.parse import urlsplit
+
+import pytest
+
+from posthouse.broker import Broker, Topology
+from posthouse.brokers.postgres import PostgresBroker
+from posthouse.clock import ManualClock, SystemClock
+from posthouse.errors import ConfigurationError
+from posthouse.testing.broker_contract import BrokerContract
+from tests.servers.pgbouncer import pgbouncer
+
+__all__ = ["pgbouncer"]
+
+
+class TestPostgresBrokerBehindAPooler(BrokerContract):
+    @pytest.fixture(autouse=True)
+    def _log(self, postgres_url: str, pgbouncer: str) -> None:
+        server = urlsplit(postgres_url)
+        self.url = server._replace(netloc=f"{server.username}@{pgbouncer}").geturl()
+
+    async def make_broker(self) -> Broker:
+        return PostgresBroker(self.url, clock=SystemClock(), lease=0.5, retention=0.0, pooled=True)
+
+    async def make_doomed(self) -> Broker:
+        return PostgresBroker(self.url, clock=ManualClock(time.time()), lease=0.5, pooled=True)
+
+    async def expire(self, broker: Broker) -> None:
+        assert isinstance(broker, PostgresBroker)
+        assert await broker.prune() == 3
+
+    async def test_a_pooler_that_was_not_declared_is_refused(self) -> None:
+        broker = PostgresBroker(self.url, clock=SystemClock())
+        with pytest.raises(ConfigurationError, match="pooler=transaction"):
+            await broker.ensure(Topology(topics=["t"]))
+        await broker.aclose()
