@@ -105,6 +105,10 @@ class RecordedConnection:
     def executemany(self, sql: str, parameters: Iterable[Sequence[Any]]) -> apsw.Cursor:
         return self._connection.cursor().executemany(sql, [tuple(row) for row in parameters])
 
+    @property
+    def total_changes(self) -> int:
+        return self._connection.total_changes()
+
     def close(self) -> None:
         self._connection.close()
 
@@ -142,7 +146,7 @@ async def workload(path: Path, history: list[Step], *, synchronous: Synchronous)
 def recording(history: list[Step], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     disk = RecordingDisk(history)
     monkeypatch.setattr(log_file, "connect", RecordedConnection)
-    monkeypatch.setattr(log_file, "Checkpointer", partial(Checkpointer, above=50_000, most=150_000))
+    monkeypatch.setattr(log_file, "Checkpointer", partial(Checkpointer, pages=100, growth=50_000, most=150_000))
     yield
     monkeypatch.undo()
     disk.unregister()
