@@ -11,13 +11,14 @@ from zlib import crc32
 import asyncpg
 import pytest
 
+import posthouse.brokers.postgres.database as database
 import posthouse.brokers.postgres.hint as hint
 import posthouse.brokers.postgres.stream as stream_module
 from posthouse import Event, Payload, Service, Tx
 from posthouse.broker import Delivery, Frame, Stream, Topology
 from posthouse.brokers import open_broker
 from posthouse.brokers.postgres import PostgresBroker
-from posthouse.clock import SystemClock
+from posthouse.clock import ManualClock, SystemClock
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
 from tests.servers.restartable import RestartablePostgres, restartable_postgres
 
@@ -179,6 +180,22 @@ async def test_publishers_that_wait_do_not_keep_readers_from_the_database(
     assert len(await collect(stream, 11)) == 11
 
 
+async def test_a_publisher_that_waits_too_long_gives_up_and_stores_nothing(
+    postgres_url: str, broker: PostgresBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "PATIENCE", 0.3)
+    hasty = PostgresBroker(postgres_url, clock=CLOCK)
+    await hasty.ensure(Topology(topics=["t"]))
+    async with connected(postgres_url) as connection, connection.transaction():
+        await store_by_hand(connection, "k", ["k-1"])
+        with pytest.raises(BrokerUnavailable):
+            await hasty.publish([frame("k", 2)])
+    assert (await hasty.publish([frame("k", 3)]))[0].accepted
+    got = await collect(await broker.subscribe("g", ["t"]), 2)
+    assert [delivery.frame.id for delivery in got] == ["k-1", "k-3"]
+    await hasty.aclose()
+
+
 # Crashes and lost connections
 
 
@@ -245,6 +262,24 @@ async def test_a_crash_of_the_server_keeps_what_was_acknowledged_and_delivery_go
     await consumer.aclose()
 
 
+async def test_a_member_that_was_replaced_hands_out_nothing_more(broker: PostgresBroker, postgres_url: str) -> None:
+    sleeping = PostgresBroker(postgres_url, clock=ManualClock(CLOCK.now()), lease=0.5)  # its time stands still
+    await broker.publish([frame("k", n) for n in range(10)])
+    sleeper = await sleeping.subscribe("g", ["t"], window=8)
+    handed = await sleeper.receive(4, DEADLINE)
+    assert len(handed) == 4
+    heir = await broker.subscribe("g", ["t"])
+    got: list[Delivery] = []
+    async with asyncio.timeout(DEADLINE):
+        while len(got) < 10:
+            got += await heir.receive(10, 0.2)
+    assert [delivery.redelivered for delivery in got] == [True] * 8 + [False] * 2, "what a window of 8 may have reached"
+    assert await sleeper.receive(10, 0.5) == [], "it knew of more, but they are no longer its own"
+    await sleeper.ack(handed)
+    assert (await broker.progress("g", ["t"]))["t"].pending == 10
+    await sleeping.aclose()
+
+
 async def test_a_session_that_the_server_ends_is_replaced(broker: PostgresBroker, postgres_url: str) -> None:
     stream = await broker.subscribe("g", ["t"])
     await broker.publish([frame("k", 1)])
@@ -308,6 +343,36 @@ async def test_a_closed_broker_says_so(postgres_url: str) -> None:
     await broker.aclose()
     with pytest.raises(BrokerUnavailable, match="closed"):
         await broker.publish([frame("k", 1)])
+
+
+async def test_a_member_that_leaves_frees_its_share_at_once(postgres_url: str) -> None:
+    """With leases so long that waiting for one would fail the test."""
+    leaving, staying = (PostgresBroker(postgres_url, clock=CLOCK, lease=600.0) for _ in range(2))
+    await leaving.ensure(Topology(topics=["t"]))
+    await leaving.subscribe("g", ["t"])
+    stream = await staying.subscribe("g", ["t"])
+    await leaving.aclose()
+    await staying.publish([frame(f"k{n}", n) for n in range(80)])
+    assert len(await collect(stream, 80)) == 80, "every partition"
+    await staying.aclose()
+
+
+async def test_a_newcomer_gets_its_share_while_the_others_work(postgres_url: str) -> None:
+    first, second = (PostgresBroker(postgres_url, clock=CLOCK, lease=600.0) for _ in range(2))
+    await first.ensure(Topology(topics=["t"]))
+    old = await first.subscribe("g", ["t"])
+    new = await second.subscribe("g", ["t"])
+    turn, shares = 0, [0, 0]
+    async with asyncio.timeout(DEADLINE):
+        while not all(shares):
+            turn += 1
+            await first.publish([frame(f"k{n}", turn) for n in range(40)])
+            for index, stream in enumerate((old, new)):
+                batch = await stream.receive(100, 0.05)
+                await stream.ack(batch)
+                shares[index] = len({delivery.frame.key for delivery in batch})
+    await first.aclose()
+    await second.aclose()
 
 
 # The schema and the server's settings
@@ -427,6 +492,32 @@ async def test_a_seek_finds_every_position_also_after_frames_were_deleted_by_han
     assert len(await collect(stream, len(left))) == len(left)
     with pytest.raises(BrokerError, match="whole numbers"):
         await broker.seek("g", "t", position="soon")
+
+
+async def test_a_group_that_begins_while_old_frames_are_deleted_begins_behind_them(postgres_url: str) -> None:
+    broker = PostgresBroker(postgres_url, clock=CLOCK)
+    await broker.ensure(Topology(topics=["t"]))
+    await broker.publish([frame(f"k{n}", n) for n in range(80)])
+    async with connected(postgres_url) as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        gone = sum([row["upto"] for row in await connection.fetch("SELECT * FROM posthouse_log.retire(0, 30)")])
+        beginning = asyncio.create_task(broker.subscribe("g", ["t"]))
+        await broker.progress("g", ["t"])
+        assert not beginning.done(), "it waits for the decision"
+        await transaction.commit()
+    begun = await beginning
+    progress = (await broker.progress("g", ["t"]))["t"]
+    assert (gone, progress.pending, progress.truncated) == (30, 50, True)
+    assert len(await collect(begun, 50)) == 50
+    await broker.aclose()
+
+
+async def test_a_group_without_a_topic_is_refused(broker: PostgresBroker) -> None:
+    with pytest.raises(BrokerError, match="no topic"):
+        await broker.subscribe("g", [])
+    with pytest.raises(BrokerError, match="Did you mean 't'"):
+        await broker.subscribe("g", ["tt"])
 
 
 # Waking up

@@ -15,7 +15,7 @@ from posthouse.brokers.postgres.database import Database
 from posthouse.brokers.postgres.hint import Hint
 from posthouse.brokers.postgres.stream import Place, PostgresStream
 from posthouse.clock import Clock
-from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
+from posthouse.errors import BrokerError, did_you_mean
 
 WEEK = 7 * 86_400.0
 LEASE = 6.0
@@ -106,7 +106,9 @@ class PostgresBroker:
     async def subscribe(
         self, group: str, topics: Sequence[str], *, start: Start = "earliest", window: int = 1000
     ) -> PostgresStream:
-        """A topic that does not exist raises BrokerError: a misspelled one would wait for ever."""
+        """A topic that does not exist raises BrokerError: a misspelled one would wait for ever. So does no topic."""
+        if not topics:
+            raise BrokerError(f"group {group!r} names no topic to read")
         if not storable(group):
             raise BrokerError(f"{group!r} cannot name a group: it is not text that a database takes")
         known = await self._known(topics)
@@ -175,7 +177,7 @@ class PostgresBroker:
         try:
             if await self.prune() >= PRUNE_CHUNK:
                 self._prune_at = now
-        except BrokerUnavailable:
+        except BrokerError:
             pass  # nothing depends on it, and what the caller asked for has been done
 
     async def _add_group(self, group: str, topics: Sequence[int], *, at_end: bool = False) -> None:

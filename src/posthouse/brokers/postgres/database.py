@@ -44,7 +44,7 @@ class Database:
 
     def __init__(self, url: str, schema: str, *, pooled: bool, connections: int, on_open: Opened) -> None:
         parts = urlsplit(url)
-        self.place = f"{parts.hostname or 'localhost'}:{parts.port or 5432}{parts.path} (schema {schema})"
+        self.place = f"{parts.netloc.rpartition('@')[2]}{parts.path} (schema {schema})"
         self.url = url
         self.schema = schema
         self.pooled = pooled

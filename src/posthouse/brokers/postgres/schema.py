@@ -80,6 +80,7 @@ CREATE TABLE {s}.cursors (
     reach bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (grp, topic, partition)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+CREATE INDEX cursors_of_partition ON {s}.cursors (topic, partition);
 """
 
 # One row of `publish` per partition in (topic_ids, partition_ids, counts), sorted; one per frame in the others, where
@@ -296,32 +297,38 @@ BEGIN
     END LOOP;
 END $$;
 
--- Decide what may go, up to `most` frames: old enough and acknowledged by every group. The caller deletes it afterwards,
--- when no head is held. A head that somebody publishes to is left for the next time.
+-- The last number of a partition that is old enough and acknowledged by every group.
+CREATE FUNCTION {s}.passed(of_topic int, of_partition int, low bigint, high bigint, before timestamptz)
+RETURNS bigint LANGUAGE sql SET enable_seqscan = off AS $$
+    SELECT least(
+        (SELECT coalesce(min(c.acked), high) FROM {s}.cursors c WHERE c.topic = of_topic AND c.partition = of_partition),
+        {s}.first_at(of_topic, of_partition, low, high, NULL, before) - 1)
+$$;
+
+-- Decide what may go, up to `most` frames. The caller deletes it afterwards, when no head is held. A head is locked only
+-- where there is something to delete, and one that somebody publishes to is left for the next time.
 CREATE FUNCTION {s}.retire(retention float8, most bigint)
 RETURNS TABLE (topic int, partition int, upto bigint) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     head record;
-    passed bigint;
+    before timestamptz := clock_timestamp() - retention * interval '1 second';
     total bigint := 0;
 BEGIN
-    FOR head IN SELECT h.topic, h.partition FROM {s}.heads h WHERE h.pruned < h.stored ORDER BY h.topic, h.partition LOOP
+    FOR head IN SELECT h.topic, h.partition, h.stored, h.pruned FROM {s}.heads h
+        WHERE h.pruned < h.stored ORDER BY h.topic, h.partition
+    LOOP
+        CONTINUE WHEN {s}.passed(head.topic, head.partition, head.pruned, head.stored, before) <= head.pruned;
         SELECT h.topic, h.partition, h.stored, h.pruned INTO head FROM {s}.heads h
         WHERE h.topic = head.topic AND h.partition = head.partition FOR NO KEY UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
-        SELECT coalesce(min(c.acked), head.stored) INTO passed FROM {s}.cursors c
-        WHERE c.topic = head.topic AND c.partition = head.partition;
-        passed := least(passed, head.pruned + most - total, {s}.first_at(
-            head.topic, head.partition, head.pruned, head.stored,
-            NULL, clock_timestamp() - retention * interval '1 second') - 1);
-        IF passed > head.pruned THEN
-            UPDATE {s}.heads h SET pruned = passed WHERE h.topic = head.topic AND h.partition = head.partition;
-            total := total + passed - head.pruned;
-            topic := head.topic;
-            partition := head.partition;
-            upto := passed;
-            RETURN NEXT;
-        END IF;
+        topic := head.topic;
+        partition := head.partition;
+        upto := {s}.passed(topic, partition, head.pruned, head.stored, before);
+        upto := least(upto, head.pruned + most - total);
+        CONTINUE WHEN upto <= head.pruned;
+        UPDATE {s}.heads h SET pruned = upto WHERE h.topic = head.topic AND h.partition = head.partition;
+        total := total + upto - head.pruned;
+        RETURN NEXT;
         EXIT WHEN total >= most;
     END LOOP;
 END $$;
