@@ -75,7 +75,7 @@ def table(readings: list[Reading]) -> Table:
     for r in readings:
         met = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}[r.met]
         ratio = "" if r.ratio is None else f"{r.ratio:.2f}"
-        made.add_row(r.measure, _figure(r.ours), _figure(r.limit), r.unit, ratio, r.goal or "", met)
+        made.add_row(r.measure, _figure(r.ours), _figure(r.limit), r.unit, ratio, r.wanted, met)
     return made
 
 

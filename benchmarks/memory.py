@@ -50,7 +50,7 @@ async def memory(folder: Path, scale: Scale) -> list[Reading]:
             ours=drained,
             limit=None,
             ratio=None,
-            goal=f"≥ {count:,}",
+            goal=count,
             met=drained >= count,
             unit="events",
         ),

@@ -11,15 +11,25 @@ import msgspec
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """What one measure found. `ratio` is our share of the limit's speed: 1 means as fast as the hand-written loop.
-    `goal` says what is wanted and `met` whether it was reached; None where nothing is promised."""
+    `goal` is the figure that is wanted (`wanted` puts it into words) and `met` whether it was reached; None where nothing
+    is promised."""
 
     measure: str
     ours: float
     limit: float | None
     ratio: float | None
-    goal: str | None
+    goal: float | None
     met: bool | None
     unit: str
+
+    @property
+    def wanted(self) -> str:
+        """The goal in words: rates are judged by their ratio, counts must be reached, anything else is a bound."""
+        if self.goal is None:
+            return ""
+        if self.unit == "events/s":
+            return f"ratio ≥ {self.goal:g}"
+        return f"{'≥' if self.unit == 'events' else '≤'} {self.goal:,g} {self.unit}"
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -59,7 +69,7 @@ async def compare(
         ours=count / statistics.median(mine for mine, _ in pairs),
         limit=count / statistics.median(theirs for _, theirs in pairs),
         ratio=ratio,
-        goal=None if goal is None else f"ratio ≥ {goal:g}",
+        goal=goal,
         met=None if goal is None else ratio >= goal,
         unit="events/s",
     )
@@ -77,7 +87,7 @@ def delays(measure: str, ours: Sequence[float], limit: Sequence[float], goals: d
                 ours=mine,
                 limit=theirs,
                 ratio=theirs / mine,
-                goal=None if most is None else f"≤ {most:g} ms",
+                goal=most,
                 met=None if most is None else mine <= most,
                 unit="ms",
             )
@@ -87,9 +97,7 @@ def delays(measure: str, ours: Sequence[float], limit: Sequence[float], goals: d
 
 def at_most(measure: str, ours: float, most: float, unit: str) -> Reading:
     """A figure that should stay below a bound; there is no loop to compare it with."""
-    return Reading(
-        measure=measure, ours=ours, limit=None, ratio=None, goal=f"≤ {most:g} {unit}", met=ours <= most, unit=unit
-    )
+    return Reading(measure=measure, ours=ours, limit=None, ratio=None, goal=most, met=ours <= most, unit=unit)
 
 
 def percentile(values: Sequence[float], rank: int) -> float:

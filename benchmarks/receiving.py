@@ -23,16 +23,16 @@ async def consume_unordered(folder: Path, scale: Scale) -> list[Reading]:
 
 async def consume_grouped(folder: Path, scale: Scale) -> list[Reading]:
     """Ordered, up to a hundred events of different keys in one transaction."""
-    return [await _consume("consume-grouped", "grouped", folder, scale, count=10_000, rounds=7, goal=0.5)]
+    return [await _consume("consume-grouped", "grouped", folder, scale, count=10_000, rounds=7, goal=None)]
 
 
 async def consume_list(folder: Path, scale: Scale) -> list[Reading]:
     """Ordered, a handler that takes up to a hundred events and writes them at once."""
-    return [await _consume("consume-list", "list", folder, scale, count=10_000, rounds=7, goal=0.5)]
+    return [await _consume("consume-list", "list", folder, scale, count=10_000, rounds=7, goal=None)]
 
 
 async def _consume(
-    measure: str, kind: str, folder: Path, scale: Scale, *, count: int, rounds: int, goal: float
+    measure: str, kind: str, folder: Path, scale: Scale, *, count: int, rounds: int, goal: float | None
 ) -> Reading:
     count = scale.count(count)
     log = await filled_log(folder, count)
