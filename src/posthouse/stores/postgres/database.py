@@ -15,7 +15,7 @@ import msgspec
 from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.local.doorbell import Doorbell
 from posthouse.store import Rows
-from posthouse.stores.postgres.errors import FOREIGN, NOT_PRIMARY, mapped, sqlstate_of
+from posthouse.stores.postgres.errors import FOREIGN, NOT_PRIMARY, is_lost, mapped, sqlstate_of
 from posthouse.stores.postgres.schema import Place, checking, proving
 from posthouse.stores.postgres.steps import Steps, rows_of
 
@@ -138,7 +138,7 @@ class Database:
             try:
                 yield connection
             except BaseException as error:
-                if not isinstance(error, Exception) or sqlstate_of(error) == NOT_PRIMARY:
+                if not isinstance(error, Exception) or is_lost(error) or sqlstate_of(error) == NOT_PRIMARY:
                     self.abandon(connection)
                 raise
             finally:

@@ -16,8 +16,8 @@ from posthouse.errors import (
     StoreUnavailable,
 )
 
-FOREIGN = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
-"""What asyncpg raises. A lost connection is any of them."""
+FOREIGN = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
+"""What asyncpg raises. A lost connection may be any of them."""
 
 TRY_AGAIN = {
     "25006": "this server takes no writes: it is a standby, or was demoted",
@@ -59,7 +59,7 @@ def is_lost(error: BaseException) -> bool:
         return code.startswith(CONNECTION_CLASS) or code in LOST_DURING_COMMIT
     if isinstance(error, asyncpg.InterfaceError):
         return any(word in str(error) for word in ("is closed", "is closing", "released back"))
-    return isinstance(error, OSError | TimeoutError)
+    return isinstance(error, OSError | TimeoutError | asyncpg.InternalClientError)
 
 
 def translated(error: BaseException, doing: str) -> PosthouseError:

@@ -6,7 +6,7 @@ Optional libraries are told by the module of the object's class, so that only th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import asyncpg
@@ -281,6 +281,3 @@ class translating:
 
 def _comes_from(theirs: object, package: str) -> bool:
     return any(base.__module__.partition(".")[0] == package for base in type(theirs).__mro__)
-
-
-Driver = Callable[[str, Sequence[object]], Rows]
