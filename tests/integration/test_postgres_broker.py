@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import random
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 from zlib import crc32
 
 import asyncpg
@@ -24,6 +25,7 @@ from tests.servers.restartable import RestartablePostgres, restartable_postgres
 
 __all__ = ["restartable_postgres"]
 
+T = TypeVar("T")
 CLOCK = SystemClock()
 DEADLINE = 30.0
 PUBLISH = "SELECT posthouse_log.publish($1, $2, $3, $4, $5, $6, $7, $8, $9)"
@@ -260,6 +262,43 @@ async def test_a_crash_of_the_server_keeps_what_was_acknowledged_and_delivery_go
         last[key] = max(number, last.get(key, -1))
     await publisher.aclose()
     await consumer.aclose()
+
+
+async def without_outage(call: Callable[[], Awaitable[T]]) -> T:
+    """The answer, as soon as the server gives one."""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            try:
+                return await call()
+            except BrokerUnavailable:
+                await asyncio.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("new", [3, 30], ids=["fewer than were lost", "more than were lost"])
+async def test_a_standby_that_missed_frames_hides_none_that_it_takes_itself(
+    restartable_postgres: RestartablePostgres, new: int
+) -> None:
+    broker = PostgresBroker(restartable_postgres.url, clock=CLOCK, lease=600.0)
+    await broker.ensure(Topology(topics=["t"]))
+    stream = await broker.subscribe("g", ["t"])
+    await broker.publish([frame("k", n) for n in range(5)])
+    await collect(stream, 5)
+    await asyncio.to_thread(restartable_postgres.back_up)
+    await without_outage(lambda: broker.publish([frame("k", n) for n in range(100, 110)]))
+    lost: Sequence[Delivery] = await without_outage(lambda: stream.receive(20, 1.0))
+    assert len(lost) == 10
+    await stream.ack(lost)
+    await asyncio.to_thread(restartable_postgres.fail_over)
+    await without_outage(lambda: broker.publish([frame("k", n) for n in range(200, 200 + new)]))
+    got: list[int] = []
+    async with asyncio.timeout(DEADLINE):
+        while len(got) < new:
+            batch = await without_outage(lambda: stream.receive(20, 1.0))
+            await stream.ack(batch)
+            got += [int(delivery.frame.body) for delivery in batch]
+    assert got == list(range(200, 200 + new))
+    await broker.aclose()
 
 
 async def test_a_member_that_was_replaced_hands_out_nothing_more(broker: PostgresBroker, postgres_url: str) -> None:

@@ -63,6 +63,26 @@ class RestartablePostgres:
     def stop(self) -> None:
         self._end(signal.SIGINT)
 
+    def back_up(self) -> None:
+        """Copy the data folder as it is. Stops and starts the server."""
+        self.stop()
+        shutil.copytree(self._place / "data", self._place / "backup")
+        self.start()
+
+    def fail_over(self) -> None:
+        """Crash, and let the backup take over as a standby does that missed all since: on a new timeline."""
+        self.crash()
+        shutil.rmtree(self._place / "data")
+        (self._place / "backup").rename(self._place / "data")
+        (self._place / "data" / "standby.signal").touch()
+        for folder, names, files in os.walk(self._place / "data"):
+            for path in (folder, *(os.path.join(folder, name) for name in (*names, *files))):
+                if self._user is not None:
+                    os.chown(path, self._user, -1)
+        self.start()
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_promote()")
+
     def _end(self, how: signal.Signals) -> None:
         if self._server is not None:
             self._server.send_signal(how)

@@ -15,7 +15,7 @@ from posthouse.brokers.postgres.database import Database
 from posthouse.brokers.postgres.hint import Hint
 from posthouse.brokers.postgres.stream import Place, PostgresStream
 from posthouse.clock import Clock
-from posthouse.errors import BrokerError, did_you_mean
+from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
 
 WEEK = 7 * 86_400.0
 LEASE = 6.0
@@ -97,7 +97,7 @@ class PostgresBroker:
         accepted = [frame for frame, verdict in zip(frames, verdicts, strict=True) if verdict.accepted]
         async with self._publishers:
             for part in parts(accepted):
-                await self._database.fetch("publishing", sql.PUBLISH, *self._arranged(part))
+                await self._store(part)
         if accepted:
             self._hint.changed()
         await self._tidy()
@@ -182,6 +182,13 @@ class PostgresBroker:
 
     async def _add_group(self, group: str, topics: Sequence[int], *, at_end: bool = False) -> None:
         await self._database.fetch("joining a group", sql.ADD_GROUP, group, topics, at_end)
+
+    async def _store(self, frames: Sequence[Frame]) -> None:
+        try:
+            await self._database.fetch("publishing", sql.PUBLISH, *self._arranged(frames))
+        except BrokerUnavailable:
+            self._topics.clear()  # after a failover or a restore they may have other numbers
+            raise
 
     def _arranged(self, frames: Sequence[Frame]) -> tuple[Sequence[object], ...]:
         """The arrays of `publish`: partitions in the order in which all lock them, frames in theirs."""

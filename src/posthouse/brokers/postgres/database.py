@@ -30,6 +30,7 @@ PASSING = (
     asyncpg.ObjectNotInPrerequisiteStateError,  # lock not available
     asyncpg.ReadOnlySQLTransactionError,  # a standby since the last failover
     asyncpg.PostgresSystemError,
+    asyncpg.NoDataFoundError,  # a topic or a group that was there before a failover or a restore
 )
 
 Row = asyncpg.Record

@@ -112,7 +112,8 @@ END $$;
 """
 
 # Everything in one snapshot (STABLE): a frame comes only where the epoch is still the reader's, so a member that was
-# paused and replaced hands out nothing that its heir does not know of. Row 0 carries the group's version.
+# paused and replaced hands out nothing that its heir does not know of. Row 0 carries the group's version and the server's
+# timeline, which changes when a standby or a backup took its place: then numbers may have been given anew.
 READING = """
 CREATE FUNCTION {s}.read(
     of_group text, topic_ids int[], partition_ids int[], epochs bigint[], firsts bigint[], lasts bigint[]
@@ -121,7 +122,8 @@ CREATE FUNCTION {s}.read(
     id bytea, key bytea, headers bytea, body bytea
 ) LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $$
 BEGIN
-    RETURN QUERY SELECT 0, g.version, NULL::bigint, NULL::bigint, NULL::float8,
+    RETURN QUERY SELECT 0, g.version,
+        ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint, NULL::bigint, NULL::float8,
         NULL::bytea, NULL::bytea, NULL::bytea, NULL::bytea FROM {s}.groups g WHERE g.name = of_group;
     FOR i IN 1 .. cardinality(topic_ids) LOOP
         RETURN QUERY SELECT i, h.stored, f.number, f.position, extract(epoch FROM f.stored_at)::float8,

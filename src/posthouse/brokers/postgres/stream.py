@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -109,6 +108,7 @@ class PostgresStream:
         """Of the group, when this member last took part in sharing the work."""
         self._looked = -1
         """The same, when it last read."""
+        self._timeline: int | None = None
         self._renew_at = 0.0
         self._turn = 0
         self._reading, self._saving, self._sharing = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
@@ -217,17 +217,24 @@ class PostgresStream:
 
     def _unpacked(self, wants: Sequence[Want], rows: Iterable[Row]) -> list[Delivery]:
         deliveries: list[Delivery] = []
-        numbers: dict[int, set[int]] = defaultdict(set)
+        numbers: dict[int, set[int]] = {}
         for index, stored, number, position, stored_at, id_, key, headers, body in rows:
             if index == 0:
                 self._looked = stored
+                if self._timeline not in (None, number):
+                    self._distrust(self._held)
+                self._timeline = number
                 continue
-            want, there = wants[index - 1], numbers[index]
-            if not there:
-                want.holding.heard(stored)
-            if number is None:
+            want = wants[index - 1]
+            holding, window = want.holding, want.holding.window
+            if index not in numbers:
+                numbers[index] = set()
+                if stored < window.read:
+                    self._distrust([want.place])
+                holding.heard(stored)
+            if number is None or self._held.get(want.place) is not holding:
                 continue
-            there.add(number)
+            numbers[index].add(number)
             frame = Frame(
                 topic=self._topics[want.place[0]],
                 id=id_.decode(),
@@ -235,8 +242,8 @@ class PostgresStream:
                 body=body,
                 headers=_headers.decode(headers) if headers else {},
             )
-            redelivered = want.again or number <= want.holding.window.touched
-            token = Token(want.holding, number)
+            redelivered = want.again or number <= window.touched
+            token = Token(holding, number)
             deliveries.append(
                 Delivery(frame=frame, position=position, stored_at=stored_at, redelivered=redelivered, token=token)
             )
@@ -245,6 +252,13 @@ class PostgresStream:
             for number in set(range(want.first, want.last + 1)) - there:
                 want.holding.window.ack(number)
         return deliveries
+
+    def _distrust(self, places: Iterable[Place]) -> None:
+        """The log lost its end, to a failover or a restore, and may give our numbers to other frames: forget what we
+        know of these partitions and begin again where the log's own cursor stands."""
+        for place in list(places):
+            self._held.pop(place, None)
+        self._looked = -1
 
     # Cursors and leases
 
@@ -333,12 +347,15 @@ class PostgresStream:
         return living
 
     def _still_held(self, cursors: Iterable[Row]) -> dict[Place, Holding]:
-        """What the log says is mine; after a seek, or a takeover whose answer was lost, with a fresh window."""
+        """What the log says is mine, with a fresh window after a seek. What we did not know to be ours we may have known
+        before, so all that a window reaches counts as handed out."""
         held: dict[Place, Holding] = {}
         for _, topic, partition, owner, epoch, acked, touched in cursors:
             if owner == self._name:
                 holding = self._held.get((topic, partition))
-                if holding is None or holding.epoch != epoch:
+                if holding is None:
+                    holding = Holding(epoch, acked, max(touched, acked + self._size), self._size)
+                elif holding.epoch != epoch:
                     holding = Holding(epoch, acked, touched, self._size)
                 held[topic, partition] = holding
         return held
