@@ -232,7 +232,7 @@ class PostgresStream:
                 if stored < window.read:
                     self._distrust([want.place])
                 holding.heard(stored)
-            if number is None or self._held.get(want.place) is not holding:
+            if number is None or not self._holds(want):
                 continue
             numbers[index].add(number)
             frame = Frame(
@@ -252,6 +252,9 @@ class PostgresStream:
             for number in set(range(want.first, want.last + 1)) - there:
                 want.holding.window.ack(number)
         return deliveries
+
+    def _holds(self, want: Want) -> bool:
+        return self._held.get(want.place) is want.holding
 
     def _distrust(self, places: Iterable[Place]) -> None:
         """The log lost its end, to a failover or a restore, and may give our numbers to other frames: forget what we
