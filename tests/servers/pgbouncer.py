@@ -1,4 +1,4 @@
-"""A PgBouncer in transaction mode before the test server, where the machine has one."""
+"""A PgBouncer in transaction mode before the tests' PostgreSQL, where the machine has one."""
 
 from __future__ import annotations
 
@@ -16,68 +16,66 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from tests.servers.postgres import PATIENCE, PostgresServer, Unavailable, unprivileged
+from tests.servers.postgres import PATIENCE, PostgresServer, give_up, unprivileged
 
 CONFIGURATION = """
 [databases]
 * = host={host} port={port} user={user}
+
 [pgbouncer]
 listen_addr = 127.0.0.1
-listen_port = {listen}
+listen_port = {listen_port}
 unix_socket_dir =
 auth_type = any
 pool_mode = transaction
-default_pool_size = 6
-server_reset_query_always = 0
-logfile = {folder}/log
+default_pool_size = 20
+max_client_conn = 200
 """
 
 
 @pytest.fixture(scope="session")
-def pgbouncer(postgres_server: PostgresServer) -> Iterator[str]:
-    """`host:port` of a pooler that hands each transaction to another session as it likes."""
-    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+def pgbouncer(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
+    """The same server behind a pooler: another connection may serve each transaction."""
+    program = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
     if program is None:
-        pytest.skip("no pgbouncer on this machine")
-    with _running(program, postgres_server.url) as place:
-        yield place
-
-
-@contextlib.contextmanager
-def _running(program: str, url: str) -> Iterator[str]:
-    server = urlsplit(url)
-    folder = Path(tempfile.mkdtemp(prefix="posthouse-pgbouncer-"))
-    user = unprivileged()
-    if user is not None:
-        os.chown(folder, user, -1)
-    with socket.socket() as probe:
+        pytest.skip("no pgbouncer on this machine, and no package of Python's brings one")
+    parts = urlsplit(postgres_server.url)
+    if parts.password:
+        pytest.skip("the pooler is set up for a server that trusts: give POSTHOUSE_TEST_POSTGRES without a password")
+    with tempfile.TemporaryDirectory(prefix="posthouse-pgbouncer-") as place, socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        listen: int = probe.getsockname()[1]
-    (folder / "pgbouncer.ini").write_text(
-        CONFIGURATION.format(host=server.hostname, port=server.port, user=server.username, listen=listen, folder=folder)
-    )
-    try:
-        with subprocess.Popen(
-            [program, "-q", str(folder / "pgbouncer.ini")],
-            user=user,
-            cwd="/",
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as pooler:
+        listen_port = probe.getsockname()[1]
+        probe.close()
+        file = Path(place) / "pgbouncer.ini"
+        file.write_text(
+            CONFIGURATION.format(
+                host=parts.hostname, port=parts.port or 5432, user=parts.username, listen_port=listen_port
+            )
+        )
+        os.chmod(place, 0o755)
+        with (
+            (Path(place) / "log").open("w") as log,
+            subprocess.Popen(
+                [program, str(file)], user=unprivileged(), cwd="/", stdout=log, stderr=subprocess.STDOUT
+            ) as pooler,
+        ):
             try:
-                _wait_until_it_answers(pooler, f"postgresql://{server.username}@127.0.0.1:{listen}/postgres")
-                yield f"127.0.0.1:{listen}"
+                pooled = PostgresServer(parts._replace(netloc=f"{parts.username}@127.0.0.1:{listen_port}").geturl())
+                _wait_until_it_answers(pooled, pooler, Path(place) / "log")
+                yield pooled
             finally:
-                pooler.kill()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+                pooler.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    pooler.wait(PATIENCE)
 
 
-def _wait_until_it_answers(pooler: subprocess.Popen[bytes], url: str) -> None:
+def _wait_until_it_answers(pooled: PostgresServer, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + PATIENCE
-    while pooler.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(psycopg.OperationalError):
-            psycopg.connect(url, connect_timeout=2).close()
+    while True:
+        try:
+            psycopg.connect(pooled.url, connect_timeout=2).close()
             return
+        except psycopg.OperationalError as error:
+            if process.poll() is not None or time.monotonic() > deadline:
+                give_up(f"pgbouncer did not start: {error}\n{log.read_text()}")
         time.sleep(0.02)
-    raise Unavailable("pgbouncer does not answer")
