@@ -42,7 +42,7 @@ class EventType(Generic[T]):
         if self.key is None:
             return None
         found = getattr(value, self.key)
-        if not isinstance(found, str | int) or found == "":
+        if not isinstance(found, (str, int)) or found == "":
             raise ContractError(f"{self.name}: the key field {self.key!r} must be a text or a number, not {found!r}")
         return str(found)
 

@@ -79,4 +79,4 @@ def check_metadata(size: int) -> None:
 
 def header_size(headers: Mapping[str, str]) -> int:
     """Bytes of all names and values."""
-    return sum(map(len, headers)) + sum(map(len, headers.values()))
+    return sum([len(name) + len(value) for name, value in headers.items()])

@@ -44,7 +44,7 @@ _open: ContextVar[tuple[SqliteTransaction, ...]] = ContextVar("posthouse_sqlite_
 def rows_of(connection: sqlite3.Connection, sql: str, parameters: Parameters = ()) -> Rows:
     """Run one statement and take all it returns, so that no reader stays open."""
     cursor = connection.execute(sql, parameters)
-    rows = Rows(cursor.fetchall())
+    rows = Rows() if cursor.description is None else Rows(cursor.fetchall())
     rows.rowcount = cursor.rowcount
     return rows
 
@@ -171,17 +171,14 @@ class Database:
             connection = await self.writer(transaction.synchronous)
             if check and self._lanes is None:
                 self._check(connection)
-            await self._begin(connection)
+            try:
+                connection.execute("BEGIN IMMEDIATE")  # most often nobody is in the way
+            except sqlite3.OperationalError:
+                await local.begin(connection, patience=self.patience)
         except BaseException:
             self._lock.release()
             raise
         return connection
-
-    async def _begin(self, connection: sqlite3.Connection) -> None:
-        try:
-            connection.execute("BEGIN IMMEDIATE")  # most often nobody is in the way
-        except sqlite3.OperationalError:
-            await local.begin(connection, patience=self.patience)
 
     async def _turn(self, outer: SqliteTransaction | None) -> None:
         if outer is None:

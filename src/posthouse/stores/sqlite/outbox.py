@@ -15,7 +15,7 @@ from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction
 from posthouse.stores.sqlite.append import appending
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
 from posthouse.stores.sqlite.joins import Joined, joined
-from posthouse.stores.sqlite.steps import unpacked
+from posthouse.stores.sqlite.steps import carry_out, unpacked
 
 COLUMNS = "o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body"
 
@@ -160,8 +160,8 @@ class SqliteOutbox:
         now = self._clock.now()
         if isinstance(tx, SqliteTransaction):
             tx.appended = True
-            lanes = self._database.known_lanes
-            return await tx.carry_out(appending(rows, lanes=lanes, now=now, window=self._window))
+            steps = appending(rows, lanes=self._database.known_lanes, now=now, window=self._window)
+            return carry_out(steps, tx.run)
         theirs = tx if isinstance(tx, Joined) else joined(self._database, tx.connection)
         lanes = await theirs.checked()
         return await theirs.carry_out(appending(rows, lanes=lanes, now=now, window=self._window))
