@@ -1,4 +1,4 @@
-"""The limit: the same statements on the same driver in plain loops. No retries, no leases, no validation, no counting."""
+"""The limit: the same statements on the same driver in plain loops. No retries, no leases, no validation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.shop import BUSINESS, CREATE, TENANT, OrderPlaced, placed
 from posthouse.brokers.embedded import schema
 from posthouse.local.sqlite import Synchronous, connect
 from posthouse.store import lane_of
-from posthouse.stores.sqlite import SqliteStore, append, inbox, outbox
+from posthouse.stores.sqlite import SqliteStore, append, database, inbox, outbox
 
 TOPIC = "shop.orders.order"
 GROUP = "billing"
@@ -170,16 +170,17 @@ def apply_each(store: sqlite3.Connection, bodies: Sequence[bytes]) -> None:
     for body in bodies:
         store.execute("BEGIN IMMEDIATE")
         _apply_ordered(store, decode(body))
-        store.execute("COMMIT")
+        _commit(store, 1)
 
 
 def apply_grouped(store: sqlite3.Connection, bodies: Sequence[bytes]) -> None:
     """One transaction for a hundred, a statement for each."""
     for first in range(0, len(bodies), 100):
         store.execute("BEGIN IMMEDIATE")
-        for body in bodies[first : first + 100]:
+        group = bodies[first : first + 100]
+        for body in group:
             _apply_ordered(store, decode(body))
-        store.execute("COMMIT")
+        _commit(store, len(group))
 
 
 def apply_list(store: sqlite3.Connection, bodies: Sequence[bytes]) -> None:
@@ -190,7 +191,7 @@ def apply_list(store: sqlite3.Connection, bodies: Sequence[bytes]) -> None:
         claimed = store.executemany(inbox.CLAIM_ORDERED, map(_head, events)).rowcount
         _refuse_unless(claimed == len(events))
         store.executemany(BUSINESS, [(event.data.order_id, event.data.total_cents) for event in events])
-        store.execute("COMMIT")
+        _commit(store, len(events))
 
 
 def apply_unordered(store: sqlite3.Connection, bodies: Sequence[bytes]) -> None:
@@ -202,12 +203,17 @@ def apply_unordered(store: sqlite3.Connection, bodies: Sequence[bytes]) -> None:
         row = (GROUP, event.tenantid, event.id, TOPIC, DIGEST, now, now, "applied")
         _refuse_unless(store.execute(inbox.CLAIM_UNORDERED, row).rowcount == 1)
         store.execute(BUSINESS, (event.data.order_id, event.data.total_cents))
-        store.execute("COMMIT")
+        _commit(store, 1)
 
 
 def _apply_ordered(store: sqlite3.Connection, event: Envelope) -> None:
     _refuse_unless(store.execute(inbox.CLAIM_ORDERED, _head(event)).rowcount == 1)
     store.execute(BUSINESS, (event.data.order_id, event.data.total_cents))
+
+
+def _commit(store: sqlite3.Connection, applied: int) -> None:
+    store.execute(database.COUNT, (GROUP, TOPIC, applied, 0))
+    store.execute("COMMIT")
 
 
 def _head(event: Envelope) -> tuple[object, ...]:
