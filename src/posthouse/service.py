@@ -252,7 +252,8 @@ class Service:
         pending = await self.store.pending_migrations()
         if pending and not self.store.embedded:
             raise StoreOutdated(f"the store of {self.name} lacks {', '.join(pending)}: run `posthouse db upgrade`")
-        await self.store.upgrade()
+        if pending:
+            await self.store.upgrade()
         self._drafter.limit_to(self.broker.sheet.max_bytes)
         for function in self._setups:
             async with self.transaction("platform") as tx:
