@@ -340,6 +340,14 @@ async def test_ids_that_are_not_drawn_one_by_one_are_refused(store: PostgresStor
         await add(other, row("k"))
 
 
+async def test_tables_of_a_newer_release_are_refused(store: PostgresStore, other: PostgresStore) -> None:
+    async with store.begin() as tx:
+        await tx.execute("INSERT INTO posthouse.migration (name) VALUES ('9999_future')")
+    for attempt in (other.pending_migrations, other.upgrade, other.counts):
+        with pytest.raises(StoreError, match="newer Posthouse"):
+            await attempt()
+
+
 # Leases by the database's clock
 
 

@@ -32,11 +32,13 @@ WHERE e.consumer = $1 AND e.state = 'retrying' AND (e.sequence IS NULL OR e.sequ
 
 # Whose time has come: count the run before it begins, and hide the event for a while.
 CLAIM = f"""
-WITH due AS (
-    SELECT e.id, e.next_at {IN_TURN} AND e.next_at <= $2 ORDER BY e.next_at, e.id LIMIT $3
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($2, extract(epoch FROM clock_timestamp())::double precision) AS now
+), due AS (
+    SELECT e.id, e.next_at {IN_TURN} AND e.next_at <= (SELECT now FROM clock) ORDER BY e.next_at, e.id LIMIT $3
     FOR UPDATE OF e SKIP LOCKED)
-UPDATE posthouse.held e SET attempts = e.attempts + 1, turn = e.turn + 1, next_at = $2 + $4, last_at = $2
-FROM due WHERE e.id = due.id
+UPDATE posthouse.held e SET attempts = e.attempts + 1, turn = e.turn + 1, next_at = clock.now + $4, last_at = clock.now
+FROM due, clock WHERE e.id = due.id
 RETURNING due.next_at, {COLUMNS}
 """
 
@@ -45,9 +47,6 @@ NEXT_DUE = f"""
 SELECT least((SELECT min(e.next_at) {IN_TURN}),
     (SELECT min(e.next_at) FROM posthouse.held e WHERE e.consumer = $1 AND e.state = 'gap'))
 """
-
-# The time by the database's clock.
-CLOCK = "SELECT extract(epoch FROM clock_timestamp())::double precision"
 
 # Take an event out, in its turn; its key waits for one less.
 REMOVE = """
@@ -92,9 +91,7 @@ class PostgresHeld:
         return bool((await own(tx).run(HOLD, *_columns(event), now)).scalar())
 
     async def claim_due(self, consumer: str, now: float, limit: int, visibility: float) -> Sequence[HeldEvent]:
-        if self._clock is None:
-            now = _any((await self._database.run(CLOCK)).scalar())
-        due = await self._database.run(CLAIM, consumer, now, limit, visibility)
+        due = await self._database.run(CLAIM, consumer, None if self._clock is None else now, limit, visibility)
         return [_held(columns) for _, *columns in sorted(due, key=lambda row: _any(row[:2]))]
 
     async def next_due(self, consumer: str) -> float | None:

@@ -14,7 +14,7 @@ import asyncpg
 from posthouse.errors import ConfigurationError, PosthouseError
 from posthouse.store import Parameters, Rows
 from posthouse.stores.postgres.database import Database, carried_out
-from posthouse.stores.postgres.errors import FOREIGN, outdated, sqlstate_of
+from posthouse.stores.postgres.errors import FOREIGN, outdated, sqlstate_of, translated
 from posthouse.stores.postgres.schema import Place, checking
 from posthouse.stores.postgres.steps import Steps, rows_of
 
@@ -39,7 +39,7 @@ class Joined:
         return self._theirs
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
-        with translating():
+        with translating(ours=False):
             return self._run_now(sql, parameters)
 
     async def checked(self) -> Place:
@@ -92,7 +92,7 @@ class JoinedAsync(Joined):
     """What the asynchronous ones share."""
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
-        with translating():
+        with translating(ours=False):
             return await self._run(sql, parameters)
 
     async def checked(self) -> Place:
@@ -266,7 +266,11 @@ def _autocommit(remedy: str) -> ConfigurationError:
 
 
 class translating:
-    """Turn the drivers' errors, also those that SQLAlchemy wraps, into ours."""
+    """Turn the drivers' errors, also those that SQLAlchemy wraps, into ours. A statement of `ours` can only lack our own
+    tables."""
+
+    def __init__(self, *, ours: bool = True) -> None:
+        self._words = outdated if ours else translated
 
     def __enter__(self) -> None:
         return None
@@ -276,7 +280,7 @@ class translating:
             return
         original = getattr(error, "orig", None) or error
         if isinstance(original, FOREIGN) or sqlstate_of(original) or _comes_from(original, "psycopg"):
-            raise outdated(original, "adding to the joined transaction") from error
+            raise self._words(original, "in the joined transaction") from error
 
 
 def _comes_from(theirs: object, package: str) -> bool:

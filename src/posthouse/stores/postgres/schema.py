@@ -19,7 +19,9 @@ LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('posthouse.upgrade', 0))"
 
 # Where everything lives, and the list of migrations that were applied.
 KEEP_LIST = """
-CREATE SCHEMA IF NOT EXISTS {schema};
+DO $$ BEGIN
+    IF to_regnamespace('{schema}') IS NULL THEN CREATE SCHEMA {schema}; END IF;  -- somebody with more rights may have
+END $$;
 CREATE TABLE IF NOT EXISTS posthouse.migration (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());
 """
 

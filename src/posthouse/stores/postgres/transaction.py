@@ -135,8 +135,10 @@ class PostgresTransaction:
             raise
         finally:
             self.task, self._connection = None, None
-            await self.database.release(connection)
-            self.database.leave_seat()
+            try:
+                await self.database.release(connection)
+            finally:
+                self.database.leave_seat()
 
     async def _commit(self, connection: StoreConnection) -> None:
         lost_before = is_gone(connection)
