@@ -13,8 +13,10 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from posthouse.clock import SystemClock
 from posthouse.errors import CommitUnknown, DeadlineExceeded, StoreError, StoreUnavailable
 from posthouse.store import HeldFilter, OutboxRow, Poll
+from posthouse.stores import open_store
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, held, row, stuck
 from posthouse.testing.store_contract.steps import add, claim, drain, failing, hold, standing
@@ -63,6 +65,21 @@ async def eventually(look: Callable[[], Awaitable[T]]) -> T:
             if found:
                 return found
             await asyncio.sleep(0.01)
+
+
+# Opening
+
+
+async def test_a_postgres_url_keeps_the_options_of_the_driver(postgres_url: str) -> None:
+    store = open_store(f"{postgres_url}?schema=events&lanes=5&application_name=shop&writers=2", clock=SystemClock())
+    await store.upgrade()
+    assert store.writers == 2
+    assert len(await store.outbox.lease("a", 10)) == 5
+    async with store.begin() as tx:
+        assert (await tx.execute("SHOW application_name")).scalar() == "shop"
+        assert (await tx.execute("SELECT to_regclass('events.outbox') IS NOT NULL")).scalar()
+        assert (await tx.execute("SELECT to_regnamespace('posthouse') IS NULL")).scalar()
+    await store.aclose()
 
 
 # Commits that come late

@@ -60,15 +60,3 @@ def test_every_problem_is_told_at_once() -> None:
     with pytest.raises(ConfigurationError) as told:
         open_store("sqlite://host/a.db?lane=3&lanes=x", clock=SystemClock())
     assert len(told.value.problems) == 3
-
-
-async def test_a_postgres_url_keeps_the_options_of_the_driver(postgres_url: str) -> None:
-    store = open_store(f"{postgres_url}?schema=events&lanes=5&application_name=shop&writers=2", clock=SystemClock())
-    await store.upgrade()
-    assert store.writers == 2
-    assert len(await store.outbox.lease("a", 10)) == 5
-    async with store.begin() as tx:
-        assert (await tx.execute("SHOW application_name")).scalar() == "shop"
-        assert (await tx.execute("SELECT to_regclass('events.outbox') IS NOT NULL")).scalar()
-        assert (await tx.execute("SELECT to_regnamespace('posthouse') IS NULL")).scalar()
-    await store.aclose()

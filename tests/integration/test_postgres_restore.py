@@ -1,0 +1,53 @@
+"""A dump restored into another server, whose transaction ids mean nothing to the cursors in it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from posthouse.errors import StoreUnavailable
+from posthouse.stores.postgres import PostgresStore
+from posthouse.testing.store_contract.samples import row
+from posthouse.testing.store_contract.steps import add, drain
+from tests.servers.postgres import Unavailable, binaries, give_up, running
+
+
+def moved(tools: Path, source: str, target: str) -> None:
+    """What `pg_dump | psql` does."""
+    dump = subprocess.run([str(tools / "pg_dump"), source], capture_output=True, check=True).stdout
+    command = [str(tools / "psql"), "--quiet", "--set", "ON_ERROR_STOP=1", target]
+    subprocess.run(command, input=dump, capture_output=True, check=True)
+
+
+async def test_after_a_restore_nothing_is_lost_or_out_of_order() -> None:
+    try:
+        tools = binaries()
+    except Unavailable as error:
+        give_up(f"no tools to dump and restore with: {error}")
+    with running(tools) as old_url, running(tools) as new_url:
+        old = PostgresStore(old_url)
+        await old.upgrade()
+        for number in range(200):  # more transactions than the new server will have seen
+            await add(old, row(f"k{number % 5}", event_id=f"sent{number}"))
+        assert len(await drain(old)) == 200
+        for number in range(20):
+            await add(old, row(f"k{number % 5}", event_id=f"pending{number}"))
+        lanes = await old.outbox.lease("a", 600)
+        await old.aclose()
+        moved(tools, old_url, new_url)
+
+        new = PostgresStore(new_url)
+        for number in range(20):
+            await add(new, row(f"k{number % 5}", event_id=f"new{number}"))
+        with pytest.raises(StoreUnavailable, match="next lease"):
+            await new.outbox.poll(lanes, 100)
+        found = await drain(new, "a")
+        await new.aclose()
+    said = [one.event_id for one in found]
+    assert len(said) == len(set(said))
+    assert {f"pending{number}" for number in range(20)} | {f"new{number}" for number in range(20)} <= set(said)
+    for key in {one.key for one in found}:
+        numbers = [one.sequence or 0 for one in found if one.key == key]
+        assert numbers == sorted(numbers)
