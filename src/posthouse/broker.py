@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 import msgspec
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True):
+class Frame(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Bytes on their way to one topic.
 
     `id` is the event's id, for brokers that drop repeats. `key` is the ordering key (`tenant:key`): frames of one topic
@@ -36,7 +36,7 @@ class Verdict(msgspec.Struct, frozen=True):
 ACCEPTED = Verdict(True)
 
 
-class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One frame handed to a consumer group.
 
     `position` orders the topic's frames and is what `seek` takes. `stored_at` is when the broker accepted the frame

@@ -49,7 +49,7 @@ class Transaction(Protocol):
 # What goes out.
 
 
-class OutboxRow(msgspec.Struct, frozen=True, kw_only=True):
+class OutboxRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A frame on its way from a transaction to the broker.
 
     `key` orders; when `numbered` the store gives the row the next number of its (topic, tenant, key). A row whose
@@ -153,7 +153,7 @@ class OutboxTable(Protocol):
 # What was applied.
 
 
-class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event as a consumer's inbox sees it. With a `sequence` it is ordered by (topic, tenant, key), without one it
     stands alone. `digest` tells whether two events with one id are the same; `time` is when it became true."""
 

@@ -37,7 +37,7 @@ class Producer(msgspec.Struct, frozen=True, kw_only=True):
     region: str = ""
 
 
-class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+class Metadata(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What travels beside the fact and routes nothing. At most 4 KiB on the wire."""
 
     retention: Literal["hot", "warm", "cold"] = "hot"
@@ -47,7 +47,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     outbox_id: str | None = None
 
 
-class Event(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
+class Event(msgspec.Struct, Generic[P], frozen=True, kw_only=True, gc=False):
     """One past-tense fact. `data` is the payload: typed in handlers, raw bytes between the codecs.
 
     `key` names the aggregate; facts of one (topic, tenant, key) carry a gapless `sequence` that starts at 1.

@@ -30,7 +30,7 @@ NOTHING_KNOWN = (StoreUnavailable, StoreFull, CommitUnknown)
 DEFAULT = Policy()
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class Work(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event on its way to its handler. `event` is None when its bytes could not be read, and `defect` says why;
     `handler` is None when the consumer has no use for its type. `cautious`: it may have been run before."""
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import msgspec
 
 from posthouse.broker import Frame
 from posthouse.clock import Clock, new_id
-from posthouse.contracts import event_type_of
+from posthouse.contracts import Retention, event_type_of
 from posthouse.errors import ConfigurationError, EventTooLarge
 from posthouse.events import Actor, Codec, Event, Metadata, Producer, check_size, codec_of, timestamp
 from posthouse.store import OutboxRow
 
 
-class Cause(msgspec.Struct, frozen=True, kw_only=True):
+class Cause(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a new event inherits: its tenant, and the request or the event that led to it. An event without a
     correlation begins one, under its own id."""
 
@@ -38,6 +40,10 @@ def cause_of(event: Event[object]) -> Cause:
 
 STAMP_ROOM = 64
 """Bytes that the number and the lineage, which the store gives, take at most in any wire format."""
+
+
+METADATA = {retention: Metadata(retention=retention) for retention in get_args(Retention)}
+"""What travels beside a fact of each retention class."""
 
 
 class Drafter:
@@ -87,7 +93,7 @@ class Drafter:
             idempotency_key=idempotency_key,
             traceparent=cause.traceparent,
             tracestate=cause.tracestate,
-            metadata=Metadata(retention=event_type.retention),
+            metadata=METADATA[event_type.retention],
         )
         encoded = self._codec.encode(event)
         try:

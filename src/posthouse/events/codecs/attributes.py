@@ -23,7 +23,7 @@ _JSON_TYPE = re.compile(r"\s*[^/;\s]+/(?:[^/;\s]+\+)?json\s*(?:;.*)?", re.IGNORE
 _encode = msgspec.json.Encoder().encode
 
 
-class Attributes(msgspec.Struct, kw_only=True):
+class Attributes(msgspec.Struct, kw_only=True, gc=False):
     """What is on the wire, typed. An attribute that is null counts as absent."""
 
     specversion: str
@@ -63,7 +63,7 @@ RESERVED = (NAMES | {"data"}) - {"partitionkey", "sequence"}
 """Names that no extension may have. A foreign partition key, or a sequence that is no number, stays an extension."""
 
 
-class Written(Attributes, kw_only=True, omit_defaults=True):
+class Written(Attributes, kw_only=True, omit_defaults=True, gc=False):
     """What is put on the wire: every attribute that is not at its default, in a fixed order."""
 
 
@@ -126,7 +126,7 @@ def json_of(wire: object, name: str, data: bytes, more: Mapping[str, object] | N
             head = b"".join((head[:-1], b",", _encode(more)[1:]))
     except UnicodeEncodeError:
         raise EventError("an event's text holds half a surrogate pair, which is no character") from None
-    if b"\\u0000" in head and b"\\u0000" in head.replace(b"\\\\", b""):
+    if b"\\" in head and b"\\u0000" in head.replace(b"\\\\", b""):
         raise EventError("an event's text holds a NUL character, which databases and readers refuse")
     check_metadata(len(head))
     return b"".join((head[:-1], b',"', name.encode(), b'":', data, b"}")) if data else head
