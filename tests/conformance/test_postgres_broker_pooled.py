@@ -8,16 +8,13 @@ from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.testing.broker_contract import BrokerContract
-from tests.servers.pgbouncer import pgbouncer
-
-__all__ = ["pgbouncer"]
+from tests.servers.postgres import PostgresServer
 
 
 class TestPostgresBrokerBehindAPooler(BrokerContract):
     @pytest.fixture(autouse=True)
-    def _log(self, postgres_url: str, pgbouncer: str) -> None:
-        server = urlsplit(postgres_url)
-        self.url = server._replace(netloc=f"{server.username}@{pgbouncer}").geturl()
+    def _log(self, postgres_url: str, pgbouncer: PostgresServer) -> None:
+        self.url = urlsplit(postgres_url)._replace(netloc=urlsplit(pgbouncer.url).netloc).geturl()
 
     async def make_broker(self) -> Broker:
         return PostgresBroker(self.url, clock=SystemClock(), lease=0.5, retention=0.0, pooled=True)
