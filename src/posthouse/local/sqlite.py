@@ -151,18 +151,11 @@ def mapped(doing: str) -> Iterator[None]:
         raise translated(error, doing) from error
 
 
-def checkpoint(path: Path, connection: sqlite3.Connection, *, above: int = 4 * 1024 * 1024) -> bool:
-    """Move the WAL into the file when it is larger than `above` bytes and no other process is at it."""
-    try:
-        if os.stat(f"{path}-wal").st_size < above:
-            return False
-    except OSError:
-        return False
-    with _alone(Path(f"{path}-checkpoint.lock")) as alone:
+def checkpoint(path: Path, connection: sqlite3.Connection) -> None:
+    """Move the WAL into the file and give its space back, unless another process is at it. Never raises."""
+    with contextlib.suppress(OSError, sqlite3.Error), _alone(Path(f"{path}-checkpoint.lock")) as alone:
         if alone:
-            with contextlib.suppress(sqlite3.OperationalError):
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return alone
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 class Checkpointer:

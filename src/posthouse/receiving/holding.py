@@ -33,10 +33,6 @@ class Holder:
     store: Store
     clock: Clock
 
-    async def hold(self, transaction: Transaction, held: HeldEvent) -> None:
-        """Keep it, unless it is kept already."""
-        await self.store.held.hold(transaction, held)
-
     async def bury(self, transaction: Transaction, held: HeldEvent, reason: str, policy: Policy) -> None:
         """No further run. The key stops behind it or goes on, as the policy says; a copy goes to the dead letters."""
         state: HeldState = "dead" if policy.on_dead == "stop" else "skipped"

@@ -62,7 +62,7 @@ class LogFile:
                     with contextlib.suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
                     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
-                        checkpoint(self.path, connection, above=0)  # may free the room that leases and cursors need
+                        checkpoint(self.path, connection)  # may free the room that leases and cursors need
                     raise
                 self._checkpointer.committed(connection)
 

@@ -26,7 +26,7 @@ from posthouse.local.sqlite import Checkpointer, Synchronous, mapped, patiently,
 from posthouse.store import Parameters, Rows, Transaction
 from posthouse.stores.sqlite.borrowed import BorrowedConnection, refuse_ending
 from posthouse.stores.sqlite.schema import checking, real_path
-from posthouse.stores.sqlite.steps import Steps, carry_out
+from posthouse.stores.sqlite.steps import carry_out
 
 log = logging.getLogger("posthouse.store")
 
@@ -215,8 +215,7 @@ class Database:
     def make_room(self, connection: sqlite3.Connection) -> None:
         """The disk is full: what the WAL holds may be what leases and cursors need."""
         if self.path is not None:
-            with contextlib.suppress(OSError, sqlite3.Error):
-                local.checkpoint(self.path, connection, above=0)
+            local.checkpoint(self.path, connection)
 
     def discard(self, connection: sqlite3.Connection) -> None:
         """Never use this connection again. One in memory is the database itself and stays."""
@@ -298,10 +297,6 @@ class SqliteTransaction:
         """One more event applied, or skipped. The figures are written once, at the end."""
         applied, passed = self._figures.get((consumer, topic), (0, 0))
         self._figures[consumer, topic] = (applied, passed + 1) if skipped else (applied + 1, passed)
-
-    async def carry_out(self, steps: Steps[T]) -> T:
-        """Run steps to their end."""
-        return carry_out(steps, self.run)
 
     async def __aenter__(self) -> SqliteTransaction:
         self._connection = await self.database.enter(self, check=self._check)
