@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import io
 import json
@@ -206,6 +207,14 @@ async def test_a_body_larger_than_the_service_reads_is_not_looked_at(harness: Ha
     work = applier.read(delivery)
     assert "too_large" in work.defect
     assert min(_seconds(applier.read, delivery) for _ in range(3)) < 0.05
+
+
+async def test_the_services_own_limit_decides_what_it_reads(harness: Harness) -> None:
+    applier = harness._runtimes[0].consumers[0]._applier
+    body = envelope('{"text":"' + "x" * 2_000 + '"}')
+    delivery = Delivery(frame=raw(STRUCTURED, body), position=0, stored_at=NOW)
+    assert not dataclasses.replace(applier, limit=len(body)).read(delivery).defect
+    assert "too_large" in dataclasses.replace(applier, limit=len(body) - 1).read(delivery).defect
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pydantic
 import pytest
 
 from posthouse import Event, Payload, Policy, Reject, RetryNow, Service, Tx
-from posthouse.errors import ConfigurationError
+from posthouse.errors import ConfigurationError, StoreError
 from posthouse.testing import Harness
 
 orders = Service("orders", namespace="shop")
@@ -85,6 +85,25 @@ async def test_a_rolled_back_event_is_never_seen() -> None:
         await harness.settled()
         assert harness.published(OrderPlaced) == []
         assert await invoices() == []
+
+
+async def write_where_nothing_can_be_said() -> None:
+    async with orders.transaction("t1") as tx:
+        await tx.execute("CREATE TABLE written (x)")
+        await tx.execute("DROP TABLE posthouse_outbox")
+        tx.publish(OrderPlaced(order_id="o1", total_cents=1))
+
+
+async def test_rows_roll_back_when_their_facts_cannot_be_written() -> None:
+    async with Harness(orders, billing) as harness:
+        with pytest.raises(StoreError, match="posthouse_outbox"):
+            await write_where_nothing_can_be_said()
+        async with orders.transaction("t1") as tx:
+            names = "SELECT name FROM sqlite_master WHERE name IN ('written', 'posthouse_outbox')"
+            assert await tx.execute(names) == [("posthouse_outbox",)]
+        await harness.publish(OrderPlaced(order_id="o2", total_cents=2))
+        await harness.settled()
+        assert await invoices() == [("o2", "placed")]
 
 
 async def test_a_failing_event_keeps_its_key_waiting_and_no_other() -> None:
