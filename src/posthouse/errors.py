@@ -9,6 +9,7 @@ PosthouseError
 │   └── ContractError         a payload that does not fit its declared type
 ├── StoreError
 │   ├── StoreUnavailable      busy or unreachable: trying again may help
+│   │   └── StoreCollision    rolled back because of another transaction: run the whole transaction again
 │   ├── StoreFull             no room on the disk: nothing was written
 │   ├── StoreOutdated         the tables are missing or older than the code: run `posthouse db upgrade`
 │   ├── CommitUnknown         the commit's answer never came: it may or may not have happened
@@ -77,6 +78,10 @@ class StoreError(PosthouseError):
 
 class StoreUnavailable(StoreError):
     """Busy or unreachable; nothing was written, trying again may help."""
+
+
+class StoreCollision(StoreUnavailable):
+    """Two transactions waited for each other or could not both be true; this one was rolled back. Run it again."""
 
 
 class StoreFull(StoreError):

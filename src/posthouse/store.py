@@ -196,9 +196,11 @@ class InboxTable(Protocol):
         expects 1. Returns what is in force: the first answer stays."""
         ...
 
-    async def claim(self, tx: Transaction, consumer: str, arrival: Arrival) -> bool:
-        """Record the event as applied if it is the next of its key and nothing is held for that key, or, unordered, if
-        it is new and no copy of it is held. False changes nothing: ask `standing` why."""
+    async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[Arrival]) -> Sequence[bool]:
+        """Record each event as applied if it is the next of its key and nothing is held for that key, or, unordered, if
+        it is new and no copy of it is held; events of one key stand in the order of their numbers. One answer each.
+        False changes nothing: ask `standing` why. It may be that the event is the next after all, behind one that was
+        not claimed."""
         ...
 
     async def standing(self, tx: Transaction, consumer: str, arrival: Arrival) -> Head | Known | None:
@@ -356,6 +358,16 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     timers: int
 
 
+class Migration(msgspec.Struct, frozen=True, kw_only=True):
+    """A step from one release's tables to the next's. The first kind leaves tables that the release before can live
+    with, so it is applied while that still runs; the second (`post`) once every process is of this release. `sql` is the
+    whole step, for those who apply it with tools of their own: it also notes that it was applied."""
+
+    name: str
+    sql: str
+    post: bool = False
+
+
 class Store(Protocol):
     """A database. Every method may raise StoreUnavailable or StoreFull; foreign errors never escape."""
 
@@ -385,12 +397,17 @@ class Store(Protocol):
         """`tx` in the shape that a handler asked for: the driver's connection, an ORM session."""
         ...
 
-    async def upgrade(self) -> Sequence[str]:
-        """Apply the migrations that are missing, in order; returns their names. Idempotent, safe from many processes."""
+    def migrations(self) -> Sequence[Migration]:
+        """Every step that this release knows, in order."""
         ...
 
-    async def pending_migrations(self) -> Sequence[str]:
-        """Names of the migrations that `upgrade` would apply."""
+    async def upgrade(self, *, post: bool = False) -> Sequence[str]:
+        """Apply the steps that are missing, in order; returns their names. Steps of the second kind wait for `post`,
+        unless there are no tables yet. Idempotent, safe from many processes."""
+        ...
+
+    async def pending_migrations(self, *, post: bool = False) -> Sequence[str]:
+        """Names of the steps that `upgrade` would apply. A service needs those of the first kind to run."""
         ...
 
     async def counts(self) -> Counts:

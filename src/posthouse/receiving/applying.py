@@ -6,14 +6,14 @@ import asyncio
 import dataclasses
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from posthouse.broker import Delivery
-from posthouse.clock import Clock
-from posthouse.errors import CommitUnknown, ConfigurationError, DecodeError, StoreFull, StoreUnavailable
+from posthouse.clock import Clock, jitter
+from posthouse.errors import CommitUnknown, ConfigurationError, DecodeError, StoreCollision, StoreFull, StoreUnavailable
 from posthouse.events import PLATFORM, Event, decode_any
 from posthouse.receiving.handler import Handler
 from posthouse.receiving.holding import Holder, held_event, storable, with_error, words_of
@@ -27,7 +27,12 @@ log = logging.getLogger("posthouse.consumer")
 NOTHING_KNOWN = (StoreUnavailable, StoreFull, CommitUnknown)
 """The database's trouble, not the event's: no attempt is counted, the broker delivers again, the inbox decides."""
 
+PAUSES = (0.01, 0.05, 0.2, 0.5)
+"""Seconds before the transaction is run again after a collision; random, so that the two do not meet again."""
+
 DEFAULT = Policy()
+
+T = TypeVar("T")
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -118,11 +123,7 @@ class Applier:
         while True:
             attempts += 1
             try:
-                async with self.store.begin() as transaction:
-                    turn = await self._claim(transaction, work)
-                    if turn.mine:
-                        await self._run(transaction, [work])
-                return self._stir([turn])
+                return await self._apply_together([work])
             except NOTHING_KNOWN:
                 raise
             except Exception as error:
@@ -131,18 +132,15 @@ class Applier:
                     return await self._hold_failed(work, error, answer, attempts)
 
     async def apply_group(self, works: Sequence[Work]) -> None:
-        """Deal with events of different keys in one transaction without savepoints; one by one if anything fails."""
+        """Deal with events in one transaction without savepoints, those of one key in their order; one by one if anything
+        fails."""
         if len(works) > 1:
             try:
-                async with self.store.begin() as transaction:
-                    turns = [await self._claim(transaction, work) for work in works]
-                    mine = [work for work, turn in zip(works, turns, strict=True) if turn.mine]
-                    await self._run(transaction, mine)
-                self._stir(turns)
+                await self._apply_together(works)
                 return
-            except NOTHING_KNOWN:
-                raise
             except Exception as error:
+                if isinstance(error, NOTHING_KNOWN) and not isinstance(error, StoreCollision):
+                    raise
                 log.info("%s: a group of %d is redone one by one: %s", self.consumer, len(works), words_of(error))
         for work in works:
             await self.apply(work)
@@ -153,34 +151,68 @@ class Applier:
         if held.attempts > work.policy.deliveries:
             async with self.store.begin() as transaction:
                 return await self._holder.bury(transaction, held, "attempts spent", work.policy)
+
+        async def steps(transaction: Transaction) -> None:
+            if await self._claim_held(transaction, held):
+                _refuse_in_silence(work, held)
+                await self._run(transaction, [work])
+                await self._holder.go_on(transaction, self.consumer, held.arrival, work.policy)
+
         try:
-            async with self.store.begin() as transaction:
-                if await self._claim_held(transaction, held):
-                    _refuse_in_silence(work, held)
-                    await self._run(transaction, [work])
-                    await self._holder.go_on(transaction, self.consumer, held.arrival, work.policy)
+            await self._in_transaction(steps)
         except NOTHING_KNOWN:
             raise
         except Exception as error:
             await self._failed_again(held, error, work.policy)
 
-    def _stir(self, turns: Sequence[Turn]) -> None:
-        """After the commit: whoever runs held events may look now."""
-        if any(turn.stirs for turn in turns):
+    async def _apply_together(self, works: Sequence[Work]) -> None:
+        """One transaction: claim, handler, what it says."""
+
+        async def steps(transaction: Transaction) -> Sequence[Turn]:
+            turns = await self._claim(transaction, works)
+            await self._run(transaction, [work for work, turn in zip(works, turns, strict=True) if turn.mine])
+            return turns
+
+        turns = await self._in_transaction(steps)
+        if any(turn.stirs for turn in turns):  # committed: whoever runs held events may look now
             self.stirred.set()
 
-    async def _claim(self, transaction: Transaction, work: Work) -> Turn:
-        """Whether the event is ours to run now; otherwise it was dealt with, in this transaction."""
-        arrival = work.arrival
+    async def _in_transaction(self, steps: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Run the steps in one transaction; again, a few times, where another one was in the way: no fault of the event,
+        so no attempt is counted."""
+        for pause in PAUSES:
+            try:
+                async with self.store.begin() as transaction:
+                    return await steps(transaction)
+            except StoreCollision as error:
+                log.info("%s: %s", self.consumer, error)
+                await asyncio.sleep(jitter(pause))
+        async with self.store.begin() as transaction:
+            return await steps(transaction)
+
+    async def _claim(self, transaction: Transaction, works: Sequence[Work]) -> Sequence[Turn]:
+        """Which of the events are ours to run now; the others were dealt with, in this transaction."""
+        fit = [not work.defect and not await self._forgotten(work.arrival) for work in works]
+        plain = [place for place, work in enumerate(works) if fit[place] and not work.cautious]
+        arrivals = [works[place].arrival for place in plain]
+        answers = await self.store.inbox.claim(transaction, self.consumer, arrivals) if arrivals else ()
+        claimed = {place for place, answer in zip(plain, answers, strict=True) if answer}
+        turns = []
+        for place, work in enumerate(works):
+            if place in claimed:
+                turns.append(Turn(mine=True))
+            elif fit[place]:
+                turns.append(await self._claim_out_of_line(transaction, work))
+            else:
+                await self._set_unfit_aside(transaction, work)
+                turns.append(Turn(mine=False))
+        return turns
+
+    async def _set_unfit_aside(self, transaction: Transaction, work: Work) -> None:
         if work.defect:
             await self._set_unreadable_aside(transaction, work)
-            return Turn(mine=False)
-        if arrival.sequence is None and await self._forgotten(arrival):
+        else:
             await self._set_aside(transaction, work, "older than the inbox remembers: it may have been applied before")
-            return Turn(mine=False)
-        if not work.cautious and await self.store.inbox.claim(transaction, self.consumer, arrival):
-            return Turn(mine=True)
-        return await self._claim_out_of_line(transaction, work)
 
     async def _claim_out_of_line(self, transaction: Transaction, work: Work) -> Turn:
         """The event is not simply the next one: see what it is."""
@@ -208,7 +240,7 @@ class Applier:
         if not await self.store.held.remove(transaction, held):
             return False
         if held.arrival.sequence is None:
-            return await self.store.inbox.claim(transaction, self.consumer, held.arrival)
+            return all(await self.store.inbox.claim(transaction, self.consumer, [held.arrival]))
         await self.store.inbox.advance(transaction, self.consumer, held.arrival)
         return True
 
@@ -221,16 +253,17 @@ class Applier:
         groups = _by_tenant(events) if handler.many else [[event] for event in events]
         calls = [(self._tx(transaction, group[0]), group if handler.many else group[0]) for group in groups]
         results = await handler.run(self.store, transaction, calls)
-        for (tx, _), result in zip(calls, results, strict=True):
+        said = [tx for tx, _ in calls]
+        for tx, result in zip(said, results, strict=True):
             tx.publish_all(result)
-            await tx.flush()
+        await said[0].flush(*said[1:])
 
     def _tx(self, transaction: Transaction, event: Event[object]) -> Tx:
         return Tx(transaction, self.store, self.drafter, cause_of(event), self.clock)
 
     async def _forgotten(self, arrival: Arrival) -> bool:
         """Whether an unordered event is so old that its inbox row may be gone."""
-        if self.clock.now() - arrival.time < self.remembers / 2:
+        if arrival.sequence is not None or self.clock.now() - arrival.time < self.remembers / 2:
             return False
         purged_until = await self.store.inbox.purged_until(self.consumer)
         return purged_until is not None and arrival.time <= purged_until

@@ -16,6 +16,8 @@ from posthouse.receiving.policy import Policy
 log = logging.getLogger("posthouse.consumer")
 
 Item = tuple[Delivery, Work]
+Run = tuple[Hashable | None, list[Item]]
+"""Events of one key, in their order."""
 
 RECEIVE_WAIT = 1.0
 ACK_BATCH = 100
@@ -110,15 +112,16 @@ class Consumer:
                 await self._refilled(halt)
                 continue
             taken = self._take()
+            items = [item for _, run in taken for item in run]
             try:
-                await self._applier.apply_group([item[1] for _, item in taken])
-                self._acks += [item[0] for _, item in taken]
+                await self._applier.apply_group([work for _, work in items])
+                self._acks += [delivery for delivery, _ in items]
             except NOTHING_KNOWN:
-                await stream.nack([item[0] for _, item in taken])
+                await stream.nack([delivery for delivery, _ in items])
                 raise
             finally:
-                for key, _ in taken:
-                    self._gate.done(key)
+                for key, run in taken:
+                    self._gate.done(key, len(run))
                 self._drained.set()
             if len(self._acks) >= ACK_BATCH:
                 await self._flush(stream)
@@ -128,13 +131,19 @@ class Consumer:
         if not self._gate.ready and not halt.is_set():
             await self._filled.wait()
 
-    def _take(self) -> list[tuple[Hashable | None, Item]]:
-        """The next event; with a grouped handler, as many of different keys for that handler as are ready."""
-        taken = [self._gate.take()]
-        handler = taken[0][1][1].handler
-        limit = _group_limit(handler.policy, handler.many) if handler is not None else 1
-        while len(taken) < limit and (following := self._gate.peek()) and following[1].handler is handler:
-            taken.append(self._gate.take())
+    def _take(self) -> list[Run]:
+        """The next event. With a handler that takes several, as many as are ready: first of different keys, so that
+        tenants keep their turns, then what waits behind these."""
+        taken: list[Run] = [_run_of(self._gate.take())]
+        handler = taken[0][1][0][1].handler
+        room = _group_limit(handler.policy, handler.many) - 1 if handler is not None else 0
+        while room > 0 and (following := self._gate.peek()) and following[1].handler is handler:
+            taken.append(_run_of(self._gate.take()))
+            room -= 1
+        for key, run in taken:
+            while room > 0 and (following := self._gate.following(key)) and following[1].handler is handler:
+                run.append(self._gate.take_following(key))
+                room -= 1
         return taken
 
     async def _flush(self, stream: Stream) -> None:
@@ -145,6 +154,11 @@ class Consumer:
             await stream.ack(acks)
         except BrokerError as error:
             log.warning("%s: %d acknowledgements were lost, the inbox will know them: %s", self.name, len(acks), error)
+
+
+def _run_of(taken: tuple[Hashable | None, Item]) -> Run:
+    key, item = taken
+    return key, [item]
 
 
 def _line(work: Work) -> Hashable | None:

@@ -60,9 +60,18 @@ class Gate(Generic[W]):
             del self._ready[tenant]
         return item
 
-    def done(self, key: Hashable | None) -> None:
-        """The work taken for this key is finished: the next of its line becomes ready."""
-        self._size -= 1
+    def following(self, key: Hashable | None) -> W | None:
+        """What waits behind the work that was taken for this key, or None."""
+        line = self._lines.get(key) if key is not None else None
+        return line[0][1] if line else None
+
+    def take_following(self, key: Hashable) -> W:
+        """Take that as well: it runs after the first, in the same hands."""
+        return self._lines[key].popleft()[1]
+
+    def done(self, key: Hashable | None, count: int = 1) -> None:
+        """The `count` works taken for this key are finished: the next of its line becomes ready."""
+        self._size -= count
         if key is None:
             return
         line = self._lines[key]

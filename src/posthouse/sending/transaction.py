@@ -78,14 +78,16 @@ class Tx:
                 return True
         return await self._store.timers.cancel(self._transaction, self.tenant, timer)
 
-    async def flush(self) -> None:
-        """Write what was said so far. Whoever began the transaction calls it before the commit."""
-        if self._rows:
-            rows, self._rows = self._rows, []
+    async def flush(self, *others: Tx) -> None:
+        """Write what was said so far, here and in others around the same transaction: the rows in one statement. Whoever
+        began the transaction calls it before the commit."""
+        said = (self, *others)
+        if rows := [row for tx in said for row in tx._rows]:
             await self._store.outbox.append(self._transaction, rows)
-        for timer in self._timers:
+        for timer in [timer for tx in said for timer in tx._timers]:
             await self._store.timers.set(self._transaction, timer)
-        self._timers.clear()
+        for tx in said:
+            tx._rows, tx._timers = [], []
 
 
 class Block:

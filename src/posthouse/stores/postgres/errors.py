@@ -10,6 +10,7 @@ import asyncpg
 from posthouse.errors import (
     ConfigurationError,
     PosthouseError,
+    StoreCollision,
     StoreError,
     StoreFull,
     StoreOutdated,
@@ -21,8 +22,6 @@ FOREIGN = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClient
 
 TRY_AGAIN = {
     "25006": "this server takes no writes: it is a standby, or was demoted",
-    "40001": "two transactions collided: run the whole transaction again",
-    "40P01": "two transactions waited for each other: run the whole transaction again",
     "53200": "the server has no memory left",
     "53300": "the server takes no more connections: raise max_connections, or lower `writers`",
     "55P03": "a lock was not to be had in time",
@@ -32,6 +31,10 @@ TRY_AGAIN = {
     "58030": "the server had an I/O error",
     "PH003": "a poll must run on its own",
     "PH004": "the cursors come from another server: the next lease puts them right",
+}
+COLLISIONS = {
+    "40001": "two transactions could not both be true: run the whole transaction again",
+    "40P01": "two transactions waited for each other: run the whole transaction again",
 }
 DISK_FULL, NOT_PRIMARY = "53100", "25006"
 CONNECTION_CLASS = "08"
@@ -68,6 +71,8 @@ def translated(error: BaseException, doing: str) -> PosthouseError:
     text = f"{doing}: {error}" if str(error) else f"{doing}: {type(error).__name__}"
     if code == DISK_FULL:
         return StoreFull(f"{text}: nothing was written; free some space and it goes on")
+    if code in COLLISIONS:
+        return StoreCollision(f"{text} ({COLLISIONS[code]})")
     if code in TRY_AGAIN:
         return StoreUnavailable(f"{text} ({TRY_AGAIN[code]})")
     if code.startswith(CONNECTION_CLASS) or (not code and is_lost(error)):
@@ -80,6 +85,11 @@ def translated(error: BaseException, doing: str) -> PosthouseError:
     if code == OTHER_LANES:
         return ConfigurationError(f"{error}: the number is fixed at creation, so leave `lanes` out of the store's URL")
     return StoreError(str(error) if code == FORK else text)
+
+
+def is_collision(error: BaseException) -> bool:
+    """Whether the server ended the transaction for another one's sake, in the words of any driver or ORM."""
+    return sqlstate_of(getattr(error, "orig", None) or error.__cause__ or error) in COLLISIONS
 
 
 def outdated(error: BaseException, doing: str) -> PosthouseError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from posthouse.clock import Clock
@@ -16,20 +17,14 @@ INSERT INTO posthouse.consumer AS c (consumer, topic, adopt) VALUES ($1, $2, $3)
 ON CONFLICT (consumer, topic) DO UPDATE SET adopt = c.adopt RETURNING adopt
 """
 
-# Advance a key by one, if this is the next number and nothing is held; begin it at 1, or anywhere if it is adopted. Note
-# it in the tally.
-CLAIM_ORDERED = """
-WITH claimed AS (
-    INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest)
-    SELECT $1, $2, $3, $4, $5::bigint, $6::integer, $7, $8::bytea
-    WHERE $5 = 1
-        OR EXISTS (SELECT 1 FROM posthouse.head WHERE consumer = $1 AND topic = $2 AND tenant = $3 AND key = $4)
-        OR EXISTS (SELECT 1 FROM posthouse.consumer WHERE consumer = $1 AND topic = $2 AND adopt)
-    ON CONFLICT (consumer, topic, tenant, key) DO UPDATE
-    SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
-    WHERE h.sequence + 1 = excluded.sequence AND h.held = 0 AND h.lineage <= excluded.lineage
-    RETURNING 1)
-INSERT INTO posthouse.tally (consumer, topic, applied, skipped) SELECT $1, $2, 1, 0 FROM claimed
+# Record one event, or one run of a key, as applied.
+CLAIM = "SELECT posthouse.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+
+# The same for several, one after the other.
+CLAIM_MANY = """
+SELECT posthouse.claim($1, g.topic, g.tenant, g.key, g.first, g.last, g.lineage, g.event, g.digest, g.time, $11)
+FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::integer[], $8::text[], $9::bytea[],
+    $10::double precision[]) AS g (topic, tenant, key, first, last, lineage, event, digest, time)
 """
 
 # Advance a key whatever is held, never backwards but into a newer lineage.
@@ -44,17 +39,7 @@ INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
 SELECT $1, $2, $9::integer, $10::integer WHERE $9 + $10 > 0
 """
 
-# Remember an unordered event, if it is new and no copy of it is held.
-CLAIM_UNORDERED = f"""
-WITH claimed AS (
-    INSERT INTO posthouse.inbox (consumer, tenant, event_id, topic, digest, time, received_at, result)
-    SELECT $2, $3, $4, $5, $6::bytea, $7::double precision, {NOW}, 'applied' WHERE NOT EXISTS (
-        SELECT 1 FROM posthouse.held WHERE sequence IS NULL AND consumer = $2 AND tenant = $3 AND event_id = $4)
-    ON CONFLICT DO NOTHING RETURNING 1)
-INSERT INTO posthouse.tally (consumer, topic, applied, skipped) SELECT $2, $5, 1, 0 FROM claimed
-"""
-
-# The same, whatever is held.
+# Remember an unordered event, whatever is held.
 ADVANCE_UNORDERED = f"""
 WITH advanced AS (
     INSERT INTO posthouse.inbox (consumer, tenant, event_id, topic, digest, time, received_at, result)
@@ -114,12 +99,18 @@ class PostgresInbox:
     async def register(self, consumer: str, topic: str, adopt: bool) -> bool:
         return bool((await self._database.run(REGISTER, consumer, topic, adopt)).scalar())
 
-    async def claim(self, tx: Transaction, consumer: str, arrival: Arrival) -> bool:
-        if arrival.sequence is not None:
-            done = await own(tx).run(CLAIM_ORDERED, *_head_columns(consumer, arrival))
-        else:
-            done = await own(tx).run(CLAIM_UNORDERED, *self._inbox_columns(consumer, arrival))
-        return done.rowcount == 1
+    async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[Arrival]) -> Sequence[bool]:
+        now = None if self._clock is None else self._clock.now()
+        if len(arrivals) == 1:
+            return [bool((await own(tx).run(CLAIM, consumer, *_claimed(arrivals), now)).scalar())]
+        runs = _runs(arrivals)
+        columns = zip(*(_claimed([arrivals[place] for place in run]) for run in runs), strict=True)
+        rows = await own(tx).run(CLAIM_MANY, consumer, *columns, now)
+        answers = [False] * len(arrivals)
+        for run, (claimed,) in zip(runs, rows, strict=True):
+            for place in run:
+                answers[place] = bool(claimed)
+        return answers
 
     async def standing(self, tx: Transaction, consumer: str, arrival: Arrival) -> Head | Known | None:
         if arrival.sequence is None:
@@ -158,6 +149,47 @@ class PostgresInbox:
     def _inbox_columns(self, consumer: str, arrival: Arrival) -> tuple[object, ...]:
         now = None if self._clock is None else self._clock.now()
         return (now, consumer, arrival.tenant, arrival.event_id, arrival.topic, arrival.digest, arrival.time)
+
+
+def _runs(arrivals: Sequence[Arrival]) -> list[list[int]]:
+    """Their places: those of one key whose numbers follow each other together, the others alone. Sorted, so that two
+    transactions that claim the same events wait for each other in one order."""
+    runs: list[list[int]] = []
+    for place in sorted(range(len(arrivals)), key=lambda place: _line(arrivals[place])):
+        if runs and _follows(arrivals[place], arrivals[runs[-1][-1]]):
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return runs
+
+
+def _line(one: Arrival) -> tuple[str, str, str, str]:
+    return (one.topic, one.tenant, one.key or "", one.event_id if one.sequence is None else "")
+
+
+def _follows(one: Arrival, before: Arrival) -> bool:
+    return (
+        one.sequence is not None
+        and before.sequence is not None
+        and one.sequence == before.sequence + 1
+        and (one.key, one.tenant, one.topic, one.lineage) == (before.key, before.tenant, before.topic, before.lineage)
+    )
+
+
+def _claimed(run: Sequence[Arrival]) -> tuple[object, ...]:
+    """What a claim of a run says."""
+    first, last = run[0], run[-1]
+    return (
+        last.topic,
+        last.tenant,
+        last.key,
+        first.sequence,
+        last.sequence,
+        last.lineage,
+        last.event_id,
+        last.digest,
+        last.time,
+    )
 
 
 def _head_columns(consumer: str, arrival: Arrival) -> tuple[object, ...]:

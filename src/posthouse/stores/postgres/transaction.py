@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from posthouse.errors import CommitUnknown, DeadlineExceeded, StoreError, TransactionClosed
 from posthouse.store import Parameters, Rows, Transaction
 from posthouse.stores.postgres.database import Database, StoreConnection, carried_out, is_gone
-from posthouse.stores.postgres.errors import FOREIGN, is_lost, translated
+from posthouse.stores.postgres.errors import FOREIGN, is_collision, is_lost, translated
 from posthouse.stores.postgres.steps import Steps
 
 log = logging.getLogger("posthouse.store")
@@ -128,6 +128,8 @@ class PostgresTransaction:
                 await self._commit(connection)
             elif isinstance(error, Exception) and not isinstance(error, DeadlineExceeded | TimeoutError):
                 await self._roll_back(connection)
+                if is_collision(error):  # the driver's own words, from a statement of the user's
+                    raise translated(error, "in the transaction") from error
             else:
                 self.database.abandon(connection)
         except asyncio.CancelledError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from posthouse.clock import Clock
@@ -98,16 +99,18 @@ class SqliteInbox:
             tx.run(REGISTER, (consumer, topic, adopt))
             return bool(tx.run(REGISTERED, (consumer, topic)).scalar())
 
-    async def claim(self, tx: Transaction, consumer: str, arrival: Arrival) -> bool:
-        ours = own(tx)
-        if arrival.sequence is not None:
-            done = ours.run(CLAIM_ORDERED, head_columns(consumer, arrival))
-        else:
-            done = ours.run(CLAIM_UNORDERED, self._inbox_columns(consumer, arrival, "applied"))
-        if done.rowcount != 1:
-            return False
-        ours.count(consumer, arrival.topic)
-        return True
+    async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[Arrival]) -> Sequence[bool]:
+        ours, answers = own(tx), []
+        for arrival in arrivals:
+            if arrival.sequence is not None:
+                done = ours.run(CLAIM_ORDERED, head_columns(consumer, arrival))
+            else:
+                done = ours.run(CLAIM_UNORDERED, self._inbox_columns(consumer, arrival, "applied"))
+            claimed = done.rowcount == 1
+            if claimed:
+                ours.count(consumer, arrival.topic)
+            answers.append(claimed)
+        return answers
 
     async def standing(self, tx: Transaction, consumer: str, arrival: Arrival) -> Head | Known | None:
         if arrival.sequence is None:

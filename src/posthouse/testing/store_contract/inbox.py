@@ -46,9 +46,39 @@ class InboxContract(StoreFixtures):
 
     async def test_a_claim_commits_with_the_handlers_writes_or_not_at_all(self, store: Store) -> None:
         async with failing(store) as tx:
-            assert await store.inbox.claim(tx, CONSUMER, arrival(1))
+            assert await store.inbox.claim(tx, CONSUMER, [arrival(1)]) == [True]
         assert (await store.counts()).applied == {}
         assert await claim(store, arrival(1))
+
+    async def test_many_events_are_claimed_at_once_each_with_its_own_answer(self, store: Store) -> None:
+        await claim(store, arrival(1))
+        await hold(store, held(arrival(1, key="k2"), "retrying"))
+        many = [arrival(2, key="k3"), arrival(2), arrival(1, key="k2"), arrival(3), arrival(1, key="k4"), arrival(5)]
+        async with store.begin() as tx:
+            answers = await store.inbox.claim(tx, CONSUMER, many)
+        assert answers == [False, True, False, True, True, False]
+        assert (await standing(store, arrival(4))).sequence == 3
+        assert (await standing(store, arrival(1, key="k4"))).sequence == 1
+        assert (await store.counts()).applied == {(CONSUMER, TOPIC): 4}
+
+    async def test_a_run_of_a_key_ends_with_its_last_event_and_newer_lineages_go_on(self, store: Store) -> None:
+        run = [arrival(1), arrival(2), arrival(3, lineage=2), arrival(4, lineage=2)]
+        async with store.begin() as tx:
+            assert await store.inbox.claim(tx, CONSUMER, run) == [True] * 4
+        last = run[-1]
+        head = Head(sequence=4, lineage=2, event_id=last.event_id, digest=last.digest)
+        assert await standing(store, arrival(4)) == head
+        assert (await store.counts()).applied == {(CONSUMER, TOPIC): 4}
+
+    async def test_the_repeat_of_a_run_is_not_claimed_and_what_follows_it_is_known_as_next(self, store: Store) -> None:
+        async with store.begin() as tx:
+            await store.inbox.claim(tx, CONSUMER, [arrival(1), arrival(2)])
+        async with store.begin() as tx:
+            first, second, third = await store.inbox.claim(tx, CONSUMER, [arrival(1), arrival(2), arrival(3)])
+            assert (first, second) == (False, False)
+            head = await store.inbox.standing(tx, CONSUMER, arrival(3))
+            assert isinstance(head, Head)
+            assert head.sequence == (3 if third else 2)
 
     async def test_heads_belong_to_consumer_topic_tenant_and_key(self, store: Store) -> None:
         others = (arrival(1), arrival(1, topic="shop.other"), arrival(1, tenant="t2"), arrival(1, key="k2"))
@@ -80,6 +110,16 @@ class InboxContract(StoreFixtures):
             assert await store.inbox.standing(tx, CONSUMER, arrival(None)) is None
         assert await claim(store, one, consumer="shipping")
         assert await claim(store, msgspec.structs.replace(one, tenant="t2"))
+
+    async def test_many_events_without_numbers_are_claimed_at_once_and_a_copy_among_them_once(
+        self, store: Store
+    ) -> None:
+        known, one, two = arrival(None), arrival(None), arrival(None)
+        await claim(store, known)
+        async with store.begin() as tx:
+            answers = await store.inbox.claim(tx, CONSUMER, [one, known, two, one])
+        assert answers == [True, False, True, False]
+        assert (await store.counts()).applied == {(CONSUMER, TOPIC): 3}
 
     async def test_unordered_events_are_forgotten_by_age_and_the_latest_time_is_kept(self, store: Store) -> None:
         old = [arrival(None, time=time) for time in (500.0, 900.0, 700.0)]

@@ -37,7 +37,7 @@ async def drain(store: Store, owner: str = "a") -> list[OutboxRow]:
 
 async def claim(store: Store, one: Arrival, *, consumer: str = CONSUMER) -> bool:
     async with store.begin() as tx:
-        return await store.inbox.claim(tx, consumer, one)
+        return (await store.inbox.claim(tx, consumer, [one]))[0]
 
 
 async def standing(store: Store, one: Arrival) -> Head:

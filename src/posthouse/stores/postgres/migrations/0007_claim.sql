@@ -1,0 +1,35 @@
+-- Record events as applied. An ordered one, or a run of one key from `first` to `last`, if it comes next and nothing of its
+-- key is held: all of the run or nothing. An unordered one (`first` NULL) if it is new and no copy of it is held. False
+-- changes nothing. The setting pins the plans: made while the tables were empty, they would read them whole later.
+CREATE FUNCTION posthouse.claim(
+    of_consumer text, of_topic text, of_tenant text, of_key text, first bigint, last bigint, of_lineage integer,
+    of_event text, of_digest bytea, of_time double precision, now_given double precision
+) RETURNS boolean LANGUAGE plpgsql SET enable_seqscan = off AS $$
+#variable_conflict use_column
+BEGIN
+    IF first IS NULL THEN
+        INSERT INTO posthouse.inbox (consumer, tenant, event_id, topic, digest, time, received_at, result)
+        SELECT of_consumer, of_tenant, of_event, of_topic, of_digest, of_time,
+            coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision), 'applied'
+        WHERE NOT EXISTS (SELECT 1 FROM posthouse.held h
+            WHERE h.sequence IS NULL AND h.consumer = of_consumer AND h.tenant = of_tenant AND h.event_id = of_event)
+        ON CONFLICT DO NOTHING;
+    ELSE
+        INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest)
+        SELECT of_consumer, of_topic, of_tenant, of_key, last, of_lineage, of_event, of_digest
+        WHERE first = 1
+            OR EXISTS (SELECT 1 FROM posthouse.head x
+                WHERE x.consumer = of_consumer AND x.topic = of_topic AND x.tenant = of_tenant AND x.key = of_key)
+            OR EXISTS (SELECT 1 FROM posthouse.consumer c
+                WHERE c.consumer = of_consumer AND c.topic = of_topic AND c.adopt)
+        ON CONFLICT (consumer, topic, tenant, key) DO UPDATE SET sequence = excluded.sequence,
+            lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
+        WHERE h.sequence + 1 = first AND h.held = 0 AND h.lineage <= excluded.lineage;
+    END IF;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
+    VALUES (of_consumer, of_topic, coalesce(last - first, 0) + 1, 0);
+    RETURN true;
+END $$;
