@@ -401,7 +401,7 @@ async def test_ids_that_are_not_drawn_one_by_one_are_refused(store: PostgresStor
 
 async def test_tables_of_a_newer_release_are_refused(store: PostgresStore, other: PostgresStore) -> None:
     async with store.begin() as tx:
-        await tx.execute("INSERT INTO posthouse.migration (name) VALUES ('9999_future')")
+        await tx.execute("INSERT INTO posthouse.migration (name) VALUES ('9999_future.post')")
     for attempt in (other.pending_migrations, other.upgrade, other.counts):
         with pytest.raises(StoreError, match="newer Posthouse"):
             await attempt()

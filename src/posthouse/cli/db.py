@@ -1,20 +1,24 @@
-"""`posthouse db upgrade|status`: the tables of a store."""
+"""`posthouse db upgrade|status|sql`: the tables of a store."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
+from rich.text import Text
 
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.options import AsJson
-from posthouse.cli.output import print_json, say
+from posthouse.cli.output import print_json, print_table, say
 from posthouse.cli.target import load
 from posthouse.clock import SystemClock
-from posthouse.store import Store
+from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.store import Migration, Store
 from posthouse.stores import open_store
+
+T = TypeVar("T")
 
 app = typer.Typer(no_args_is_help=True, help="Make and upgrade the tables of a store.")
 
@@ -24,30 +28,91 @@ StoreTarget = Annotated[
 
 
 @app.command()
-def upgrade(target: StoreTarget, as_json: AsJson = False) -> None:
-    """Apply the migrations that are missing. Safe to run again, and from many processes."""
-    applied = asyncio.run(_with_store(target, lambda store: store.upgrade()))
+def upgrade(
+    target: StoreTarget,
+    post: Annotated[
+        bool, typer.Option("--post", help="Finish: apply also what processes of the release before cannot live with.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Apply the migrations that are missing. Safe to run again, from many processes, and while the release before runs.
+
+    When every process is of this release, `--post` finishes what is left.
+    """
+    applied, left = asyncio.run(_with_store(target, lambda store: _upgraded(store, post)))
     if as_json:
-        print_json({"applied": applied})
-    else:
-        say(f"applied {', '.join(applied)}" if applied else "nothing to do: the store is up to date", "green")
+        print_json({"applied": applied, "left": left})
+        return
+    say(f"applied {', '.join(applied)}" if applied else "nothing to do: the store is up to date", "green")
+    if left:
+        say(f"left for later: {', '.join(left)}; when every process is of this release, run it again with --post")
 
 
 @app.command()
 def status(target: StoreTarget, as_json: AsJson = False) -> None:
-    """Show the migrations that are missing; ends with code 1 when there are any."""
-    pending = asyncio.run(_with_store(target, lambda store: store.pending_migrations()))
+    """Show every migration and its state; ends with code 1 when one that a service needs is missing."""
+    steps, needed, pending = asyncio.run(_with_store(target, _states))
+    states = {step.name: _state(step, needed, pending) for step in steps}
     if as_json:
-        print_json({"pending": pending})
-    elif pending:
-        say(f"pending: {', '.join(pending)}; run `posthouse db upgrade {target}`", "yellow")
+        print_json({"pending": needed, "migrations": states})
     else:
-        say("the store is up to date", "green")
-    if pending:
+        print_table(("MIGRATION", "STATE"), [(name, _coloured(state)) for name, state in states.items()])
+        _say_what_to_do(target, needed, pending)
+    if needed:
         raise typer.Exit(CHECK_FAILED)
 
 
-async def _with_store(target: str, ask: Callable[[Store], Awaitable[Sequence[str]]]) -> Sequence[str]:
+@app.command()
+def sql(
+    target: StoreTarget,
+    first: Annotated[
+        str, typer.Option("--from", metavar="NUMBER", help="Begin with this migration: its number or its name.")
+    ] = "",
+) -> None:
+    """Print the migrations as SQL, to run them with a tool of your own, such as Alembic. No server is asked."""
+    store = open_store(target, clock=SystemClock()) if "://" in target else load(target).store
+    steps = store.migrations()
+    if first and not any(_is_named(step, first) for step in steps):
+        raise ConfigurationError(
+            f"there is no migration {first!r}.{did_you_mean(first, [step.name for step in steps])}"
+        )
+    begin = next((number for number, step in enumerate(steps) if first and _is_named(step, first)), 0)
+    for step in steps[begin:]:
+        typer.echo(f"-- {step.name}{' (when every process is of this release)' if step.post else ''}\n{step.sql}")
+
+
+def _is_named(step: Migration, wanted: str) -> bool:
+    return step.name == wanted or (wanted.isdigit() and int(step.name.partition("_")[0]) == int(wanted))
+
+
+def _state(step: Migration, needed: Sequence[str], pending: Sequence[str]) -> str:
+    if step.name in needed:
+        return "pending"
+    return "left for --post" if step.name in pending else "applied"
+
+
+def _coloured(state: str) -> Text:
+    return Text(state, {"applied": "green", "pending": "bold red"}.get(state, "yellow"))
+
+
+def _say_what_to_do(target: str, needed: Sequence[str], pending: Sequence[str]) -> None:
+    if needed:
+        say(f"pending: {', '.join(needed)}; run `posthouse db upgrade {target}`", "yellow")
+    elif pending:
+        say(f"the store is ready; run `posthouse db upgrade --post {target}` when every process is of this release")
+    else:
+        say("the store is up to date", "green")
+
+
+async def _upgraded(store: Store, post: bool) -> tuple[Sequence[str], Sequence[str]]:
+    return await store.upgrade(post=post), await store.pending_migrations(post=True)
+
+
+async def _states(store: Store) -> tuple[Sequence[Migration], Sequence[str], Sequence[str]]:
+    return store.migrations(), await store.pending_migrations(), await store.pending_migrations(post=True)
+
+
+async def _with_store(target: str, ask: Callable[[Store], Awaitable[T]]) -> T:
     store = open_store(target, clock=SystemClock()) if "://" in target else load(target).store
     try:
         return await ask(store)

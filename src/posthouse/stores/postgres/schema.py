@@ -13,9 +13,8 @@ from posthouse.stores.postgres.steps import Steps
 DEFAULT_LANES = 16
 MOST_LANES = 64
 """A poll looks at each lane."""
-
-# One upgrade at a time.
-LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('posthouse.upgrade', 0))"
+POST = ".post"
+"""Ends the name of a migration that the release before this one could not live with."""
 
 # Where everything lives, and the list of migrations that were applied.
 KEEP_LIST = """
@@ -32,18 +31,18 @@ LOOK = "SELECT to_regclass('posthouse.migration') IS NOT NULL, current_database(
 LIST = "SELECT name FROM posthouse.migration ORDER BY name"
 
 # Note a migration.
-NOTE = "INSERT INTO posthouse.migration (name) VALUES ($1)"
+NOTE = "INSERT INTO posthouse.migration (name) VALUES ('{name}');"
 
 # Decide the facts about the whole store, once.
 SET_META = """
 INSERT INTO posthouse.meta (lanes, system, database, timeline)
-SELECT $1, p.system, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()), p.timeline
-FROM posthouse.place() p ON CONFLICT DO NOTHING
+SELECT {lanes}, p.system, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()), p.timeline
+FROM posthouse.place() p ON CONFLICT DO NOTHING;
 """
 
 # One row per lane.
 ADD_LANES = """
-INSERT INTO posthouse.lane (number) SELECT generate_series(0, m.lanes - 1) FROM posthouse.meta m ON CONFLICT DO NOTHING
+INSERT INTO posthouse.lane (number) SELECT generate_series(0, m.lanes - 1) FROM posthouse.meta m ON CONFLICT DO NOTHING;
 """
 
 # The facts that an append must know.
@@ -70,9 +69,18 @@ def migrations() -> Sequence[str]:
     return sorted(entry.name.removesuffix(".sql") for entry in folder.iterdir() if entry.name.endswith(".sql"))
 
 
-def script(name: str) -> str:
-    """The statements of one migration."""
-    return (resources.files("posthouse.stores.postgres") / "migrations" / f"{name}.sql").read_text(encoding="utf-8")
+def is_post(name: str) -> bool:
+    """Whether it must wait until no process of the release before is left."""
+    return name.endswith(POST)
+
+
+def script(name: str, lanes: int | None = None) -> str:
+    """The statements of one migration, which also note it. The first makes the schema and decides the number of lanes."""
+    text = (resources.files("posthouse.stores.postgres") / "migrations" / f"{name}.sql").read_text(encoding="utf-8")
+    if name != migrations()[0]:
+        return f"{text}\n{NOTE.format(name=name)}\n"
+    facts = SET_META.format(lanes=lanes or DEFAULT_LANES) + ADD_LANES
+    return f"{KEEP_LIST}\n{text}\n{facts}\n{NOTE.format(name=name)}\n"
 
 
 def applied() -> Steps[Sequence[str]]:
@@ -82,15 +90,19 @@ def applied() -> Steps[Sequence[str]]:
     return [str(row[0]) for row in (yield LIST, ())]
 
 
-def missing(present: Sequence[str]) -> Sequence[str]:
-    """The migrations still to apply; a database from a newer release is refused."""
+def missing(present: Sequence[str], *, post: bool = False) -> Sequence[str]:
+    """The migrations still to apply, those of the second kind only with `post`, or where there is nothing at all yet.
+
+    What a newer release did before its own processes started is no matter to this one; a database that it finished is
+    refused.
+    """
     known = migrations()
-    newer = sorted(set(present) - set(known))
-    if newer:
+    finished = sorted(name for name in set(present) - set(known) if is_post(name))
+    if finished:
         raise StoreError(
-            f"the database was upgraded by a newer Posthouse ({', '.join(newer)}): upgrade the package on this machine"
+            f"the database was upgraded by a newer Posthouse ({', '.join(finished)}): upgrade the package on this machine"
         )
-    return [name for name in known if name not in present]
+    return [name for name in known if name not in present and (post or not present or not is_post(name))]
 
 
 def checking(wanted_lanes: int | None, database: str | None = None) -> Steps[Place]:

@@ -12,7 +12,7 @@ import asyncpg
 
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
-from posthouse.store import Counts, HeldTable, InboxTable, OutboxRow, OutboxTable, TimerTable, Transaction
+from posthouse.store import Counts, HeldTable, InboxTable, Migration, OutboxRow, OutboxTable, TimerTable, Transaction
 from posthouse.stores.postgres.changes import Changes
 from posthouse.stores.postgres.counting import counted
 from posthouse.stores.postgres.database import Database, Settings
@@ -20,20 +20,10 @@ from posthouse.stores.postgres.held import PostgresHeld
 from posthouse.stores.postgres.inbox import PostgresInbox
 from posthouse.stores.postgres.joins import joined
 from posthouse.stores.postgres.outbox import PostgresOutbox
-from posthouse.stores.postgres.schema import (
-    ADD_LANES,
-    DEFAULT_LANES,
-    KEEP_LIST,
-    LOCK,
-    MOST_LANES,
-    NOTE,
-    SET_META,
-    applied,
-    missing,
-    script,
-)
+from posthouse.stores.postgres.schema import MOST_LANES, applied, is_post, migrations, missing, script
 from posthouse.stores.postgres.timers import PostgresTimers
 from posthouse.stores.postgres.transaction import PostgresTransaction
+from posthouse.stores.postgres.upgrade import upgraded
 
 WEEK = 7 * 86_400.0
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -111,23 +101,19 @@ class PostgresStore:
             )
         return _viewed(tx, wanted)
 
-    async def upgrade(self) -> Sequence[str]:
-        async with PostgresTransaction(self._database, check=False) as tx:
-            await tx.run(LOCK)
-            lacking = missing(await tx.carry_out(applied()))
-            if lacking:
-                await tx.run_script(KEEP_LIST)
-                for name in lacking:
-                    await tx.run_script(script(name))
-                    await tx.run(NOTE, name)
-                await tx.run(SET_META, self._database.settings.lanes or DEFAULT_LANES)
-                await tx.run(ADD_LANES)
-        self._database.forget()
-        await self._database.check()
-        return lacking
+    def migrations(self) -> Sequence[Migration]:
+        database = self._database
+        return [
+            Migration(name=name, post=is_post(name), sql=database.text(script(name, database.settings.lanes)))
+            for name in migrations()
+        ]
 
-    async def pending_migrations(self) -> Sequence[str]:
-        return missing(await self._database.carry_out(applied()))
+    async def upgrade(self, *, post: bool = False) -> Sequence[str]:
+        """A step that cannot have its locks at once gives way and tries again, so that producers never queue behind it."""
+        return await upgraded(self._database, post=post)
+
+    async def pending_migrations(self, *, post: bool = False) -> Sequence[str]:
+        return missing(await self._database.carry_out(applied()), post=post)
 
     async def restored(self) -> int:
         """Say that this database was restored from a backup: numbers given after the backup will be given again, so

@@ -47,11 +47,15 @@ def migrations() -> Sequence[str]:
     return sorted(entry.name.removesuffix(".sql") for entry in folder.iterdir() if entry.name.endswith(".sql"))
 
 
+def script(name: str) -> str:
+    """One migration as it is written."""
+    return (resources.files("posthouse.stores.sqlite") / "migrations" / f"{name}.sql").read_text(encoding="utf-8")
+
+
 def statements(name: str) -> Iterator[str]:
     """The statements of one migration."""
-    text = (resources.files("posthouse.stores.sqlite") / "migrations" / f"{name}.sql").read_text(encoding="utf-8")
     statement = ""
-    for line in text.splitlines(keepends=True):
+    for line in script(name).splitlines(keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
             yield statement

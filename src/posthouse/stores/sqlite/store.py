@@ -12,13 +12,13 @@ from pathlib import Path
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.local.sqlite import Synchronous, check_place, connect, mapped
-from posthouse.store import Counts, HeldTable, InboxTable, OutboxRow, OutboxTable, TimerTable, Transaction
+from posthouse.store import Counts, HeldTable, InboxTable, Migration, OutboxRow, OutboxTable, TimerTable, Transaction
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
 from posthouse.stores.sqlite.held import SqliteHeld
 from posthouse.stores.sqlite.inbox import SqliteInbox
 from posthouse.stores.sqlite.joins import joined, owner_of
 from posthouse.stores.sqlite.outbox import SqliteOutbox
-from posthouse.stores.sqlite.schema import MOST_LANES, applied, migrations, missing, upgrading
+from posthouse.stores.sqlite.schema import MOST_LANES, applied, migrations, missing, script, upgrading
 from posthouse.stores.sqlite.steps import carry_out
 from posthouse.stores.sqlite.timers import SqliteTimers
 from posthouse.stores.sqlite.views import viewed
@@ -106,7 +106,11 @@ class SqliteStore:
             )
         return viewed(tx, wanted)
 
-    async def upgrade(self) -> Sequence[str]:
+    def migrations(self) -> Sequence[Migration]:
+        return [Migration(name=name, sql=script(name)) for name in migrations()]
+
+    async def upgrade(self, *, post: bool = False) -> Sequence[str]:
+        """There are no steps of the second kind: the file belongs to one service, whose processes change together."""
         done = []
         for name in migrations():
             async with SqliteTransaction(self._database, "FULL", check=False) as tx:
@@ -118,7 +122,7 @@ class SqliteStore:
         await self._database.lanes()
         return done
 
-    async def pending_migrations(self) -> Sequence[str]:
+    async def pending_migrations(self, *, post: bool = False) -> Sequence[str]:
         return await self._database.read(_missing, check=False)
 
     async def restored(self) -> int:
