@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import latency, memory, receiving, sending
+from benchmarks.postgres.measures import MEASURES as POSTGRES
+from benchmarks.postgres.server import serving
 from benchmarks.reading import Reading, Scale
 
-Measure = Callable[[Path, Scale], Awaitable[list[Reading]]]
+Measure = Callable[[Path, Scale], Coroutine[None, None, list[Reading]]]
 
 MEASURES: Mapping[str, Measure] = {
     "publish": sending.publish,
@@ -36,40 +39,75 @@ MEASURES: Mapping[str, Measure] = {
 QUICK = 0.1
 
 
+Only = Annotated[list[str] | None, typer.Option(metavar="NAME", help="This measure alone; may be given again.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the events: to see that it works.")]
+Rounds = Annotated[int | None, typer.Option(min=1, help="Rounds of each comparison.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+
+app = typer.Typer(add_completion=False)
+
+
 async def run(name: str, scale: Scale) -> list[Reading]:
     """One measure, on files in a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="posthouse-bench-") as folder:
         return await MEASURES[name](Path(folder), scale)
 
 
-def main(
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="This measure alone; may be given again.")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the events: to see that it works.")] = False,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each comparison.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+@app.callback(invoke_without_command=True)
+def embedded(
+    context: typer.Context, only: Only = None, quick: Quick = False, rounds: Rounds = None, json: Json = False
 ) -> None:
     """Measure the embedded path beside hand-written loops that issue the same statements, in turns."""
-    unknown = [name for name in only or () if name not in MEASURES]
-    if unknown:
-        raise typer.BadParameter(f"{', '.join(unknown)}: choose from {', '.join(MEASURES)}", param_hint="--only")
+    if context.invoked_subcommand is not None:
+        return
     scale = Scale(QUICK if quick else 1.0, rounds)
+    show(
+        measured(MEASURES, only, lambda name: run(name, scale), json),
+        "Posthouse beside the same statements by hand",
+        json,
+    )
+
+
+@app.command("postgres")
+def on_postgres(only: Only = None, quick: Quick = False, rounds: Rounds = None, json: Json = False) -> None:
+    """Measure the PostgreSQL path beside the same driver doing only what cannot be left out, in turns."""
+    scale = Scale(QUICK if quick else 1.0, rounds)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the server ends too
+    with serving() as server:
+        readings = measured(POSTGRES, only, lambda name: POSTGRES[name](server, scale), json)
+    show(readings, "Posthouse on PostgreSQL", json)
+
+
+def measured(
+    measures: Mapping[str, Callable[..., object]],
+    only: list[str] | None,
+    measure: Callable[[str], Coroutine[None, None, list[Reading]]],
+    json: bool,
+) -> list[Reading]:
+    """The readings of the chosen measures; with `json` each is printed when it is known."""
+    unknown = [name for name in only or () if name not in measures]
+    if unknown:
+        raise typer.BadParameter(f"{', '.join(unknown)}: choose from {', '.join(measures)}", param_hint="--only")
     readings = []
-    for name in only or MEASURES:
-        print(f"{name}: {(MEASURES[name].__doc__ or '').strip()}", file=sys.stderr)
-        found = asyncio.run(run(name, scale))
+    for name in only or measures:
+        print(f"{name}: {(measures[name].__doc__ or '').strip()}", file=sys.stderr)
+        found = asyncio.run(measure(name))
         readings += found
         if json:
             for reading in found:
                 print(msgspec.json.encode(reading).decode(), flush=True)
+    return readings
+
+
+def show(readings: list[Reading], title: str, json: bool) -> None:
+    """The table, unless its lines were printed as JSON."""
     if not json:
-        Console().print(table(readings))
+        Console().print(table(readings, title))
 
 
-def table(readings: list[Reading]) -> Table:
+def table(readings: list[Reading], title: str) -> Table:
     """What people read."""
-    made = Table(title="Posthouse beside the same statements by hand")
+    made = Table(title=title)
     for name in ("measure", "ours", "limit", "unit", "ratio", "goal", "met"):
         made.add_column(name, justify="right" if name in ("ours", "limit", "ratio") else "left", no_wrap=True)
     for r in readings:
@@ -86,4 +124,4 @@ def _figure(value: float | None) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

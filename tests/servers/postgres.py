@@ -17,7 +17,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit
@@ -114,7 +114,7 @@ def binaries() -> Path:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[str]:
+def running(folder: Path, settings: Mapping[str, str] = SETTINGS) -> Iterator[str]:
     """A new server in a temporary folder; the URL of its maintenance database."""
     place = Path(tempfile.mkdtemp(prefix="posthouse-postgres-"))
     try:
@@ -123,7 +123,7 @@ def running(folder: Path) -> Iterator[str]:
             os.chown(place, user, -1)
         data = place / "data"
         _made(folder, data, user)
-        with _served(folder, data, user) as port:
+        with _served(folder, data, user, settings) as port:
             yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -159,14 +159,14 @@ def _made(folder: Path, data: Path, user: int | None) -> None:
 
 
 @contextlib.contextmanager
-def _served(folder: Path, data: Path, user: int | None) -> Iterator[int]:
+def _served(folder: Path, data: Path, user: int | None, settings: Mapping[str, str]) -> Iterator[int]:
     port = _free_port()
-    settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     log = data.parent / "log"
     with (
         log.open("w") as output,
         subprocess.Popen(
-            [str(folder / "postgres"), "-D", str(data), "-p", str(port), *settings],
+            [str(folder / "postgres"), "-D", str(data), "-p", str(port), *options],
             user=user,
             cwd="/",
             stdout=output,

@@ -1,0 +1,1 @@
+"""How close the PostgreSQL path comes to the physical limit. `python -m benchmarks postgres` prints it."""
