@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
@@ -25,6 +26,9 @@ T = TypeVar("T")
 
 BOOKS = 4
 """Connections beside those for transactions of users, so that the runtime's own statements never wait for a handler."""
+
+OUR_NAME = re.compile(r"posthouse\.(?!tenant\b)")
+"""A name in our schema; the setting `posthouse.tenant` is called so in every schema."""
 
 # End a session whose transaction was given up while it may still be at work.
 END_SESSION = "SELECT pg_terminate_backend($1)"
@@ -99,7 +103,7 @@ class Database:
         found = self._texts.get(sql)
         if found is None:
             schema = self.settings.schema
-            found = self._texts[sql] = sql.replace("{schema}", schema).replace("posthouse.", f"{schema}.")
+            found = self._texts[sql] = OUR_NAME.sub(f"{schema}.", sql.replace("{schema}", schema))
         return found
 
     async def run(self, sql: str, *parameters: object, check: bool = True) -> Rows:
