@@ -73,6 +73,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """The largest frame (headers and body together)."""
     header_limit: int | None = None
     """The largest number of headers; None means no limit."""
+    retains_unacked: bool = True
+    """Retention waits for the slowest group. Where False, what is older than `redelivery_s` is gone, read or not."""
     redelivery_s: float = 0.0
     """The longest time after which a frame may still come again; inbox retention must be longer."""
     notes: tuple[str, ...] = ()

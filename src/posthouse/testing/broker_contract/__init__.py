@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from posthouse.testing.broker_contract.consuming import ConsumingContract
 from posthouse.testing.broker_contract.members import MemberContract
+from posthouse.testing.broker_contract.outages import OutageContract
 from posthouse.testing.broker_contract.publishing import PublishingContract
 from posthouse.testing.broker_contract.seeking import SeekingContract
 
 __all__ = ["BrokerContract"]
 
 
-class BrokerContract(PublishingContract, ConsumingContract, MemberContract, SeekingContract):
-    """Subclass it, give `make_broker`, and `make_doomed` and `expire` where the technology has them."""
+class BrokerContract(PublishingContract, ConsumingContract, MemberContract, SeekingContract, OutageContract):
+    """Subclass it, give `make_broker`, and of the other hooks in `fixtures` those that the technology has. A test whose
+    hook is missing is skipped, and says which."""

@@ -114,6 +114,19 @@ class ConsumingContract(BrokerFixtures):
             await self.collect(stream, 1)
             await self.nothing_more(stream)
 
+    async def test_a_frame_is_never_given_up(self) -> None:
+        """Counting is ours: no limit of the broker may take a frame away, however often it came back."""
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            sent = await self.publish(broker, topic, 2)
+            stream = await broker.subscribe(self.name("group"), [topic], window=1)
+            for _ in range(25):
+                got = await self.collect(stream, 1, ack=False)
+                assert [delivery.frame.id for delivery in got] == [sent[0].id]
+                await stream.nack(got)
+            assert [delivery.frame.id for delivery in await self.collect(stream, 2)] == [frame.id for frame in sent]
+
     async def test_nack_keeps_key_order(self) -> None:
         async with self.brokers() as make:
             broker = await make()

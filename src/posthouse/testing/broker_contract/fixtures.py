@@ -4,12 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
 
 import pytest
 
 from posthouse.broker import Broker, Delivery, Frame, Stream, Topology
 from posthouse.clock import new_id
+from posthouse.errors import BrokerUnavailable
+
+
+class Server(Protocol):
+    """The broker's server, where a test may end it. Both return when it takes connections again."""
+
+    async def restart(self) -> None:
+        """Stop it in good order, and start it on the same data."""
+        ...
+
+    async def kill(self) -> None:
+        """End it by SIGKILL, and start it on the same data."""
+        ...
+
+
+class Link(Protocol):
+    """The way between one instance and its server."""
+
+    async def cut(self) -> None:
+        """Drop the connections, and refuse new ones."""
+        ...
+
+    async def stall(self) -> None:
+        """Keep the connections, and let no byte pass: the peer has vanished without a word."""
+        ...
+
+    async def heal(self) -> None:
+        """Let everything pass again; what was stalled goes on or was given up by then."""
+        ...
 
 
 class Opened:
@@ -27,6 +57,15 @@ class Opened:
         self.brokers.append(await self._contract.make_doomed())
         return self.brokers[-1]
 
+    async def linked(self) -> tuple[Broker, Link]:
+        broker, link = await self._contract.make_linked()
+        self.brokers.append(broker)
+        return broker, link
+
+    async def restricted(self, topic: str) -> Broker:
+        self.brokers.append(await self._contract.make_restricted(topic))
+        return self.brokers[-1]
+
 
 class BrokerFixtures:
     """Brokers on one log, and topics and groups that no other test has."""
@@ -37,6 +76,10 @@ class BrokerFixtures:
     """Seconds after which something that should have come counts as lost."""
     quiet: float = 0.3
     """Seconds without a frame that count as proof that none will come."""
+    server: Server | None = None
+    """The server that all instances use, where it may be ended and started again."""
+    survives_kill: bool = False
+    """Whether what was accepted outlives the server's process though not its machine; `durable_ack` implies it."""
 
     async def make_broker(self) -> Broker:
         """A new instance on the one log of this test, as another process would open it."""
@@ -46,9 +89,21 @@ class BrokerFixtures:
         """An instance that the group gives up within `deadline` though nobody closes it: it hangs, or was killed."""
         pytest.skip("a member of this broker cannot fall silent")
 
+    async def make_linked(self) -> tuple[Broker, Link]:
+        """An instance, and the link to its server that this test may cut."""
+        pytest.skip("this broker has no link that a test could cut")
+
+    async def make_restricted(self, topic: str) -> Broker:
+        """An instance whose rights on the server do not reach to this topic."""
+        pytest.skip("this broker knows no rights of its own")
+
     async def expire(self, broker: Broker) -> None:
         """Delete now whatever retention allows to delete."""
         pytest.skip("retention of this broker cannot be hurried")
+
+    async def outlast_dedup(self, broker: Broker) -> None:
+        """Come back when the broker has forgotten the ids that it has seen."""
+        pytest.skip("this broker's memory for ids cannot be outlasted in a test")
 
     # What the tests are written with
 
@@ -88,6 +143,35 @@ class BrokerFixtures:
                 if ack:
                     await stream.ack(batch)
         return got
+
+    async def insist(self, broker: Broker, frames: Sequence[Frame]) -> None:
+        """Publish as the relay does: again and again, everything after an unknown outcome, until all are accepted."""
+        left = list(frames)
+        async with asyncio.timeout(self.deadline):
+            while left:
+                with contextlib.suppress(BrokerUnavailable):
+                    verdicts = await broker.publish(left)
+                    left = [frame for frame, verdict in zip(left, verdicts, strict=True) if not verdict.accepted]
+                await asyncio.sleep(0.01)
+
+    async def gather_ids(self, stream: Stream, wanted: set[str]) -> list[Delivery]:
+        """Everything that comes until every wanted id was among it; whatever fails on the way is tried again."""
+        got: list[Delivery] = []
+        async with asyncio.timeout(self.deadline):
+            while not wanted <= {delivery.frame.id for delivery in got}:
+                try:
+                    batch = await stream.receive(100, 1.0)
+                    got += batch
+                    await stream.ack(batch)
+                except BrokerUnavailable:
+                    await asyncio.sleep(0.01)
+        return got
+
+    def controlled(self) -> Server:
+        """The server, or the test is skipped."""
+        if self.server is None:
+            pytest.skip("this broker has no server that a test could end")
+        return self.server
 
     async def nothing_more(self, stream: Stream) -> None:
         assert list(await stream.receive(10, self.quiet)) == []

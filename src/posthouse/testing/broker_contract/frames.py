@@ -22,3 +22,11 @@ def by_key(frames: Iterable[Frame]) -> dict[str | None, list[str]]:
     for frame in frames:
         keys[frame.key].append(frame.id)
     return keys
+
+
+def first_by_key(deliveries: Iterable[Delivery]) -> dict[str | None, list[str]]:
+    """The ids of each key in the order in which they came first; repeats do not count."""
+    keys: dict[str | None, dict[str, None]] = defaultdict(dict)
+    for delivery in deliveries:
+        keys[delivery.frame.key][delivery.frame.id] = None
+    return {key: list(found) for key, found in keys.items()}

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import defaultdict
 
-from posthouse.broker import Stream, Topology
+from posthouse.broker import Delivery, Stream, Topology
 from posthouse.errors import BrokerError
 from posthouse.testing.broker_contract.fixtures import BrokerFixtures
 from posthouse.testing.broker_contract.frames import by_key, ids, ids_of
@@ -110,8 +110,44 @@ class MemberContract(BrokerFixtures):
             await stream.ack(got[:3])
             await self.expire(broker)
             await stream.aclose()
+            if not broker.sheet.retains_unacked:
+                assert (await broker.progress(group, [topic]))[topic].truncated, "what is gone must show"
+                return
             rest = await self.collect(await broker.subscribe(group, [topic]), 7)
             assert ids(got[:3]) | ids(rest) == ids_of(sent)
+
+    async def test_members_come_and_go_and_nothing_is_lost(self) -> None:
+        """One member stays, others join and leave while frames flow; every repeat is marked as one."""
+        async with self.brokers() as make:
+            broker, other = await make(), await make()
+            topic, group = await self.topic(broker), self.name("group")
+            got: list[Delivery] = []
+            progressed = asyncio.Event()
+
+            async def work(stream: Stream) -> None:
+                while True:
+                    batch = await stream.receive(7, self.quiet)
+                    got.extend(batch)
+                    await stream.ack(batch)
+                    progressed.set()
+
+            sent: set[str] = set()
+            stayer = asyncio.create_task(work(await broker.subscribe(group, [topic])))
+            for _ in range(5):
+                guest = await other.subscribe(group, [topic])
+                working = asyncio.create_task(work(guest))
+                sent |= ids_of(await self.publish(broker, topic, 30, keys=10))
+                working.cancel()
+                await asyncio.wait([working])
+                await guest.aclose()
+            async with asyncio.timeout(self.deadline):
+                while ids(got) != sent:
+                    progressed.clear()
+                    await progressed.wait()
+            stayer.cancel()
+            await asyncio.wait([stayer])
+            fresh = [delivery.frame.id for delivery in got if not delivery.redelivered]
+            assert len(fresh) == len(set(fresh))
 
     async def test_restart_clean(self) -> None:
         async with self.brokers() as make:

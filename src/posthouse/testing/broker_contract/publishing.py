@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 from posthouse.broker import Frame, Topology
 from posthouse.clock import new_id
+from posthouse.errors import BrokerError
 from posthouse.testing.broker_contract.fixtures import BrokerFixtures
-from posthouse.testing.broker_contract.frames import by_key, ids, ids_of
+from posthouse.testing.broker_contract.frames import by_key, first_by_key, ids, ids_of
 
 
 class PublishingContract(BrokerFixtures):
@@ -35,6 +39,35 @@ class PublishingContract(BrokerFixtures):
             stream = await broker.subscribe(self.name("group"), [topic])
             await self.collect(stream, 1 if broker.sheet.native_dedup_s > 0 else 2)
             await self.nothing_more(stream)
+
+    async def test_publish_retry_after_window_is_duplicate(self) -> None:
+        """The broker forgets; the inbox does not. Where nothing is ever dropped the test above has shown it already."""
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            frame = Frame(topic=topic, id=new_id(), key="k", body=b"twice")
+            await broker.publish([frame])
+            if broker.sheet.native_dedup_s > 0:
+                await self.outlast_dedup(broker)
+            await broker.publish([frame])
+            stream = await broker.subscribe(self.name("group"), [topic])
+            assert [delivery.frame for delivery in await self.collect(stream, 2)] == [frame, frame]
+
+    async def test_stale_publisher_is_fenced_or_deduped(self) -> None:
+        """A publisher that was paused says again what its heir has said: dropped by the broker where it can, else stored
+        under the same ids, in the order of each publisher, so that the inbox can drop it."""
+        async with self.brokers() as make:
+            heir, stale = await make(), await make()
+            topic = await self.topic(heir)
+            sent = await self.publish(heir, topic, 10, keys=2)
+            await stale.publish(sent[:6])
+            stream = await heir.subscribe(self.name("group"), [topic])
+            once = heir.sheet.native_dedup_s > 0 or heir.sheet.fence
+            got = await self.collect(stream, 10 if once else 16)
+            await self.nothing_more(stream)
+            assert ids(got) == ids_of(sent)
+            if heir.sheet.ordered_publish:
+                assert first_by_key(got) == by_key(sent)
 
     async def test_publish_unroutable_fails(self) -> None:
         async with self.brokers() as make:
@@ -98,6 +131,27 @@ class PublishingContract(BrokerFixtures):
             if broker.sheet.ordered_publish:
                 assert by_key(delivery.frame for delivery in got) == by_key(sent)
 
+    async def test_publish_order_after_cancelled_calls(self) -> None:
+        """A call that was cancelled may have stored anything; said again, first occurrences are in order."""
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            sent: list[Frame] = []
+            for turn in range(12):
+                frames = [Frame(topic=topic, id=new_id(), key=f"key-{n % 3}", body=b"x") for n in range(9)]
+                call = asyncio.create_task(broker.publish(frames))
+                for _ in range(turn):
+                    await asyncio.sleep(0)
+                call.cancel()
+                with contextlib.suppress(asyncio.CancelledError, BrokerError):
+                    await call
+                await self.insist(broker, frames)
+                sent += frames
+            stream = await broker.subscribe(self.name("group"), [topic])
+            got = await self.gather_ids(stream, ids_of(sent))
+            if broker.sheet.ordered_publish:
+                assert first_by_key(got) == by_key(sent)
+
     async def test_text_that_is_not_unicode_is_refused_for_good(self) -> None:
         async with self.brokers() as make:
             broker = await make()
@@ -132,6 +186,33 @@ class PublishingContract(BrokerFixtures):
             await broker.publish([frame])
             stream = await broker.subscribe(self.name("group"), [topic])
             assert (await self.collect(stream, 1))[0].frame == frame
+
+    async def test_more_headers_than_the_limit_are_refused_for_good(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            limit = broker.sheet.header_limit
+            headers = {f"h{n}": "v" for n in range(100 if limit is None else limit + 1)}
+            (verdict,) = await broker.publish([Frame(topic=topic, id=new_id(), body=b"x", headers=headers)])
+            assert (verdict.accepted, verdict.final) == ((True, False) if limit is None else (False, True))
+
+    async def test_a_body_that_is_no_text_passes_or_is_refused_for_good(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            (verdict,) = await broker.publish([Frame(topic=topic, id=new_id(), body=b"\xff\xfe\x00")])
+            assert (verdict.accepted, verdict.final) == ((True, False) if broker.sheet.binary_body else (False, True))
+
+    async def test_tenant_isolation_by_acl(self) -> None:
+        """Whoever may not write to a topic gets a refusal or an error, and nothing is stored."""
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            restricted = await make.restricted(topic)
+            with contextlib.suppress(BrokerError):
+                (verdict,) = await restricted.publish([Frame(topic=topic, id=new_id(), body=b"not mine to say")])
+                assert not verdict.accepted
+            assert (await broker.progress(self.name("group"), [topic]))[topic].stored == 0
 
     async def test_empty_body(self) -> None:
         async with self.brokers() as make:
