@@ -1,6 +1,13 @@
-"""Servers that tests may ask for by name; none is started before one does."""
+"""Servers that tests may ask for by name; none is started before one does. At the end of the run: which ones were."""
+
+import pytest
 
 from tests.servers.pgbouncer import pgbouncer
 from tests.servers.postgres import postgres_server, postgres_url
+from tests.servers.table import print_table
 
 __all__ = ["pgbouncer", "postgres_server", "postgres_url"]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    print_table(terminalreporter)

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from tests.servers.postgres import PATIENCE, PostgresServer, give_up, unprivileged
+from tests.servers.postgres import PATIENCE, PostgresServer, unprivileged
+from tests.servers.table import give_up, report
 
 CONFIGURATION = """
 [databases]
@@ -38,7 +39,7 @@ def pgbouncer(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
     """The same server behind a pooler: another connection may serve each transaction."""
     program = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
     if program is None:
-        pytest.skip("no pgbouncer on this machine, and no package of Python's brings one")
+        give_up("pgbouncer", "not on this machine, and no package of Python's brings one: apt-get install pgbouncer")
     parts = urlsplit(postgres_server.url)
     if parts.password:
         pytest.skip("the pooler is set up for a server that trusts: give POSTHOUSE_TEST_POSTGRES without a password")
@@ -62,6 +63,8 @@ def pgbouncer(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
             try:
                 pooled = PostgresServer(parts._replace(netloc=f"{parts.username}@127.0.0.1:{listen_port}").geturl())
                 _wait_until_it_answers(pooled, pooler, Path(place) / "log")
+                version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+                report("pgbouncer", "real", f"{version.split()[1]}, {program}")
                 yield pooled
             finally:
                 pooler.terminate()
@@ -77,5 +80,5 @@ def _wait_until_it_answers(pooled: PostgresServer, process: subprocess.Popen[byt
             return
         except psycopg.OperationalError as error:
             if process.poll() is not None or time.monotonic() > deadline:
-                give_up(f"pgbouncer did not start: {error}\n{log.read_text()}")
+                give_up("pgbouncer", f"it did not start: {error}\n{log.read_text()}")
         time.sleep(0.02)

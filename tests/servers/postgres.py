@@ -27,6 +27,7 @@ import pytest
 from psycopg import sql
 
 from posthouse.clock import new_id
+from tests.servers import table
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -78,6 +79,7 @@ def postgres_server() -> Iterator[PostgresServer]:
     """One server for the whole run."""
     given = os.environ.get("POSTHOUSE_TEST_POSTGRES")
     if given:
+        put_on_the_table(given, "as POSTHOUSE_TEST_POSTGRES names it")
         yield PostgresServer(given)
         return
     with contextlib.ExitStack() as stack:
@@ -85,6 +87,7 @@ def postgres_server() -> Iterator[PostgresServer]:
             url = stack.enter_context(running(binaries()))
         except Unavailable as error:
             give_up(f"no PostgreSQL for the tests: {error}; or set POSTHOUSE_TEST_POSTGRES to a URL")
+        put_on_the_table(url, f"from {binaries().parent.name} of {binaries().parent.parent.name}")
         yield PostgresServer(url)
 
 
@@ -96,9 +99,13 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 def give_up(reason: str) -> NoReturn:
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
+    table.give_up("postgresql", reason)
+
+
+def put_on_the_table(url: str, source: str) -> None:
+    with psycopg.connect(url, connect_timeout=10) as connection:
+        version = connection.info.parameter_status("server_version")
+    table.report("postgresql", "real", f"{version}, {source}")
 
 
 def binaries() -> Path:
