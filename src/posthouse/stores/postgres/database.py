@@ -116,6 +116,11 @@ class Database:
             async with connection.transaction():
                 return await connection.run(self.text(sql), parameters)
 
+    async def run_committed(self, sql: str, *parameters: object) -> Rows:
+        """One statement that must see what was committed last, whatever isolation this database has as its default."""
+        async with self.connected() as connection, connection.transaction(isolation="read_committed"):
+            return await connection.run(self.text(sql), parameters)
+
     async def carry_out(self, steps: Steps[T]) -> T:
         """Steps that only read."""
         return await carried_out(steps, lambda sql, parameters: self.run(sql, *parameters, check=False))

@@ -20,6 +20,12 @@ from posthouse.stores.postgres.steps import NOW
 from posthouse.stores.postgres.stuck import StuckRows, numbers_of, parking, row_of
 from posthouse.stores.postgres.transaction import PostgresTransaction
 
+LEAF_BYTES = 16 * 2**20
+"""A leaf of this size is left behind by writers and truncated when it was sent. With its indexes."""
+LEAF_AGE = 600.0
+"""Seconds after which a smaller leaf is left behind too, unless it is so small that rows are deleted one by one."""
+SMALL = 16
+"""What part of that size is small."""
 TIDY = 0.5
 """Seconds between two moves of cursors that passed nothing: they let old rows go and keep polls short."""
 
@@ -50,16 +56,14 @@ SELECT CASE WHEN {SETTLE.removeprefix("SELECT ")}
     THEN posthouse.park($15, $16, $17, $18, $19, $20, $21, $22, $23, $24) ELSE false END
 """
 
-# Sent rows that no lane needs any more: a lane has dealt with all below the oldest transaction open in its snapshot.
-PURGE = """
-DELETE FROM posthouse.outbox WHERE ctid = ANY (ARRAY(
-    SELECT p.ctid FROM posthouse.lane l CROSS JOIN LATERAL (
-        SELECT o.ctid FROM posthouse.outbox o
-        WHERE o.lane = l.number AND o.xid < pg_snapshot_xmin(l.s1)
-            AND NOT EXISTS (SELECT 1 FROM posthouse.stuck s WHERE s.id = o.id)
-        LIMIT $1 FOR UPDATE SKIP LOCKED) p
-    LIMIT $1))
-"""
+# Let writers go on to an empty leaf; the leaves that may be emptied.
+TURN = "SELECT posthouse.turn($1, $2, $3)"
+
+# Empty a leaf if nothing in it is needed.
+EMPTY = "SELECT posthouse.empty($1)"
+
+# Delete rows that no lane needs any more, where that is too little for a leaf to be emptied.
+SWEEP = "SELECT posthouse.sweep($1, $2)"
 
 # Intents whose window is over.
 FORGET = f"""
@@ -85,9 +89,10 @@ class Move(msgspec.Struct, frozen=True):
 class PostgresOutbox(StuckRows):
     """The outbox of a `PostgresStore`."""
 
-    def __init__(self, database: Database, clock: Clock | None, window: float) -> None:
+    def __init__(self, database: Database, clock: Clock | None, window: float, leaf_bytes: int = LEAF_BYTES) -> None:
         super().__init__(database, clock)
         self._window = window
+        self._leaf_bytes = leaf_bytes
         self._next_lane = 0
         self._tidied = float("-inf")
         self._known = 0
@@ -197,8 +202,12 @@ class PostgresOutbox(StuckRows):
                 )
 
     async def purge(self, limit: int) -> int:
+        """Leaves that are emptied at one stroke are not counted, whatever was in them."""
         await self._database.run(FORGET, self.now(), limit)
-        return (await self._database.run(PURGE, limit)).rowcount
+        small = self._leaf_bytes // SMALL
+        for leaf in _any((await self._database.run(TURN, self._leaf_bytes, small, LEAF_AGE)).scalar()):
+            await self._database.run_committed(EMPTY, leaf)
+        return int(_any((await self._database.run(SWEEP, limit, small)).scalar()))
 
 
 def _move(lane: int, mark: str, last: int | None) -> Move:
