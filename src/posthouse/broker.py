@@ -10,6 +10,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from posthouse.checks import Check
+
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Bytes on their way to one topic.
@@ -161,6 +163,11 @@ class Broker(Protocol):
 
     async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
         """Where the group stands in each topic."""
+        ...
+
+    async def checks(self, *, today: bool = True) -> Sequence[Check]:
+        """Whether the broker is set up to keep the promise; with `today` also what may be different in a minute. The
+        sheet is complete afterwards. Changes nothing."""
         ...
 
     async def aclose(self) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import itertools
 import os
+import secrets
 import socket
 import tempfile
 import time
@@ -43,7 +44,7 @@ class Doorbell:
 
     def ring(self) -> None:
         """Wake every waiter of this file, in this process and in others."""
-        self._wake()
+        self.wake()
         for neighbour in self._others():
             try:
                 self._send(neighbour)
@@ -66,6 +67,10 @@ class Doorbell:
             finally:
                 self._waiters.discard(waiter)
         return self._rings
+
+    def neighbourhood(self) -> str:
+        """A text that is the same for all whom this bell can reach, and for nobody else."""
+        return _shared_text(self._folder.parent / "neighbourhood") if self._folder else secrets.token_hex(8)
 
     def close(self) -> None:
         """Stop listening. Idempotent."""
@@ -109,7 +114,8 @@ class Doorbell:
             self._sender.setblocking(False)
         self._sender.sendto(b"!", neighbour)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Wake every waiter in this process alone."""
         self._rings += 1
         for waiter in self._waiters:
             if not waiter.done():
@@ -130,7 +136,22 @@ class Doorbell:
         with contextlib.suppress(OSError):
             while self._listener is not None and self._listener.recv(64):
                 pass
-        self._wake()
+        self.wake()
+
+
+def _shared_text(file: Path) -> str:
+    """What the first of all processes drew by lot; in doubt a new text, which nobody shares."""
+    drawn = secrets.token_hex(8)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, encoding="ascii") as new:
+            new.write(drawn)
+            new.flush()
+            with contextlib.suppress(FileExistsError):
+                os.link(new.name, file)  # whole or not at all
+        return file.read_text(encoding="ascii") or drawn
+    except OSError:
+        return drawn
 
 
 def _bound(path: Path) -> socket.socket:

@@ -74,7 +74,7 @@ def check_place(path: Path) -> list[str]:
         raise ConfigurationError(
             f"SQLite {sqlite3.sqlite_version} is too old: {'.'.join(map(str, OLDEST))} or later is needed (use a newer Python)"
         )
-    kind = _filesystem(path)
+    kind = filesystem_of(path)
     if kind in NETWORK_FILESYSTEMS:
         raise ConfigurationError(
             f"{path} lies on a network filesystem ({kind}), where SQLite's locks do not hold: use a local disk or PostgreSQL"
@@ -86,7 +86,7 @@ def check_place(path: Path) -> list[str]:
     return []
 
 
-def _filesystem(path: Path) -> str:
+def filesystem_of(path: Path) -> str:
     """The type of the filesystem that holds the path, or an empty text where the system does not tell."""
     try:
         mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from posthouse.broker import Broker, Capabilities, Delivery, Frame, Progress, Start, Stream, Topology, Verdict
+from posthouse.checks import Check
 from posthouse.errors import BrokerUnavailable
 
 
@@ -71,6 +72,9 @@ class ChaosBroker:
 
     async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
         return await self._inner.progress(group, topics)
+
+    async def checks(self, *, today: bool = True) -> Sequence[Check]:
+        return await self._inner.checks(today=today)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

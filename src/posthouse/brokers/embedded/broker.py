@@ -16,8 +16,10 @@ from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Ver
 from posthouse.brokers.admission import admit
 from posthouse.brokers.embedded.file import LogFile
 from posthouse.brokers.embedded.stream import EmbeddedStream
+from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
+from posthouse.local.file_checks import file_checks
 from posthouse.local.sqlite import Synchronous
 
 WEEK = 7 * 86_400.0
@@ -48,6 +50,7 @@ class EmbeddedBroker:
         lease: float = LEASE,
     ) -> None:
         self._file = LogFile(Path(path), synchronous)
+        self._synchronous: Synchronous = synchronous
         self._clock = clock
         self._retention = retention
         self._partitions = partitions
@@ -157,6 +160,9 @@ class EmbeddedBroker:
                 if deleted >= limit:
                     break
         return deleted
+
+    async def checks(self, *, today: bool = True) -> Sequence[Check]:
+        return file_checks(self._file.path, self._synchronous, today=today)
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))

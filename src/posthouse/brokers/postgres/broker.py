@@ -11,9 +11,11 @@ import msgspec
 import posthouse.brokers.postgres.schema as sql
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.admission import admit, frame_size
+from posthouse.brokers.postgres.checks import log_checks
 from posthouse.brokers.postgres.database import Database
 from posthouse.brokers.postgres.hint import Hint
 from posthouse.brokers.postgres.stream import Place, PostgresStream
+from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
 
@@ -158,6 +160,9 @@ class PostgresBroker:
             ((count,),) = await self._database.fetch("pruning", sql.DELETE, *place)
             deleted += count
         return deleted
+
+    async def checks(self, *, today: bool = True) -> Sequence[Check]:
+        return await log_checks(self._database, today=today)
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))

@@ -50,7 +50,7 @@ class Database:
         self.schema = schema
         self.pooled = pooled
         self._quoted = '"' + schema.replace('"', '""') + '"'
-        self._connections = connections
+        self.connections = connections
         self._on_open = on_open
         self._pool: asyncpg.Pool[Row] | None = None
         self._opening = asyncio.Lock()
@@ -124,7 +124,7 @@ class Database:
             return asyncpg.create_pool(
                 self.url,
                 min_size=0,
-                max_size=self._connections,
+                max_size=self.connections,
                 timeout=CONNECTING,
                 command_timeout=PATIENCE,
                 target_session_attrs=None if "target_session_attrs" in self.url else SessionAttribute.read_write,

@@ -1,0 +1,45 @@
+"""Checks: whether the log's server keeps what it was given, and what stands in its way today."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from posthouse.brokers.postgres.database import Database
+from posthouse.checks import Check
+from posthouse.local.postgres import server, sessions
+from posthouse.local.postgres.pooler import pooler_check, probed
+
+CONNECTING = 10.0
+
+
+async def log_checks(database: Database, *, today: bool) -> list[Check]:
+    """Settings with which a crash may lose frames are warnings: the sheet says that it is not durable."""
+    (row,) = await database.fetch("looking at the server", server.SERVER)
+    (role,) = await database.fetch("looking at the server", server.ROLE)
+    checks = server.server_checks(tuple(row), "warn")
+    checks += [server.role_check(tuple(role)), await _pooler(database)]
+    return checks + (await _today(database) if today else [])
+
+
+async def _pooler(database: Database) -> Check:
+    try:
+        found = await probed(database.url, connecting=CONNECTING)
+    except Exception as error:  # the log was reached a moment ago: what is missing is room for two connections more
+        return Check(
+            name="pooler",
+            found=f"not found out: {error}",
+            judgement="warn",
+            fix="two connections more were needed to look",
+        )
+    return pooler_check(found, "transaction" if database.pooled else "none")
+
+
+async def _today(database: Database) -> list[Check]:
+    async def rows(sql: str) -> Sequence[Sequence[object]]:
+        return [tuple(row) for row in await database.fetch("looking at the server", sql)]
+
+    ((hidden,),) = await rows(sessions.HIDDEN)
+    checks = [sessions.oldest_check(await rows(sessions.OLDEST), int(str(hidden)))]
+    checks += sessions.prepared_checks(await rows(sessions.PREPARED))
+    (used,) = await rows(sessions.CONNECTIONS)
+    return [*checks, sessions.connections_check(used, database.connections)]

@@ -1,0 +1,138 @@
+"""Checks: whether a PostgreSQL is set up to keep the promise, and what stands in the way today."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from posthouse.checks import Check, Judgement, judged
+from posthouse.errors import StoreError
+from posthouse.local.postgres import server, sessions
+from posthouse.local.postgres.pooler import Pooler, pooler_check, probed
+from posthouse.store import Rows
+from posthouse.stores.postgres.database import BOOKS, Database
+from posthouse.stores.postgres.errors import FOREIGN
+from posthouse.stores.postgres.schema import applied, missing, proving
+from posthouse.stores.waiting import waiting_checks
+
+DEAD_ROWS = 100_000
+"""Dead rows of a table from which on it is worth a word, when they are also more than the live ones."""
+
+# Bytes of the outbox, with its leaves and indexes, and of everything else of ours.
+DISK = """
+SELECT coalesce(sum(pg_total_relation_size(c.oid)) FILTER (WHERE c.oid = 'posthouse.outbox'::regclass
+        OR c.oid IN (SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = 'posthouse.outbox'::regclass)), 0)::bigint,
+    coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
+FROM pg_class c WHERE c.relnamespace = to_regnamespace('{schema}') AND c.relkind = 'r'
+"""
+
+# The tables with the most dead rows.
+DEAD = """
+SELECT s.relname::text, s.n_dead_tup, s.n_live_tup FROM pg_stat_user_tables s
+WHERE s.schemaname = '{schema}' ORDER BY s.n_dead_tup DESC LIMIT 1
+"""
+
+# Lanes, those that a relay holds, stuck rows and their keys, and dead events.
+WAITING = """
+SELECT (SELECT count(*) FROM posthouse.lane),
+    (SELECT count(*) FROM posthouse.lane l
+     WHERE l.owner IS NOT NULL AND l.until > coalesce($1, extract(epoch FROM clock_timestamp())::double precision)),
+    (SELECT count(*) FROM posthouse.stuck),
+    (SELECT count(DISTINCT (s.topic, s.tenant, s.key)) FROM posthouse.stuck s),
+    (SELECT count(*) FROM posthouse.held h WHERE h.state = 'dead')
+"""
+
+Ask = Callable[[], Awaitable[Sequence[Check]]]
+
+
+class PostgresChecks:
+    """The checks of one `PostgresStore`. `declared` is what its URL says of a pooler; `durable` False accepts a server
+    that a crash may make forget."""
+
+    def __init__(self, database: Database, *, declared: Pooler, durable: bool) -> None:
+        self._database = database
+        self._declared = declared
+        self._unsafe: Judgement = "fail" if durable else "warn"
+
+    async def lasting(self) -> list[Check]:
+        """What only a change of settings changes."""
+        checks = server.server_checks((await self._rows(server.SERVER)).one(), self._unsafe)
+        checks += [server.role_check((await self._rows(server.ROLE)).one()), await self._pooler()]
+        present = await self._database.carry_out(applied())
+        checks += migration_checks(missing(present), missing(present, post=True))
+        if not missing(present):
+            checks.append(await self._outbox())
+        return checks
+
+    async def today(self, now: float | None) -> list[Check]:
+        """What may be different in a minute."""
+        hidden = int(str((await self._rows(sessions.HIDDEN)).scalar()))
+        checks = [sessions.oldest_check(await self._rows(sessions.OLDEST), hidden)]
+        checks += sessions.prepared_checks(await self._rows(sessions.PREPARED))
+        checks += sessions.slot_checks(await self._rows(sessions.SLOTS))
+        ours = self._database.settings.writers + BOOKS
+        checks.append(sessions.connections_check((await self._rows(sessions.CONNECTIONS)).one(), ours))
+        checks += sessions.limit_checks((await self._rows(sessions.LIMITS)).one())
+        if not missing(await self._database.carry_out(applied())):
+            checks += await self._tables(now)
+        return checks
+
+    async def _rows(self, sql: str, *parameters: object) -> Rows:
+        return await self._database.run(sql, *parameters, check=False)
+
+    async def _pooler(self) -> Check:
+        database = self._database
+        try:
+            found = await probed(database.url, connecting=database.settings.patience)
+        except FOREIGN as error:
+            return Check(
+                name="pooler",
+                found=f"not found out: {error}",
+                judgement="warn",
+                fix="two connections more were needed to look",
+            )
+        return pooler_check(found, self._declared)
+
+    async def _outbox(self) -> Check:
+        try:
+            await self._database.carry_out(proving())
+        except StoreError as error:
+            fix = "put the tables back as the migrations made them"
+            return Check(name="outbox", found=str(error), judgement="fail", fix=fix)
+        return Check(name="outbox", found="ids are drawn one by one, its indexes are valid")
+
+    async def _tables(self, now: float | None) -> list[Check]:
+        outbox, all_ = (int(str(size)) for size in (await self._rows(DISK)).one())
+        lanes, held, stuck, keys, dead = (int(str(figure)) for figure in (await self._rows(WAITING, now)).one())
+        return [
+            Check(name="disk", found=f"the outbox has {_mib(outbox)}, all our tables {_mib(all_)}"),
+            *dead_row_checks(await self._rows(DEAD)),
+            *waiting_checks(lanes=lanes, held=held, stuck=stuck, stuck_keys=keys, dead=dead),
+        ]
+
+
+def migration_checks(needed: Sequence[str], pending: Sequence[str]) -> list[Check]:
+    """What is missing to run, and what is left to finish."""
+    if needed:
+        found, fix = f"lacking {', '.join(needed)}", "run `posthouse db upgrade`"
+        return [Check(name="migrations", found=found, judgement="fail", fix=fix)]
+    if pending:
+        fix = "when every process is of this release, run `posthouse db upgrade --post`"
+        return [Check(name="migrations", found=f"{', '.join(pending)} are left", fix=fix)]
+    return [Check(name="migrations", found="all are applied")]
+
+
+def dead_row_checks(rows: Sequence[Sequence[object]]) -> list[Check]:
+    """From DEAD."""
+    return [
+        judged(
+            "dead rows",
+            f"{table} has {int(str(dead)):,} beside {int(str(live)):,} live ones",
+            wrong=int(str(dead)) >= DEAD_ROWS and int(str(dead)) > int(str(live)),
+            fix=f"an open transaction keeps vacuum from them, or autovacuum is too slow: VACUUM {table} after ending it",
+        )
+        for table, dead, live in rows
+    ]
+
+
+def _mib(size: int) -> str:
+    return f"{size / 1024**2:,.1f} MiB"

@@ -1,0 +1,30 @@
+"""Waiting: what a store's own tables say about work that nobody does, or that waits for a person."""
+
+from __future__ import annotations
+
+from posthouse.checks import Check, judged
+
+
+def waiting_checks(*, lanes: int, held: int, stuck: int, stuck_keys: int, dead: int) -> list[Check]:
+    """`held` of the `lanes` have a relay; `stuck` rows of `stuck_keys` keys were refused by the broker or wait behind
+    one; `dead` events wait for an operator."""
+    return [
+        judged(
+            "lanes",
+            f"relays hold {held} of {lanes}",
+            wrong=held < lanes,
+            fix="what is committed is not sent by anybody: start `posthouse run` (lanes move within seconds)",
+        ),
+        judged(
+            "stuck keys",
+            f"{stuck_keys:,} keys, {stuck:,} rows" if stuck else "none",
+            wrong=stuck > 0,
+            fix="`posthouse outbox list` says why the broker refuses them, `posthouse outbox retry` tries again",
+        ),
+        judged(
+            "dead events",
+            f"{dead:,}" if dead else "none",
+            wrong=dead > 0,
+            fix="`posthouse held list --state dead`: retry, edit or skip them; their keys wait",
+        ),
+    ]
