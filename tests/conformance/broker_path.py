@@ -1,0 +1,216 @@
+"""The whole way of an event over one broker: two services, each on a SQLite file of its own.
+
+What the port leaves to Posthouse is proven here, broker by broker: once only, order, dead letters, replay. A broker
+takes part with a class of five lines that gives `make_broker`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.broker import Broker, Delivery, Stream
+from posthouse.clock import SystemClock, new_id
+from posthouse.service import Parts
+from posthouse.store import HeldFilter
+
+T = TypeVar("T")
+
+
+class OrderPlaced(Payload):
+    order_id: str
+    number: int
+
+
+class InvoiceIssued(Payload):
+    order_id: str
+    number: int
+
+
+class House:
+    """`orders` says what was placed; `billing` writes it down and answers; what is in `broken` fails."""
+
+    def __init__(self, folder: Path, brokers: tuple[Broker, Broker]) -> None:
+        self.broken: set[str] = set()
+        self.orders = Service("orders", namespace=f"shop{new_id()[-6:]}")
+        self.billing = Service("billing", namespace=self.orders.namespace)
+        self.orders.event("order.placed.v1", key="order_id")(OrderPlaced)
+        self.billing.event("invoice.issued.v1", key="order_id")(InvoiceIssued)
+        self.billing.setup(self._tables)
+        self.billing.on(OrderPlaced, policy=Policy(deliveries=2, first_delay=0.05))(self._invoice)
+        for service, broker in zip((self.orders, self.billing), brokers, strict=True):
+            service.use(Parts(f"sqlite:///{folder / service.name}.db", broker, SystemClock()))
+
+    @property
+    def topic(self) -> str:
+        return f"{self.orders.namespace}.orders.order"
+
+    async def _tables(self, tx: Tx) -> None:
+        await tx.execute("CREATE TABLE IF NOT EXISTS invoice (id INTEGER PRIMARY KEY, order_id TEXT, number INTEGER)")
+
+    async def _invoice(self, event: Event[OrderPlaced], tx: Tx) -> InvoiceIssued:
+        await tx.execute(
+            "INSERT INTO invoice (order_id, number) VALUES (?, ?)", (event.data.order_id, event.data.number)
+        )
+        if event.data.order_id in self.broken:
+            raise RuntimeError("the ledger is closed")
+        return InvoiceIssued(order_id=event.data.order_id, number=event.data.number)
+
+    async def place(self, order_id: str, *numbers: int) -> None:
+        for number in numbers:
+            async with self.orders.transaction("t1") as tx:
+                tx.publish(OrderPlaced(order_id=order_id, number=number))
+
+    async def invoices(self) -> dict[str, list[object]]:
+        found: dict[str, list[object]] = {}
+        async with self.billing.transaction("t1") as tx:
+            for order_id, number in await tx.execute("SELECT order_id, number FROM invoice ORDER BY id"):
+                found.setdefault(str(order_id), []).append(number)
+        return found
+
+    async def held(self) -> list[tuple[int | None, str]]:
+        return [(event.arrival.sequence, event.state) for event in await self.billing.store.held.find(HeldFilter())]
+
+
+class BrokerPathContract:
+    """Subclass it and give `make_broker`: every call a new instance on the one log of this test."""
+
+    pytestmark = pytest.mark.asyncio
+    deadline: float = 30.0
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.folder = tmp_path
+
+    async def make_broker(self) -> Broker:
+        raise NotImplementedError("give make_broker()")
+
+    async def test_events_are_applied_once_and_in_the_order_of_their_key(self) -> None:
+        async with self.house() as house:
+            names = [f"o{n}" for n in range(6)]
+            await asyncio.gather(*(house.place(name, *range(10)) for name in names))
+            await self.until(house.invoices, lambda found: sum(map(len, found.values())) >= 60)
+            assert await house.invoices() == {name: list(range(10)) for name in names}
+
+    async def test_what_was_rolled_back_is_never_seen(self) -> None:
+        async with self.house() as house:
+            with contextlib.suppress(ZeroDivisionError):
+                async with house.orders.transaction("t1") as tx:
+                    tx.publish(OrderPlaced(order_id="lost", number=1))
+                    raise ZeroDivisionError
+            await house.place("kept", 1)
+            await self.until(house.invoices, bool)
+            assert await house.invoices() == {"kept": [1]}
+
+    async def test_duplicates_on_the_broker_are_applied_once(self) -> None:
+        async with self.house() as house:
+            await house.place("o1", 1, 2)
+            broker = house.orders.broker
+            spy = await broker.subscribe("spy", [house.topic])
+            frames = [delivery.frame for delivery in await self.collect(spy, 2)]
+            for _ in range(3):
+                assert all(verdict.accepted for verdict in await broker.publish(frames))
+            await house.place("o1", 3)
+            await self.until(house.invoices, lambda found: 3 in found.get("o1", []))
+            assert await house.invoices() == {"o1": [1, 2, 3]}
+            assert await house.held() == []
+
+    async def test_poison_reaches_the_dead_letters_once_with_headers_and_reason(self) -> None:
+        async with self.house() as house:
+            house.broken.add("bad")
+            await house.place("bad", 1, 2)
+            await house.place("good", 1)
+            letters = await house.billing.broker.subscribe("undertaker", [f"{house.topic}.dlq"])
+            [letter] = await self.collect(letters, 1)
+            await self.until(house.held, lambda held: held == [(1, "dead"), (2, "blocked")])
+            assert letter.frame.headers["ph-consumer"] == "billing"
+            assert letter.frame.headers["ph-topic"] == house.topic
+            assert "the ledger is closed" in letter.frame.headers["ph-error"]
+            assert letter.frame.headers["ph-attempts"] == "2"
+            assert letter.frame.key == "t1:bad"
+            assert b'"number":1' in letter.frame.body.replace(b" ", b"")
+            assert list(await letters.receive(10, 0.5)) == []
+            assert await house.invoices() == {"good": [1]}
+
+    async def test_dead_letters_come_back_in_order(self) -> None:
+        async with self.house() as house:
+            house.broken.add("bad")
+            await house.place("bad", 1, 2, 3)
+            await self.until(house.held, lambda held: held == [(1, "dead"), (2, "blocked"), (3, "blocked")])
+            house.broken.clear()
+            [dead, *_] = await house.billing.store.held.find(HeldFilter(state="dead"))
+            await house.billing.desk.retry(dead.id)
+            await self.until(house.invoices, lambda found: 3 in found.get("bad", []))
+            assert await house.invoices() == {"bad": [1, 2, 3]}
+            assert await house.held() == []
+
+    async def test_a_dead_letter_said_again_on_its_topic_changes_nothing(self) -> None:
+        async with self.house() as house:
+            house.broken.add("bad")
+            await house.place("bad", 1)
+            broker = house.billing.broker
+            [letter] = await self.collect(await broker.subscribe("undertaker", [f"{house.topic}.dlq"]), 1)
+            story = {name: text for name, text in letter.frame.headers.items() if not name.startswith("ph-")}
+            again = type(letter.frame)(
+                topic=house.topic, id=letter.frame.id, key=letter.frame.key, body=letter.frame.body, headers=story
+            )
+            assert [verdict.accepted for verdict in await broker.publish([again])] == [True]
+            house.broken.clear()
+            await house.place("good", 1)
+            await self.until(house.invoices, lambda found: found == {"good": [1]})
+            assert await house.held() == [(1, "dead")]
+
+    async def test_a_replay_by_seek_applies_nothing_twice(self) -> None:
+        async with self.house() as house:
+            broker = house.billing.broker
+            if not broker.sheet.seek:
+                pytest.skip("this broker cannot go back")
+            await house.place("o1", *range(5))
+            await self.until(house.invoices, lambda found: len(found.get("o1", [])) == 5)
+            await broker.seek("billing", house.topic, time=0.0)
+            await house.place("o1", 5)
+            await self.until(house.invoices, lambda found: 5 in found["o1"])
+            assert await house.invoices() == {"o1": list(range(6))}
+            assert await house.held() == []
+
+    # What the tests are written with
+
+    @contextlib.asynccontextmanager
+    async def house(self) -> AsyncIterator[House]:
+        """Both services at work, each with an instance of its own."""
+        house = House(self.folder, (await self.make_broker(), await self.make_broker()))
+        stop, services = asyncio.Event(), (house.orders, house.billing)
+        tasks = [asyncio.create_task((await service.prepare()).run(stop)) for service in services]
+        try:
+            yield house
+        finally:
+            stop.set()
+            await asyncio.gather(*tasks)
+            for service in services:
+                await service.aclose()
+
+    async def until(self, look: Callable[[], Awaitable[T]], right: Callable[[T], bool]) -> None:
+        seen = None
+        try:
+            async with asyncio.timeout(self.deadline):
+                while True:
+                    seen = await look()
+                    if right(seen):
+                        return
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            raise AssertionError(f"still {seen!r} after {self.deadline:g} s") from None
+
+    async def collect(self, stream: Stream, count: int) -> list[Delivery]:
+        got: list[Delivery] = []
+        async with asyncio.timeout(self.deadline):
+            while len(got) < count:
+                got += await stream.receive(count - len(got), self.deadline)
+        await stream.ack(got)
+        return got
