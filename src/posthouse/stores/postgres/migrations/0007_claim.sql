@@ -14,17 +14,22 @@ BEGIN
         WHERE NOT EXISTS (SELECT 1 FROM posthouse.held h
             WHERE h.sequence IS NULL AND h.consumer = of_consumer AND h.tenant = of_tenant AND h.event_id = of_event)
         ON CONFLICT DO NOTHING;
-    ELSE
+    ELSIF first = 1 THEN
         INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest)
-        SELECT of_consumer, of_topic, of_tenant, of_key, last, of_lineage, of_event, of_digest
-        WHERE first = 1
-            OR EXISTS (SELECT 1 FROM posthouse.head x
-                WHERE x.consumer = of_consumer AND x.topic = of_topic AND x.tenant = of_tenant AND x.key = of_key)
-            OR EXISTS (SELECT 1 FROM posthouse.consumer c
-                WHERE c.consumer = of_consumer AND c.topic = of_topic AND c.adopt)
+        VALUES (of_consumer, of_topic, of_tenant, of_key, last, of_lineage, of_event, of_digest)
         ON CONFLICT (consumer, topic, tenant, key) DO UPDATE SET sequence = excluded.sequence,
             lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
-        WHERE h.sequence + 1 = first AND h.held = 0 AND h.lineage <= excluded.lineage;
+        WHERE h.sequence = 0 AND h.held = 0 AND h.lineage <= excluded.lineage;
+    ELSE
+        UPDATE posthouse.head h SET sequence = last, lineage = of_lineage, event_id = of_event, digest = of_digest
+        WHERE h.consumer = of_consumer AND h.topic = of_topic AND h.tenant = of_tenant AND h.key = of_key
+            AND h.sequence + 1 = first AND h.held = 0 AND h.lineage <= of_lineage;
+        IF NOT FOUND THEN
+            INSERT INTO posthouse.head (consumer, topic, tenant, key, sequence, lineage, event_id, digest)
+            SELECT of_consumer, of_topic, of_tenant, of_key, last, of_lineage, of_event, of_digest
+            FROM posthouse.consumer c WHERE c.consumer = of_consumer AND c.topic = of_topic AND c.adopt
+            ON CONFLICT (consumer, topic, tenant, key) DO NOTHING;
+        END IF;
     END IF;
     IF NOT FOUND THEN
         RETURN false;
