@@ -19,8 +19,6 @@ PATIENCE = 2.0
 # The server process that answers.
 PROCESS = "SELECT pg_backend_pid()"
 
-Connection = asyncpg.Connection[asyncpg.Record]
-
 
 async def probed(url: str, *, connecting: float) -> Pooler:
     """What stands before the server of `url`. Two connections are opened and closed for it; asyncpg's own errors.
@@ -61,7 +59,7 @@ def pooler_check(found: Pooler, declared: Pooler) -> Check:
 
 
 @contextlib.asynccontextmanager
-async def _connected(url: str, connecting: float) -> AsyncIterator[Connection]:
+async def _connected(url: str, connecting: float) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
     connection = await asyncpg.connect(url, timeout=connecting, statement_cache_size=0)
     try:
         yield connection
