@@ -95,6 +95,11 @@ def _tries(rows: Sequence[StuckRow]) -> Sequence[object]:
     )
 
 
+def parked_row(row: OutboxRow, now: float) -> StuckRow:
+    """A row that waits behind another of its key."""
+    return StuckRow(row=row, attempts=0, first_at=now, next_at=now, error="behind a refused event of its key")
+
+
 def row_of(columns: Sequence[Any]) -> OutboxRow:
     """A row from its columns, in the order of STUCK and of `posthouse.poll`."""
     id, topic, tenant, key, sequence, lineage, event_id, headers, body = columns
