@@ -23,6 +23,8 @@ Part = Literal["relay", "consumers", "timers"]
 PARTS: tuple[Part, ...] = ("relay", "consumers", "timers")
 
 PURGE_BATCH = 5_000
+WELL = 60.0
+"""A loop that ran for so many seconds was well: its failures before are forgotten."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +66,13 @@ class Runtime:
         """A loop that fails in a way nobody foresaw is started again, ever more slowly, and never in silence."""
         breaker = Breaker(0.5, 30.0)
         while not stop.is_set():
+            began = self.clock.now()
             try:
                 await run(stop)
             except Exception:
                 log.exception("%s: %s failed and is started again", self.name, name)
+                if self.clock.now() - began > WELL:
+                    breaker.succeeded()
                 await self.clock.wait(stop, breaker.failed())
 
     async def _keep_house(self, stop: asyncio.Event) -> None:
