@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import psycopg
 import pytest
 
 from tests.servers.postgres import PATIENCE, PostgresServer, unprivileged
@@ -21,7 +20,7 @@ from tests.servers.table import give_up, report
 
 CONFIGURATION = """
 [databases]
-* = host={host} port={port} user={user}
+{databases}
 
 [pgbouncer]
 listen_addr = 127.0.0.1
@@ -37,22 +36,25 @@ max_client_conn = 200
 @pytest.fixture(scope="session")
 def pgbouncer(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
     """The same server behind a pooler: another connection may serve each transaction."""
-    program = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
-    if program is None:
-        give_up("pgbouncer", "not on this machine, and no package of Python's brings one: apt-get install pgbouncer")
     parts = urlsplit(postgres_server.url)
     if parts.password:
         pytest.skip("the pooler is set up for a server that trusts: give POSTHOUSE_TEST_POSTGRES without a password")
+    with pooling(f"* = host={parts.hostname} port={parts.port or 5432} user={parts.username}") as port:
+        yield PostgresServer(parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}").geturl())
+
+
+@contextlib.contextmanager
+def pooling(databases: str) -> Iterator[int]:
+    """A pooler before these databases, in the words of its own configuration; its port."""
+    program = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
+    if program is None:
+        give_up("pgbouncer", "not on this machine, and no package of Python's brings one: apt-get install pgbouncer")
     with tempfile.TemporaryDirectory(prefix="posthouse-pgbouncer-") as place, socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        listen_port = probe.getsockname()[1]
+        port: int = probe.getsockname()[1]
         probe.close()
         file = Path(place) / "pgbouncer.ini"
-        file.write_text(
-            CONFIGURATION.format(
-                host=parts.hostname, port=parts.port or 5432, user=parts.username, listen_port=listen_port
-            )
-        )
+        file.write_text(CONFIGURATION.format(databases=databases, listen_port=port))
         os.chmod(place, 0o755)
         with (
             (Path(place) / "log").open("w") as log,
@@ -61,24 +63,23 @@ def pgbouncer(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
             ) as pooler,
         ):
             try:
-                pooled = PostgresServer(parts._replace(netloc=f"{parts.username}@127.0.0.1:{listen_port}").geturl())
-                _wait_until_it_answers(pooled, pooler, Path(place) / "log")
+                _wait_until_it_answers(port, pooler, Path(place) / "log")
                 version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
                 report("pgbouncer", "real", f"{version.split()[1]}, {program}")
-                yield pooled
+                yield port
             finally:
                 pooler.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     pooler.wait(PATIENCE)
 
 
-def _wait_until_it_answers(pooled: PostgresServer, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_until_it_answers(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            psycopg.connect(pooled.url, connect_timeout=2).close()
+            socket.create_connection(("127.0.0.1", port), timeout=2).close()
             return
-        except psycopg.OperationalError as error:
+        except OSError as error:
             if process.poll() is not None or time.monotonic() > deadline:
                 give_up("pgbouncer", f"it did not start: {error}\n{log.read_text()}")
         time.sleep(0.02)
