@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -11,6 +12,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from posthouse.broker import Broker, Start, Topology
 from posthouse.brokers import open_broker
+from posthouse.checks import refusals, warnings
 from posthouse.clock import Clock, SystemClock
 from posthouse.contracts import Catalogue, Retention, Topics, declare, event_type_of
 from posthouse.errors import ConfigurationError, StoreOutdated, did_you_mean
@@ -21,6 +23,8 @@ from posthouse.runtime import PARTS, Part, Runtime
 from posthouse.sending import Block, Cause, Drafter, Outbox, Relay, RelaySettings, Tx
 from posthouse.store import Store, Transaction
 from posthouse.stores import open_store
+
+log = logging.getLogger("posthouse.service")
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
@@ -174,19 +178,22 @@ class Service:
     async def running(self, *, only: Collection[Part] = PARTS) -> AsyncIterator[None]:
         """`run` in the background of a block, as in the lifespan of a web application; then stop and close."""
         stop = asyncio.Event()
-        await self.prepare()
-        task = asyncio.create_task(self.run(only=only, stop=stop))
         try:
-            yield
+            await self.prepare()
+            task = asyncio.create_task(self.run(only=only, stop=stop))
+            try:
+                yield
+            finally:
+                stop.set()
+                await task
         finally:
-            stop.set()
-            await task
             await self.aclose()
 
     async def prepare(self) -> Runtime:
         """Open everything, check that it can keep the promise, make the topics, and build the tasks."""
         await self.open()
-        self._refuse_what_cannot_work()
+        if self._runtime is None:
+            await self._refuse_what_cannot_work()
         await self.broker.ensure(self.topology())
         if self._runtime is None:
             self._runtime = await self._wire()
@@ -298,8 +305,17 @@ class Service:
 
         return made
 
-    def _refuse_what_cannot_work(self) -> None:
-        """Every problem at once."""
+    async def _refuse_what_cannot_work(self) -> None:
+        """Every problem at once, of the store, the broker and the handlers; what only weakens the promise is logged."""
+        checks = [*await self.store.checks(today=False), *await self.broker.checks(today=False)]
+        problems = [*refusals(checks), *self._unworkable()]
+        if problems:
+            raise ConfigurationError(*dict.fromkeys(problems))
+        for warning in dict.fromkeys(warnings(checks)):
+            log.warning("%s: %s", self.name, warning)
+
+    def _unworkable(self) -> list[str]:
+        """What was declared and cannot work."""
         problems: list[str] = []
         redelivery = self.broker.sheet.redelivery_s
         for name, handlers in self.consumers.items():
@@ -313,8 +329,7 @@ class Service:
                         "inbox_retention, or shorten the retries or the broker's retention"
                     )
             problems += _order_conflicts(name, handlers)
-        if problems:
-            raise ConfigurationError(*problems)
+        return problems
 
     async def _wire(self) -> Runtime:
         appliers = [await self._applier(name, handlers) for name, handlers in self.consumers.items()]

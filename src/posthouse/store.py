@@ -14,6 +14,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from posthouse.checks import Check
+
 Parameters = Sequence[object] | Mapping[str, object]
 
 
@@ -412,6 +414,15 @@ class Store(Protocol):
 
     async def counts(self) -> Counts:
         """The figures, read in one snapshot."""
+        ...
+
+    async def checks(self, *, today: bool = True) -> Sequence[Check]:
+        """Whether the database is set up to keep the promise; with `today` also what may be different in a minute: open
+        transactions, room, waiting work. Changes nothing, needs no tables, and says what it was not allowed to see."""
+        ...
+
+    async def wake(self) -> str:
+        """How a relay here learns that something was committed, in words, found out by trying."""
         ...
 
     async def changed(self, seen: int, seconds: float) -> int:

@@ -11,6 +11,7 @@ import typer
 
 from posthouse.cli import db, held, outbox
 from posthouse.cli.demo import demo
+from posthouse.cli.doctor import doctor
 from posthouse.cli.group import Group
 from posthouse.cli.new import new
 from posthouse.cli.run import run
@@ -48,6 +49,7 @@ app.command()(demo)
 app.command()(new)
 app.command()(run)
 app.command()(status)
+app.command()(doctor)
 app.add_typer(held.app, name="held")
 app.add_typer(outbox.app, name="outbox")
 app.command()(timers)

@@ -100,8 +100,6 @@ async def _prepare(services: Sequence[Service]) -> list[Runtime]:
 
 def _announce(service: Service, only: Collection[Part], place: str) -> None:
     log.info("%s: %s %s", service.name, ", ".join(only), place)
-    for note in service.broker.sheet.notes:
-        log.warning("%s: %s", service.name, note)
 
 
 async def _take_leave() -> None:

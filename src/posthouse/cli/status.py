@@ -36,6 +36,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     unsent: Mapping[str, int]
     stuck: Mapping[str, int]
     timers: Mapping[str, int]
+    wake: Mapping[str, str]
     notes: Sequence[str]
 
 
@@ -60,11 +61,11 @@ def status(
 
 
 def _show_once(services: Sequence[Service], as_json: bool) -> None:
-    figures = asyncio.run(_look(services))
+    figures, wake = asyncio.run(_look(services))
     if as_json:
-        print_json(report_of(figures))
+        print_json(report_of(figures, wake))
     else:
-        show(figures)
+        show(figures, wake)
     if not adds_up(figures) and not moving(figures):
         raise typer.Exit(CHECK_FAILED)
 
@@ -79,8 +80,8 @@ def adds_up(figures: Status) -> bool:
     return not any(line.difference for line in figures.lines)
 
 
-def report_of(figures: Status) -> Report:
-    """The figures with what follows from them."""
+def report_of(figures: Status, wake: Mapping[str, str]) -> Report:
+    """The figures with what follows from them, and how each service's relay learns of a commit."""
     return Report(
         adds_up=adds_up(figures),
         moving=moving(figures),
@@ -88,18 +89,19 @@ def report_of(figures: Status) -> Report:
         unsent=figures.unsent,
         stuck=figures.stuck,
         timers=figures.timers,
+        wake=wake,
         notes=figures.notes,
     )
 
 
-def show(figures: Status) -> None:
+def show(figures: Status, wake: Mapping[str, str]) -> None:
     """The figures for people."""
     if figures.lines:
         print_table(COLUMNS, [_row(line) for line in figures.lines])
         say("")
     print_table(
-        ("SERVICE", "UNSENT", "STUCK", "TIMERS"),
-        [(name, figures.unsent[name], figures.stuck[name], figures.timers[name]) for name in figures.unsent],
+        ("SERVICE", "UNSENT", "STUCK", "TIMERS", "WAKE-UP"),
+        [(n, figures.unsent[n], figures.stuck[n], figures.timers[n], wake[n]) for n in figures.unsent],
     )
     for note in figures.notes:
         say(f"note: {note}", "yellow")
@@ -110,24 +112,29 @@ def show(figures: Status) -> None:
         say("held events: see `posthouse held list`", "yellow")
 
 
-async def _look(services: Sequence[Service]) -> Status:
+async def _look(services: Sequence[Service]) -> tuple[Status, Mapping[str, str]]:
     async with opened(services):
+        wake = await _wakes(services)
         for _ in range(LOOKS):
             figures = await read_status(services)
             if adds_up(figures) or moving(figures):
                 break
             await asyncio.sleep(PAUSE)
-        return figures
+        return figures, wake
+
+
+async def _wakes(services: Sequence[Service]) -> Mapping[str, str]:
+    return {service.name: await service.store.wake() for service in services}
 
 
 async def _watch(services: Sequence[Service], every: float) -> None:
     async with opened(services):
         while True:
-            figures = await read_status(services)
+            figures, wake = await read_status(services), await _wakes(services)
             console = stdout()
             if console.is_terminal:
                 console.clear()
-            show(figures)
+            show(figures, wake)
             await asyncio.sleep(every)
 
 

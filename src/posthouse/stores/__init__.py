@@ -38,6 +38,8 @@ class PostgresOptions(msgspec.Struct, frozen=True):
     idempotency_window: Annotated[float, msgspec.Meta(gt=0)] = 7 * 86_400.0
     patience: Annotated[float, msgspec.Meta(gt=0)] = 30.0
     pooler: Literal["none", "session", "transaction"] = "none"
+    listen_url: str | None = None
+    durable: bool = True
 
 
 DRIVER_OPTIONS = (
@@ -101,6 +103,8 @@ def _postgres(parts: SplitResult, clock: Clock) -> Store:
         idempotency_window=options.idempotency_window,
         patience=options.patience,
         pooler=options.pooler,
+        listen_url=options.listen_url,
+        durable=options.durable,
     )
 
 

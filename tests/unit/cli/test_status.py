@@ -58,3 +58,10 @@ def test_a_narrow_terminal_gets_every_figure(poisoned: Project) -> None:
 
 def test_watch_and_json_exclude_each_other(project: Project) -> None:
     assert project.run("status", "shop", "--watch", "--json").exit_code == 2
+
+
+def test_it_says_how_a_commit_is_noticed(project: Project) -> None:
+    report = project.json("status", "shop")
+    assert isinstance(report, dict)
+    assert report["wake"] == {"orders": "doorbell + polling every 0.05 s"}
+    assert "doorbell" in project.run("status", "shop").stdout

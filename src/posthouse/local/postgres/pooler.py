@@ -21,17 +21,17 @@ PROCESS = "SELECT pg_backend_pid()"
 
 
 async def probed(url: str, *, connecting: float) -> Pooler:
-    """What stands before the server of `url`. Two connections are opened and closed for it; asyncpg's own errors.
+    """What stands before the server of `url`. One or two connections are opened and closed for it; asyncpg's own errors.
 
     A pooler hands out process numbers of its own. One that changes the server connection between transactions must give
     the first client another process while the second one holds what the first had.
     """
-    async with _connected(url, connecting) as first, _connected(url, connecting) as second:
+    async with _connected(url, connecting) as first:
         async with first.transaction():
             before = await first.fetchval(PROCESS)
         if before == first.get_server_pid():
             return "none"
-        async with second.transaction():
+        async with _connected(url, connecting) as second, second.transaction():
             await second.fetchval(PROCESS)
             try:
                 async with asyncio.timeout(PATIENCE), first.transaction():

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
@@ -14,7 +15,7 @@ import asyncpg
 import msgspec
 
 from posthouse.errors import StoreError, StoreUnavailable
-from posthouse.local.doorbell import Doorbell
+from posthouse.local.postgres.wake import Wake
 from posthouse.store import Rows
 from posthouse.stores.postgres.errors import FOREIGN, NOT_PRIMARY, is_lost, mapped, sqlstate_of
 from posthouse.stores.postgres.schema import Place, checking, proving
@@ -30,6 +31,9 @@ BOOKS = 4
 OUR_NAME = re.compile(r"posthouse\.(?!tenant\b)")
 """A name in our schema; the setting `posthouse.tenant` is called so in every schema."""
 
+LAST_PAUSE = 0.1
+"""The longest pause, in seconds, between two looks at the outbox that nobody rang for."""
+
 # End a session whose transaction was given up while it may still be at work.
 END_SESSION = "SELECT pg_terminate_backend($1)"
 
@@ -42,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lanes: int | None
     patience: float
     pooled: bool
+    listen_url: str | None = None
 
 
 class StoreConnection(asyncpg.Connection):
@@ -86,7 +91,13 @@ class Database:
         self.url = url
         self.settings = settings
         self.name = unquote(urlsplit(url).path.removeprefix("/")) or None
-        self.bell = Doorbell(f"/postgresql/{urlsplit(url)._replace(query='', fragment='').geturl()}/{settings.schema}")
+        self.bell = Wake(
+            f"/postgresql/{urlsplit(url)._replace(query='', fragment='').geturl()}/{settings.schema}",
+            f"posthouse {settings.schema}"[:63],
+            listen_url=settings.listen_url or (None if settings.pooled else url),
+            run=partial(self.run, check=False),
+            floor=LAST_PAUSE,
+        )
         self.place: Place | None = None
         self.notes: Sequence[str] = ()
         self.made = 0
@@ -197,7 +208,7 @@ class Database:
     async def close(self) -> None:
         """Close every connection; one whose transaction does not end in time is cut off."""
         self.closed = True
-        self.bell.close()
+        await self.bell.aclose()
         if self._ends:
             await asyncio.wait(self._ends, timeout=1.0)
         pool, self._pool = self._pool, None

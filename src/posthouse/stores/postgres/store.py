@@ -6,14 +6,16 @@ import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal
 
 import asyncpg
 
+from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
+from posthouse.local.postgres.pooler import Pooler
 from posthouse.store import Counts, HeldTable, InboxTable, Migration, OutboxRow, OutboxTable, TimerTable, Transaction
 from posthouse.stores.postgres.changes import Changes
+from posthouse.stores.postgres.checks import PostgresChecks
 from posthouse.stores.postgres.counting import counted
 from posthouse.stores.postgres.database import Database, Settings
 from posthouse.stores.postgres.held import PostgresHeld
@@ -28,8 +30,6 @@ from posthouse.stores.postgres.upgrade import upgraded
 WEEK = 7 * 86_400.0
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
-Pooler = Literal["none", "session", "transaction"]
-
 # Everything that was perhaps not sent is sent again, under a new lineage.
 RECOVER = "SELECT posthouse.recover()"
 
@@ -40,9 +40,10 @@ class PostgresStore:
     `schema` is where its tables live. `writers` transactions may be open at once in this process; a few connections more
     serve the runtime itself. `lanes` is fixed when the tables are made (16 unless given). `idempotency_window` is how
     long, in seconds, an idempotency key is remembered; `patience` how long to wait for a connection. `pooler` says what
-    stands between: behind one in `transaction` mode, such as PgBouncer, nothing is kept in a session. `clock`: leases and
-    due times go by the database's clock, so that machines need not agree on the time; a clock that is given is used
-    instead of it, for tests.
+    stands between: behind one in `transaction` mode, such as PgBouncer, nothing is kept in a session; `listen_url` then
+    leads to the server itself, for the one connection on which a relay hears the hints of other machines. `durable` False
+    accepts a server that forgets commits in a crash, for tests. `clock`: leases and due times go by the database's clock,
+    so that machines need not agree on the time; a clock that is given is used instead of it, for tests.
     """
 
     embedded = False
@@ -58,6 +59,8 @@ class PostgresStore:
         idempotency_window: float = WEEK,
         patience: float = 30.0,
         pooler: Pooler = "none",
+        listen_url: str | None = None,
+        durable: bool = True,
     ) -> None:
         problems = []
         if not NAME.fullmatch(schema):
@@ -70,9 +73,16 @@ class PostgresStore:
             raise ConfigurationError(*problems)
         self.writers = writers
         settings = Settings(
-            schema=schema, writers=writers, lanes=lanes, patience=patience, pooled=pooler == "transaction"
+            schema=schema,
+            writers=writers,
+            lanes=lanes,
+            patience=patience,
+            pooled=pooler == "transaction",
+            listen_url=listen_url,
         )
+        self._clock = clock
         self._database = Database(url, settings)
+        self._checks = PostgresChecks(self._database, declared=pooler, durable=durable)
         self._changes = Changes(self._database, clock)
         self._outbox = PostgresOutbox(self._database, clock, idempotency_window)
         self.outbox: OutboxTable = self._outbox
@@ -125,6 +135,16 @@ class PostgresStore:
 
     async def counts(self) -> Counts:
         return await counted(self._database)
+
+    async def checks(self, *, today: bool = True) -> Sequence[Check]:
+        checks = await self._checks.lasting()
+        if today:
+            checks += await self._checks.today(self._clock.now() if self._clock else None)
+            checks.append(Check(name="wake-up", found=await self.wake()))
+        return checks
+
+    async def wake(self) -> str:
+        return await self._changes.mode()
 
     async def changed(self, seen: int, seconds: float) -> int:
         return await self._changes.wait(seen, seconds)

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
+from posthouse.checks import Check
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError
+from posthouse.local.file_checks import file_checks
 from posthouse.local.sqlite import Synchronous, check_place, connect, mapped
 from posthouse.store import Counts, HeldTable, InboxTable, Migration, OutboxRow, OutboxTable, TimerTable, Transaction
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
@@ -22,6 +24,7 @@ from posthouse.stores.sqlite.schema import MOST_LANES, applied, migrations, miss
 from posthouse.stores.sqlite.steps import carry_out
 from posthouse.stores.sqlite.timers import SqliteTimers
 from posthouse.stores.sqlite.views import viewed
+from posthouse.stores.waiting import waiting_checks
 
 WEEK = 7 * 86_400.0
 FIRST_PAUSE, LAST_PAUSE = 0.002, 0.05
@@ -50,6 +53,14 @@ HELD = "SELECT consumer, topic, state, count(*) FROM posthouse_held GROUP BY con
 
 # Timers set.
 TIMERS = "SELECT count(*) FROM posthouse_timer"
+
+# Lanes, those that a relay holds, stuck rows and their keys, and dead events.
+WAITING = """
+SELECT (SELECT count(*) FROM posthouse_lane), (SELECT count(*) FROM posthouse_lane WHERE owner IS NOT NULL AND until > ?),
+    (SELECT count(*) FROM posthouse_stuck),
+    (SELECT count(*) FROM (SELECT DISTINCT topic, tenant, key FROM posthouse_stuck)),
+    (SELECT count(*) FROM posthouse_held WHERE state = 'dead')
+"""
 
 # A new line of numbers, in which nobody holds a lane.
 NEW_LINEAGE = "UPDATE posthouse_meta SET value = value + 1 WHERE name = 'lineage' RETURNING value"
@@ -83,6 +94,7 @@ class SqliteStore:
         self.notes: Sequence[str] = check_place(place) if place is not None else []
         """Sentences on what weakens the promise here."""
         self._clock = clock or SystemClock()
+        self._synchronous: Synchronous = synchronous
         self._database = Database(place, synchronous, lanes, patience)
         self._outbox = SqliteOutbox(self._database, self._clock, idempotency_window)
         self.outbox: OutboxTable = self._outbox
@@ -138,6 +150,28 @@ class SqliteStore:
             return await self._database.read(_counts)
         await self._database.lanes()
         return await asyncio.to_thread(_counts_of, path)  # a long backlog takes a while to count
+
+    async def checks(self, *, today: bool = True) -> Sequence[Check]:
+        path = self._database.path
+        if path is None:
+            return [Check(name="memory", found="a database that ends with this process, for tests")]
+        checks = file_checks(path, self._synchronous, today=today)
+        if not path.exists():
+            return checks
+        lacking = await self.pending_migrations()
+        found = f"{', '.join(lacking)} will be applied at the next start" if lacking else "all are applied"
+        checks.append(Check(name="migrations", found=found))
+        if today:
+            checks += [] if lacking else await self._database.read(self._waiting)
+            checks.append(Check(name="wake-up", found=await self.wake()))
+        return checks
+
+    async def wake(self) -> str:
+        return f"doorbell + polling every {LAST_PAUSE:g} s"
+
+    def _waiting(self, connection: sqlite3.Connection) -> list[Check]:
+        lanes, held, stuck, keys, dead = connection.execute(WAITING, (self._clock.now(),)).fetchone()
+        return waiting_checks(lanes=lanes, held=held, stuck=stuck, stuck_keys=keys, dead=dead)
 
     async def changed(self, seen: int, seconds: float) -> int:
         loop = asyncio.get_running_loop()

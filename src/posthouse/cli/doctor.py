@@ -1,0 +1,132 @@
+"""`posthouse doctor`: what was looked at, what was found, and how to mend it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+import typer
+from rich.text import Text
+
+from posthouse.broker import Capabilities
+from posthouse.checks import Check, Judgement
+from posthouse.cli.group import CHECK_FAILED
+from posthouse.cli.options import AsJson
+from posthouse.cli.output import Cell, print_facts, print_json, print_table, say
+from posthouse.cli.places import without_password
+from posthouse.cli.target import Targets, load_all
+from posthouse.errors import PosthouseError
+from posthouse.promise import Clause, promise_of
+from posthouse.service import Service
+
+STYLES: dict[Judgement, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+UNREACHED = "opening"
+"""The name of the only check of what cannot be opened."""
+
+
+class Examination(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found about one store or broker. `sheet` and `promise` are those of a broker that could be reached."""
+
+    service: str
+    part: str
+    place: str
+    checks: Sequence[Check]
+    sheet: Capabilities | None = None
+    promise: Sequence[Clause] = ()
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What `--json` prints."""
+
+    healthy: bool
+    examinations: Sequence[Examination]
+
+
+def doctor(targets: Targets, as_json: AsJson = False) -> None:
+    """Look at the store and the broker of each service: settings, roles, tables, open transactions, and the promise that
+    results. Changes nothing. Ends with code 1 when something keeps a service from running or from keeping its promise.
+    """
+    services = load_all(targets)
+    examinations = asyncio.run(_examine_all(services))
+    healthy = not any(check.judgement == "fail" for found in examinations for check in found.checks)
+    if as_json:
+        print_json(Report(healthy=healthy, examinations=examinations))
+    else:
+        for examination in examinations:
+            _show(examination)
+        _sum_up(examinations)
+    if not healthy:
+        raise typer.Exit(CHECK_FAILED)
+
+
+async def _examine_all(services: Sequence[Service]) -> list[Examination]:
+    found: list[Examination] = []
+    for service in services:
+        try:
+            found += [await _examine_store(service), await _examine_broker(service)]
+        finally:
+            await service.aclose()
+    return found
+
+
+async def _examine_store(service: Service) -> Examination:
+    place = without_password(service.store_url)
+    checks = await _checked(lambda: service.store.checks(), "is the server up, and the URL right?")
+    return Examination(service=service.name, part="store", place=place, checks=checks)
+
+
+async def _examine_broker(service: Service) -> Examination:
+    place = without_password(service.broker_url)
+    checks = await _checked(lambda: service.broker.checks(), "is the broker up, and the URL right?")
+    if any(check.name == UNREACHED for check in checks):
+        return Examination(service=service.name, part="broker", place=place, checks=checks)
+    sheet = service.broker.sheet
+    return Examination(
+        service=service.name, part="broker", place=place, checks=checks, sheet=sheet, promise=promise_of(sheet)
+    )
+
+
+async def _checked(ask: Callable[[], Awaitable[Sequence[Check]]], fix: str) -> Sequence[Check]:
+    """The checks, or the one that says why there are none: what cannot even be opened is a finding too."""
+    try:
+        return await ask()
+    except PosthouseError as error:
+        return [Check(name=UNREACHED, found=str(error), judgement="fail", fix=fix)]
+
+
+def _show(examination: Examination) -> None:
+    say(f"{examination.service}, {examination.part}: {examination.place}", "bold")
+    print_table(("CHECK", "", "FOUND"), [_row(check) for check in examination.checks])
+    for check in examination.checks:
+        if check.fix:
+            say(Text.assemble((f"{check.name}: ", STYLES[check.judgement]), check.fix))
+    if examination.sheet is not None:
+        say("")
+        print_facts(_sheet_facts(examination.sheet))
+        for clause in examination.promise:
+            verdict = Text("yes" if clause.holds else "no", "green" if clause.holds else "yellow")
+            say(Text.assemble(f"{clause.text}: ", verdict, f", because {clause.because}"))
+    say("")
+
+
+def _row(check: Check) -> tuple[Cell, ...]:
+    return check.name, Text(check.judgement, STYLES[check.judgement]), check.found
+
+
+def _sheet_facts(sheet: Capabilities) -> list[tuple[str, Cell]]:
+    facts = msgspec.structs.asdict(sheet)
+    return [(name, _word(value)) for name, value in facts.items() if name != "notes"]
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,g}" if isinstance(value, float) else "none" if value is None else str(value)
+
+
+def _sum_up(examinations: Sequence[Examination]) -> None:
+    checks = [check for examination in examinations for check in examination.checks]
+    warned, failed = (sum(check.judgement == kind for check in checks) for kind in ("warn", "fail"))
+    style = "bold red" if failed else "yellow" if warned else "green"
+    say(f"{len(checks)} checks: {failed} failed, {warned} with a warning", style)

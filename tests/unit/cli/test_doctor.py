@@ -1,0 +1,109 @@
+"""`posthouse doctor`: every check with what was found, and a fix for what is not ok."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+from tests.unit.cli.conftest import Project
+
+
+def checks_of(report: object, part: str) -> dict[str, dict[str, str]]:
+    assert isinstance(report, dict)
+    (found,) = [examination for examination in report["examinations"] if examination["part"] == part]
+    return {check["name"]: check for check in found["checks"]}
+
+
+def test_a_service_that_never_ran_is_healthy_and_nothing_is_made(project: Project) -> None:
+    report = project.json("doctor", "shop:orders")
+    assert isinstance(report, dict)
+    assert report["healthy"] is True
+    assert "not there yet" in checks_of(report, "store")["file"]["found"]
+    assert not list(project.folder.glob("*.db"))
+
+
+def test_every_check_of_a_used_store_is_shown_with_its_finding(project: Project) -> None:
+    project.place(("a", 1))
+    project.settle(applied=1, held=0)
+    result = project.run("doctor", "shop:orders")
+    assert result.exit_code == 0, result.output
+    for name in ("SQLite", "filesystem", "journal_mode", "synchronous", "mmap_size", "room", "migrations", "wake-up"):
+        assert f"\n{name} " in result.stdout
+    report = project.json("doctor", "shop:orders")
+    assert checks_of(report, "store")["journal_mode"]["found"] == "wal"
+    assert checks_of(report, "broker")["synchronous"]["found"] == "FULL"
+
+
+def test_lanes_that_nobody_holds_are_a_warning_with_a_fix(project: Project) -> None:
+    project.place(("a", 1))
+    result = project.run("doctor", "shop:orders")
+    assert result.exit_code == 0, "a warning is not a failure"
+    lanes = checks_of(project.json("doctor", "shop:orders"), "store")["lanes"]
+    assert lanes["judgement"] == "warn"
+    assert lanes["found"] == "relays hold 0 of 16"
+    assert "posthouse run" in result.stdout
+
+
+def test_dead_and_stuck_events_are_counted(poisoned: Project) -> None:
+    found = checks_of(poisoned.json("doctor", "shop:orders"), "store")
+    assert (found["dead events"]["found"], found["dead events"]["judgement"]) == ("1", "warn")
+    assert "posthouse held list" in found["dead events"]["fix"]
+    assert found["stuck keys"]["judgement"] == "ok"
+
+
+def test_the_promise_follows_from_the_sheet(project: Project) -> None:
+    text = project.run("doctor", "shop:orders").stdout
+    assert "survives a crash of the broker's machine: yes, because" in text
+    assert "in order per key: yes, because" in text
+
+
+def test_a_careless_log_is_told_so(project: Project) -> None:
+    project.write("shop.py", (project.folder / "shop.py").read_text().replace(
+        'namespace="shop")', 'namespace="shop", broker="embedded:///log.db?synchronous=NORMAL")'
+    ))  # fmt: skip
+    project.place(("a", 1))
+    project.settle(applied=1, held=0)
+    result = project.run("doctor", "shop:orders")
+    assert result.exit_code == 0
+    assert "survives a crash of the broker's machine: no, because" in result.stdout
+    assert "power cut" in result.stdout
+
+
+def test_what_cannot_be_opened_is_a_finding_and_ends_with_code_1(project: Project) -> None:
+    (project.folder / "orders.db").write_bytes(b"this is no database" * 400)
+    result = project.run("doctor", "shop:orders", "--json")
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    assert report["healthy"] is False
+    assert checks_of(report, "store")["opening"]["judgement"] == "fail"
+    assert "memory" not in checks_of(report, "broker")
+
+
+def test_two_services_are_examined_one_after_the_other(project: Project) -> None:
+    project.write("billing.py", 'from posthouse import Service\n\nbilling = Service("billing", broker="memory://")\n')
+    report = project.json("doctor", "shop", "billing")
+    assert isinstance(report, dict)
+    assert [(found["service"], found["part"]) for found in report["examinations"]] == [
+        ("orders", "store"),
+        ("orders", "broker"),
+        ("billing", "store"),
+        ("billing", "broker"),
+    ]
+
+
+def test_a_narrow_terminal_gets_every_finding(project: Project) -> None:
+    project.place(("a", 1))
+    text = project.run("doctor", "shop:orders", columns=40).stdout
+    assert "journal_mode" in text
+    assert "wal" in text
+
+
+def test_looking_changes_nothing(project: Project) -> None:
+    project.place(("a", 1))
+    with sqlite3.connect(project.folder / "orders.db") as connection:
+        before = list(connection.iterdump())
+    connection.close()
+    project.run("doctor", "shop:orders")
+    with sqlite3.connect(project.folder / "orders.db") as connection:
+        assert list(connection.iterdump()) == before
+    connection.close()
