@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import latency, memory, receiving, sending
+from benchmarks.postgres.measures import BIG
 from benchmarks.postgres.measures import MEASURES as POSTGRES
 from benchmarks.postgres.server import serving
 from benchmarks.reading import Reading, Scale
@@ -44,7 +45,7 @@ Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the events: to 
 Rounds = Annotated[int | None, typer.Option(min=1, help="Rounds of each comparison.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 async def run(name: str, scale: Scale) -> list[Reading]:
@@ -69,12 +70,22 @@ def embedded(
 
 
 @app.command("postgres")
-def on_postgres(only: Only = None, quick: Quick = False, rounds: Rounds = None, json: Json = False) -> None:
+def on_postgres(
+    only: Only = None,
+    quick: Quick = False,
+    rounds: Rounds = None,
+    json: Json = False,
+    big: Annotated[bool, typer.Option("--big", help="The backlog with 10,000,000 rows: half an hour more.")] = False,
+    write: Annotated[Path | None, typer.Option(help="Also write the readings to this file, as JSON.")] = None,
+) -> None:
     """Measure the PostgreSQL path beside the same driver doing only what cannot be left out, in turns."""
     scale = Scale(QUICK if quick else 1.0, rounds)
+    measures = {**POSTGRES, **BIG} if big else POSTGRES
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the server ends too
     with serving() as server:
-        readings = measured(POSTGRES, only, lambda name: POSTGRES[name](server, scale), json)
+        readings = measured(measures, only, lambda name: measures[name](server, scale), json)
+    if write is not None:
+        write.write_bytes(msgspec.json.format(msgspec.json.encode(readings)) + b"\n")
     show(readings, "Posthouse on PostgreSQL", json)
 
 

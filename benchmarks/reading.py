@@ -100,6 +100,11 @@ def at_most(measure: str, ours: float, most: float, unit: str) -> Reading:
     return Reading(measure=measure, ours=ours, limit=None, ratio=None, goal=most, met=ours <= most, unit=unit)
 
 
+def figure(measure: str, ours: float, unit: str) -> Reading:
+    """A figure for which nothing is promised."""
+    return Reading(measure=measure, ours=ours, limit=None, ratio=None, goal=None, met=None, unit=unit)
+
+
 def percentile(values: Sequence[float], rank: int) -> float:
     """The value below which `rank` percent lie."""
     return sorted(values)[min(len(values) - 1, len(values) * rank // 100)]

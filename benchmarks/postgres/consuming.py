@@ -60,6 +60,28 @@ async def _consume(server: BenchServer, scale: Scale, kind: str, *, count: int, 
         return await compare(f"consume {kind}", ours, theirs, rounds=rounds, count=count, goal=goal)
 
 
+async def one_key(server: BenchServer, scale: Scale) -> list[Reading]:
+    """List handlers, ordered, with every event on one key beside a thousand keys."""
+    count = scale.count(10_000)
+    narrow, wide = frames(count, 1), frames(count, KEYS)
+    async with server.prepared() as original:
+
+        async def round_of(given: Sequence[Frame]) -> float:
+            with server.copied(original) as url:
+                return await consumed(url, "list", given)
+
+        return [
+            await compare(
+                "consume list, one key ÷ 1,000 keys",
+                lambda _: round_of(narrow),
+                lambda _: round_of(wide),
+                rounds=scale.turns(3),
+                count=count,
+                goal=0.5,
+            )
+        ]
+
+
 def frames(count: int, keys: int) -> list[Frame]:
     """Events as a producer would have sent them, in order, with the numbers of their keys."""
     return [_frame(number, f"o{number % keys}", number // keys + 1) for number in range(count)]

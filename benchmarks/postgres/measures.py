@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 
-from benchmarks.postgres import consuming
+from benchmarks.postgres import committing, consuming, fencing, latency, relaying, storage
 from benchmarks.postgres.server import BenchServer
 from benchmarks.reading import Reading, Scale
 
 Measure = Callable[[BenchServer, Scale], Coroutine[None, None, list[Reading]]]
 
 MEASURES: Mapping[str, Measure] = {
+    "relay": relaying.relay,
+    "relay-one-key": relaying.one_key,
+    "commit": committing.commit,
     "consume": consuming.consume,
+    "consume-one-key": consuming.one_key,
+    "latency": latency.latency,
+    "latency-held": latency.held_open,
+    "order": fencing.order,
+    "wal": storage.wal,
+    "backlog": storage.backlog,
 }
+
+BIG: Mapping[str, Measure] = {"backlog": storage.backlog_big}
+"""What `--big` measures instead."""

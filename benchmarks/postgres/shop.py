@@ -7,6 +7,7 @@ import asyncpg
 from benchmarks.shop import Done, OrderPlaced
 from posthouse import Event, Policy, Service, Tx
 from posthouse.broker import Broker
+from posthouse.sending import RelaySettings
 from posthouse.store import Store
 
 CREATE = """
@@ -19,9 +20,9 @@ BUSINESS = "INSERT INTO placed (order_id, total) VALUES ($1, $2)"
 BUSINESS_MANY = "INSERT INTO placed (order_id, total) SELECT * FROM unnest($1::text[], $2::bigint[])"
 
 
-def orders_on(store: str | Store, broker: str | Broker) -> Service:
+def orders_on(store: str | Store, broker: str | Broker, *, relay: RelaySettings | None = None) -> Service:
     """The producer."""
-    orders = Service("orders", namespace="shop", store=store, broker=broker)
+    orders = Service("orders", namespace="shop", store=store, broker=broker, relay=relay)
     orders.event("order.placed.v1", key="order_id")(OrderPlaced)
     return orders
 

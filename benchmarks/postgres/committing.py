@@ -1,0 +1,73 @@
+"""What an event costs its producer: commits with a business row and an event beside commits with the row alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import asyncpg
+
+from benchmarks.postgres.server import BenchServer
+from benchmarks.postgres.shop import BUSINESS, orders_on
+from benchmarks.postgres.sink import NowhereBroker
+from benchmarks.reading import Reading, Scale, compare
+from benchmarks.shop import TENANT, placed
+from posthouse.stores.postgres import PostgresStore
+
+COMMITS = {1: 400, 8: 2_000, 32: 2_000}
+"""Commits of a round, by number of connections."""
+
+Commit = Callable[[asyncpg.Connection, int], Awaitable[None]]
+
+
+async def commit(server: BenchServer, scale: Scale) -> list[Reading]:
+    """Commits with a business row and a keyed event beside the business row alone, at 1, 8 and 32 connections."""
+    return [await _commit(server, scale, connections) for connections in COMMITS]
+
+
+async def _commit(server: BenchServer, scale: Scale, connections: int) -> Reading:
+    count = scale.count(COMMITS[connections])
+    async with server.prepared() as url:
+        store = PostgresStore(url)
+        orders = orders_on(store, NowhereBroker(0))
+        await orders.open()
+        pool = [await asyncpg.connect(url) for _ in range(connections)]
+
+        async def with_event(connection: asyncpg.Connection, number: int) -> None:
+            order = placed(number)
+            async with connection.transaction():
+                await connection.execute(BUSINESS, order.order_id, order.total_cents)
+                await orders.outbox.add(connection, order, tenant=TENANT)
+
+        try:
+            return await compare(
+                f"commit, {connections} connection{'s' * (connections > 1)}",
+                lambda _: committed(pool, with_event, count),
+                lambda _: committed(pool, row_alone, count),
+                rounds=scale.turns(7),
+                count=count,
+                goal=0.6,
+            )
+        finally:
+            await asyncio.gather(*(connection.close() for connection in pool))
+            await orders.aclose()
+
+
+async def row_alone(connection: asyncpg.Connection, number: int) -> None:
+    """The same transaction without an event."""
+    order = placed(number)
+    async with connection.transaction():
+        await connection.execute(BUSINESS, order.order_id, order.total_cents)
+
+
+async def committed(pool: list[asyncpg.Connection], once: Commit, count: int) -> float:
+    """The seconds for so many commits, shared by the connections."""
+
+    async def share(connection: asyncpg.Connection, first: int) -> None:
+        for number in range(first, count, len(pool)):
+            await once(connection, number)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(share(connection, first) for first, connection in enumerate(pool)))
+    return time.perf_counter() - began
