@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.faults.kit import tally
+from tests.faults.kit.ground import Databases, Files, Ground
 from tests.faults.kit.nursery import Nursery
 from tests.faults.kit.world import Worlds
+from tests.servers.postgres import PostgresServer, Unavailable, binaries, give_up, running
 
 CRASH_TESTS = "test_crash_*.py"
+MEMORY = Path("/dev/shm")
+ROOM_FOR_A_SERVER = 2_000_000_000
 
 
 @pytest.fixture(scope="session")
@@ -22,18 +27,39 @@ def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
         yield nursery
 
 
+@pytest.fixture(scope="session")
+def postgres_in_memory() -> Iterator[PostgresServer]:
+    """A server that has no disk to wait for, where there is room: processes are killed here, the server never is."""
+    try:
+        roomy = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM_FOR_A_SERVER
+        with running(binaries(), within=MEMORY if roomy else None) as url:
+            yield PostgresServer(url)
+    except Unavailable as error:
+        give_up(f"no PostgreSQL for the crash tests: {error}")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
+    """Where the stores are."""
+    if request.param == "sqlite":
+        yield Files()
+        return
+    with Databases(request.getfixturevalue("postgres_in_memory")) as databases:
+        yield databases
+
+
 @pytest.fixture
-def worlds(nursery: Nursery) -> Iterator[Worlds]:
+def worlds(nursery: Nursery, ground: Ground) -> Iterator[Worlds]:
     """Worlds in memory where the system has room for them there: a process that is killed loses nothing of what it
     wrote either way, and hundreds of runs do not wait for the disk."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(prefix="posthouse-", dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Worlds(Path(folder), nursery)
+    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="posthouse-", dir=memory) as folder:
+        yield Worlds(Path(folder), nursery, ground)
 
 
 @pytest.fixture
-def worlds_on_disk(tmp_path: Path, nursery: Nursery) -> Worlds:
-    return Worlds(tmp_path, nursery)
+def worlds_on_disk(tmp_path: Path, nursery: Nursery, ground: Ground) -> Worlds:
+    return Worlds(tmp_path, nursery, ground)
 
 
 # The totals are asked for only when every crash test was run.

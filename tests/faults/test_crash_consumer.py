@@ -34,7 +34,7 @@ def commits_of_handlers(worlds: Worlds, world: World) -> list[int]:
     commits, found, booked = 0, [], False
     for step in steps:
         booked |= BOOKED in step
-        if step == "billing.db: COMMIT":
+        if step == "billing: COMMIT":
             commits += 1
             if booked:
                 found.append(commits)
@@ -45,7 +45,7 @@ def commits_of_handlers(worlds: Worlds, world: World) -> list[int]:
 def test_a_consumer_killed_just_before_its_commit_runs_the_event_again(worlds: Worlds) -> None:
     world = relayed(worlds, DEALS)
     commit = commits_of_handlers(worlds, world)[9]
-    point = Failpoint(step=commit, file="billing.db", text="COMMIT")
+    point = Failpoint(step=commit, book="billing", text="COMMIT")
     assert world.crashed(world.work(["billing"], ["consumers"], point))
     assert world.figure("billing", "SELECT count(*) FROM ledger") == 9
     world.wait_out()
@@ -57,7 +57,7 @@ def test_a_consumer_killed_just_before_its_commit_runs_the_event_again(worlds: W
 def test_a_consumer_killed_just_after_its_commit_finds_the_inbox_row_and_runs_nothing_again(worlds: Worlds) -> None:
     world = relayed(worlds, DEALS)
     commit = commits_of_handlers(worlds, world)[9]
-    point = Failpoint(step=commit, moment="after", file="billing.db", text="COMMIT")
+    point = Failpoint(step=commit, moment="after", book="billing", text="COMMIT")
     assert world.crashed(world.work(["billing"], ["consumers"], point))
     assert world.figure("billing", "SELECT count(*) FROM ledger") == 10
     assert world.figure("log", "SELECT sum(acked) FROM cursors WHERE grp = 'billing'") < 10, "it was acknowledged early"
@@ -70,7 +70,7 @@ def test_a_consumer_killed_just_after_its_commit_finds_the_inbox_row_and_runs_no
 def test_a_commit_whose_answer_was_lost_is_not_acknowledged_and_the_inbox_decides(worlds: Worlds) -> None:
     world = relayed(worlds, DEALS)
     commit = commits_of_handlers(worlds, world)[9]
-    point = Failpoint(step=commit, moment="after", act="lose", file="billing.db", text="COMMIT")
+    point = Failpoint(step=commit, moment="after", act="lose", book="billing", text="COMMIT")
     world.work(["billing"], ["consumers"], point, quiet=True).result()
     assert "it may or may not have happened" in world.log()
     report = world.judge(world.drain())
@@ -83,7 +83,7 @@ def test_a_consumer_that_stood_still_while_another_took_over_applies_and_acknowl
 ) -> None:
     world = relayed(worlds, DEALS, Conditions(speed=4.0, broker_lease=4.0))
     commit = commits_of_handlers(worlds, world)[9]
-    point = Failpoint(step=commit, moment="after", act="stop", file="billing.db", text="COMMIT")
+    point = Failpoint(step=commit, moment="after", act="stop", book="billing", text="COMMIT")
     paused = world.work(["billing"], ["consumers"], point)
     paused.await_stop()
     other = world.work(["billing"], ["consumers"])

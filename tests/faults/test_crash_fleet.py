@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-import random
 import time
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 
-from posthouse.runtime import Part
 from tests.faults.kit import tally
+from tests.faults.kit.fleet import Fleet, pause, seeded
 from tests.faults.kit.jobs import Deal, Intent
-from tests.faults.kit.nursery import Child
 from tests.faults.kit.shop import Conditions
 from tests.faults.kit.world import World, Worlds, until
 
@@ -25,13 +22,6 @@ STORM = float(os.environ.get("POSTHOUSE_STORM_SECONDS", "10"))
 CHAOS = float(os.environ.get("POSTHOUSE_CHAOS_SECONDS", "20"))
 STALLED = 6.0
 """Seconds without progress that no change of members may cause."""
-
-
-def seeded() -> tuple[random.Random, int]:
-    """Dice that can be thrown again: the seed is printed when a test fails."""
-    seed = int(os.environ.get("POSTHOUSE_SEED", random.randrange(1_000_000)))
-    print(f"POSTHOUSE_SEED={seed}")
-    return random.Random(seed), seed
 
 
 def opened(worlds: Worlds, conditions: Conditions) -> World:
@@ -65,12 +55,6 @@ def test_two_schedulers_fire_each_timer_once(worlds: Worlds, crashes: bool) -> N
     report = world.judge(world.drain())
     assert set(Counter(world.runs()).values()) == {1}
     tally.enter("42 two schedulers", report, at_least=1200)
-
-
-def pause(seconds: float) -> None:
-    """Let the others run for so long: how often something is struck is part of the fault."""
-    over = time.monotonic() + seconds
-    until(lambda: time.monotonic() > over, "the end of a pause")
 
 
 def test_consumers_that_come_and_go_all_the_time_apply_everything_once_and_in_order(worlds: Worlds) -> None:
@@ -121,33 +105,6 @@ def test_a_rolling_restart_finishes_what_is_in_flight_and_leaves_no_orphan(world
     report = world.judge(world.drain())
     assert set(Counter(world.runs()).values()) == {1}, "what was in flight was not finished but run again"
     tally.enter("52 rolling restart", report, at_least=2400)
-
-
-class Fleet:
-    """Places that are always filled: whoever dies there is replaced."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._places: list[tuple[Sequence[str], Sequence[Part], Child]] = []
-
-    def add(self, services: Sequence[str], parts: Sequence[Part]) -> None:
-        self._places.append((services, parts, self._world.work(services, parts)))
-
-    def strike(self, dice: random.Random) -> None:
-        """Kill one, or let one stand still for up to twice the leases."""
-        place = dice.randrange(len(self._places))
-        services, parts, child = self._places[place]
-        if dice.random() < 0.6:
-            self._world.kill(child)
-            self._places[place] = (services, parts, self._world.work(services, parts))
-            return
-        child.stop()
-        pause(dice.uniform(0.2, 1.5))
-        child.go_on()
-
-    def disband(self) -> list[int]:
-        """Ask all of them to end."""
-        return [child.terminate() for _, _, child in self._places]
 
 
 def test_everything_at_once_for_a_while_and_all_of_it_adds_up(worlds_on_disk: Worlds) -> None:

@@ -15,9 +15,6 @@ SLOW = Conditions(speed=1.0, relay_lease=LEASE, broker_lease=2.0)
 """The machine's own clock, with short leases."""
 
 FRAMES = "SELECT count(*) FROM frames f JOIN topics t ON t.id = f.topic WHERE t.name GLOB 'shop.orders.*'"
-UNSENT = """
-SELECT count(*) FROM posthouse_outbox o JOIN posthouse_lane l ON l.number = o.lane WHERE o.id > l.cursor
-"""
 
 
 def deals(count: int, start: int = 1) -> list[Deal]:
@@ -46,7 +43,7 @@ def test_a_relay_killed_between_the_brokers_answer_and_its_own_note_publishes_ag
     world = opened(worlds, Conditions(batch=10))
     world.produce(deals(30)).result()
     for batch in range(1, 4):
-        published = Failpoint(step=batch, moment="after", file="log.db", text="COMMIT")
+        published = Failpoint(step=batch, moment="after", book="log", text="COMMIT")
         assert world.crashed(world.work(["orders"], ["relay"], published, quiet=True))
         world.wait_out()
     report = world.judge(world.drain())
@@ -57,14 +54,14 @@ def test_a_relay_killed_between_the_brokers_answer_and_its_own_note_publishes_ag
 
 def test_another_relay_takes_over_what_a_killed_one_had_leased_within_lease_and_tick(worlds: Worlds) -> None:
     world = opened(worlds, SLOW)
-    first = world.work(["orders"], ["relay"], Failpoint(step=1, file="log.db", text="BEGIN"))
+    first = world.work(["orders"], ["relay"], Failpoint(step=1, book="log", text="BEGIN"))
     second = world.work(["orders"], ["relay"])
     until(lambda: world.figure("orders", "SELECT count(DISTINCT owner) FROM posthouse_lane") == 2, "both to hold lanes")
     producer = world.produce(deals(40))
     assert world.crashed(first)
     killed_at = time.monotonic()
     producer.result()
-    until(lambda: world.figure("orders", UNSENT) == 0, "the second relay to send everything")
+    until(lambda: world.unsent("orders") == 0, "the second relay to send everything")
     took = time.monotonic() - killed_at
     assert LEASE / 3 < took < LEASE + TICK + 1.0, f"it took {took:.2f} s"
     assert second.terminate() == 0
@@ -87,7 +84,7 @@ def pause_a_relay(worlds: Worlds, failpoint: Failpoint) -> World:
         lambda: world.figure("orders", "SELECT sum(epoch) FROM posthouse_lane") > epochs, "the lanes to be taken over"
     )
     world.produce(deals(40, start=41)).result()
-    until(lambda: world.figure("orders", UNSENT) == 0, "the other relay to send everything")
+    until(lambda: world.unsent("orders") == 0, "the other relay to send everything")
     until(lambda: time.monotonic() - stopped_at > 2 * LEASE, "twice the lease")
     settled = world.figure("orders", "SELECT sum(count) FROM posthouse_sent")
     paused.go_on()
@@ -98,13 +95,13 @@ def pause_a_relay(worlds: Worlds, failpoint: Failpoint) -> World:
 
 
 def test_a_relay_that_stood_still_after_publishing_settles_nothing_when_it_wakes_up(worlds: Worlds) -> None:
-    world = pause_a_relay(worlds, Failpoint(step=1, moment="after", act="stop", file="log.db", text="COMMIT"))
+    world = pause_a_relay(worlds, Failpoint(step=1, moment="after", act="stop", book="log", text="COMMIT"))
     assert world.log().count("lost its lanes") > 0
     tally.enter("4 relay paused before it settles", world.judge(world.drain()), at_least=320)
 
 
 def test_what_a_relay_publishes_late_after_it_stood_still_is_older_and_dropped(worlds: Worlds) -> None:
-    world = pause_a_relay(worlds, Failpoint(step=1, act="stop", file="log.db", text="BEGIN"))
+    world = pause_a_relay(worlds, Failpoint(step=1, act="stop", book="log", text="BEGIN"))
     late = world.figure("log", FRAMES) - 160
     assert late > 0, "the relay that woke up has published nothing"
     tally.enter("4 relay paused before it publishes", world.judge(world.drain()), at_least=320)

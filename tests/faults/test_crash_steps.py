@@ -6,12 +6,14 @@ import random
 from collections.abc import Callable, Sequence
 from itertools import islice
 
+import pytest
+
 from tests.faults.kit import tally
 from tests.faults.kit.failpoint import NEVER, Failpoint
 from tests.faults.kit.jobs import Deal, Intent, made_up
 from tests.faults.kit.nursery import Child
 from tests.faults.kit.report import Report
-from tests.faults.kit.shop import Conditions
+from tests.faults.kit.shop import USUAL, Conditions, Handling
 from tests.faults.kit.world import World, Worlds
 
 SIDE_BY_SIDE = 4
@@ -41,27 +43,35 @@ FAILING = (
 )
 
 
-def prepared(worlds: Worlds, deals: Sequence[Deal]) -> World:
+def prepared(worlds: Worlds, deals: Sequence[Deal], conditions: Conditions = USUAL) -> World:
     """A world in which these deals were done and nothing was sent."""
-    world = worlds.new()
+    world = worlds.new(conditions)
     world.drain()
     world.produce(deals).result()
     return world
 
 
-def relayed(worlds: Worlds, deals: Sequence[Deal]) -> World:
+def relayed(worlds: Worlds, deals: Sequence[Deal], conditions: Conditions = USUAL) -> World:
     """A world in which the facts wait in the log."""
-    world = prepared(worlds, deals)
+    world = prepared(worlds, deals, conditions)
     world.work(["orders"], ["relay"], quiet=True).result()
     return world
 
 
-def points_of(steps: Sequence[str], opening: bool) -> list[Failpoint]:
+def points_of(steps: Sequence[str], *, opening: bool, server: bool) -> list[Failpoint]:
     """Before every step, and after every commit. After any other statement is the same as before the next one: nothing
-    that outlives the process happens in between."""
-    before = [Failpoint(step=number, opening=opening) for number, _ in enumerate(steps, 1)]
-    lasting = [number for number, step in enumerate(steps, 1) if step.endswith(("COMMIT", "journal_mode=WAL"))]
-    return before + [Failpoint(step=number, moment="after", opening=opening) for number in lasting]
+    that outlives the process happens in between. With the stores on a server, whose commit may also be under way when
+    the process dies, the steps inside a transaction of the log are left out: they are the same as with files."""
+    points = []
+    for number, step in enumerate(steps, 1):
+        lasting, in_log = step.endswith(("COMMIT", "journal_mode=WAL")), step.startswith("log: ")
+        if not (server and in_log) or lasting:
+            points.append(Failpoint(step=number, opening=opening))
+        if lasting:
+            points.append(Failpoint(step=number, moment="after", opening=opening))
+        if lasting and server and not in_log:
+            points.append(Failpoint(step=number, moment="during", opening=opening))
+    return points
 
 
 def crash_at_every_step(
@@ -70,7 +80,7 @@ def crash_at_every_step(
     """Take the steps of an undisturbed run, then kill one run at each of them. `after` is run before everything is
     started again."""
     steps = run(worlds.copy(world), Failpoint(opening=opening)).result().steps
-    points = points_of(steps, opening)
+    points = points_of(steps, opening=opening, server=world.on_postgres)
     total = Report()
     for first in range(0, len(points), SIDE_BY_SIDE):
         broken = [(point, worlds.copy(world)) for point in points[first : first + SIDE_BY_SIDE]]
@@ -129,10 +139,12 @@ def test_a_relay_killed_at_any_step_loses_nothing_and_its_repeats_are_dropped(wo
 
 def test_a_relay_killed_at_any_step_while_it_tries_refused_rows_again_keeps_their_order(worlds: Worlds) -> None:
     world = prepared(worlds, DEALS)
+    refused = "'refused', false" if world.on_postgres else "'refused', 0"
+    passed = "s1 = pg_current_snapshot()" if world.on_postgres else "cursor = (SELECT max(id) FROM posthouse_outbox)"
     world.change(
         "orders",
-        "INSERT INTO posthouse_stuck SELECT id, lane, topic, tenant, key, 1, 0, 0, 'refused', 0 FROM posthouse_outbox",
-        "UPDATE posthouse_lane SET cursor = (SELECT max(id) FROM posthouse_outbox)",
+        f"INSERT INTO posthouse_stuck SELECT id, lane, topic, tenant, key, 1, 0, 0, {refused} FROM posthouse_outbox",
+        f"UPDATE posthouse_lane SET {passed}",
     )
     report = crash_at_every_step(
         worlds, world, lambda world, failpoint: world.work(["orders"], ["relay"], failpoint, quiet=True)
@@ -149,20 +161,26 @@ def test_housekeeping_killed_at_any_step_forgets_nothing_that_is_needed(worlds: 
     tally.enter("3b relay and housekeeping", report, at_least=12 * report.crashes)
 
 
-def test_a_consumer_killed_at_any_step_applies_each_event_once_with_what_it_publishes(worlds: Worlds) -> None:
-    world = relayed(worlds, DEALS)
+@pytest.mark.parametrize("handling", ["single", "grouped", "list"])
+def test_a_consumer_killed_at_any_step_applies_each_event_once_with_what_it_publishes(
+    worlds: Worlds, handling: Handling
+) -> None:
+    world = relayed(worlds, DEALS, Conditions(handling=handling))
     report = crash_at_every_step(
         worlds, world, lambda world, failpoint: world.work(["billing"], ["consumers"], failpoint, quiet=True)
     )
-    tally.enter("3c consumer", report, at_least=9 * report.crashes)
+    tally.enter(f"3c consumer, {handling}", report, at_least=9 * report.crashes)
 
 
-def test_a_consumer_killed_at_any_step_while_events_fail_and_are_mended_applies_each_once(worlds: Worlds) -> None:
-    world = relayed(worlds, FAILING)
+@pytest.mark.parametrize("handling", ["single", "grouped", "list"])
+def test_a_consumer_killed_at_any_step_while_events_fail_and_are_mended_applies_each_once(
+    worlds: Worlds, handling: Handling
+) -> None:
+    world = relayed(worlds, FAILING, Conditions(handling=handling))
     report = crash_at_every_step(
         worlds, world, lambda world, failpoint: world.work(["billing"], ["consumers"], failpoint, quiet=True)
     )
-    tally.enter("3d retrier", report, at_least=7 * report.crashes)
+    tally.enter(f"3d retrier, {handling}", report, at_least=7 * report.crashes)
 
 
 def test_timers_killed_at_any_step_fire_each_once(worlds: Worlds) -> None:

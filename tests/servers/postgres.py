@@ -121,9 +121,9 @@ def binaries() -> Path:
 
 
 @contextlib.contextmanager
-def running(folder: Path, settings: Mapping[str, str] = SETTINGS) -> Iterator[str]:
-    """A new server in a temporary folder; the URL of its maintenance database."""
-    place = Path(tempfile.mkdtemp(prefix="posthouse-postgres-"))
+def running(folder: Path, settings: Mapping[str, str] = SETTINGS, *, within: Path | None = None) -> Iterator[str]:
+    """A new server in a temporary folder, `within` another one if it is named; the URL of its maintenance database."""
+    place = Path(tempfile.mkdtemp(prefix="posthouse-postgres-", dir=within))
     try:
         user = unprivileged()
         if user is not None:

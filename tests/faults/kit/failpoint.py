@@ -1,13 +1,16 @@
-"""Failpoints: a process counts its I/O steps, that is its SQL statements on any file, and ends itself at one of them."""
+"""Failpoints: a process counts its I/O steps, that is its SQL statements anywhere, and ends itself at one of them."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import asyncpg
 import msgspec
 
 plain_connect = sqlite3.connect
@@ -15,19 +18,20 @@ plain_connect = sqlite3.connect
 
 
 class Failpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Before or after the `step`-th statement on `file` (any, if empty) that contains `text`: die by SIGKILL, stop by
-    SIGSTOP, or lose the answer, which is an I/O error although the statement was carried out. Step 0 is never. The
-    steps of opening the services count only if `opening` says so: they are the same for everybody."""
+    """Before or after the `step`-th statement in `book` (any, if empty) that contains `text`: die by SIGKILL, stop by
+    SIGSTOP, or lose the answer, which is an error although the statement was carried out. `during`: a server was told
+    to do it and its answer is not awaited. Step 0 is never. The steps of opening the services count only if `opening`
+    says so: they are the same for everybody."""
 
     step: int = 0
     opening: bool = False
-    moment: Literal["before", "after"] = "before"
+    moment: Literal["before", "during", "after"] = "before"
     act: Literal["kill", "stop", "lose"] = "kill"
-    file: str = ""
+    book: str = ""
     text: str = ""
 
     def __str__(self) -> str:
-        where = f" of {self.text!r} on {self.file}" if self.text or self.file else ""
+        where = f" of {self.text!r} in {self.book}" if self.text or self.book else ""
         return f"{self.act} {self.moment} step {self.step}{where}"
 
 
@@ -43,13 +47,13 @@ class Steps:
         self.counting = failpoint.opening
         self._matching = 0
 
-    def count(self, file: str, sql: str) -> bool:
+    def count(self, book: str, sql: str) -> bool:
         """One more step; True when it is the one to fail at."""
         if not self.counting:
             return False
-        self.taken.append(f"{file}: {' '.join(sql.split())[:60]}")
+        self.taken.append(f"{book}: {' '.join(sql.rstrip(';').split())[:60]}")
         point = self.failpoint
-        if point.file not in ("", file) or point.text not in sql:
+        if point.book not in ("", book) or point.text not in sql:
             return False
         self._matching += 1
         return self._matching == point.step
@@ -70,19 +74,55 @@ class Steps:
             def __init__(self, database: Any, *arguments: Any, **options: Any) -> None:
                 super().__init__(database, *arguments, **options)
                 self.steps = steps
-                self.file = Path(database).name
+                self.book = Path(database).stem
 
         def connect(database: Any, **options: Any) -> sqlite3.Connection:
             return plain_connect(database, factory=Counted, **options)
 
         sqlite3.connect = connect  # type: ignore[assignment]
+        self._install_postgres()
+
+    def _install_postgres(self) -> None:
+        plain_execute, plain_prepared = asyncpg.Connection.execute, asyncpg.Connection._execute  # type: ignore[attr-defined]
+
+        async def execute(connection: Any, query: str, *arguments: object, timeout: float | None = None) -> Any:
+            if arguments:  # comes by again, below
+                return await plain_execute(connection, query, *arguments, timeout=timeout)
+            return await self._asked(connection, query, lambda: plain_execute(connection, query, timeout=timeout))
+
+        async def prepared(connection: Any, query: str, *arguments: Any, **options: Any) -> Any:
+            return await self._asked(
+                connection, query, lambda: plain_prepared(connection, query, *arguments, **options)
+            )
+
+        asyncpg.Connection.execute = execute  # type: ignore[method-assign, assignment]
+        asyncpg.Connection._execute = prepared  # type: ignore[attr-defined]
+
+    async def _asked(self, connection: Any, sql: str, run: Callable[[], Awaitable[Any]]) -> Any:
+        """A statement for a server. Its connection bears the name of the book."""
+        here = self.count(connection.get_settings().application_name, sql)
+        moment = self.failpoint.moment
+        if here and moment == "before":
+            self.act()
+        if here and moment == "during":
+            asking = asyncio.ensure_future(run())
+            await asyncio.sleep(0)  # it is on its way now
+            self.act()
+            return await asking
+        answer = await run()
+        if here and moment == "after":
+            if self.failpoint.act == "lose":
+                connection.terminate()
+                raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
+            self.act()
+        return answer
 
 
 class CountedConnection(sqlite3.Connection):
     """Every statement is a step."""
 
     steps: Steps
-    file: str
+    book: str
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         return self._step(super().execute, sql, parameters)
@@ -91,7 +131,7 @@ class CountedConnection(sqlite3.Connection):
         return self._step(super().executemany, sql, parameters)
 
     def _step(self, run: Any, sql: str, parameters: Any) -> sqlite3.Cursor:
-        here = self.steps.count(self.file, sql)
+        here = self.steps.count(self.book, sql)
         moment = self.steps.failpoint.moment
         if here and moment == "before":
             self.steps.act()

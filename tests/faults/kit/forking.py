@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from posthouse.stores.sqlite.schema import migrations
-from tests.faults.kit.jobs import AnyJob
-from tests.faults.kit.nursery import News, Send, Start
+from posthouse.stores.postgres import schema as postgres
+from posthouse.stores.sqlite import schema as sqlite
+from tests.faults.kit.nursery import AnyJob, News, Send, Start
 
 FAILED = 70
 
@@ -110,7 +110,8 @@ def tell(news: News) -> None:
 
 def warm_up() -> None:
     """Load what would otherwise be loaded by each child anew, and keep the collector off what they share."""
-    migrations()
+    sqlite.migrations()
+    postgres.migrations()
     asyncio.new_event_loop().close()
     gc.collect()
     gc.freeze()

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import random
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
 from posthouse.clock import SystemClock
-from posthouse.runtime import PARTS, Part
+from posthouse.errors import BrokerError, StoreError
+from posthouse.runtime import PARTS, Part, Runtime
 from posthouse.service import Service
 from posthouse.status import Status, status
 from tests.faults.kit.failpoint import Failpoint, Steps
 from tests.faults.kit.quiet import Quiet
-from tests.faults.kit.shop import Conditions, Kind, Poison, Shop, fact
+from tests.faults.kit.shop import Conditions, Fact, Kind, Poison, Shop, fact
+
+log = logging.getLogger("posthouse.kit")
+
+T = TypeVar("T")
 
 TENANTS = ("t1", "t2", "t3")
-LOOK = 0.002
+LOOK, LOOK_AT_SERVER = 0.002, 0.02
+SAID = "INSERT INTO said (n, tenant, key, kind) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,12 +58,14 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 class Job(msgspec.Struct, kw_only=True):
-    """Something to do in a process of its own, on the files of `folder`."""
+    """Something to do in a process of its own, on the files of `folder`. A `stubborn` one waits for a database that is
+    away."""
 
     folder: str
     result: str = ""
     conditions: Conditions = Conditions()
     failpoint: Failpoint = Failpoint()
+    stubborn: bool = False
 
     def __call__(self) -> None:
         """Do it; what is returned is written to the file `result`."""
@@ -76,10 +83,21 @@ class Job(msgspec.Struct, kw_only=True):
         """The job itself; it lets the steps count once everything is open."""
         raise NotImplementedError
 
+    async def reach(self, stop: asyncio.Event, opening: Callable[[], Awaitable[T]]) -> T:
+        """Open everything, when the time has come."""
+        while True:
+            try:
+                return await opening()
+            except (StoreError, BrokerError) as error:
+                if not self.stubborn or stop.is_set():
+                    raise
+                log.warning("opening waits: %s", error)
+                await asyncio.sleep(0.05)
+
 
 class Produce(Job, tag=True, kw_only=True):
     """Carry out `deals`, or make up deals until SIGTERM. Each intent has its own name as idempotency key, so that
-    producing the same deals again changes nothing."""
+    producing the same deals again changes nothing. A stubborn producer does so until it was told that it is done."""
 
     deals: Sequence[Deal] = ()
     name: str = "p"
@@ -88,32 +106,44 @@ class Produce(Job, tag=True, kw_only=True):
 
     async def work(self, shop: Shop, steps: Steps) -> Result:
         stop = told_to_stop()
-        acks = os.open(shop.folder / "acks.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        await shop.orders.open()
+        acks = opened_notes(shop.folder)
+        await self.reach(stop, lambda: opened(shop))
         steps.counting = True
         for deal in self.deals or made_up(self.name, self.seed):
-            await self._carry_out(shop.orders, deal, acks)
+            note(acks, "broken" if deal.broken else "attempted", deal)
+            await self._carry_out(shop, deal, acks, stop)
             await asyncio.sleep(self.pause)
             if stop.is_set():
                 break
         await shop.orders.aclose()
         return Result()
 
-    async def _carry_out(self, orders: Service, deal: Deal, acks: int) -> None:
-        names = [intent.n for intent in deal.intents]
-        _note(acks, "broken" if deal.broken else "attempted", names)
-        with contextlib.suppress(Broken):
-            async with orders.transaction(deal.tenant) as tx:
-                for intent in deal.intents:
-                    row = (intent.n, deal.tenant, intent.key, intent.kind)
-                    await tx.execute("INSERT OR IGNORE INTO said (n, tenant, key, kind) VALUES (?, ?, ?, ?)", row)
-                    said = fact(intent.kind, intent.key, intent.n, intent.fails, intent.poison)
-                    timer = intent.n if intent.after else None
-                    tx.publish(said, idempotency_key=intent.n, after=intent.after, timer=timer)
-                if deal.broken:
-                    await tx.flush()
-                    raise Broken
-            _note(acks, "acknowledged", names)
+    async def _carry_out(self, shop: Shop, deal: Deal, acks: int, stop: asyncio.Event) -> None:
+        """Until it is done or broken, however often the database is away."""
+        while not stop.is_set():
+            try:
+                await self._try(shop, deal)
+            except Broken:
+                return
+            except StoreError as error:
+                if not self.stubborn:
+                    raise
+                log.warning("%s tries again: %s", deal.intents[0].n, error)
+                await asyncio.sleep(0.05)
+            else:
+                note(acks, "acknowledged", deal)
+                return
+
+    async def _try(self, shop: Shop, deal: Deal) -> None:
+        async with shop.orders.transaction(deal.tenant) as tx:
+            for intent in deal.intents:
+                timer = intent.n if intent.after else None
+                tx.publish(fact_of(intent), idempotency_key=intent.n, after=intent.after, timer=timer)
+            await tx.flush()  # takes the locks of the keys: what is noted from here on is in the order of the commits
+            for intent in deal.intents:
+                await tx.execute(shop.sql(SAID), row_of(deal, intent))
+            if deal.broken:
+                raise Broken
 
 
 class Work(Job, tag=True, kw_only=True):
@@ -127,7 +157,7 @@ class Work(Job, tag=True, kw_only=True):
     async def work(self, shop: Shop, steps: Steps) -> Result:
         stop = told_to_stop()
         services = [shop.services[name] for name in self.services]
-        runtimes = [await service.prepare() for service in services]
+        runtimes = await self.reach(stop, lambda: prepared(shop, services))
         steps.counting = True
         quiet = asyncio.create_task(self._stop_when_quiet(stop)) if self.until == "quiet" else None
         async with asyncio.TaskGroup() as group:
@@ -145,13 +175,12 @@ class Work(Job, tag=True, kw_only=True):
         return Result(figures=figures)
 
     async def _stop_when_quiet(self, stop: asyncio.Event) -> None:
-        with Quiet(Path(self.folder)) as quiet:
-            while not quiet.reached(self.services, self.parts) and not await SystemClock().wait(stop, LOOK):
+        look = LOOK_AT_SERVER if self.conditions.database else LOOK
+        with self.conditions.books(Path(self.folder), patience=0) as books:
+            quiet = Quiet(books)
+            while not quiet.reached(self.services, self.parts) and not await SystemClock().wait(stop, look):
                 pass
         stop.set()
-
-
-AnyJob = Produce | Work
 
 
 class Broken(Exception):
@@ -185,6 +214,33 @@ def told_to_stop() -> asyncio.Event:
     return stop
 
 
-def _note(acks: int, word: str, names: Sequence[str]) -> None:
+async def opened(shop: Shop) -> None:
+    """All that a producer needs."""
+    await shop.upgrade([shop.orders])
+    await shop.orders.open()
+
+
+async def prepared(shop: Shop, services: Sequence[Service]) -> list[Runtime]:
+    """All that these services need to run."""
+    await shop.upgrade(services)
+    return [await service.prepare() for service in services]
+
+
+def opened_notes(folder: Path) -> int:
+    """Where the producers of a world note what they were told."""
+    return os.open(folder / "acks.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+
+def note(acks: int, word: str, deal: Deal) -> None:
     """One write: it reaches the file whole, and stays there when the process is killed."""
-    os.write(acks, "".join(f"{word} {name}\n" for name in names).encode())
+    os.write(acks, "".join(f"{word} {intent.n}\n" for intent in deal.intents).encode())
+
+
+def fact_of(intent: Intent) -> Fact:
+    """The payload that says it."""
+    return fact(intent.kind, intent.key, intent.n, intent.fails, intent.poison)
+
+
+def row_of(deal: Deal, intent: Intent) -> tuple[str, str, str, str]:
+    """What the producer writes into its own table."""
+    return intent.n, deal.tenant, intent.key, intent.kind

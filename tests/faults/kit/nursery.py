@@ -19,7 +19,10 @@ from typing import Self
 
 import msgspec
 
-from tests.faults.kit.jobs import AnyJob, Result
+from tests.faults.kit.jobs import Produce, Result, Work
+from tests.faults.kit.joined import ProduceJoined
+
+AnyJob = Produce | ProduceJoined | Work
 
 PATIENCE = 30.0
 """Seconds that a process may take to do what it was told."""
@@ -165,9 +168,9 @@ class Child:
                 raise AssertionError(f"{error}: {self.job}\n{self.trouble()}") from None
         return self._code
 
-    def result(self) -> Result:
+    def result(self, patience: float = PATIENCE) -> Result:
         """Wait for its end, which must be a good one."""
-        code = self.wait()
+        code = self.wait(patience)
         assert code == 0, f"{self.job} ended with {code}\n{self.trouble()}"
         return msgspec.json.decode(Path(self.job.result).read_bytes(), type=Result)
 

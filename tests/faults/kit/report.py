@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from posthouse.status import Status
-from tests.faults.kit.failpoint import plain_connect
+from tests.faults.kit.books import MISSING, Books
 from tests.faults.kit.shop import INVOICED
 
 Line = tuple[str, str]
@@ -73,36 +71,42 @@ class Report:
         )
 
 
-def judge(folder: Path, figures: Status | None, *, crashes: int, waiting: Iterable[str] = ()) -> Report:
-    """Read the files of a world that has come to rest. `waiting` names intents that are rightly held for an operator."""
-    said, ledger = _rows(folder / "orders.db", "said"), _rows(folder / "billing.db", "ledger")
-    receipts = _rows(folder / "orders.db", "receipt")
+def judge(
+    folder: Path,
+    books: Books,
+    figures: Status | None,
+    *,
+    ledgers: Sequence[str],
+    crashes: int,
+    waiting: Iterable[str] = (),
+) -> Report:
+    """Read the books of a world that has come to rest. `waiting` names intents that are rightly held for an operator."""
+    said, held = _rows(books, "orders", "said"), set(waiting)
     notes = _notes(folder / "acks.log")
-    committed, held = {row.n for row in said}, set(waiting)
-    first = _compare([row for row in said if row.n not in held], ledger)
-    second = _compare([row for row in ledger if row.kind in INVOICED], receipts)
-    return (
-        first
-        + second
-        + Report(
-            attempted=len(notes["attempted"] | notes["broken"]),
-            acknowledged=len(notes["acknowledged"]),
-            committed=len(committed),
-            recovered=len(committed - notes["acknowledged"]),
-            crashes=crashes,
-            lost_middle=sorted(notes["acknowledged"] - committed),
-            unexpected=sorted(committed & notes["broken"]) + sorted(committed - notes["attempted"]),
-            imbalance=_imbalance(figures),
-        )
+    committed = {row.n for row in said}
+    report = Report(
+        attempted=len(notes["attempted"] | notes["broken"]),
+        acknowledged=len(notes["acknowledged"]),
+        committed=len(committed),
+        recovered=len(committed - notes["acknowledged"]),
+        crashes=crashes,
+        lost_middle=sorted(notes["acknowledged"] - committed),
+        unexpected=sorted(committed & notes["broken"]) + sorted(committed - notes["attempted"]),
+        imbalance=_imbalance(figures),
     )
+    for ledger in ledgers:
+        booked = _rows(books, "billing", ledger)
+        report += _compare([row for row in said if row.n not in held], booked, ordered=ledger != "ledger_loose")
+    invoiced = [row for row in _rows(books, "billing", "ledger") if row.kind in INVOICED]
+    return report + _compare(invoiced, _rows(books, "orders", "receipt"))
 
 
-def _compare(expected: Sequence[Row], found: Sequence[Row]) -> Report:
-    """Line by line: the same intents in the same order, each once, numbered 1, 2, 3 …"""
+def _compare(expected: Sequence[Row], found: Sequence[Row], *, ordered: bool = True) -> Report:
+    """Line by line: the same intents, each once; where there is an order, in the same one, numbered 1, 2, 3 …"""
     wanted, got = _lines(expected), _lines(found)
     report = Report(applied=len(found))
     for line in sorted(wanted.keys() | got.keys(), key=str):
-        report += _compare_line(wanted[line], got[line], ordered=line[1] is not None)
+        report += _compare_line(wanted[line], got[line], ordered=ordered and line[1] is not None)
     return report
 
 
@@ -140,23 +144,18 @@ def _imbalance(figures: Status | None) -> list[str]:
     return found + [f"{name} has {number} stuck" for name, number in figures.stuck.items() if number]
 
 
-COLUMNS = {
-    "said": "n, tenant, key, kind, NULL",
-    "ledger": "n, tenant, key, kind, sequence",
-    "receipt": "n, tenant, key, 'issued', sequence",
-}
+COLUMNS = {"said": "n, tenant, key, kind, NULL", "receipt": "n, tenant, key, 'issued', sequence"}
+BOOKED = "n, tenant, key, kind, sequence"
 
 
-def _rows(file: Path, table: str) -> list[Row]:
-    with closing(plain_connect(file)) as connection:
-        try:
-            return [
-                Row(*columns) for columns in connection.execute(f"SELECT {COLUMNS[table]} FROM {table} ORDER BY id")
-            ]
-        except sqlite3.OperationalError as error:
-            if "no such table" in str(error):
-                return []
-            raise
+def _rows(books: Books, book: str, table: str) -> list[Row]:
+    try:
+        found = books.ask(book, f"SELECT {COLUMNS.get(table, BOOKED)} FROM {table} ORDER BY id")
+    except MISSING as error:
+        if "no such table" in str(error) or "does not exist" in str(error):
+            return []
+        raise
+    return [Row(*columns) for columns in found]
 
 
 def _notes(file: Path) -> dict[str, set[str]]:

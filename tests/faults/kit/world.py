@@ -1,19 +1,21 @@
-"""A world: the files of one run, and the processes on them."""
+"""A world: the files and tables of one run, and the processes on them."""
 
 from __future__ import annotations
 
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
 from posthouse.runtime import PARTS, Part
-from tests.faults.kit.failpoint import NEVER, Failpoint, plain_connect
+from tests.faults.kit.failpoint import NEVER, Failpoint
+from tests.faults.kit.ground import Ground
 from tests.faults.kit.jobs import Deal, Produce, Result, Work
-from tests.faults.kit.nursery import Child, Nursery
+from tests.faults.kit.joined import ProduceJoined
+from tests.faults.kit.nursery import PATIENCE, Child, Nursery
+from tests.faults.kit.quiet import UNSENT, UNSENT_IN_POSTGRES
 from tests.faults.kit.report import Report, judge
 from tests.faults.kit.shop import USUAL, Conditions
 
@@ -23,23 +25,34 @@ LATER = 120.0
 
 
 class World:
-    """One folder with a store for each service and one log. `conditions` are those of all its processes."""
+    """One folder with a store for each service and one log, or with a database instead. `conditions` are those of all
+    its processes."""
 
-    def __init__(self, folder: Path, nursery: Nursery, conditions: Conditions) -> None:
+    def __init__(self, folder: Path, nursery: Nursery, conditions: Conditions, ground: Ground) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.crashes = 0
+        self.stubborn = False
+        """Whether its processes wait for a database that is away."""
         self.conditions = msgspec.structs.replace(conditions, base=conditions.base or time.time())
         self._nursery = nursery
+        self._ground = ground
+
+    @property
+    def on_postgres(self) -> bool:
+        """Whether the stores are in a PostgreSQL database."""
+        return bool(self.conditions.database)
 
     def copy(self, folder: Path) -> World:
         """The same state elsewhere. Nobody may have the files open."""
         shutil.copytree(self.folder, folder)
-        return World(folder, self._nursery, self.conditions)
+        database = self._ground.copied(self.conditions.database)
+        return World(folder, self._nursery, msgspec.structs.replace(self.conditions, database=database), self._ground)
 
     def remove(self) -> None:
         """Clean up."""
         shutil.rmtree(self.folder)
+        self._ground.clear(self.conditions.database)
 
     def wait_out(self) -> None:
         """From now on, processes start so much later that nothing is leased any more."""
@@ -50,9 +63,11 @@ class World:
         job = Produce(folder=str(self.folder), conditions=self.conditions, failpoint=failpoint, deals=deals)
         return self._nursery.start(job)
 
-    def produce_on(self, name: str, seed: int, pause: float) -> Child:
-        """A producer that makes up deals until it is told to stop."""
-        job = Produce(folder=str(self.folder), conditions=self.conditions, name=name, seed=seed, pause=pause)
+    def produce_on(self, name: str, seed: int, pause: float, *, joined: bool = False) -> Child:
+        """A producer that makes up deals until it is told to stop, in transactions of its service or of its own."""
+        kind = ProduceJoined if joined else Produce
+        folder, conditions, stubborn = str(self.folder), self.conditions, self.stubborn
+        job = kind(folder=folder, conditions=conditions, name=name, seed=seed, pause=pause, stubborn=stubborn)
         return self._nursery.start(job)
 
     def work(
@@ -73,6 +88,7 @@ class World:
             parts=parts,
             until="quiet" if quiet else "told",
             tidy=tidy,
+            stubborn=self.stubborn,
         )
         return self._nursery.start(job)
 
@@ -87,28 +103,36 @@ class World:
         """A crash from outside."""
         self.crashes += child.kill() == -9
 
-    def drain(self) -> Result:
+    def drain(self, patience: float = PATIENCE) -> Result:
         """Run everything, undisturbed, until nothing moves."""
-        return self.work(quiet=True).result()
+        return self.work(quiet=True).result(patience)
 
     def judge(self, result: Result | None = None, waiting: Iterable[str] = ()) -> Report:
-        """The verdict on what is in the files; of a world that was drained, with its figures."""
-        return judge(self.folder, result.figures if result else None, crashes=self.crashes, waiting=waiting)
+        """The verdict on what was written; of a world that was drained, with its figures."""
+        figures = result.figures if result else None
+        with self.conditions.books(self.folder) as books:
+            return judge(
+                self.folder, books, figures, ledgers=self.conditions.ledgers, crashes=self.crashes, waiting=waiting
+            )
 
-    def rows(self, file: str, sql: str) -> list[tuple[object, ...]]:
-        """Look into one of the files."""
-        with closing(plain_connect(self.folder / f"{file}.db")) as connection:
-            return connection.execute(sql).fetchall()
+    def rows(self, book: str, sql: str) -> list[tuple[object, ...]]:
+        """Look into one of the books."""
+        with self.conditions.books(self.folder) as books:
+            return books.ask(book, sql)
 
-    def change(self, file: str, *statements: str) -> None:
-        """Change one of the files by hand, in one transaction."""
-        with closing(plain_connect(self.folder / f"{file}.db")) as connection, connection:
+    def change(self, book: str, *statements: str) -> None:
+        """Change one of the books by hand."""
+        with self.conditions.books(self.folder) as books:
             for statement in statements:
-                connection.execute(statement)
+                books.ask(book, statement)
 
-    def figure(self, file: str, sql: str) -> int:
-        """One number out of one of the files."""
-        return int(str(self.rows(file, sql)[0][0]))
+    def figure(self, book: str, sql: str) -> int:
+        """One number out of one of the books."""
+        return int(str(self.rows(book, sql)[0][0] or 0))
+
+    def unsent(self, book: str) -> int:
+        """How many facts of a service the broker has not accepted, or whether there are any."""
+        return self.figure(book, UNSENT_IN_POSTGRES if self.on_postgres else UNSENT)
 
     def runs(self) -> list[str]:
         """The intents whose handler was run, once for each run."""
@@ -122,16 +146,18 @@ class World:
 
 
 class Worlds:
-    """Makes worlds in a folder of the test's own."""
+    """Makes worlds in a folder of the test's own, and on the ground that it has for stores."""
 
-    def __init__(self, folder: Path, nursery: Nursery) -> None:
+    def __init__(self, folder: Path, nursery: Nursery, ground: Ground) -> None:
         self._folder = folder
         self._nursery = nursery
+        self._ground = ground
         self._count = 0
 
     def new(self, conditions: Conditions = USUAL) -> World:
         """An empty one."""
-        return World(self._next(), self._nursery, conditions)
+        conditions = msgspec.structs.replace(conditions, database=self._ground.new())
+        return World(self._next(), self._nursery, conditions, self._ground)
 
     def copy(self, world: World) -> World:
         """Another one in the same state."""
