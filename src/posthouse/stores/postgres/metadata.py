@@ -1,0 +1,286 @@
+"""Metadata: the store's tables as SQLAlchemy sees them, for queries and for comparing; the migrations make them.
+
+`metadata` is that of the schema `posthouse`, `metadata_of("events")` that of another. Alembic compares a database with it
+and finds nothing to do. `create_all` is refused: functions, policies and the leaves of the outbox are not in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn, TypeVar
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Double,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    event,
+    text,
+)
+from sqlalchemy.dialects.postgresql import OID
+from sqlalchemy.dialects.postgresql.base import ischema_names
+from sqlalchemy.schema import SchemaItem
+from sqlalchemy.types import TypeEngine, UserDefinedType
+
+from posthouse.errors import ConfigurationError
+
+T = TypeVar("T")
+
+LEAVES = ("outbox_0", "outbox_1", "outbox_2", "outbox_3", "outbox_kept")
+"""The partitions of the outbox; PostgreSQL names their indexes."""
+
+
+class Xid8(UserDefinedType[str]):
+    """A transaction's number."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: object) -> str:
+        return "xid8"
+
+
+class PgSnapshot(UserDefinedType[str]):
+    """Which transactions were visible at a moment."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: object) -> str:
+        return "pg_snapshot"
+
+
+ischema_names.update({"xid8": Xid8, "pg_snapshot": PgSnapshot})  # so that reading a database knows them too
+
+
+def metadata_of(schema: str) -> MetaData:
+    """The tables of a store in this schema."""
+    metadata = MetaData(schema=schema)
+    event.listen(metadata, "before_create", _refuse)
+    _whole_store(metadata)
+    _outbox(metadata)
+    _receiving(metadata)
+    return metadata
+
+
+def _refuse(*_: object, **__: object) -> NoReturn:
+    raise ConfigurationError(
+        "create_all cannot make the store's tables: run `posthouse db upgrade`, or let a revision of Alembic run what "
+        "`posthouse db sql` prints"
+    )
+
+
+def _whole_store(metadata: MetaData) -> None:
+    Table(
+        "migration",
+        metadata,
+        _text("name", primary_key=True),
+        Column("applied_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+    )
+    Table(
+        "meta",
+        metadata,
+        Column("one", Boolean, primary_key=True, server_default=text("true")),
+        Column("identity", Text, nullable=False, server_default=text("(gen_random_uuid())::text")),
+        *_columns(Integer, "lanes"),
+        Column("lineage", Integer, nullable=False, server_default=text("1")),
+        *_columns(Text, "system?"),
+        Column("database", OID),
+        *_columns(Text, "timeline?"),
+        Column("slot", SmallInteger, nullable=False, server_default=text("0")),
+        Column("slot_since", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+        CheckConstraint("one", name="meta_one_check"),
+    )
+
+
+def _outbox(metadata: MetaData) -> None:
+    Table(
+        "outbox",
+        metadata,
+        Column("id", BigInteger, Identity(always=True, cache=1), nullable=False),
+        *_outbox_columns(),
+        Index("outbox_by_transaction", "lane", "xid"),
+        Index("outbox_by_id", text("(lane + 0)"), "id"),
+        postgresql_partition_by="LIST (slot)",
+    )
+    for leaf in LEAVES:
+        Table(
+            leaf,
+            metadata,
+            Column("id", BigInteger, nullable=False),
+            *_outbox_columns(),
+            Index(f"{leaf}_lane_xid_idx", "lane", "xid"),
+            Index(f"{leaf}_expr_id_idx", text("(lane + 0)"), "id"),
+            info={"leaf_of": "outbox"},
+        )
+    Table(
+        "key",
+        metadata,
+        *_columns(Text, "topic", "tenant", "key"),
+        *_columns(BigInteger, "sequence"),
+        PrimaryKeyConstraint("tenant", "topic", "key", name="key_pkey"),
+    )
+    Table(
+        "idempotency",
+        metadata,
+        *_columns(Text, "tenant", "topic", "idempotency_key", "event_id"),
+        *_columns(Double, "until"),
+        PrimaryKeyConstraint("tenant", "topic", "idempotency_key", name="idempotency_pkey"),
+        Index("idempotency_until", "until"),
+    )
+    Table(
+        "lane",
+        metadata,
+        Column("number", SmallInteger, primary_key=True, autoincrement=False),
+        *_columns(Text, "owner?"),
+        Column("epoch", BigInteger, nullable=False, server_default=text("0")),
+        Column("until", Double, nullable=False, server_default=text("0")),
+        Column("s1", PgSnapshot, nullable=False, server_default=text("'1:1:'::pg_snapshot")),
+        *_columns(PgSnapshot, "s2?"),
+        *_columns(BigInteger, "last_id?", "hi_id?"),
+    )
+    Table("member", metadata, _text("owner", primary_key=True), *_columns(Double, "until"))
+    Table(
+        "stuck",
+        metadata,
+        *_columns(BigInteger, "id"),
+        *_columns(SmallInteger, "lane"),
+        *_columns(Text, "topic", "tenant", "key?"),
+        *_columns(Integer, "attempts"),
+        *_columns(Double, "first_at", "next_at"),
+        *_columns(Text, "error"),
+        *_columns(Boolean, "quarantined"),
+        PrimaryKeyConstraint("tenant", "id", name="stuck_pkey"),
+        Index("stuck_by_id", "id"),
+        Index("stuck_by_key", "topic", "tenant", "key", "id"),
+    )
+    Table(
+        "sent",
+        metadata,
+        *_columns(Text, "topic"),
+        *_columns(SmallInteger, "lane"),
+        *_columns(BigInteger, "count"),
+        PrimaryKeyConstraint("topic", "lane", name="sent_pkey"),
+    )
+    Table(
+        "timer",
+        metadata,
+        Column("id", BigInteger, Identity(always=True), nullable=False),
+        *_columns(Text, "name"),
+        *_columns(Double, "due_at"),
+        *_columns(SmallInteger, "lane"),
+        *_columns(Text, "topic", "tenant", "event_id", "key?"),
+        *_columns(Boolean, "numbered"),
+        *_columns(Text, "idempotency_key?", "headers?"),
+        *_columns(LargeBinary, "body"),
+        PrimaryKeyConstraint("tenant", "name", name="timer_pkey"),
+        Index("timer_by_id", "id"),
+        Index("timer_due_at", "due_at", "id"),
+    )
+
+
+def _receiving(metadata: MetaData) -> None:
+    Table(
+        "consumer",
+        metadata,
+        *_columns(Text, "consumer", "topic"),
+        *_columns(Boolean, "adopt"),
+        PrimaryKeyConstraint("consumer", "topic", name="consumer_pkey"),
+    )
+    Table(
+        "head",
+        metadata,
+        *_columns(Text, "consumer", "topic", "tenant", "key"),
+        *_columns(BigInteger, "sequence"),
+        *_columns(Integer, "lineage"),
+        *_columns(Text, "event_id"),
+        *_columns(LargeBinary, "digest"),
+        Column("held", Integer, nullable=False, server_default=text("0")),
+        PrimaryKeyConstraint("tenant", "consumer", "topic", "key", name="head_pkey"),
+    )
+    Table(
+        "inbox",
+        metadata,
+        *_columns(Text, "consumer", "tenant", "event_id", "topic"),
+        *_columns(LargeBinary, "digest"),
+        *_columns(Double, "time", "received_at"),
+        *_columns(Text, "result"),
+        PrimaryKeyConstraint("tenant", "consumer", "event_id", name="inbox_pkey"),
+        Index("inbox_received_at", "received_at"),
+    )
+    Table("forgotten", metadata, _text("consumer", primary_key=True), *_columns(Double, "until"))
+    Table("tally", metadata, *_columns(Text, "consumer", "topic"), *_columns(Integer, "applied", "skipped"))
+    Table(
+        "applied",
+        metadata,
+        *_columns(Text, "consumer", "topic"),
+        *_columns(BigInteger, "applied", "skipped"),
+        PrimaryKeyConstraint("consumer", "topic", name="applied_pkey"),
+    )
+    _held(metadata)
+
+
+def _held(metadata: MetaData) -> None:
+    ordered = ("tenant", "consumer", "topic", "key", "sequence")
+    numbered = text("sequence IS NOT NULL")
+    waiting = text("sequence IS NOT NULL AND state IN ('retrying', 'gap', 'blocked', 'dead')")
+    Table(
+        "held",
+        metadata,
+        Column("id", BigInteger, Identity(always=True), nullable=False),
+        *_columns(Text, "consumer", "topic", "tenant", "key?"),
+        *_columns(BigInteger, "sequence?"),
+        *_columns(Integer, "lineage"),
+        *_columns(Text, "event_id"),
+        *_columns(LargeBinary, "digest"),
+        *_columns(Double, "time"),
+        *_columns(Text, "state", "type", "headers?"),
+        *_columns(LargeBinary, "body"),
+        *_columns(Integer, "attempts"),
+        *_columns(Double, "next_at", "first_at", "last_at"),
+        *_columns(Text, "reason", "error", "stack"),
+        Column("turn", BigInteger, nullable=False, server_default=text("0")),
+        PrimaryKeyConstraint("tenant", "id", name="held_pkey"),
+        Index("held_by_id", "id"),
+        Index("held_next_at", "consumer", "state", "next_at"),
+        Index("held_waiting", *ordered, unique=True, postgresql_where=waiting),
+        Index("held_ordered", *ordered, "event_id", unique=True, postgresql_where=numbered),
+        Index(
+            "held_unordered", "tenant", "consumer", "event_id", unique=True, postgresql_where=text("sequence IS NULL")
+        ),
+    )
+
+
+def _outbox_columns() -> Sequence[SchemaItem]:
+    return [
+        Column("xid", Xid8, nullable=False, server_default=text("pg_current_xact_id()")),
+        *_columns(SmallInteger, "lane"),
+        *_columns(Text, "topic", "tenant", "key?"),
+        *_columns(BigInteger, "sequence?"),
+        *_columns(Integer, "lineage"),
+        *_columns(Text, "event_id", "headers?"),
+        *_columns(LargeBinary, "body"),
+        Column("slot", SmallInteger, nullable=False, server_default=text("0")),
+    ]
+
+
+def _text(name: str, *, primary_key: bool = False) -> Column[str]:
+    return Column(name, Text, primary_key=primary_key, nullable=False)
+
+
+def _columns(kind: type[TypeEngine[T]], *names: str) -> list[Column[T]]:
+    """Columns of one type; a name with a `?` may be NULL."""
+    return [Column(name.removesuffix("?"), kind, nullable=name.endswith("?"), autoincrement=False) for name in names]
+
+
+metadata = metadata_of("posthouse")
+"""The tables of a store in the schema that it has unless another is named."""
