@@ -2,12 +2,13 @@
 
 import pytest
 
+from tests.servers.nats import nats_server
 from tests.servers.pgbouncer import pgbouncer
 from tests.servers.postgres import postgres_server, postgres_url
 from tests.servers.roles import ground
 from tests.servers.table import print_table
 
-__all__ = ["ground", "pgbouncer", "postgres_server", "postgres_url"]
+__all__ = ["ground", "nats_server", "pgbouncer", "postgres_server", "postgres_url"]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

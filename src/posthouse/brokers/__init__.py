@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -18,7 +19,7 @@ from posthouse.local.sqlite import Synchronous
 
 __all__ = ["open_broker"]
 
-SCHEMES = ("embedded", "memory", "postgresql")
+SCHEMES = ("embedded", "memory", "nats", "postgresql")
 
 
 class EmbeddedOptions(msgspec.Struct, frozen=True):
@@ -27,6 +28,21 @@ class EmbeddedOptions(msgspec.Struct, frozen=True):
     retention: Annotated[float, msgspec.Meta(gt=0)] = 7 * 86_400.0
     partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 8
     synchronous: Synchronous = "FULL"
+
+
+class NatsOptions(msgspec.Struct, frozen=True):
+    """What may follow the `?` of a NATS URL: parameters of NatsBroker, a credentials file, and TLS with the system's
+    authorities or those of a file."""
+
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=256)] = 8
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
+    retention: Annotated[float, msgspec.Meta(ge=1)] | None = None
+    dedup: Annotated[float, msgspec.Meta(ge=1)] = 120.0
+    sync: Literal["always", "default"] = "default"
+    timeout: Annotated[float, msgspec.Meta(gt=0)] = 5.0
+    credentials: str | None = None
+    tls: bool = False
+    tls_ca: str | None = None
 
 
 class PostgresOptions(msgspec.Struct, frozen=True):
@@ -46,7 +62,7 @@ DRIVER_OPTIONS = {
 }
 """What else a PostgreSQL URL may say; it is passed on as it is."""
 
-Options = TypeVar("Options", EmbeddedOptions, PostgresOptions)
+Options = TypeVar("Options", EmbeddedOptions, NatsOptions, PostgresOptions)
 
 
 def open_broker(url: str, *, clock: Clock) -> Broker:
@@ -54,7 +70,8 @@ def open_broker(url: str, *, clock: Clock) -> Broker:
 
     `embedded:///log.db` is relative to the working directory, `embedded:////var/lib/log.db` is absolute, and
     `?retention=86400&partitions=4` sets options of EmbeddedBroker. `postgresql://user@host/db?pooler=transaction` takes
-    options of PostgresBroker and of the driver (`sslmode` …). `memory://` is for tests.
+    options of PostgresBroker and of the driver (`sslmode` …). `nats://a:4222,b:4222?replicas=3` names servers of one
+    cluster and options of NatsBroker. `memory://` is for tests.
     Raises ConfigurationError with every problem of the URL.
     """
     parts = urlsplit(url)
@@ -62,6 +79,8 @@ def open_broker(url: str, *, clock: Clock) -> Broker:
         return _embedded(parts, clock)
     if parts.scheme == "memory":
         return MemoryBroker(clock=clock)
+    if parts.scheme == "nats":
+        return _nats(parts, clock)
     if parts.scheme == "postgresql":
         return _postgres(parts, clock)
     raise ConfigurationError(f"no broker is called {parts.scheme!r} in {url!r}.{did_you_mean(parts.scheme, SCHEMES)}")
@@ -83,6 +102,38 @@ def _embedded(parts: SplitResult, clock: Clock) -> EmbeddedBroker:
         retention=options.retention,
         partitions=options.partitions,
         synchronous=options.synchronous,
+    )
+
+
+def _nats(parts: SplitResult, clock: Clock) -> Broker:
+    try:
+        from posthouse.brokers.nats import NatsBroker  # the driver is an optional dependency
+    except ImportError as error:
+        raise ConfigurationError(f"a nats:// broker needs nats-py ({error}): pip install 'posthouse[nats]'") from error
+    problems: list[str] = []
+    options = _options("nats", dict(parse_qsl(parts.query, keep_blank_values=True)), NatsOptions(), problems)
+    driver: dict[str, object] = {}
+    if not parts.netloc:
+        problems.append(f"{parts.geturl()!r} names no server: write nats://host:4222")
+    if options.credentials is not None:
+        driver["user_credentials"] = options.credentials
+    if options.tls or options.tls_ca is not None:
+        try:
+            driver["tls"] = ssl.create_default_context(cafile=options.tls_ca)
+        except OSError as error:
+            problems.append(f"tls_ca {options.tls_ca!r} cannot be used: {error}")
+    if problems:
+        raise ConfigurationError(*problems)
+    return NatsBroker(
+        f"nats://{parts.netloc}",
+        clock=clock,
+        partitions=options.partitions,
+        replicas=options.replicas,
+        retention=options.retention,
+        dedup=options.dedup,
+        sync=options.sync,
+        timeout=options.timeout,
+        driver=driver,
     )
 
 

@@ -44,7 +44,7 @@ def test_giving_up_synchronous_shows_on_the_sheet(tmp_path: Path) -> None:
     ("url", "says"),
     [
         ("embeded:///log.db", "Did you mean 'embedded'?"),
-        ("log.db", "Known: embedded, memory, postgresql."),
+        ("log.db", "Known: embedded, memory, nats, postgresql."),
         ("embedded://log.db", "embedded:///log.db"),
         ("embedded:///log.db?retentoin=5", "Did you mean 'retention'?"),
         ("embedded:///log.db?partitions=none", "does not fit"),
@@ -66,3 +66,19 @@ def test_every_problem_of_a_url_is_told_at_once() -> None:
     with pytest.raises(ConfigurationError) as caught:
         open_broker("embedded://log.db?retentoin=5&partitions=x", clock=CLOCK)
     assert len(caught.value.problems) == 3
+
+
+def test_nats_takes_several_servers_and_options() -> None:
+    broker = open_broker("nats://shop:word@a:4222,b:4222?replicas=3&retention=86400&dedup=60", clock=CLOCK)
+    assert broker.sheet.name == "nats"
+    assert broker.sheet.durable_ack
+    assert (broker.sheet.retains_unacked, broker.sheet.redelivery_s, broker.sheet.native_dedup_s) == (False, 86400, 60)
+
+
+def test_every_problem_of_a_nats_url_is_named_at_once() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        open_broker("nats://?replica=3&sync=often&tls_ca=/nowhere.pem", clock=CLOCK)
+    text = str(caught.value)
+    assert "no option 'replica'. Did you mean 'replicas'?" in text
+    assert "sync" in text
+    assert "names no server" in text

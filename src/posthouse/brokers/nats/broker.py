@@ -1,0 +1,233 @@
+"""NatsBroker: topics as JetStream streams, order per key by partition subjects, cursors of our own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
+from posthouse.brokers.nats.checks import is_durable, topic_checks, version_check
+from posthouse.brokers.nats.ledger import Claim, Ledger, Line, Spot
+from posthouse.brokers.nats.letters import stream_of, subjects_of
+from posthouse.brokers.nats.publishing import Call
+from posthouse.brokers.nats.stream import NatsStream
+from posthouse.brokers.nats.topics import Settings, Topic, Topics
+from posthouse.brokers.nats.wire import CODE_MISSING, Refused, Wire
+from posthouse.checks import Check, warnings
+from posthouse.clock import Clock
+from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
+
+LEASE = 6.0
+"""Seconds after which the partitions of a member that fell silent go to others; it renews every third of that."""
+OVERHEAD = 8 * 1024
+"""Bytes of a message that are kept for what we add to it and for the punctuation of headers."""
+ATTEMPTS = 100
+"""To move a group whose members save their cursors at the same moment."""
+MEBIBYTE = 1024 * 1024
+WEEK = 7 * 86_400.0
+Sync = Literal["always", "default"]
+
+
+class NatsBroker:
+    """JetStream of NATS 2.11 or later, as a log. `url` may name several servers, with commas.
+
+    `partitions`: of topics made by this instance, and so the most members of a group that can work side by side; fixed
+    once the topic exists. `replicas`: of what is made. `retention`: seconds after which the server deletes frames,
+    read or not; None keeps them until you purge the stream. `dedup`: seconds for which a repeated id is dropped.
+    `sync="always"` declares that the servers run with `sync_interval: always`, which a client cannot see.
+    `driver` is passed to nats-py's `connect` as it is.
+
+    `Progress.pending` counts from the cursor: a frame acknowledged before an older one of its partition counts until
+    the older one is acknowledged too. `Progress.truncated` may be True too often where `retention` is set.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        partitions: int = 8,
+        replicas: int = 1,
+        retention: float | None = None,
+        dedup: float = 120.0,
+        sync: Sync = "default",
+        timeout: float = 5.0,
+        lease: float = LEASE,
+        driver: Mapping[str, object] | None = None,
+    ) -> None:
+        self._wire = Wire(servers_of(url), timeout=timeout, driver=driver or {})
+        settings = Settings(partitions=partitions, replicas=replicas, retention=retention, dedup=dedup)
+        self._topics = Topics(self._wire, settings)
+        self._clock = clock
+        self._lease = lease
+        self._sync: Sync = sync
+        self._streams: set[NatsStream] = set()
+        self.sheet = Capabilities(
+            name="nats",
+            durable_ack=sync == "always" or replicas >= 3,
+            ordered_publish=True,
+            ordered_redelivery=True,
+            native_dedup_s=min(dedup, retention or dedup),
+            seek=True,
+            max_bytes=MEBIBYTE - OVERHEAD,
+            retains_unacked=retention is None,
+            redelivery_s=retention or WEEK,
+        )
+
+    async def ensure(self, topology: Topology) -> None:
+        """Also makes the topics that the groups read, and the groups."""
+        names = {*topology.topics, *(topic for group in topology.groups.values() for topic in group)}
+        await self._topics.make(sorted(names))
+        for group, topics in topology.groups.items():
+            for topic in topics:
+                await self._begin(group, await self._topics.look(topic), "earliest")
+        await self._fill_in()
+
+    async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:
+        """A batch of one topic is stored together where the server can; see `publishing`."""
+        if not frames:
+            return []
+        await self._fill_in()
+        await self._topics.find({frame.topic for frame in frames})
+        call = Call(self._wire, self._topics, frames, self.sheet.max_bytes)
+        await call.store()
+        return call.verdicts
+
+    async def subscribe(
+        self, group: str, topics: Sequence[str], *, start: Start = "earliest", window: int = 1000
+    ) -> NatsStream:
+        """A topic that does not exist raises BrokerError: a misspelled one would wait for ever."""
+        for topic in topics:
+            await self._begin(group, await self._existing(topic), start)
+        stream = NatsStream(
+            self._wire,
+            self._topics,
+            group,
+            topics,
+            clock=self._clock,
+            window=window,
+            lease=self._lease,
+            on_close=self._streams.discard,
+        )
+        self._streams.add(stream)
+        await stream.join()
+        return stream
+
+    async def seek(
+        self, group: str, topic: str, *, position: int | str | None = None, time: float | None = None
+    ) -> None:
+        """`position` is a `Delivery.position`. Frames stored before the seek come as redelivered."""
+        if (position is None) == (time is None):
+            raise BrokerError("seek takes either a position or a time")
+        found, ledger = await self._existing(topic), Ledger(self._wire, group)
+        before = await self._sequence(found, position, time) - 1
+        await self._begin(group, found, "earliest")
+        left = {(topic, partition) for partition in range(found.partitions + 1)}
+        for _ in range(ATTEMPTS):
+            lines = await ledger.lines(topic)
+            moved = {spot: moved_to(before, found, line) for spot, line in lines.items() if spot in left}
+            left -= (await ledger.change(moved)).keys()
+            if not left:
+                break
+        else:
+            raise BrokerUnavailable(f"seeking in {topic!r}: its members save faster than we can: try again")
+        await self._wire.tell(ledger.hint)
+
+    async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
+        """A topic that does not exist yet stands at zero."""
+        return {topic: await self._progress(group, topic) for topic in topics}
+
+    async def checks(self, *, today: bool = True) -> Sequence[Check]:
+        """The settings of every stream that this instance has used."""
+        checks = [version_check(await self._wire.version())]
+        for name in sorted(self._topics.known):
+            checks += topic_checks(await self._topics.look(name), self._sync)
+        await self._fill_in()
+        notes = tuple(warnings(checks))
+        durable = all(is_durable(topic.config, self._sync) for topic in self._topics.known.values())
+        self.sheet = msgspec.structs.replace(self.sheet, notes=notes, durable_ack=durable)
+        return checks
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
+        await self._wire.aclose()
+
+    async def _fill_in(self) -> None:
+        """What only the server knows."""
+        room = await self._wire.max_payload() - OVERHEAD
+        if room != self.sheet.max_bytes:
+            self.sheet = msgspec.structs.replace(self.sheet, max_bytes=room)
+
+    async def _existing(self, topic: str) -> Topic:
+        try:
+            return await self._topics.look(topic)
+        except Refused as error:
+            if error.code != CODE_MISSING:
+                raise
+            raise BrokerError(f"topic {topic!r} does not exist.{did_you_mean(topic, self._topics.known)}") from error
+
+    async def _begin(self, group: str, topic: Topic, start: Start) -> None:
+        """Lines for the partitions that the group has never seen."""
+        ledger = Ledger(self._wire, group)
+        first = topic.last if start == "latest" else 0
+        new = Claim(born=topic.created, cursor=first, started=first)
+        known = await ledger.lines(topic.name)
+        spots: list[Spot] = [(topic.name, partition) for partition in range(topic.partitions + 1)]
+        await ledger.begin({spot: new for spot in spots if spot not in known})
+
+    async def _sequence(self, topic: Topic, position: int | str | None, time: float | None) -> int:
+        """Of the first frame at or after a position or a time; behind the last when there is none."""
+        if time is None:
+            return min(max(offset(position), 1), topic.last + 1)
+        moment = datetime.fromtimestamp(max(0.0, time), UTC).isoformat()
+        found = await self._wire.read(stream_of(topic.name), {"start_time": moment, "batch": 1})
+        return int((found[0].headers or {})["Nats-Sequence"]) if found else topic.last + 1
+
+    async def _progress(self, group: str, name: str) -> Progress:
+        try:
+            topic = await self._topics.look(name)
+        except Refused as error:
+            if error.code != CODE_MISSING:
+                raise
+            return Progress(stored=0, pending=0, truncated=False)
+        lines = await Ledger(self._wire, group).lines(name)
+        none = Line(Claim(born=topic.created), 0)
+        claims = [lines.get((name, n), none).claim for n in range(topic.partitions + 1)]
+        claims = [claim if claim.born == topic.created else none.claim for claim in claims]
+        subjects = subjects_of(name, topic.partitions)
+        counts = await asyncio.gather(
+            *(self._behind(name, subject, claim.cursor) for subject, claim in zip(subjects, claims, strict=True))
+        )
+        hidden = any(claim.started > 0 or claim.cursor < topic.first - 1 for claim in claims)
+        return Progress(stored=topic.last, pending=sum(counts), truncated=hidden)
+
+    async def _behind(self, topic: str, subject: str, cursor: int) -> int:
+        """How many frames of a partition are behind a cursor."""
+        query = {"seq": cursor + 1, "next_by_subj": subject, "batch": 1}
+        found = await self._wire.read(stream_of(topic), query)
+        return 1 + int((found[0].headers or {})["Nats-Num-Pending"]) if found else 0
+
+
+def servers_of(url: str) -> list[str]:
+    """`nats://user:word@a:4222,b:4222` names two servers, with the same rights on both."""
+    scheme, _, rest = url.partition("://")
+    rights, at, hosts = rest.rstrip("/").rpartition("@")
+    return [f"{scheme}://{rights}{at}{host}" for host in hosts.split(",")]
+
+
+def offset(position: int | str | None) -> int:
+    try:
+        return int(position or 0)
+    except ValueError:
+        raise BrokerError(f"position {position!r} is not one of this log: it takes whole numbers") from None
+
+
+def moved_to(cursor: int, topic: Topic, line: Line) -> Line:
+    claim = msgspec.structs.replace(
+        line.claim, born=topic.created, epoch=line.claim.epoch + 1, cursor=cursor, until=topic.last, done=()
+    )
+    return Line(claim, line.version)

@@ -1,0 +1,116 @@
+"""One partition in the hands of one member: what arrived, what was handed out, what comes next."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from nats.aio.msg import Msg
+
+from posthouse.broker import Delivery
+from posthouse.brokers.nats.ledger import Claim
+from posthouse.brokers.nats.letters import frame_of, place_of
+from posthouse.brokers.window import Window
+
+ROOM = 8 * 1024 * 1024
+"""Bytes that may wait here to be handed out; then no more are asked for."""
+
+
+class Lane:
+    """Frames are numbered 1, 2, 3 … from the cursor at which this member took over. A seek, or a loss of the partition,
+    ends it: acknowledgements of an old lane find nobody."""
+
+    def __init__(self, topic: str, partition: int, claim: Claim, version: int, size: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.claim = claim
+        self.version = version
+        self.window = Window(acked=0, touched=claim.handed, size=size)
+        self.arrived = 0
+        self.last = claim.cursor
+        """The sequence of the last frame that arrived."""
+        self.leaving_since: float | None = None
+        self._waiting: dict[int, Delivery] = {}
+        self._sequences: deque[int] = deque()
+        """Of the frames behind the saved cursor."""
+        self._bytes = 0
+        self._done = set(claim.done)
+
+    @property
+    def room(self) -> int:
+        """How many more frames may arrive."""
+        window = self.window
+        return 0 if self._bytes > ROOM else window.committed + window.size - self.arrived
+
+    def arrive(self, message: Msg) -> None:
+        place = place_of(message.reply)
+        self.arrived += 1
+        self.last = place.sequence
+        self._sequences.append(place.sequence)
+        touched = self.arrived <= self.window.touched or place.sequence <= self.claim.until
+        self._waiting[self.arrived] = Delivery(
+            frame=frame_of(self.topic, place.sequence, message.headers, message.data),
+            position=place.sequence,
+            stored_at=place.at,
+            redelivered=touched,
+            token=(self, self.arrived),
+        )
+        self._bytes += len(message.data)
+
+    def take(self, limit: int) -> Iterator[Delivery]:
+        for first, last, again in self.window.take(limit, self.arrived):
+            for number in range(first, last + 1):
+                delivery = self._waiting[number]
+                if delivery.position in self._done:
+                    self.ack(number)
+                elif again:
+                    yield Delivery(
+                        frame=delivery.frame,
+                        position=delivery.position,
+                        stored_at=delivery.stored_at,
+                        redelivered=True,
+                        token=delivery.token,
+                    )
+                else:
+                    yield delivery
+
+    def ack(self, number: int) -> None:
+        self.window.ack(number)
+        delivery = self._waiting.pop(number, None)
+        if delivery is not None:
+            self._bytes -= len(delivery.frame.body)
+
+    def progressed(self, owner: str | None) -> Claim:
+        """The claim as it should be written now. One that is given back says exactly what was handed out."""
+        window = self.window
+        passed = window.advance() - window.committed
+        cursor = self._sequences[passed - 1] if passed else self.claim.cursor
+        read = window.read if owner is None else window.prefix + window.size
+        return Claim(
+            born=self.claim.born,
+            owner=owner,
+            epoch=self.claim.epoch,
+            cursor=cursor,
+            started=self.claim.started,
+            handed=max(window.touched, read) - window.prefix,
+            until=self.claim.until,
+            done=tuple(sorted(s for s in self._done | self._acknowledged(owner) if s > cursor)),
+        )
+
+    def _acknowledged(self, owner: str | None) -> set[int]:
+        """Behind the cursor; too many to write down each time, and worth it when somebody else goes on."""
+        if owner is not None:
+            return set()
+        first = self.window.committed + 1
+        handed_out = zip(range(first, self.window.read + 1), self._sequences, strict=False)
+        return {sequence for number, sequence in handed_out if number not in self._waiting}
+
+    @property
+    def unsaved(self) -> bool:
+        return self.window.advance() > self.window.committed
+
+    def saved(self, claim: Claim, version: int) -> None:
+        while self._sequences and self._sequences[0] <= claim.cursor:
+            self._sequences.popleft()
+            self.window.committed += 1
+        self.claim, self.version = claim, version

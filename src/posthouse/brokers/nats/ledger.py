@@ -1,0 +1,148 @@
+"""The ledger of a group: who is alive, who owns which partition, and how far it was read.
+
+One stream holds it, one message per line of the ledger. A line changes only by compare and set, on the sequence of its
+last version, so two members never own a partition together, and whoever was replaced changes nothing any more. Time is
+the server's: each version carries the moment at which it was stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+from nats.aio.msg import Msg
+
+from posthouse.brokers.nats.letters import word
+from posthouse.brokers.nats.wire import CODE_CONFLICT, Letter, Refused, Wire
+
+STREAM = "posthouse_groups"
+ROOT = "posthouse-groups"
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition as the group has it.
+
+    Everything up to `cursor` (a sequence of the stream) is acknowledged, and the few in `done` behind it. Up to
+    `handed` frames behind the cursor, and all up to `until`, may have been handed out. `epoch` changes with the owner
+    and with every seek. `born` is when the stream was made: another one begins anew.
+    """
+
+    born: str
+    owner: str | None = None
+    epoch: int = 0
+    cursor: int = 0
+    started: int = 0
+    handed: int = 0
+    until: int = 0
+    done: tuple[int, ...] = ()
+
+
+class Line(NamedTuple):
+    """A claim and the sequence of its version."""
+
+    claim: Claim
+    version: int
+
+
+Spot = tuple[str, int]
+"""Topic and partition."""
+
+
+class Presence(msgspec.Struct, frozen=True):
+    """What a member says of itself."""
+
+    topics: Sequence[str]
+    left: bool = False
+
+
+class Snapshot(NamedTuple):
+    """What the ledger says, and who is alive for which topic."""
+
+    lines: Mapping[Spot, Line]
+    living: Mapping[str, Sequence[str]]
+
+
+_claim = msgspec.json.Decoder(Claim)
+_presence = msgspec.json.Decoder(Presence)
+
+
+class Ledger:
+    """Of one group."""
+
+    def __init__(self, wire: Wire, group: str) -> None:
+        self._wire = wire
+        self._root = f"{ROOT}.{word(group)}"
+        self.hint = f"{ROOT}-hint.{word(group)}"
+        """Where members tell each other, unstored, that something changed."""
+
+    async def lines(self, topic: str) -> dict[Spot, Line]:
+        """Every partition that the group has in a topic."""
+        found = await self._wire.read(STREAM, {"multi_last": [f"{self._root}.claim.{word(topic)}.*"]})
+        return dict(_line(topic, message) for message in found)
+
+    async def snapshot(self, topics: Iterable[str], me: str, lease: float) -> Snapshot:
+        """All lines of these topics, and the members whose last sign is younger than a lease, by the server's clock."""
+        lines: dict[Spot, Line] = {}
+        for topic in topics:
+            lines |= await self.lines(topic)
+        signs = await self._wire.read(STREAM, {"multi_last": [f"{self._root}.member.*"]})
+        at = {
+            _subject(message).rsplit(".", 1)[1]: (_time(message), _presence.decode(message.data)) for message in signs
+        }
+        now = at[me][0] if me in at else max((time for time, _ in at.values()), default=0.0)
+        living: dict[str, list[str]] = {}
+        for member, (time, presence) in at.items():
+            if not presence.left and (now - time < lease or member == me):
+                for topic in presence.topics:
+                    living.setdefault(topic, []).append(member)
+        return Snapshot(lines, living)
+
+    async def sign(self, me: str, presence: Presence, lease: float) -> None:
+        """Say that a member is alive, or has left. The server forgets it long after it fell silent."""
+        keep = 1 if presence.left else math.ceil(max(1.0, 5 * lease))
+        letter = Letter(f"{self._root}.member.{me}", msgspec.json.encode(presence), {"Nats-TTL": f"{keep}s"})
+        (answer,) = await self._wire.store([letter])
+        if answer.error is not None:
+            raise Refused("joining a group", answer.error)
+
+    async def begin(self, claims: Mapping[Spot, Claim]) -> None:
+        """Write the lines that are not there yet."""
+        await self.change({spot: Line(claim, 0) for spot, claim in claims.items()})
+
+    async def change(self, lines: Mapping[Spot, Line]) -> dict[Spot, int]:
+        """Replace each line if its version is still the last; the new versions of those that were. Others are missing
+        in the answer: somebody was faster."""
+        letters = [
+            Letter(
+                f"{self._root}.claim.{word(topic)}.{partition}",
+                msgspec.json.encode(line.claim),
+                {EXPECTED: str(line.version)},
+            )
+            for (topic, partition), line in lines.items()
+        ]
+        changed: dict[Spot, int] = {}
+        for spot, answer in zip(lines, await self._wire.store(letters), strict=True):
+            if answer.error is None:
+                changed[spot] = answer.seq
+            elif answer.error.err_code != CODE_CONFLICT:
+                raise Refused(f"changing the ledger of {spot[0]}", answer.error)
+        return changed
+
+
+def _line(topic: str, message: Msg) -> tuple[Spot, Line]:
+    spot = (topic, int(_subject(message).rsplit(".", 1)[1]))
+    return spot, Line(_claim.decode(message.data), int((message.headers or {})["Nats-Sequence"]))
+
+
+def _subject(message: Msg) -> str:
+    return (message.headers or {})["Nats-Subject"]
+
+
+def _time(message: Msg) -> float:
+    text = (message.headers or {})["Nats-Time-Stamp"]
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")

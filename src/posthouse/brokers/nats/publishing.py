@@ -1,0 +1,118 @@
+"""Storing frames: a whole batch at once where the server can, else one of each key at a time.
+
+Messages sent behind each other are stored in their order, but when one is refused (a full stream, a new leader) the
+next may be taken: it would overtake. So nothing of a key is sent before its elder was stored, unless all of them are
+stored together or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from posthouse.broker import Frame, Verdict
+from posthouse.brokers.admission import admit
+from posthouse.brokers.nats.letters import headers_of, misfit, stream_of, subject_of, wire_size
+from posthouse.brokers.nats.topics import Topic, Topics
+from posthouse.brokers.nats.wire import NOBODY, Letter, Refusal, Wire
+
+TOGETHER = 1000
+"""Messages that a server takes in one batch."""
+BYTES = 32 * 1024 * 1024
+"""In one batch: it waits in the server's memory until it is complete."""
+CODE_TOO_LARGE = 10054
+BEHIND = Verdict(False, "an earlier frame of this key was refused in the same call")
+
+
+class Call:
+    """One call of `publish`: what is sent for each frame, and what became of it."""
+
+    def __init__(self, wire: Wire, topics: Topics, frames: Sequence[Frame], limit: int) -> None:
+        self._wire = wire
+        self._topics = topics
+        self._frames = frames
+        self.verdicts = admit(frames, topics.known, limit)
+        self._letters: dict[int, Letter] = {}
+        self._blocked: set[tuple[str, str | None]] = set()
+
+    async def store(self) -> None:
+        """Each topic for itself, all at the same time."""
+        topics: dict[str, list[int]] = defaultdict(list)
+        for index, frame in enumerate(self._frames):
+            if self._fits(index, frame):
+                topics[frame.topic].append(index)
+        stored = (self._store(self._topics.known[name], indices) for name, indices in topics.items())
+        for outcome in await asyncio.gather(*stored, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    def _fits(self, index: int, frame: Frame) -> bool:
+        """Whether it is to be sent; if so its letter is written."""
+        if self.verdicts[index].accepted and not self._is_behind(index):
+            topic, headers = self._topics.known[frame.topic], headers_of(frame, stream_of(frame.topic))
+            reason, size = misfit(frame), wire_size(headers, frame.body)
+            if not reason and size > topic.max_bytes:
+                reason = f"the frame is {size:,} bytes as NATS counts, the server takes {topic.max_bytes:,}"
+            if not reason:
+                self._letters[index] = Letter(subject_of(frame, topic.partitions), frame.body, headers)
+                return True
+            self._refuse(index, Verdict(False, reason, final=True))
+        elif not self.verdicts[index].accepted:
+            self._refuse(index, self.verdicts[index])
+        return False
+
+    async def _store(self, topic: Topic, indices: list[int]) -> None:
+        for chunk in self._chunks(indices):
+            sent = [index for index in chunk if not self._is_behind(index)]
+            if topic.together and len(sent) > 1:
+                answer = await self._wire.store_together([self._letters[index] for index in sent])
+                if answer.error is None:
+                    continue
+            await self._store_in_turns(sent)
+
+    async def _store_in_turns(self, left: list[int]) -> None:
+        """The first of each key, then the second … so that each waits for its elder."""
+        while left:
+            turn: dict[object, int] = {}
+            for index in left:
+                turn.setdefault(self._frames[index].key or index, index)
+            now = list(turn.values())
+            answers = await self._wire.store([self._letters[index] for index in now])
+            for index, answer in zip(now, answers, strict=True):
+                if answer.error is not None:
+                    self._refuse(index, self._verdict(self._frames[index].topic, answer.error))
+            sent = set(now)
+            left = [index for index in left if index not in sent and not self._is_behind(index)]
+
+    def _chunks(self, indices: list[int]) -> Iterator[list[int]]:
+        chunk: list[int] = []
+        size = 0
+        for index in indices:
+            bytes_ = len(self._frames[index].body)
+            if chunk and (len(chunk) == TOGETHER or size + bytes_ > BYTES):
+                yield chunk
+                chunk, size = [], 0
+            chunk.append(index)
+            size += bytes_
+        if chunk:
+            yield chunk
+
+    def _is_behind(self, index: int) -> bool:
+        frame = self._frames[index]
+        behind = (frame.topic, frame.key) in self._blocked
+        if behind:
+            self.verdicts[index] = BEHIND
+        return behind
+
+    def _refuse(self, index: int, verdict: Verdict) -> None:
+        frame = self._frames[index]
+        self.verdicts[index] = verdict
+        if frame.key is not None:
+            self._blocked.add((frame.topic, frame.key))
+
+    def _verdict(self, topic: str, refusal: Refusal) -> Verdict:
+        if refusal is NOBODY:
+            self._topics.forget(topic)
+            return Verdict(False, f"topic {topic!r} does not exist any more: make it with ensure()")
+        return Verdict(False, f"NATS refused it: {refusal.description}", final=refusal.err_code == CODE_TOO_LARGE)

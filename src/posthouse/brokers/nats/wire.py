@@ -1,0 +1,284 @@
+"""The connection: many questions through one inbox, and every foreign error mapped once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
+import nats
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from posthouse.errors import BrokerError, BrokerUnavailable
+
+T = TypeVar("T")
+STATUS = "Status"
+CODE_MISSING = 10059
+CODE_CONFLICT = 10071
+Listener = Callable[[Msg], Awaitable[None]]
+
+
+class Letter(NamedTuple):
+    """One message to send."""
+
+    subject: str
+    body: bytes
+    headers: dict[str, str] | None = None
+
+
+class Refusal(msgspec.Struct):
+    """An error as JetStream words it."""
+
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class Answer(msgspec.Struct):
+    """To a stored message: its sequence, or why it was not stored."""
+
+    seq: int = 0
+    duplicate: bool = False
+    error: Refusal | None = None
+
+
+class Refused(BrokerError):
+    """JetStream said no to a request; `code` is its number for the reason."""
+
+    def __init__(self, subject: str, refusal: Refusal) -> None:
+        self.code = refusal.err_code
+        super().__init__(f"{subject}: {refusal.description}")
+
+
+NOBODY = Refusal(code=503, description="nobody listens on this subject")
+_answer = msgspec.json.Decoder(Answer)
+
+
+class Waiting:
+    """For `count` messages, or, with `count` 0, for all until one with a status."""
+
+    __slots__ = ("count", "done", "found")
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.found: list[tuple[int, Msg]] = []
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def take(self, number: int, message: Msg) -> None:
+        self.found.append((number, message))
+        complete = len(self.found) == self.count if self.count else bool(message.headers and STATUS in message.headers)
+        if complete and not self.done.done():
+            self.done.set_result(None)
+
+
+class Wire:
+    """Connects at the first use, reconnects by itself, and fails at once while the server is away."""
+
+    def __init__(self, servers: Sequence[str], *, timeout: float, driver: Mapping[str, object]) -> None:
+        self._servers = list(servers)
+        self.timeout = timeout
+        self._driver = driver
+        self._client: Client | None = None
+        self._opening = asyncio.Lock()
+        self._closed = False
+        self._inbox = ""
+        self._numbers = itertools.count(1)
+        self._waiting: dict[str, Waiting] = {}
+        self.reconnected = asyncio.Event()
+        """Set and replaced whenever a connection was lost and found again."""
+
+    async def client(self) -> Client:
+        """The connected client."""
+        if self._client is None:
+            async with self._opening:
+                if self._client is None:
+                    await self._open()
+        client = self._client
+        if client is None or self._closed:
+            raise BrokerError("this broker was closed")
+        if not client.is_connected:
+            raise BrokerUnavailable(f"NATS at {', '.join(self._servers)} is not connected: trying again")
+        return client
+
+    async def aclose(self) -> None:
+        self._closed = True
+        async with self._opening:
+            client, self._client = self._client, None
+        self._fail("this broker was closed")
+        if client is not None:
+            with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
+                await client.close()
+
+    async def tell(self, subject: str, body: bytes = b"", reply: str = "") -> None:
+        """Send one message and wait for nothing."""
+        client = await self.client()
+        with mapped(subject):
+            await client.publish(subject, body, reply)
+
+    async def ask(self, verb: str, question: object, kind: type[T]) -> T:
+        """One request to JetStream's API. Raises Refused."""
+        client = await self.client()
+        subject = f"$JS.API.{verb}"
+        with mapped(subject):
+            message = await client.request(subject, msgspec.json.encode(question), timeout=self.timeout)
+        if b'"error"' in message.data:
+            error = _answer.decode(message.data).error
+            if error is not None:
+                raise Refused(subject, error)
+        return msgspec.json.decode(message.data, type=kind)
+
+    async def read(self, stream: str, query: object) -> list[Msg]:
+        """Stored messages by JetStream's direct road; their headers say where each was."""
+        async with self._answers(0) as (prefix, waiting):
+            await self.tell(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(query), f"{prefix}.0")
+            await self._arrival(waiting, f"reading {stream}")
+        (_, last) = waiting.found.pop()
+        if last.headers is not None and last.headers[STATUS] == "503":
+            raise Refused(f"reading {stream}", Refusal(err_code=CODE_MISSING, description="there is no such stream"))
+        return [message for _, message in waiting.found]
+
+    async def store(self, letters: Sequence[Letter]) -> list[Answer]:
+        """Send all in one go; one answer for each, in their order."""
+        if not letters:
+            return []
+        client = await self.client()
+        async with self._answers(len(letters)) as (prefix, waiting):
+            with mapped("storing"):
+                for number, (subject, body, headers) in enumerate(letters):
+                    await client.publish(subject, body, f"{prefix}.{number}", headers)
+            await self._arrival(waiting, "storing")
+        answers = [Answer()] * len(letters)
+        for number, message in waiting.found:
+            answers[number] = answered(message)
+        return answers
+
+    async def store_together(self, letters: Sequence[Letter]) -> Answer:
+        """All of one stream or none, in their order: an atomic batch."""
+        client = await self.client()
+        async with self._answers(1) as (prefix, waiting):
+            batch = prefix.rsplit(".", 2)[-2] + prefix.rsplit(".", 1)[-1]
+            with mapped("storing"):
+                for number, (subject, body, headers) in enumerate(letters, 1):
+                    marked = {**(headers or {}), "Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+                    if number == len(letters):
+                        await client.publish(subject, body, f"{prefix}.0", {**marked, "Nats-Batch-Commit": "1"})
+                    else:
+                        await client.publish(subject, body, "", marked)
+            await self._arrival(waiting, "storing")
+        return answered(waiting.found[0][1])
+
+    async def listen(self, listener: Listener, subject: str = "") -> tuple[str, Callable[[], Awaitable[None]]]:
+        """Hear what is said on a subject, or on an inbox of its own; the second result ends it."""
+        client = await self.client()
+        heard = subject or client.new_inbox()
+        with mapped(heard):
+            subscription = await client.subscribe(heard, cb=listener, pending_msgs_limit=0, pending_bytes_limit=0)
+
+        async def end() -> None:
+            with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
+                await subscription.unsubscribe()
+
+        return heard, end
+
+    async def version(self) -> tuple[int, int]:
+        """Of the server."""
+        version = (await self.client()).connected_server_version
+        return version.major, version.minor
+
+    async def max_payload(self) -> int:
+        return (await self.client()).max_payload
+
+    async def _open(self) -> None:
+        if self._closed:
+            raise BrokerError("this broker was closed")
+        client = Client()
+        options = {"ping_interval": 5, "max_outstanding_pings": 2, "connect_timeout": self.timeout, **self._driver}
+        with mapped(f"connecting to {', '.join(self._servers)}"):
+            try:
+                async with asyncio.timeout(self.timeout):
+                    await client.connect(
+                        self._servers,
+                        error_cb=self._on_error,
+                        disconnected_cb=self._on_disconnect,
+                        reconnected_cb=self._on_reconnect,
+                        max_reconnect_attempts=-1,
+                        reconnect_time_wait=options.pop("reconnect_time_wait", 0.2),  # type: ignore[arg-type]  # floats work
+                        **options,  # type: ignore[arg-type]  # the driver checks what it is given
+                    )
+            except BaseException:
+                await client.close()
+                raise
+            self._inbox = client.new_inbox()
+            await client.subscribe(
+                f"{self._inbox}.*.*", cb=self._on_message, pending_msgs_limit=0, pending_bytes_limit=0
+            )
+        self._client = client
+
+    @contextlib.asynccontextmanager
+    async def _answers(self, count: int) -> AsyncIterator[tuple[str, Waiting]]:
+        await self.client()
+        token, waiting = str(next(self._numbers)), Waiting(count)
+        self._waiting[token] = waiting
+        try:
+            yield f"{self._inbox}.{token}", waiting
+        finally:
+            del self._waiting[token]
+            if not waiting.done.cancel() and not waiting.done.cancelled():
+                waiting.done.exception()  # somebody has seen it, or nobody waits any more
+
+    async def _arrival(self, waiting: Waiting, doing: str) -> None:
+        with mapped(doing):
+            async with asyncio.timeout(self.timeout):
+                await waiting.done
+
+    async def _on_message(self, message: Msg) -> None:
+        _, token, number = message.subject.rsplit(".", 2)
+        waiting = self._waiting.get(token)
+        if waiting is not None:
+            waiting.take(int(number), message)
+
+    async def _on_error(self, error: Exception) -> None:
+        """A right that is missing is told apart from any request: whoever waits now gets no answer."""
+        if "permissions violation" in str(error).lower():
+            self._fail(str(error))
+
+    async def _on_disconnect(self) -> None:
+        self._fail("the connection was lost")
+
+    async def _on_reconnect(self) -> None:
+        self.reconnected.set()
+        self.reconnected = asyncio.Event()
+
+    def _fail(self, reason: str) -> None:
+        for waiting in self._waiting.values():
+            if not waiting.done.done():
+                waiting.done.set_exception(BrokerUnavailable(f"no answer: {reason}"))
+
+
+def answered(message: Msg) -> Answer:
+    if message.headers and STATUS in message.headers:
+        return Answer(error=NOBODY)
+    return _answer.decode(message.data)
+
+
+@contextlib.contextmanager
+def mapped(doing: str) -> Iterator[None]:
+    """Foreign errors end here. A cancellation that the client kept to itself goes on from here."""
+    before = _cancellations()
+    try:
+        yield
+    except (nats.errors.Error, TimeoutError, OSError) as error:
+        what = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+        raise BrokerUnavailable(f"NATS, {doing}: {what}") from error
+    if _cancellations() > before:
+        raise asyncio.CancelledError
+
+
+def _cancellations() -> int:
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()

@@ -1,0 +1,84 @@
+"""A loopback TCP proxy that a test can cut, stall and heal: a `Link` for any server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+CHUNK = 64 * 1024
+
+
+class Proxy:
+    """Passes bytes to a server. It listens on the same port all its life, so that clients find it again."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._refusing = False
+        self.port = 0
+
+    async def __aenter__(self) -> Proxy:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        await self.cut()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def cut(self) -> None:
+        """Reset every connection, and every new one."""
+        self._refusing = True
+        self._flowing.set()
+        for writer in tuple(self._open):
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+    async def stall(self) -> None:
+        """Let no byte pass and close nothing; new connections are taken and get no answer."""
+        self._flowing.clear()
+
+    async def heal(self) -> None:
+        """Everything passes again."""
+        self._refusing = False
+        self._flowing.set()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._refusing:
+            writer.transport.abort()
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._open.add(writer)
+        try:
+            await self._flowing.wait()
+            far_reader, far_writer = await asyncio.open_connection(*self._target)
+            self._open.add(far_writer)
+            try:
+                await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
+            finally:
+                self._open.discard(far_writer)
+                far_writer.transport.abort()
+        except (OSError, asyncio.CancelledError):
+            pass  # an end went away, or the test is over
+        finally:
+            self._open.discard(writer)
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(CHUNK):
+                await self._flowing.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.transport.abort()
