@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PEERS := .cache/peers
+RESULTS := .cache/benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit check format bench clean
+.PHONY: help demo test unit check format bench bench-postgres bench-peers bench-picture clean
 
 help: ## list the commands
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Posthouse needs Python 3.11 or later; run make PYTHON=/path/to/python3.11")'
@@ -35,8 +37,27 @@ format: $(READY) ## rewrite the files in the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY) ## ratios to the physical limit, measured in one run
+bench: $(READY) ## ratios to the physical limit, embedded and on PostgreSQL, each measured in one run
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks postgres
+
+bench-postgres: $(READY) ## measure on PostgreSQL and renew the table in docs/performance.md (8 minutes)
+	$(BIN)/python -m benchmarks postgres --write $(RESULTS)/postgres.json
+	$(BIN)/python -m benchmarks.report docs/performance.md $(RESULTS)/postgres.json
+
+bench-peers: $(READY) $(PEERS)/.ready ## measure other libraries beside ours and renew their table (6 minutes)
+	$(BIN)/python -m benchmarks peers --python $(PEERS)/bin/python --write $(RESULTS)/peers.json
+	$(BIN)/python -m benchmarks.report docs/performance.md $(RESULTS)/peers.json
+
+bench-picture: $(READY) ## measure latency over load and draw docs/performance.png (3 minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[picture]'
+	$(BIN)/python -m benchmarks sweep --write $(RESULTS)/sweep.json
+	$(BIN)/python -m benchmarks.picture $(RESULTS)/sweep.json docs/performance.png
+
+$(PEERS)/.ready: benchmarks/peers/requirements.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

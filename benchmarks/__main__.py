@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import latency, memory, receiving, sending
+from benchmarks.peers import beside
 from benchmarks.postgres.measures import BIG
 from benchmarks.postgres.measures import MEASURES as POSTGRES
 from benchmarks.postgres.server import serving
+from benchmarks.postgres.sweep import sweep
 from benchmarks.reading import Reading, Scale
 
 Measure = Callable[[Path, Scale], Coroutine[None, None, list[Reading]]]
@@ -43,6 +45,7 @@ QUICK = 0.1
 Only = Annotated[list[str] | None, typer.Option(metavar="NAME", help="This measure alone; may be given again.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the events: to see that it works.")]
 Rounds = Annotated[int | None, typer.Option(min=1, help="Rounds of each comparison.")]
+Write = Annotated[Path | None, typer.Option(help="Also write the readings to this file, as JSON.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -62,11 +65,8 @@ def embedded(
     if context.invoked_subcommand is not None:
         return
     scale = Scale(QUICK if quick else 1.0, rounds)
-    show(
-        measured(MEASURES, only, lambda name: run(name, scale), json),
-        "Posthouse beside the same statements by hand",
-        json,
-    )
+    readings = measured(MEASURES, only, lambda name: run(name, scale))
+    finish(readings, "Posthouse beside the same statements by hand", json)
 
 
 @app.command("postgres")
@@ -76,44 +76,83 @@ def on_postgres(
     rounds: Rounds = None,
     json: Json = False,
     big: Annotated[bool, typer.Option("--big", help="The backlog with 10,000,000 rows: half an hour more.")] = False,
-    write: Annotated[Path | None, typer.Option(help="Also write the readings to this file, as JSON.")] = None,
+    write: Write = None,
 ) -> None:
     """Measure the PostgreSQL path beside the same driver doing only what cannot be left out, in turns."""
     scale = Scale(QUICK if quick else 1.0, rounds)
     measures = {**POSTGRES, **BIG} if big else POSTGRES
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the server ends too
+    end_on_sigterm()
     with serving() as server:
-        readings = measured(measures, only, lambda name: measures[name](server, scale), json)
-    if write is not None:
-        write.write_bytes(msgspec.json.format(msgspec.json.encode(readings)) + b"\n")
-    show(readings, "Posthouse on PostgreSQL", json)
+        readings = measured(measures, only, lambda name: measures[name](server, scale))
+    finish(readings, "Posthouse on PostgreSQL", json, write)
+
+
+@app.command("peers")
+def beside_peers(
+    python: Annotated[Path, typer.Option(help="The interpreter of the environment that has the other libraries.")],
+    only: Only = None,
+    quick: Quick = False,
+    rounds: Rounds = None,
+    json: Json = False,
+    write: Write = None,
+) -> None:
+    """Measure the PostgreSQL path beside other libraries on the same job, in turns."""
+    names = chosen(dict.fromkeys(beside.PEERS), only)
+    end_on_sigterm()
+    with serving() as server:
+        readings = asyncio.run(beside.peers(server, Scale(QUICK if quick else 1.0, rounds), python, names))
+    finish(readings, "Posthouse beside other libraries", json, write)
+
+
+@app.command("sweep")
+def over_load(write: Annotated[Path, typer.Option(help="Where the points go, as JSON.")], quick: Quick = False) -> None:
+    """Measure latency and throughput under rising load, for the picture."""
+    end_on_sigterm()
+    with serving() as server:
+        save(asyncio.run(sweep(server, Scale(QUICK if quick else 1.0))), write)
 
 
 def measured(
-    measures: Mapping[str, Callable[..., object]],
+    measures: Mapping[str, object],
     only: list[str] | None,
     measure: Callable[[str], Coroutine[None, None, list[Reading]]],
-    json: bool,
 ) -> list[Reading]:
-    """The readings of the chosen measures; with `json` each is printed when it is known."""
-    unknown = [name for name in only or () if name not in measures]
-    if unknown:
-        raise typer.BadParameter(f"{', '.join(unknown)}: choose from {', '.join(measures)}", param_hint="--only")
+    """The readings of the chosen measures."""
     readings = []
-    for name in only or measures:
+    for name in chosen(measures, only):
         print(f"{name}: {(measures[name].__doc__ or '').strip()}", file=sys.stderr)
-        found = asyncio.run(measure(name))
-        readings += found
-        if json:
-            for reading in found:
-                print(msgspec.json.encode(reading).decode(), flush=True)
+        readings += asyncio.run(measure(name))
     return readings
 
 
-def show(readings: list[Reading], title: str, json: bool) -> None:
-    """The table, unless its lines were printed as JSON."""
-    if not json:
+def chosen(measures: Mapping[str, object], only: list[str] | None) -> list[str]:
+    """The names that were asked for, or all."""
+    unknown = [name for name in only or () if name not in measures]
+    if unknown:
+        raise typer.BadParameter(f"{', '.join(unknown)}: choose from {', '.join(measures)}", param_hint="--only")
+    return list(only or measures)
+
+
+def finish(readings: list[Reading], title: str, json: bool, write: Path | None = None) -> None:
+    """The table, or a line of JSON for each reading; and the file, where one is wanted."""
+    if write is not None:
+        save(readings, write)
+    if json:
+        for reading in readings:
+            print(msgspec.json.encode(reading).decode(), flush=True)
+    else:
         Console().print(table(readings, title))
+
+
+def save(found: Sequence[msgspec.Struct], write: Path) -> None:
+    """One JSON file, in a folder that may not exist yet."""
+    write.parent.mkdir(parents=True, exist_ok=True)
+    write.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
+
+
+def end_on_sigterm() -> None:
+    """So that the server ends too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
 
 
 def table(readings: list[Reading], title: str) -> Table:
