@@ -11,6 +11,7 @@ from posthouse import Event, Payload, Policy, RelaySettings, Service, Tx
 from posthouse.broker import Broker
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import Clock, SystemClock
+from posthouse.errors import StoreError
 from posthouse.runtime import PARTS, Part
 from posthouse.service import Parts
 from posthouse.status import Status, status
@@ -96,22 +97,31 @@ async def effects(service: Service, key: str) -> list[int]:
 
 
 async def until(condition: Callable[[], Awaitable[bool]], what: str, seconds: float = 30.0) -> float:
-    """Wait for a condition; the seconds that it took."""
+    """Wait for a condition; the seconds that it took. While the database is away it does not hold."""
     began = time.monotonic()
-    while not await condition():
+    while not await holds(condition):
         assert time.monotonic() - began < seconds, f"{what} did not happen within {seconds:g} s"
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.02)
     return time.monotonic() - began
 
 
+async def holds(condition: Callable[[], Awaitable[bool]]) -> bool:
+    try:
+        return await condition()
+    except StoreError:
+        return False
+
+
 async def settled(service: Service, seconds: float = 30.0) -> Status:
-    """Wait until everything that was said is applied or held, and adds up."""
-    figures = await status([service])
+    """Wait until everything that was said is applied, or dead, and adds up."""
+    figures: Status | None = None
 
     async def quiet() -> bool:
         nonlocal figures
         before, figures = figures, await status([service])
-        return figures.quiet and figures == before
+        moving = any(line.held.get(state) for line in figures.lines for state in ("retrying", "gap"))
+        return figures.quiet and not moving and figures == before
 
     await until(quiet, "calm", seconds)
+    assert figures is not None
     return figures

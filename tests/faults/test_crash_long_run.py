@@ -1,0 +1,132 @@
+"""Fault 8, with everything else at once: the server itself is stopped and crashed every few seconds while processes of
+every kind are killed and paused around it. POSTHOUSE_LONG is how many seconds it lasts."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import psycopg
+import pytest
+
+from tests.faults.kit import tally
+from tests.faults.kit.fleet import Fleet, pause, seeded
+from tests.faults.kit.jobs import Deal, Intent
+from tests.faults.kit.nursery import Child, Nursery
+from tests.faults.kit.shop import Conditions
+from tests.faults.kit.world import World
+from tests.servers.restartable import RestartablePostgres, restartable_postgres
+
+__all__ = ["restartable_postgres"]
+
+LONG = float(os.environ.get("POSTHOUSE_LONG", "60"))
+CONDITIONS = Conditions(
+    speed=1.0, relay_lease=3.0, broker_lease=3.0, deliveries=10_000, in_flight=30, log="postgres", more=True
+)
+LEAST_RESTARTS, LEAST_KILLS, LEAST_APPLIED = 10, 20, 3_000
+FORGOTTEN = "SELECT gid FROM pg_prepared_xacts WHERE prepared < now() - interval '3 s'"
+
+
+class OneServer:
+    """The ground of this world: the database that is there already."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def new(self) -> str:
+        return self._url
+
+    def copied(self, url: str) -> str:
+        raise NotImplementedError("there is one world on this server")
+
+    def clear(self, url: str) -> None:
+        raise NotImplementedError("the server goes as a whole")
+
+
+class Producers:
+    """Two that use their service's transactions, two that join their own; whoever is killed is replaced by a new name."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self._world = world
+        self._seed = seed
+        self._names = (f"p{number}" for number in itertools.count())
+        self._children = [(joined, self._start(joined)) for joined in (False, False, True, True)]
+
+    def _start(self, joined: bool) -> Child:
+        return self._world.produce_on(next(self._names), self._seed, 0.03, joined=joined)
+
+    def strike(self, dice: random.Random) -> None:
+        joined, child = self._children.pop(dice.randrange(len(self._children)))
+        self._world.kill(child)
+        self._children.append((joined, self._start(joined)))
+
+    def end(self) -> list[int]:
+        return [child.terminate() for _, child in self._children]
+
+
+def finish_forgotten(url: str) -> None:
+    """What a transaction manager does: commit what was prepared by somebody who died before the second phase."""
+    with contextlib.suppress(psycopg.Error), psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
+        for (gid,) in connection.execute(FORGOTTEN).fetchall():
+            with contextlib.suppress(psycopg.errors.UndefinedObject):
+                connection.execute(psycopg.sql.SQL("COMMIT PREPARED {}").format(gid))
+
+
+def restarts(server: RestartablePostgres, dice: random.Random) -> Iterator[int]:
+    """Each next() is a look at the watch: now and then the server goes down, cleanly or not in turn. Tells how often."""
+    count, due = 0, time.monotonic() + 3.0
+    while True:
+        yield count
+        if time.monotonic() < due:
+            continue
+        finish_forgotten(server.url)
+        if count % 2:
+            server.stop()
+        else:
+            server.crash()
+        server.start()
+        count, due = count + 1, time.monotonic() + dice.uniform(3.0, 5.0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(LONG + 400)
+def test_a_server_that_goes_down_every_few_seconds_under_load_loses_doubles_and_inverts_nothing(
+    restartable_postgres: RestartablePostgres, nursery: Nursery, tmp_path: Path
+) -> None:
+    dice, seed = seeded()
+    server = restartable_postgres
+    world = World(tmp_path, nursery, msgspec.structs.replace(CONDITIONS, database=server.url), OneServer(server.url))
+    world.stubborn = True
+    world.drain(120)
+    world.produce([Deal(tenant="t1", intents=[Intent(n="poison", kind="placed", key="px", poison="reject")])]).result()
+    fleet = Fleet(world)
+    for _ in range(3):
+        fleet.add(["orders"], ["relay", "timers"])
+    for _ in range(3):
+        fleet.add(["billing"], ["relay", "consumers"])
+    fleet.add(["orders"], ["consumers"])
+    producers = Producers(world, seed)
+    restart, began, restarted = restarts(server, dice), time.monotonic(), 0
+    while time.monotonic() - began < LONG or restarted < LEAST_RESTARTS or world.crashes < LEAST_KILLS:
+        restarted = next(restart)
+        pause(dice.uniform(0.2, 0.8))
+        if dice.random() < 0.2:
+            producers.strike(dice)
+        else:
+            fleet.strike(dice)
+    assert producers.end() == [0] * 4
+    assert set(fleet.disband()) == {0}
+    pause(3.0)
+    finish_forgotten(server.url)
+    report = world.judge(world.drain(200), waiting=["poison"])
+    assert world.rows("orders", "SELECT count(*) FROM posthouse_held") == [(0,)]
+    held = world.rows("billing", "SELECT consumer, state FROM posthouse_held ORDER BY consumer")
+    assert held == [(f"billing{name}", "dead") for name in ("", ".grouped", ".listed", ".loose")]
+    assert (restarted >= LEAST_RESTARTS, report.crashes >= LEAST_KILLS) == (True, True)
+    tally.enter(f"8 server restarted {restarted} times", report, at_least=LEAST_APPLIED)
