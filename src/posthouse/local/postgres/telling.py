@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 
 from posthouse.store import Rows
@@ -47,6 +48,8 @@ class Teller:
 
     def tell(self) -> None:
         """Something was committed."""
+        if not self._wanted and time.monotonic() < self._look_at:
+            return  # nobody elsewhere listened a moment ago
         self._unsent = True
         if self._task is None or self._task.done():
             with contextlib.suppress(
@@ -75,7 +78,7 @@ class Teller:
                 await self._run(NOTIFY, self._channel)
 
     async def _heard_elsewhere(self) -> bool:
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         if now >= self._look_at:
             self._wanted = bool((await self._run(LISTENERS, self._listeners, self._neighbour)).scalar())
             self._look_at = now + LOOK

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from posthouse.checks import Check, Judgement, judged
 from posthouse.errors import StoreError
@@ -14,6 +14,8 @@ from posthouse.stores.postgres.errors import FOREIGN
 from posthouse.stores.postgres.schema import applied, missing, proving
 from posthouse.stores.waiting import waiting_checks
 
+LISTENING = 1
+"""The connection on which a relay hears hints."""
 DEAD_ROWS = 100_000
 """Dead rows of a table from which on it is worth a word, when they are also more than the live ones."""
 
@@ -41,8 +43,6 @@ SELECT (SELECT count(*) FROM posthouse.lane),
     (SELECT count(*) FROM posthouse.held h WHERE h.state = 'dead')
 """
 
-Ask = Callable[[], Awaitable[Sequence[Check]]]
-
 
 class PostgresChecks:
     """The checks of one `PostgresStore`. `declared` is what its URL says of a pooler; `durable` False accepts a server
@@ -69,7 +69,7 @@ class PostgresChecks:
         checks = [sessions.oldest_check(await self._rows(sessions.OLDEST), hidden)]
         checks += sessions.prepared_checks(await self._rows(sessions.PREPARED))
         checks += sessions.slot_checks(await self._rows(sessions.SLOTS))
-        ours = self._database.settings.writers + BOOKS
+        ours = self._database.settings.writers + BOOKS + LISTENING
         checks.append(sessions.connections_check((await self._rows(sessions.CONNECTIONS)).one(), ours))
         checks += sessions.limit_checks((await self._rows(sessions.LIMITS)).one())
         if not missing(await self._database.carry_out(applied())):
