@@ -21,7 +21,7 @@ from posthouse.processes import Timers
 from posthouse.receiving import Applier, Consumer, Desk, Handler, Policy, Retrier, dead_letter_topic, handler_of
 from posthouse.runtime import PARTS, Part, Runtime
 from posthouse.sending import Block, Cause, Drafter, Outbox, Relay, RelaySettings, Tx
-from posthouse.store import Store, Transaction
+from posthouse.store import RelaySource, Store, Transaction
 from posthouse.stores import open_store
 
 log = logging.getLogger("posthouse.service")
@@ -84,7 +84,7 @@ class Service:
         self._inbox_retention = inbox_retention
         self._start: Start = start
         self._in_flight = in_flight
-        self._relay_settings = relay
+        self._relay_settings = relay or RelaySettings()
         self._setups: list[Setup] = []
         self._store: Store | None = None
         self._broker: Broker | None = None
@@ -169,18 +169,21 @@ class Service:
         block = store.begin()
         return block, Tx(await block.__aenter__(), store, self._drafter, cause, self._parts.clock)
 
-    async def run(self, *, only: Collection[Part] = PARTS, stop: asyncio.Event | None = None) -> None:
-        """Run relay, consumers and timers until `stop` is set; what is in flight is finished."""
-        runtime = await self.prepare()
+    async def run(
+        self, *, only: Collection[Part] = PARTS, relay: RelaySource | None = None, stop: asyncio.Event | None = None
+    ) -> None:
+        """Run relay, consumers and timers until `stop` is set; what is in flight is finished. `relay` says where its rows
+        come from, in place of the relay's settings."""
+        runtime = await self.prepare(relay=relay if "relay" in only else "poll")
         await runtime.run(stop or asyncio.Event(), only)
 
     @asynccontextmanager
-    async def running(self, *, only: Collection[Part] = PARTS) -> AsyncIterator[None]:
+    async def running(self, *, only: Collection[Part] = PARTS, relay: RelaySource | None = None) -> AsyncIterator[None]:
         """`run` in the background of a block, as in the lifespan of a web application; then stop and close."""
         stop = asyncio.Event()
         try:
-            await self.prepare()
-            task = asyncio.create_task(self.run(only=only, stop=stop))
+            await self.prepare(relay=relay if "relay" in only else "poll")
+            task = asyncio.create_task(self.run(only=only, relay=relay, stop=stop))
             try:
                 yield
             finally:
@@ -189,14 +192,15 @@ class Service:
         finally:
             await self.aclose()
 
-    async def prepare(self) -> Runtime:
-        """Open everything, check that it can keep the promise, make the topics, and build the tasks."""
+    async def prepare(self, *, relay: RelaySource | None = None) -> Runtime:
+        """Open everything, check that it can keep the promise, make the topics, and build the tasks. `relay`: where its
+        rows come from, in place of the relay's settings; the log is refused when it cannot be followed."""
         await self.open()
         if self._runtime is None:
             await self._refuse_what_cannot_work()
         await self.broker.ensure(self.topology())
         if self._runtime is None:
-            self._runtime = await self._wire()
+            self._runtime = await self._wire(relay or self._relay_settings.source)
         return self._runtime
 
     @property
@@ -331,14 +335,15 @@ class Service:
             problems += _order_conflicts(name, handlers)
         return problems
 
-    async def _wire(self) -> Runtime:
+    async def _wire(self, source: RelaySource) -> Runtime:
+        tail = await self.store.tail() if source == "wal" else None
         appliers = [await self._applier(name, handlers) for name, handlers in self.consumers.items()]
         return Runtime(
             name=self.name,
             store=self.store,
             broker=self.broker,
             clock=self.clock,
-            relay=Relay(self.store, self.broker, self.clock, self._relay_settings),
+            relay=Relay(self.store, self.broker, self.clock, self._relay_settings, tail),
             timers=Timers(self.store, self.clock),
             consumers=[
                 Consumer(a, self.broker, self.clock, start=self._start, in_flight=self._in_flight) for a in appliers

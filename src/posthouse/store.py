@@ -102,13 +102,8 @@ class StuckRow(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: bool = False
 
 
-class OutboxTable(Protocol):
-    """Append-only rows, read by relays that lease lanes."""
-
-    async def append(self, tx: Transaction, rows: Sequence[OutboxRow]) -> Sequence[str]:
-        """Add rows inside `tx`; returns the event id that stands for each: its own, or the earlier one with the same
-        idempotency key. Numbers follow commit order per key; a rollback leaves no gap."""
-        ...
+class OutboxReader(Protocol):
+    """Committed rows, as a relay that leases lanes reads them."""
 
     async def lease(self, owner: str, seconds: float) -> Sequence[Lane]:
         """Renew what `owner` holds and take or give up lanes so that live owners hold equal shares.
@@ -139,6 +134,15 @@ class OutboxTable(Protocol):
         """Remove the rows that were sent (their followers are due at once) and reschedule the others. Fenced as settle."""
         ...
 
+
+class OutboxTable(OutboxReader, Protocol):
+    """Append-only rows."""
+
+    async def append(self, tx: Transaction, rows: Sequence[OutboxRow]) -> Sequence[str]:
+        """Add rows inside `tx`; returns the event id that stands for each: its own, or the earlier one with the same
+        idempotency key. Numbers follow commit order per key; a rollback leaves no gap."""
+        ...
+
     async def stuck(self) -> Sequence[StuckRow]:
         """Every stuck row, for people."""
         ...
@@ -149,6 +153,33 @@ class OutboxTable(Protocol):
 
     async def purge(self, limit: int) -> int:
         """Delete up to `limit` rows that every lane has passed and nothing waits for; and forgotten idempotency keys."""
+        ...
+
+
+RelaySource = Literal["poll", "wal"]
+"""Where a relay's rows come from: polls of the outbox, or the database's own log."""
+
+
+class OutboxTail(OutboxReader, Protocol):
+    """The outbox read from the database's own log, by one relay. Same rows, same order per key, same cursors. While the
+    log cannot be followed it polls, so that nothing is lost; it returns to the log by itself."""
+
+    @property
+    def mode(self) -> RelaySource:
+        """Where rows come from at this moment."""
+        ...
+
+    @property
+    def why(self) -> str:
+        """Why it polls; empty when it does not."""
+        ...
+
+    async def changed(self, seen: int, seconds: float) -> int:
+        """As `Store.changed`, and also when a settle is due."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of the log; the next lease takes it up again. Idempotent."""
         ...
 
 
@@ -428,6 +459,11 @@ class Store(Protocol):
     async def changed(self, seen: int, seconds: float) -> int:
         """A number that grows when somebody, in any process, may have added to the outbox. Returns as soon as it differs
         from `seen`, at the latest after `seconds`. A hint, never a promise: it may be lost."""
+        ...
+
+    async def tail(self) -> OutboxTail:
+        """The outbox through the database's own log. Raises ConfigurationError when this store has none, or may not
+        follow it: it says what to set."""
         ...
 
     async def aclose(self) -> None:

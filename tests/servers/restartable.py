@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psycopg
@@ -22,8 +22,9 @@ from tests.servers.postgres import PATIENCE, SETTINGS, Unavailable, binaries, gi
 class RestartablePostgres:
     """`crash` is what `pg_ctl stop -m immediate` does: no checkpoint, sessions cut off, recovery at the next start."""
 
-    def __init__(self, folder: Path, place: Path) -> None:
+    def __init__(self, folder: Path, place: Path, settings: Mapping[str, str] = SETTINGS) -> None:
         self._folder = folder
+        self._settings = settings
         self._place = place
         self._user = unprivileged()
         self._server: subprocess.Popen[bytes] | None = None
@@ -39,7 +40,7 @@ class RestartablePostgres:
         subprocess.run([*command, "--no-sync"], user=self._user, cwd="/", capture_output=True, check=True)
 
     def start(self) -> None:
-        settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        settings = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
         self._server = subprocess.Popen(
             [str(self._folder / "postgres"), "-D", str(self._place / "data"), "-p", str(self._port), *settings],
             user=self._user,
@@ -91,9 +92,9 @@ class RestartablePostgres:
 
 
 @contextlib.contextmanager
-def restartable(folder: Path) -> Iterator[RestartablePostgres]:
+def restartable(folder: Path, settings: Mapping[str, str] = SETTINGS) -> Iterator[RestartablePostgres]:
     place = Path(tempfile.mkdtemp(prefix="posthouse-postgres-"))
-    server = RestartablePostgres(folder, place)
+    server = RestartablePostgres(folder, place, settings)
     try:
         server.make()
         server.start()

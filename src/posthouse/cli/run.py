@@ -19,6 +19,7 @@ from posthouse.cli.watchdog import Watchdog, end_process
 from posthouse.errors import ConfigurationError
 from posthouse.runtime import PARTS, Part, Runtime
 from posthouse.service import Service
+from posthouse.store import RelaySource
 
 log = logging.getLogger("posthouse.run")
 
@@ -40,6 +41,13 @@ class PartName(enum.StrEnum):
 def run(
     targets: Targets,
     only: Annotated[list[PartName] | None, typer.Option(help="Run this part alone; may be given again.")] = None,
+    relay: Annotated[
+        RelaySource | None,
+        typer.Option(
+            help="Where the relay's rows come from: polls of the outbox, or the log of the database (PostgreSQL, "
+            "wal_level=logical). Default: what the service says, else poll.",
+        ),
+    ] = None,
     stall_exit: Annotated[
         float | None,
         typer.Option(
@@ -61,10 +69,10 @@ def run(
     services = load_all(targets)
     log_to_stderr(log_level, as_json=log_json)
     limit = _longest_deadline(services) + GRACE if stall_exit is None else stall_exit
-    asyncio.run(_serve(services, [part for part in PARTS if not only or part in only], limit))
+    asyncio.run(_serve(services, [part for part in PARTS if not only or part in only], relay, limit))
 
 
-async def _serve(services: Sequence[Service], only: Collection[Part], limit: float) -> None:
+async def _serve(services: Sequence[Service], only: Collection[Part], relay: RelaySource | None, limit: float) -> None:
     stop = asyncio.Event()
     with stopping(stop), Watchdog(limit, end_process).watching():
         try:
@@ -72,7 +80,7 @@ async def _serve(services: Sequence[Service], only: Collection[Part], limit: flo
                 f"on {without_password(service.store_url)}, through {without_password(service.broker_url)}"
                 for service in services
             ]
-            runtimes = await _prepare(services)
+            runtimes = await _prepare(services, relay if "relay" in only else "poll")
             for service, place in zip(services, places, strict=True):
                 _announce(service, only, place)
             async with asyncio.TaskGroup() as group:
@@ -84,13 +92,13 @@ async def _serve(services: Sequence[Service], only: Collection[Part], limit: flo
     await _take_leave()
 
 
-async def _prepare(services: Sequence[Service]) -> list[Runtime]:
+async def _prepare(services: Sequence[Service], relay: RelaySource | None) -> list[Runtime]:
     """Every problem of every service at once."""
     runtimes: list[Runtime] = []
     problems: list[str] = []
     for service in services:
         try:
-            runtimes.append(await service.prepare())
+            runtimes.append(await service.prepare(relay=relay))
         except ConfigurationError as error:
             problems += error.problems
     if problems:

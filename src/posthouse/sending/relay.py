@@ -13,7 +13,7 @@ from posthouse.clock import Clock, jitter, new_id
 from posthouse.errors import BrokerError, StoreError
 from posthouse.sending.breaker import Breaker
 from posthouse.sending.draft import frame_of
-from posthouse.store import Lane, OutboxRow, Store, StuckRow
+from posthouse.store import Lane, OutboxReader, OutboxRow, OutboxTail, RelaySource, Store, StuckRow
 
 log = logging.getLogger("posthouse.relay")
 
@@ -21,6 +21,8 @@ log = logging.getLogger("posthouse.relay")
 class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a relay works. Durations are seconds."""
 
+    source: RelaySource = "poll"
+    """Where rows come from: `poll` asks the outbox, `wal` follows the database's log and needs a store that has one."""
     batch: int = 500
     """At most so many rows are published at once."""
     lease: float = 10.0
@@ -40,10 +42,20 @@ class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Relay:
-    """One worker. Several of them, in any number of processes, share the lanes of one outbox."""
+    """One worker. Several of them, in any number of processes, share the lanes of one outbox. With a `tail` its rows come
+    from the database's log."""
 
-    def __init__(self, store: Store, broker: Broker, clock: Clock, settings: RelaySettings | None = None) -> None:
-        self._store = store
+    def __init__(
+        self,
+        store: Store,
+        broker: Broker,
+        clock: Clock,
+        settings: RelaySettings | None = None,
+        tail: OutboxTail | None = None,
+    ) -> None:
+        self._outbox: OutboxReader = tail or store.outbox
+        self._changed = tail.changed if tail else store.changed
+        self._tail = tail
         self._broker = broker
         self._clock = clock
         self._settings = settings or RelaySettings()
@@ -59,15 +71,16 @@ class Relay:
             while not stop.is_set():
                 try:
                     moved = await self.step()
+                    if self._breaker.succeeded():
+                        log.info("the relay is publishing again")
+                    if not moved:
+                        seen = await self._idle(seen, stop)
                 except (BrokerError, StoreError) as error:
                     await self._back_off(error, stop)
-                    continue
-                if self._breaker.succeeded():
-                    log.info("the relay is publishing again")
-                if not moved:
-                    seen = await self._idle(seen, stop)
         finally:
             await self._give_up()
+            if self._tail is not None:
+                await self._tail.aclose()
 
     async def step(self) -> int:
         """One look at the outbox: hold lanes, read, publish, settle, then try what is stuck. Returns rows dealt with."""
@@ -78,13 +91,13 @@ class Relay:
 
     async def _hold_lanes(self) -> None:
         now = self._clock.now()
-        if now - self._leased_at < self._settings.lease / 3 and self._lanes:
+        if 0 <= now - self._leased_at < self._settings.lease / 3 and self._lanes:  # below 0: the clock was set back
             return
-        self._lanes = await self._store.outbox.lease(self._owner, self._settings.lease)
+        self._lanes = await self._outbox.lease(self._owner, self._settings.lease)
         self._leased_at = now
 
     async def _relay_new(self) -> int:
-        poll = await self._store.outbox.poll(self._lanes, self._settings.batch)
+        poll = await self._outbox.poll(self._lanes, self._settings.batch)
         if not poll.rows and poll.cursor is None:
             return 0
         fresh = [row for row in poll.rows if row.id not in poll.stuck]
@@ -92,13 +105,13 @@ class Relay:
         now = self._clock.now()
         waiting = [self._parked(row, now) for row in poll.rows if row.id in poll.stuck]
         waiting += [self._refused(row, verdict, now) for row, verdict in self._failures(fresh, verdicts)]
-        if not await self._store.outbox.settle(self._owner, poll, waiting):
+        if not await self._outbox.settle(self._owner, poll, waiting):
             self._fenced()
         return len(poll.rows)
 
     async def _relay_stuck(self) -> int:
         now = self._clock.now()
-        due = await self._store.outbox.stuck_due(self._lanes, now, self._settings.batch)
+        due = await self._outbox.stuck_due(self._lanes, now, self._settings.batch)
         if not due:
             return 0
         verdicts = await self._publish([stuck.row for stuck in due])
@@ -108,7 +121,7 @@ class Relay:
             for stuck, verdict in zip(due, verdicts, strict=True)
             if not verdict.accepted
         ]
-        if not await self._store.outbox.settle_stuck(self._owner, self._lanes, sent, failed):
+        if not await self._outbox.settle_stuck(self._owner, self._lanes, sent, failed):
             self._fenced()
         return len(sent)
 
@@ -161,7 +174,7 @@ class Relay:
 
     async def _idle(self, seen: int, stop: asyncio.Event) -> int:
         """Wait until somebody adds to the outbox, or `stop`."""
-        changed = asyncio.ensure_future(self._store.changed(seen, self._settings.idle))
+        changed = asyncio.ensure_future(self._changed(seen, self._settings.idle))
         stopped = asyncio.ensure_future(stop.wait())
         try:
             await asyncio.wait([changed, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -183,6 +196,6 @@ class Relay:
 
     async def _give_up(self) -> None:
         try:
-            await self._store.outbox.release(self._owner)
+            await self._outbox.release(self._owner)
         except StoreError as error:
             log.warning("lanes were not released and will expire: %s", error)

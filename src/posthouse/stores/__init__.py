@@ -40,6 +40,7 @@ class PostgresOptions(msgspec.Struct, frozen=True):
     pooler: Literal["none", "session", "transaction"] = "none"
     listen_url: str | None = None
     durable: bool = True
+    wal_keep: Annotated[int, msgspec.Meta(gt=0)] = 2**30
 
 
 DRIVER_OPTIONS = (
@@ -105,6 +106,7 @@ def _postgres(parts: SplitResult, clock: Clock) -> Store:
         pooler=options.pooler,
         listen_url=options.listen_url,
         durable=options.durable,
+        wal_keep=options.wal_keep,
     )
 
 

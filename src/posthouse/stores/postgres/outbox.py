@@ -11,13 +11,14 @@ import msgspec
 
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import StoreError, StoreUnavailable
-from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction
+from posthouse.store import Lane, OutboxRow, Poll, Rows, StuckRow, Transaction
 from posthouse.stores.postgres.append import appending
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FENCED, sqlstate_of
 from posthouse.stores.postgres.joins import Joined, joined
+from posthouse.stores.postgres.snapshot import Snapshot
 from posthouse.stores.postgres.steps import NOW
-from posthouse.stores.postgres.stuck import StuckRows, numbers_of, parking, row_of
+from posthouse.stores.postgres.stuck import StuckRows, numbers_of, parked_row, parking, row_of
 from posthouse.stores.postgres.transaction import PostgresTransaction
 
 LEAF_BYTES = 16 * 2**20
@@ -43,6 +44,12 @@ AT_HOME = "SELECT posthouse.at_home()"
 
 # What is new in some lanes.
 POLL = "SELECT * FROM posthouse.poll($1, $2, $3, $4)"
+
+# The same, each row with the snapshot that it was read in; where nothing is new, the snapshot alone.
+POLL_AT = """
+SELECT pg_current_snapshot()::text, p.*
+FROM (VALUES (1)) one LEFT JOIN LATERAL posthouse.poll($1, $2, $3, $4) p ON true
+"""
 
 # Whether lanes are held.
 HOLDS = f"SELECT posthouse.holds($2, $3, $4, {NOW})"
@@ -122,15 +129,24 @@ class PostgresOutbox(StuckRows):
         await self._database.run(RELEASE, owner)
 
     async def poll(self, lanes: Sequence[Lane], limit: int) -> Poll:
+        return self._read(lanes, await self._look(POLL, lanes, limit))
+
+    async def poll_at(self, lanes: Sequence[Lane], limit: int) -> tuple[Poll, Snapshot]:
+        """A poll, and the snapshot in which it looked."""
+        found: Sequence[Sequence[Any]] = await self._look(POLL_AT, lanes, limit)
+        rows = [row[1:] for row in found if row[1] is not None]
+        return self._read(lanes, rows), Snapshot.of(found[0][0])
+
+    async def _look(self, statement: str, lanes: Sequence[Lane], limit: int) -> Rows:
         await self._be_at_home()
         time = asyncio.get_running_loop().time()
         tidy = time - self._tidied >= TIDY
         ordered = sorted(lanes, key=lambda lane: (lane.number < self._next_lane, lane.number))
         numbers, epochs = numbers_of(ordered)
-        found = await self._database.run(POLL, numbers, epochs, limit, tidy)
+        found = await self._database.run(statement, numbers, epochs, limit, tidy)
         if tidy:
             self._tidied = time
-        return self._read(lanes, found)
+        return found
 
     async def _be_at_home(self) -> None:
         """After a new connection: is it to the server that the lanes were leased on? A restore may have come between."""
@@ -174,6 +190,14 @@ class PostgresOutbox(StuckRows):
         waiting = [*stuck, *self._unnamed(poll, stuck)]
         parked = {row.row.id for row in waiting}
         sent = Counter(row.topic for row in poll.rows if row.id not in parked)
+        return await self.move(owner, poll.lanes, moves, sent, waiting)
+
+    async def move(
+        self, owner: str, lanes: Sequence[Lane], moves: Sequence[Move], sent: Counter[str], waiting: Sequence[StuckRow]
+    ) -> bool:
+        """Move cursors, count what was sent and park what waits, all or nothing. False when the lanes are not held, or
+        a cursor stands elsewhere."""
+        numbers, epochs = numbers_of(lanes)
         parameters = (
             owner, self.now(), numbers, epochs, [move.lane for move in moves],
             [move.s1 for move in moves], [move.s2 for move in moves], [move.last_id for move in moves],
@@ -194,12 +218,14 @@ class PostgresOutbox(StuckRows):
         """Rows that the poll flagged and the relay did not name: they are parked too, never passed over."""
         if not poll.stuck:
             return
-        named, now = {row.row.id for row in stuck}, (self._clock or SystemClock()).now()
+        named, now = {row.row.id for row in stuck}, self.moment()
         for row in poll.rows:
             if row.id in poll.stuck and row.id not in named:
-                yield StuckRow(
-                    row=row, attempts=0, first_at=now, next_at=now, error="behind a refused event of its key"
-                )
+                yield parked_row(row, now)
+
+    def moment(self) -> float:
+        """The time, for a row that is parked: by the clock that was given, or the machine's."""
+        return (self._clock or SystemClock()).now()
 
     async def purge(self, limit: int) -> int:
         """Leaves that are emptied at one stroke are not counted, whatever was in them."""

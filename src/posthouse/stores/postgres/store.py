@@ -13,7 +13,17 @@ from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
 from posthouse.local.postgres.pooler import Pooler
-from posthouse.store import Counts, HeldTable, InboxTable, Migration, OutboxRow, OutboxTable, TimerTable, Transaction
+from posthouse.store import (
+    Counts,
+    HeldTable,
+    InboxTable,
+    Migration,
+    OutboxRow,
+    OutboxTable,
+    OutboxTail,
+    TimerTable,
+    Transaction,
+)
 from posthouse.stores.postgres.changes import Changes
 from posthouse.stores.postgres.checks import PostgresChecks
 from posthouse.stores.postgres.counting import counted
@@ -28,6 +38,7 @@ from posthouse.stores.postgres.transaction import PostgresTransaction
 from posthouse.stores.postgres.upgrade import upgraded
 
 WEEK = 7 * 86_400.0
+WAL_KEEP = 2**30
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 # Everything that was perhaps not sent is sent again, under a new lineage.
@@ -61,6 +72,7 @@ class PostgresStore:
         pooler: Pooler = "none",
         listen_url: str | None = None,
         durable: bool = True,
+        wal_keep: int = WAL_KEEP,
     ) -> None:
         problems = []
         if not NAME.fullmatch(schema):
@@ -81,6 +93,7 @@ class PostgresStore:
             listen_url=listen_url,
         )
         self._clock = clock
+        self._wal_keep = wal_keep
         self._database = Database(url, settings)
         self._checks = PostgresChecks(self._database, declared=pooler, durable=durable)
         self._changes = Changes(self._database, clock)
@@ -148,6 +161,15 @@ class PostgresStore:
 
     async def changed(self, seen: int, seconds: float) -> int:
         return await self._changes.wait(seen, seconds)
+
+    async def tail(self) -> OutboxTail:
+        try:
+            from posthouse.stores.postgres.log.proving import proved
+            from posthouse.stores.postgres.log.tail import PostgresTail
+        except ImportError as error:
+            raise ConfigurationError("the log is read with psycopg: pip install 'posthouse[wal]'") from error
+        await proved(self._database)
+        return PostgresTail(self._database, self._outbox, self.changed, self._wal_keep)
 
     async def aclose(self) -> None:
         await self._database.close()

@@ -14,7 +14,17 @@ from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.local.file_checks import file_checks
 from posthouse.local.sqlite import Synchronous, check_place, connect, mapped
-from posthouse.store import Counts, HeldTable, InboxTable, Migration, OutboxRow, OutboxTable, TimerTable, Transaction
+from posthouse.store import (
+    Counts,
+    HeldTable,
+    InboxTable,
+    Migration,
+    OutboxRow,
+    OutboxTable,
+    OutboxTail,
+    TimerTable,
+    Transaction,
+)
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
 from posthouse.stores.sqlite.held import SqliteHeld
 from posthouse.stores.sqlite.inbox import SqliteInbox
@@ -185,6 +195,11 @@ class SqliteStore:
                 return latest
             rings = await bell.wait(rings, min(pause, left))
             pause = min(pause * 1.2, LAST_PAUSE)
+
+    async def tail(self) -> OutboxTail:
+        raise ConfigurationError(
+            "SQLite has no log that a relay could follow: leave --relay wal out, its relay is woken at once"
+        )
 
     async def aclose(self) -> None:
         self._database.close()
