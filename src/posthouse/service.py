@@ -324,7 +324,7 @@ class Service:
         redelivery = self.broker.sheet.redelivery_s
         for name, handlers in self.consumers.items():
             for handler in set(handlers.values()):
-                problems += handler.policy.problems(handler.name)
+                problems += [*handler.policy.problems(handler.name), *handler.problems(self.store)]
                 horizon = handler.policy.horizon + redelivery
                 if self._inbox_retention < horizon:
                     problems.append(

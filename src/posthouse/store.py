@@ -8,7 +8,7 @@ never commit; the others are transactions of their own. `posthouse.testing.Store
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Literal, Protocol
 
@@ -17,6 +17,9 @@ import msgspec
 from posthouse.checks import Check
 
 Parameters = Sequence[object] | Mapping[str, object]
+
+Submit = Callable[[Callable[[], object]], None]
+"""Has a function run in some thread, without waiting for it."""
 
 
 class Rows(list[tuple[object, ...]]):
@@ -41,6 +44,11 @@ class Transaction(Protocol):
     @property
     def connection(self) -> object:
         """The driver's own connection. Never commit or roll it back: whoever began it does."""
+        ...
+
+    @property
+    def submit(self) -> Submit | None:
+        """Where plain functions that use this transaction must run: it is bound to a thread. None: in any thread."""
         ...
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
@@ -413,9 +421,10 @@ class Store(Protocol):
     writers: int
     """How many transactions can usefully be open at once."""
 
-    def begin(self) -> AbstractAsyncContextManager[Transaction]:
+    def begin(self, shape: type | None = None) -> AbstractAsyncContextManager[Transaction]:
         """A transaction: committed when the block ends, rolled back when it raises. After DeadlineExceeded or a
-        cancellation the connection is never used again, so that a handler that lives on cannot write."""
+        cancellation the connection is never used again, so that a handler that lives on cannot write. `shape` is what
+        `view` will be asked for: the transaction is begun on the library that has it."""
         ...
 
     def join(self, theirs: object) -> Transaction:
@@ -427,7 +436,13 @@ class Store(Protocol):
         ...
 
     def view(self, tx: Transaction, wanted: type) -> AbstractContextManager[object]:
-        """`tx` in the shape that a handler asked for: the driver's connection, an ORM session."""
+        """`tx` in the shape that it was begun with: the driver's connection, an ORM session. Entered where the handler
+        runs; it may be used until the handler returns."""
+        ...
+
+    def refusal(self, shape: type, *, plain: bool) -> str | None:
+        """Why a handler, a `plain` function or an asynchronous one, cannot have its transaction in this shape; None when
+        it can."""
         ...
 
     def migrations(self) -> Sequence[Migration]:

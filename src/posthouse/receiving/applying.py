@@ -159,7 +159,7 @@ class Applier:
                 await self._holder.go_on(transaction, self.consumer, held.arrival, work.policy)
 
         try:
-            await self._in_transaction(steps)
+            await self._in_transaction(steps, work.handler)
         except NOTHING_KNOWN:
             raise
         except Exception as error:
@@ -173,21 +173,22 @@ class Applier:
             await self._run(transaction, [work for work, turn in zip(works, turns, strict=True) if turn.mine])
             return turns
 
-        turns = await self._in_transaction(steps)
+        turns = await self._in_transaction(steps, works[0].handler)
         if any(turn.stirs for turn in turns):  # committed: whoever runs held events may look now
             self.stirred.set()
 
-    async def _in_transaction(self, steps: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Run the steps in one transaction; again, a few times, where another one was in the way: no fault of the event,
-        so no attempt is counted."""
+    async def _in_transaction(self, steps: Callable[[Transaction], Awaitable[T]], handler: Handler | None) -> T:
+        """Run the steps in one transaction, in the shape that the handler wants; again, a few times, where another one was
+        in the way: no fault of the event, so no attempt is counted."""
+        shape = None if handler is None else handler.view
         for pause in PAUSES:
             try:
-                async with self.store.begin() as transaction:
+                async with self.store.begin(shape) as transaction:
                     return await steps(transaction)
             except StoreCollision as error:
                 log.info("%s: %s", self.consumer, error)
                 await asyncio.sleep(jitter(pause))
-        async with self.store.begin() as transaction:
+        async with self.store.begin(shape) as transaction:
             return await steps(transaction)
 
     async def _claim(self, transaction: Transaction, works: Sequence[Work]) -> Sequence[Turn]:

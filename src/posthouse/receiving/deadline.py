@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
 from posthouse.errors import DeadlineExceeded
+from posthouse.store import Submit
 
 T = TypeVar("T")
 
@@ -31,8 +32,9 @@ async def on_loop(work: Awaitable[object], seconds: float, name: str) -> object:
     return await _heard(told, seconds, name, task.cancel)
 
 
-async def in_thread(work: Callable[[], object], seconds: float, name: str) -> object:
-    """The same for a plain function, in a thread of its own: in a pool, one that hangs would keep its place for ever."""
+async def in_thread(work: Callable[[], object], seconds: float, name: str, submit: Submit | None = None) -> object:
+    """The same for a plain function, in the thread that `submit` leads to, or in one of its own: in a pool, one that
+    hangs would keep its place for ever."""
     loop = asyncio.get_running_loop()
     told: Told = loop.create_future()
     context = contextvars.copy_context()
@@ -45,7 +47,10 @@ async def in_thread(work: Callable[[], object], seconds: float, name: str) -> ob
         if not loop.is_closed():
             loop.call_soon_threadsafe(_settle, told, outcome)
 
-    threading.Thread(target=target, daemon=True, name="posthouse-handler").start()
+    if submit is not None:
+        submit(target)
+    else:
+        threading.Thread(target=target, daemon=True, name="posthouse-handler").start()
     return await _heard(told, seconds, name, lambda: None)
 
 

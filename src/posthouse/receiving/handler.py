@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 from posthouse.contracts import EventType
@@ -32,6 +33,16 @@ class Handler:
     many: bool
     threaded: bool
 
+    @property
+    def view(self) -> type | None:
+        """What the store must make of the transaction; None where it is wrapped in a Tx, or not given at all."""
+        return None if self.shape is Tx else self.shape
+
+    def problems(self, store: Store) -> Sequence[str]:
+        """Why it could not run on this store."""
+        refusal = None if self.view is None else store.refusal(self.view, plain=self.threaded)
+        return [] if refusal is None else [f"{self.name}: {refusal}"]
+
     async def run(self, store: Store, transaction: Transaction, calls: Sequence[Call]) -> Sequence[object]:
         """Call the function for each, one after the other, inside an open transaction; what it returned each time.
 
@@ -40,7 +51,8 @@ class Handler:
         """
         deadline, name = self.policy.deadline, self.name
         if self.threaded:
-            results = await in_thread(lambda: self._call_plain(store, transaction, calls), deadline, name)
+            work = partial(self._call_plain, store, transaction, calls)
+            results = await in_thread(work, deadline, name, transaction.submit)
         else:
             results = await on_loop(self._call_async(store, transaction, calls), deadline, name)
         return cast("Sequence[object]", results)

@@ -200,6 +200,10 @@ class Database:
             return
         process = connection.get_server_pid()
         connection.terminate()
+        self.end_session(process)
+
+    def end_session(self, process: int) -> None:
+        """Tell a server process to end. Behind a pooler its number is not ours to know, and the pooler does it."""
         if not self.settings.pooled and not self.closed:
             ending = asyncio.get_running_loop().create_task(self._end(process))
             self._ends.add(ending)
@@ -229,19 +233,27 @@ class Database:
             return self._pool
 
     async def _make_pool(self) -> asyncpg.Pool[Any]:
-        settings = self.settings
-        options: dict[str, Any] = {"statement_cache_size": 0} if settings.pooled else {}
-        if "target_session_attrs" not in urlsplit(self.url).query:
-            options["target_session_attrs"] = "read-write"
         return await asyncpg.create_pool(
             self.url,
             min_size=0,
-            max_size=settings.writers + BOOKS,
-            connection_class=StoreConnection,
+            max_size=self.settings.writers + BOOKS,
             init=self._made,
-            timeout=settings.patience,
-            **options,
+            **self._options(),
         )
+
+    async def connect(self) -> StoreConnection:
+        """A connection outside of the pool, for whoever keeps it; asyncpg's own errors."""
+        if self.closed:
+            raise StoreError("the store is closed")
+        return cast("StoreConnection", await asyncpg.connect(self.url, **self._options()))
+
+    def _options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {"connection_class": StoreConnection, "timeout": self.settings.patience}
+        if self.settings.pooled:
+            options["statement_cache_size"] = 0
+        if "target_session_attrs" not in urlsplit(self.url).query:
+            options["target_session_attrs"] = "read-write"
+        return options
 
     async def _made(self, _: object) -> None:
         self.made += 1

@@ -41,6 +41,11 @@ CONNECTION_CLASS = "08"
 LOST_DURING_COMMIT = ("57P01", "57P02", "57P03")
 OTHER_DATABASE, OTHER_LANES, FENCED, FORK = "PH001", "PH002", "PH005", "PH006"
 """Raised by our own functions; see the migrations."""
+PASSED_OVER = (
+    "a statement failed inside the block and its error was passed over, so PostgreSQL has rolled everything back: let the "
+    "error leave the block, or use a savepoint"
+)
+FAILED_BEFORE = "25P02"
 NO_TABLES = ("3F000", "42P01", "42883", "P0002")
 """Schema, table, function or row missing."""
 
@@ -62,6 +67,8 @@ def is_lost(error: BaseException) -> bool:
         return code.startswith(CONNECTION_CLASS) or code in LOST_DURING_COMMIT
     if isinstance(error, asyncpg.InterfaceError):
         return any(word in str(error) for word in ("is closed", "is closing", "released back"))
+    if comes_from(type(error), "psycopg", "psycopg2"):  # what the server says has a code, so this is the driver's word
+        return type(error).__name__ in ("OperationalError", "InterfaceError")
     return isinstance(error, OSError | TimeoutError | asyncpg.InternalClientError)
 
 
@@ -77,6 +84,8 @@ def translated(error: BaseException, doing: str) -> PosthouseError:
         return StoreUnavailable(f"{text} ({TRY_AGAIN[code]})")
     if code.startswith(CONNECTION_CLASS) or (not code and is_lost(error)):
         return StoreUnavailable(text)
+    if code == FAILED_BEFORE:
+        return StoreError(f"{doing}: {PASSED_OVER}")
     if code == OTHER_DATABASE:
         return ConfigurationError(
             "the connection is to another database than the store: events are added in the store's own database, or they "
@@ -87,9 +96,39 @@ def translated(error: BaseException, doing: str) -> PosthouseError:
     return StoreError(str(error) if code == FORK else text)
 
 
-def is_collision(error: BaseException) -> bool:
-    """Whether the server ended the transaction for another one's sake, in the words of any driver or ORM."""
-    return sqlstate_of(getattr(error, "orig", None) or error.__cause__ or error) in COLLISIONS
+def comes_from(kind: type, *packages: str) -> bool:
+    """Whether a class, or one that it is built on, belongs to a library: asked so, nothing has to be imported."""
+    return any(base.__module__.partition(".")[0] in packages for base in kind.__mro__)
+
+
+def original_of(error: BaseException) -> BaseException:
+    """The driver's own error inside what SQLAlchemy or Django made of it."""
+    while comes_from(type(error), "sqlalchemy", "django"):
+        inner = getattr(error, "orig", None) or error.__cause__
+        if not isinstance(inner, BaseException):
+            break
+        error = inner
+    return error
+
+
+def is_foreign(error: BaseException) -> bool:
+    """Whether a driver raised it."""
+    return (
+        isinstance(error, FOREIGN)
+        or bool(sqlstate_of(error))
+        or comes_from(type(error), "psycopg", "psycopg2", "pg8000")
+    )
+
+
+def database_trouble(error: BaseException, *, lost: bool) -> PosthouseError | None:
+    """What left a block, if it is the database's fault and not that of the code inside: the server ended the transaction
+    for another one's sake, or the connection is `lost` and the error says so."""
+    original = original_of(error)
+    if isinstance(original, PosthouseError):
+        return None
+    if sqlstate_of(original) in COLLISIONS or (lost and is_lost(original)):
+        return translated(original, "in the transaction")
+    return None
 
 
 def outdated(error: BaseException, doing: str) -> PosthouseError:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-
-import asyncpg
 
 from posthouse.checks import Check
 from posthouse.clock import Clock
@@ -30,11 +28,13 @@ from posthouse.stores.postgres.counting import counted
 from posthouse.stores.postgres.database import Database, Settings
 from posthouse.stores.postgres.held import PostgresHeld
 from posthouse.stores.postgres.inbox import PostgresInbox
-from posthouse.stores.postgres.joins import joined
+from posthouse.stores.postgres.joins import joined, joined_now
 from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.schema import MOST_LANES, applied, is_post, migrations, missing, script
+from posthouse.stores.postgres.shapes import Shapes, library_of, refusal
+from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
 from posthouse.stores.postgres.timers import PostgresTimers
-from posthouse.stores.postgres.transaction import PostgresTransaction
+from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction
 from posthouse.stores.postgres.upgrade import upgraded
 
 WEEK = 7 * 86_400.0
@@ -96,6 +96,7 @@ class PostgresStore:
         self._wal_keep = wal_keep
         self._database = Database(url, settings)
         self._checks = PostgresChecks(self._database, declared=pooler, durable=durable)
+        self._shapes = Shapes(self._database)
         self._changes = Changes(self._database, clock)
         self._outbox = PostgresOutbox(self._database, clock, idempotency_window)
         self.outbox: OutboxTable = self._outbox
@@ -108,21 +109,34 @@ class PostgresStore:
         """Sentences on what weakens the promise here; known once the store was used."""
         return self._database.notes
 
-    def begin(self) -> PostgresTransaction:
-        return PostgresTransaction(self._database)
+    def begin(self, shape: type | None = None) -> PostgresTransaction | ShapedTransaction:
+        library = None if shape is None else library_of(shape)
+        if library is None or library == "asyncpg":
+            return PostgresTransaction(self._database)
+        return self._shapes.begin(library)
 
     def join(self, theirs: object) -> Transaction:
-        return theirs if isinstance(theirs, PostgresTransaction) else joined(self._database, theirs)
+        return theirs if isinstance(theirs, BEGUN) else joined(self._database, theirs)
 
     def append_now(self, theirs: object, rows: Sequence[OutboxRow]) -> Sequence[str]:
-        return self._outbox.append_now(joined(self._database, theirs), rows)
+        return self._outbox.append_now(joined_now(self._database, theirs), rows)
 
     def view(self, tx: Transaction, wanted: type) -> AbstractContextManager[object]:
+        if isinstance(tx, ShapedTransaction):
+            return tx.view(wanted)
         if not isinstance(tx, PostgresTransaction):
             raise ConfigurationError(
                 "only a transaction that the store began can be viewed: a joined one is yours already"
             )
-        return _viewed(tx, wanted)
+        if library_of(wanted) != "asyncpg":
+            raise ConfigurationError(
+                f"this transaction was begun for asyncpg, not for {wanted.__module__}.{wanted.__qualname__}: begin it with "
+                "that shape"
+            )
+        return contextlib.nullcontext(tx.connection)
+
+    def refusal(self, shape: type, *, plain: bool) -> str | None:
+        return refusal(shape, plain=plain)
 
     def migrations(self) -> Sequence[Migration]:
         database = self._database
@@ -172,14 +186,5 @@ class PostgresStore:
         return PostgresTail(self._database, self._outbox, self.changed, self._wal_keep)
 
     async def aclose(self) -> None:
+        await self._shapes.close()
         await self._database.close()
-
-
-@contextlib.contextmanager
-def _viewed(tx: PostgresTransaction, wanted: type) -> Iterator[object]:
-    if not issubclass(asyncpg.Connection, wanted) or wanted is object:
-        raise ConfigurationError(
-            f"a handler cannot have the transaction as {wanted.__module__}.{wanted.__qualname__}: possible is "
-            "asyncpg.Connection, in an async function"
-        )
-    yield tx.connection

@@ -8,11 +8,11 @@ from typing import Any
 from posthouse.store import OutboxRow, Timer, Transaction
 from posthouse.stores.postgres.append import lane_of_row
 from posthouse.stores.postgres.database import Database
-from posthouse.stores.postgres.joins import Joined, joined
+from posthouse.stores.postgres.joins import Joined, JoinedAsync, joined
 from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.schema import Place
 from posthouse.stores.postgres.steps import NOW, Steps, packed, unpacked
-from posthouse.stores.postgres.transaction import PostgresTransaction
+from posthouse.stores.postgres.transaction import BEGUN
 
 COLUMNS = "name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body"
 
@@ -53,14 +53,14 @@ class PostgresTimers:
         self._window = window
 
     async def set(self, tx: Transaction, timer: Timer) -> None:
-        if isinstance(tx, PostgresTransaction):
+        if isinstance(tx, BEGUN):
             await tx.carry_out(_setting(timer, await self._database.check()))
         else:
             theirs = self._joined(tx)
             await theirs.carry_out(_setting(timer, await theirs.checked()))
 
     async def cancel(self, tx: Transaction, tenant: str, name: str) -> bool:
-        theirs = tx if isinstance(tx, PostgresTransaction) else self._joined(tx)
+        theirs = tx if isinstance(tx, BEGUN) else self._joined(tx)
         return await theirs.carry_out(_cancelling(tenant, name))
 
     async def fire(self, limit: int) -> int:
@@ -79,8 +79,8 @@ class PostgresTimers:
     async def pending(self, tenant: str | None = None, limit: int = 100) -> Sequence[Timer]:
         return [_timer(columns) for columns in await self._database.run(PENDING, tenant, limit)]
 
-    def _joined(self, tx: Transaction) -> Joined:
-        return tx if isinstance(tx, Joined) else joined(self._database, tx.connection)
+    def _joined(self, tx: Transaction) -> Joined | JoinedAsync:
+        return tx if isinstance(tx, Joined | JoinedAsync) else joined(self._database, tx.connection)
 
 
 def _setting(timer: Timer, place: Place) -> Steps[None]:

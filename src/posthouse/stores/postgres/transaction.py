@@ -7,22 +7,20 @@ import logging
 import re
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from posthouse.errors import CommitUnknown, DeadlineExceeded, StoreError, TransactionClosed
+from posthouse.errors import CommitUnknown, DeadlineExceeded, StoreError, StoreUnavailable, TransactionClosed
 from posthouse.store import Parameters, Rows, Transaction
 from posthouse.stores.postgres.database import Database, StoreConnection, carried_out, is_gone
-from posthouse.stores.postgres.errors import FOREIGN, is_collision, is_lost, translated
+from posthouse.stores.postgres.errors import FOREIGN, PASSED_OVER, database_trouble, is_lost, translated
+from posthouse.stores.postgres.shapes.refusing import refuse_ending
+from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
 from posthouse.stores.postgres.steps import Steps
 
 log = logging.getLogger("posthouse.store")
 
 T = TypeVar("T")
 
-ENDS_TRANSACTION = re.compile(
-    r"\s*(BEGIN|START\s+TRANSACTION|COMMIT|END|ABORT|PREPARE\s+TRANSACTION|ROLLBACK(?!\s+((TRANSACTION|WORK)\s+)?TO))\b",
-    re.IGNORECASE,
-)
 HARMLESS = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|VALUES)\b(?!.*(set_config|advisory))", re.I | re.S)
 """Statements that leave nothing behind in the session."""
 
@@ -31,6 +29,7 @@ class PostgresTransaction:
     """READ COMMITTED; committed when the block ends, rolled back when it raises. After a deadline or a cancellation its
     connection is cut, so that nobody who still holds it can write."""
 
+    submit = None
     __slots__ = ("_block", "_check", "_connection", "appended", "database", "open", "task")
 
     def __init__(self, database: Database, *, check: bool = True) -> None:
@@ -53,11 +52,7 @@ class PostgresTransaction:
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
         if isinstance(parameters, Mapping):
             raise StoreError("asyncpg takes parameters by position: write $1, $2 … and give a sequence")
-        if ENDS_TRANSACTION.match(sql):
-            raise StoreError(
-                f"{sql.split()[0].upper()} is not yours to call: the transaction commits when its block ends and rolls back "
-                "when an exception leaves it"
-            )
+        refuse_ending(sql)
         if not HARMLESS.match(sql):
             self.ready().mark_unclean()
         return await self._run(sql, *parameters)
@@ -89,6 +84,10 @@ class PostgresTransaction:
             return await connection.run(sql, parameters)
         except (*FOREIGN, ValueError, TypeError) as error:  # the last two: a parameter that does not fit its type
             raise translated(error, f"running {' '.join(sql.split())[:60]!r}") from error
+        except AttributeError:
+            if not is_gone(connection):
+                raise
+            raise StoreUnavailable("the server ended the connection inside the transaction") from None
 
     async def __aenter__(self) -> PostgresTransaction:
         database = self.database
@@ -128,8 +127,9 @@ class PostgresTransaction:
                 await self._commit(connection)
             elif isinstance(error, Exception) and not isinstance(error, DeadlineExceeded | TimeoutError):
                 await self._roll_back(connection)
-                if is_collision(error):  # the driver's own words, from a statement of the user's
-                    raise translated(error, "in the transaction") from error
+                trouble = database_trouble(error, lost=is_gone(connection))
+                if trouble is not None:
+                    raise trouble from error
             else:
                 self.database.abandon(connection)
         except asyncio.CancelledError:
@@ -154,10 +154,7 @@ class PostgresTransaction:
                 raise CommitUnknown(f"committing: {error}: it may or may not have happened") from error
             raise translated(error, "committing") from error
         if connection.status == "ROLLBACK":
-            raise StoreError(
-                "a statement failed inside the block and its error was passed over, so PostgreSQL has rolled everything "
-                "back: let the error leave the block, or use a savepoint"
-            )
+            raise StoreError(PASSED_OVER)
         if self.appended:
             self.database.bell.ring()
 
@@ -170,8 +167,29 @@ class PostgresTransaction:
             self.database.abandon(connection)
 
 
-def own(tx: Transaction) -> PostgresTransaction:
+class Begun(Protocol):
+    """What the tables need of a transaction that the store began."""
+
+    appended: bool
+
+    def ready(self) -> object:
+        """TransactionClosed when it has ended."""
+        ...
+
+    async def run(self, sql: str, *parameters: object) -> Rows:
+        """A statement of ours."""
+        ...
+
+    async def carry_out(self, steps: Steps[T]) -> T:
+        """Run steps to their end."""
+        ...
+
+
+BEGUN = (PostgresTransaction, ShapedTransaction)
+
+
+def own(tx: Transaction) -> Begun:
     """A transaction that the store began; StoreError for any other."""
-    if not isinstance(tx, PostgresTransaction):
-        raise StoreError("this takes a transaction that the store began, not a joined one")
-    return tx
+    if isinstance(tx, BEGUN):
+        return tx
+    raise StoreError("this takes a transaction that the store began, not a joined one")

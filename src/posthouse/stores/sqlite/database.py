@@ -235,6 +235,7 @@ class Database:
 class SqliteTransaction:
     """One transaction, also its own block: `async with`. Statements run on the loop's thread, each to its end."""
 
+    submit = None
     __slots__ = (
         "_borrowed",
         "_check",

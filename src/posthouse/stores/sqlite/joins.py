@@ -32,6 +32,8 @@ _seen: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
 class Joined:
     """A transaction that somebody else began and will end. The synchronous ones also work without an event loop."""
 
+    submit = None
+
     def __init__(self, database: Database, theirs: Any) -> None:
         self.database = database
         self._theirs = theirs

@@ -33,7 +33,7 @@ from posthouse.stores.sqlite.outbox import SqliteOutbox
 from posthouse.stores.sqlite.schema import MOST_LANES, applied, migrations, missing, script, upgrading
 from posthouse.stores.sqlite.steps import carry_out
 from posthouse.stores.sqlite.timers import SqliteTimers
-from posthouse.stores.sqlite.views import viewed
+from posthouse.stores.sqlite.views import can_view, refused, viewed
 from posthouse.stores.waiting import waiting_checks
 
 WEEK = 7 * 86_400.0
@@ -112,7 +112,7 @@ class SqliteStore:
         self.held: HeldTable = SqliteHeld(self._database)
         self.timers: TimerTable = SqliteTimers(self._database, self._clock, self._outbox)
 
-    def begin(self) -> SqliteTransaction:
+    def begin(self, shape: type | None = None) -> SqliteTransaction:
         return self._database.begin()
 
     def join(self, theirs: object) -> Transaction:
@@ -127,6 +127,9 @@ class SqliteStore:
                 "only a transaction that the store began can be viewed: a joined one is yours already"
             )
         return viewed(tx, wanted)
+
+    def refusal(self, shape: type, *, plain: bool) -> str | None:
+        return None if can_view(shape) else refused(shape)
 
     def migrations(self) -> Sequence[Migration]:
         return [Migration(name=name, sql=script(name)) for name in migrations()]

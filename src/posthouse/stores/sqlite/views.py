@@ -18,23 +18,35 @@ SHAPES = "sqlite3.Connection, sqlalchemy.orm.Session, sqlalchemy.Connection"
 _handing_over: ContextVar[SessionConnection] = ContextVar("posthouse_handing_over")
 
 
+def can_view(wanted: type) -> bool:
+    """Whether a transaction can be had as `wanted`."""
+    if wanted is sqlite3.Connection:
+        return True
+    if wanted.__module__.partition(".")[0] != "sqlalchemy":
+        return False
+    from sqlalchemy import Connection
+    from sqlalchemy.orm import Session
+
+    return issubclass(wanted, Session | Connection)
+
+
+def refused(wanted: type) -> str:
+    """The words when it cannot."""
+    return f"a handler cannot have the transaction as {wanted.__module__}.{wanted.__qualname__}: possible are {SHAPES}"
+
+
 @contextlib.contextmanager
 def viewed(tx: SqliteTransaction, wanted: type) -> Iterator[object]:
     """`tx` as `wanted`, until the block ends."""
+    if not can_view(wanted):
+        raise ConfigurationError(refused(wanted))
     if wanted is sqlite3.Connection:
         yield tx.connection
         return
-    if wanted.__module__.partition(".")[0] == "sqlalchemy":
-        from sqlalchemy import Connection
-        from sqlalchemy.orm import Session
+    from sqlalchemy.orm import Session
 
-        if issubclass(wanted, Session | Connection):
-            with _sqlalchemy(tx, wanted, Session) as view:
-                yield view
-            return
-    raise ConfigurationError(
-        f"a handler cannot have the transaction as {wanted.__module__}.{wanted.__qualname__}: possible are {SHAPES}"
-    )
+    with _sqlalchemy(tx, wanted, Session) as view:
+        yield view
 
 
 @contextlib.contextmanager

@@ -1,19 +1,32 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import asyncpg
 import psycopg
 import pytest
+from django.db import OperationalError
 from psycopg import errors as psycopg_errors
+from sqlalchemy.exc import DBAPIError
 
 from posthouse.errors import (
     ConfigurationError,
     PosthouseError,
+    StoreCollision,
     StoreError,
     StoreFull,
     StoreOutdated,
     StoreUnavailable,
 )
-from posthouse.stores.postgres.errors import is_lost, mapped, outdated, sqlstate_of, translated
+from posthouse.stores.postgres.errors import (
+    database_trouble,
+    is_lost,
+    mapped,
+    original_of,
+    outdated,
+    sqlstate_of,
+    translated,
+)
 
 
 def said(code: str) -> asyncpg.PostgresError:
@@ -24,8 +37,8 @@ def said(code: str) -> asyncpg.PostgresError:
 @pytest.mark.parametrize(
     ("error", "ours"),
     [
-        (said("40001"), StoreUnavailable),
-        (said("40P01"), StoreUnavailable),
+        (said("40001"), StoreCollision),
+        (said("40P01"), StoreCollision),
         (said("25006"), StoreUnavailable),
         (said("53300"), StoreUnavailable),
         (said("57P01"), StoreUnavailable),
@@ -37,7 +50,9 @@ def said(code: str) -> asyncpg.PostgresError:
         (said("23505"), StoreError),
         (said("42P01"), StoreError),
         (psycopg_errors.DiskFull(), StoreFull),
-        (psycopg_errors.SerializationFailure(), StoreUnavailable),
+        (psycopg_errors.SerializationFailure(), StoreCollision),
+        (psycopg.OperationalError("server closed the connection unexpectedly"), StoreUnavailable),
+        (psycopg.ProgrammingError("the query has 1 placeholder but 2 parameters were passed"), StoreError),
         (ConnectionResetError(), StoreUnavailable),
         (TimeoutError(), StoreUnavailable),
         (asyncpg.InterfaceError("the connection is closed"), StoreUnavailable),
@@ -69,3 +84,27 @@ def test_an_error_without_a_code_has_none() -> None:
 def test_an_error_that_says_nothing_is_named() -> None:
     with pytest.raises(StoreUnavailable, match="reading: TimeoutError"), mapped("reading"):
         raise TimeoutError
+
+
+def wrapped_by_django(error: Exception) -> Exception:
+    wrapper = OperationalError("no")
+    wrapper.__cause__ = error
+    return wrapper
+
+
+def wrapped_by_sqlalchemy(error: Exception) -> Exception:
+    return DBAPIError("SELECT 1", None, error)
+
+
+@pytest.mark.parametrize("wrapped", [lambda error: error, wrapped_by_django, wrapped_by_sqlalchemy])
+def test_the_databases_trouble_is_told_from_that_of_the_code_inside(wrapped: Callable[[Exception], Exception]) -> None:
+    gone = psycopg.OperationalError("server closed the connection unexpectedly")
+    assert original_of(wrapped(gone)) is gone
+    assert type(database_trouble(wrapped(gone), lost=True)) is StoreUnavailable
+    assert database_trouble(wrapped(gone), lost=False) is None
+    assert type(database_trouble(wrapped(psycopg_errors.DeadlockDetected()), lost=False)) is StoreCollision
+    assert database_trouble(wrapped(psycopg_errors.UniqueViolation()), lost=True) is None
+
+
+def test_an_error_of_ours_is_left_as_it_is() -> None:
+    assert database_trouble(StoreUnavailable("told already"), lost=True) is None

@@ -1,0 +1,210 @@
+"""ShapedTransaction: a transaction that the store began on a connection of another library than asyncpg."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Protocol, TypeVar
+
+from posthouse.errors import CommitUnknown, DeadlineExceeded, PosthouseError, TransactionClosed
+from posthouse.store import Parameters, Rows, Submit
+from posthouse.stores.postgres.database import Database, carried_out
+from posthouse.stores.postgres.errors import database_trouble, is_foreign, is_lost, original_of, translated
+from posthouse.stores.postgres.steps import Steps
+
+log = logging.getLogger("posthouse.store")
+
+T = TypeVar("T")
+
+ENDED_INSIDE = "the transaction was ended inside its block: this is not a commit"
+
+# Whose rows this transaction sees.
+FOR_TENANT = "SELECT set_config('posthouse.tenant', CAST($1 AS text), true)"
+
+
+class Line(Protocol):
+    """A connection of some library, for one transaction at a time. The library's own errors come out as they are."""
+
+    submit: Submit | None
+    """As in Transaction."""
+
+    @property
+    def connection(self) -> object:
+        """What the library calls a connection."""
+        ...
+
+    @property
+    def lost(self) -> bool:
+        """Whether the server or the network has ended it."""
+        ...
+
+    async def begin(self) -> None:
+        """Connect if need be, and begin."""
+        ...
+
+    async def ours(self, sql: str, parameters: Sequence[object]) -> Rows:
+        """Run a statement of ours, whose parameters are `$1`, `$2` …"""
+        ...
+
+    async def run(self, sql: str, parameters: Parameters) -> Rows:
+        """Run a statement of the user's, in the driver's own style."""
+        ...
+
+    def view(self, wanted: type) -> AbstractContextManager[object]:
+        """The transaction as `wanted`."""
+        ...
+
+    async def commit(self) -> None:
+        """Commit; TransactionClosed or StoreError when there is nothing to commit any more."""
+        ...
+
+    async def roll_back(self) -> None:
+        """Roll back whatever is open."""
+        ...
+
+    async def give_back(self) -> None:
+        """The transaction is over: leave the connection to the next one."""
+        ...
+
+    async def cut(self) -> None:
+        """Never use it again. Whoever still holds it can write nothing more, whatever he is doing."""
+        ...
+
+
+class ShapedTransaction:
+    """READ COMMITTED unless the library was told otherwise; for one `tenant` where the store keeps tenants apart. It ends as
+    PostgresTransaction does: committed with its block, rolled back when that raises, and cut off after a deadline or a
+    cancellation."""
+
+    def __init__(self, database: Database, line: Line, tenant: str | None = None) -> None:
+        self.database = database
+        self.open = False
+        self.appended = False
+        """Whether the outbox got something, so that a relay should look."""
+        self._line = line
+        self._tenant = tenant
+
+    @property
+    def submit(self) -> Submit | None:
+        return self._line.submit
+
+    @property
+    def connection(self) -> object:
+        self.ready()
+        return self._line.connection
+
+    def view(self, wanted: type) -> AbstractContextManager[object]:
+        """The transaction in the shape that it was begun for."""
+        self.ready()
+        return self._line.view(wanted)
+
+    async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
+        self.ready()
+        try:
+            return await self._line.run(sql, parameters)
+        except Exception as error:
+            raise _ours(error, _words(sql)) from error
+
+    async def run(self, sql: str, *parameters: object) -> Rows:
+        """A statement of ours."""
+        self.ready()
+        try:
+            return await self._line.ours(self.database.text(sql), parameters)
+        except Exception as error:
+            raise _ours(error, _words(sql)) from error
+
+    async def carry_out(self, steps: Steps[T]) -> T:
+        """Run steps to their end."""
+        return await carried_out(steps, lambda sql, parameters: self.run(sql, *parameters))
+
+    def ready(self) -> None:
+        """Refuse what comes too late."""
+        if not self.open:
+            raise TransactionClosed("the transaction has ended: its deadline passed or its block was left")
+
+    async def __aenter__(self) -> ShapedTransaction:
+        if self.database.place is None:
+            await self.database.check()
+        await self.database.take_seat()
+        try:
+            await self._line.begin()
+            if self._tenant is not None:
+                await self._line.ours(FOR_TENANT, (self._tenant,))
+        except BaseException as error:
+            await self._end(cut=True)
+            if isinstance(error, Exception):
+                raise _ours(error, "beginning a transaction") from error
+            raise
+        self.open = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.open = False
+        cut = True
+        try:
+            if error is None:
+                await self._commit()
+                cut = False
+            elif isinstance(error, Exception) and not isinstance(error, DeadlineExceeded | TimeoutError):
+                lost = self._line.lost
+                cut = not await self._rolled_back()
+                trouble = database_trouble(error, lost=lost)
+                if trouble is not None:
+                    raise trouble from error
+        finally:
+            await self._end(cut=cut)
+
+    async def _commit(self) -> None:
+        lost_before = self._line.lost
+        try:
+            await self._line.commit()
+        except PosthouseError:
+            raise
+        except Exception as error:
+            original = original_of(error)
+            if is_lost(original) and not lost_before:
+                raise CommitUnknown(f"committing: {original}: it may or may not have happened") from error
+            if is_foreign(original):
+                raise translated(original, "committing") from error
+            raise
+        if self.appended:
+            self.database.bell.ring()
+
+    async def _rolled_back(self) -> bool:
+        try:
+            await self._line.roll_back()
+        except Exception as error:
+            log.info("rolling back failed, the connection is replaced: %s", error)
+            return False
+        return True
+
+    async def _end(self, *, cut: bool) -> None:
+        """Leave the place to the next one, also when the caller is cancelled meanwhile."""
+        leaving = self._line.cut() if cut else self._line.give_back()
+        try:
+            await leaving
+        except asyncio.CancelledError:
+            await self._line.cut()
+            raise
+        except Exception as error:
+            log.info("a connection was dropped: %s", error)
+            await self._line.cut()
+        finally:
+            self.database.leave_seat()
+
+
+def _words(sql: str) -> str:
+    return f"running {' '.join(sql.split())[:60]!r}"
+
+
+def _ours(error: Exception, doing: str) -> Exception:
+    """The error of our tree; one that no driver raised stays what it is."""
+    original = original_of(error)
+    if isinstance(original, PosthouseError) or not is_foreign(original):
+        return error
+    return translated(original, doing)

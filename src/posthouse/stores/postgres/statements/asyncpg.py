@@ -1,0 +1,27 @@
+"""Statements on an `asyncpg.Connection`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from posthouse.store import Parameters, Rows
+from posthouse.stores.postgres.statements import autocommit
+from posthouse.stores.postgres.steps import rows_of
+
+
+class AsyncpgStatements:
+    """An `asyncpg.Connection`, also one of a pool."""
+
+    def __init__(self, theirs: Any) -> None:
+        self.theirs = theirs
+
+    async def refuse_autocommit(self) -> None:
+        if not self.theirs.is_in_transaction():
+            raise autocommit("open `async with connection.transaction():` first")
+
+    async def ours(self, sql: str, parameters: Sequence[object]) -> Rows:
+        return rows_of(await self.theirs.fetch(sql, *parameters), "")
+
+    async def run(self, sql: str, parameters: Parameters) -> Rows:
+        return rows_of(await self.theirs.fetch(sql, *parameters), "")

@@ -1,0 +1,49 @@
+"""Django for the tests: set up once per process, and pointed at the database of each test."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import django
+from django.conf import settings
+from django.db import connections
+
+if not settings.configured:
+    settings.configure(
+        DATABASES={
+            "default": {"ENGINE": "django.db.backends.postgresql"},
+            "elsewhere": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
+        },
+        INSTALLED_APPS=[],
+        USE_TZ=True,
+    )
+    django.setup()
+
+
+@contextlib.contextmanager
+def django_on(url: str) -> Iterator[Any]:
+    """The default connection of this thread, on that database."""
+    parts = urlsplit(url)
+    connection = connections["default"]
+    _close(connection)
+    settings_of_it = connections.settings["default"]
+    settings_of_it.update(
+        NAME=unquote(parts.path.removeprefix("/")),
+        USER=unquote(parts.username or ""),
+        PASSWORD=unquote(parts.password or ""),
+        HOST=parts.hostname,
+        PORT=str(parts.port or ""),
+    )
+    connection.settings_dict = settings_of_it
+    try:
+        yield connection
+    finally:
+        _close(connection)
+
+
+def _close(connection: Any) -> None:
+    if connection.connection is not None:  # Django refuses to be asked on an event loop, even where nothing is open
+        connection.close()
