@@ -15,11 +15,11 @@ from posthouse.store import Lane, OutboxRow, Poll, Rows, StuckRow, Transaction
 from posthouse.stores.postgres.append import appending
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FENCED, sqlstate_of
-from posthouse.stores.postgres.joins import Joined, joined
+from posthouse.stores.postgres.joins import Joined, JoinedAsync, joined
 from posthouse.stores.postgres.snapshot import Snapshot
 from posthouse.stores.postgres.steps import NOW
 from posthouse.stores.postgres.stuck import StuckRows, numbers_of, parked_row, parking, row_of
-from posthouse.stores.postgres.transaction import PostgresTransaction
+from posthouse.stores.postgres.transaction import BEGUN
 
 LEAF_BYTES = 16 * 2**20
 """A leaf of this size is left behind by writers and truncated when it was sent. With its indexes."""
@@ -105,12 +105,12 @@ class PostgresOutbox(StuckRows):
         self._known = 0
 
     async def append(self, tx: Transaction, rows: Sequence[OutboxRow]) -> Sequence[str]:
-        if isinstance(tx, PostgresTransaction):
+        if isinstance(tx, BEGUN):
             tx.ready()
             tx.appended = True
             place = self._database.place or await self._database.check()
             return await tx.carry_out(appending(rows, place, self.now(), self._window))
-        theirs = tx if isinstance(tx, Joined) else joined(self._database, tx.connection)
+        theirs = tx if isinstance(tx, Joined | JoinedAsync) else joined(self._database, tx.connection)
         place = await theirs.checked()
         return await theirs.carry_out(appending(rows, place, self.now(), self._window))
 
