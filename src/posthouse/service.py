@@ -166,7 +166,7 @@ class Service:
         if not self._ready:
             await self.open()
         store = self.store
-        block = store.begin()
+        block = store.begin(tenant=cause.tenant)
         return block, Tx(await block.__aenter__(), store, self._drafter, cause, self._parts.clock)
 
     async def run(

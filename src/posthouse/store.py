@@ -420,11 +420,16 @@ class Store(Protocol):
     """Belongs to this service alone, so that it may be upgraded without asking."""
     writers: int
     """How many transactions can usefully be open at once."""
+    isolated: bool
+    """Keeps a transaction that was begun for a tenant from the rows of others: it takes the events of one tenant only."""
 
-    def begin(self, shape: type | None = None) -> AbstractAsyncContextManager[Transaction]:
+    def begin(
+        self, shape: type | None = None, *, tenant: str | None = None
+    ) -> AbstractAsyncContextManager[Transaction]:
         """A transaction: committed when the block ends, rolled back when it raises. After DeadlineExceeded or a
         cancellation the connection is never used again, so that a handler that lives on cannot write. `shape` is what
-        `view` will be asked for: the transaction is begun on the library that has it."""
+        `view` will be asked for: the transaction is begun on the library that has it. An isolated store shows it the rows
+        of `tenant` only; without one it is the runtime's own, and sees all."""
         ...
 
     def join(self, theirs: object) -> Transaction:

@@ -1,4 +1,4 @@
-"""`posthouse db upgrade|status|sql`: the tables of a store."""
+"""`posthouse db upgrade|status|sql|roles`: the tables of a store."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.text import Text
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import print_json, print_table, say
+from posthouse.cli.roles import roles
 from posthouse.cli.target import load
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError, did_you_mean
@@ -21,6 +22,7 @@ from posthouse.stores import open_store
 T = TypeVar("T")
 
 app = typer.Typer(no_args_is_help=True, help="Make and upgrade the tables of a store.")
+app.command()(roles)
 
 StoreTarget = Annotated[
     str, typer.Argument(metavar="TARGET", help="module:service, or the URL of a store such as sqlite:///orders.db.")

@@ -133,7 +133,11 @@ class Applier:
 
     async def apply_group(self, works: Sequence[Work]) -> None:
         """Deal with events in one transaction without savepoints, those of one key in their order; one by one if anything
-        fails."""
+        fails. Where the store keeps tenants apart, in one transaction for each tenant."""
+        for together in _by_tenant(works, lambda work: work.arrival.tenant) if self.store.isolated else (works,):
+            await self._apply_group(together)
+
+    async def _apply_group(self, works: Sequence[Work]) -> None:
         if len(works) > 1:
             try:
                 await self._apply_together(works)
@@ -159,7 +163,7 @@ class Applier:
                 await self._holder.go_on(transaction, self.consumer, held.arrival, work.policy)
 
         try:
-            await self._in_transaction(steps, work.handler)
+            await self._in_transaction(steps, work)
         except NOTHING_KNOWN:
             raise
         except Exception as error:
@@ -173,22 +177,22 @@ class Applier:
             await self._run(transaction, [work for work, turn in zip(works, turns, strict=True) if turn.mine])
             return turns
 
-        turns = await self._in_transaction(steps, works[0].handler)
+        turns = await self._in_transaction(steps, works[0])
         if any(turn.stirs for turn in turns):  # committed: whoever runs held events may look now
             self.stirred.set()
 
-    async def _in_transaction(self, steps: Callable[[Transaction], Awaitable[T]], handler: Handler | None) -> T:
-        """Run the steps in one transaction, in the shape that the handler wants; again, a few times, where another one was
-        in the way: no fault of the event, so no attempt is counted."""
-        shape = None if handler is None else handler.view
+    async def _in_transaction(self, steps: Callable[[Transaction], Awaitable[T]], work: Work) -> T:
+        """Run the steps in one transaction, for the tenant of the event and in the shape that its handler wants; again, a
+        few times, where another one was in the way: no fault of the event, so no attempt is counted."""
+        shape, tenant = None if work.handler is None else work.handler.view, work.arrival.tenant
         for pause in PAUSES:
             try:
-                async with self.store.begin(shape) as transaction:
+                async with self.store.begin(shape, tenant=tenant) as transaction:
                     return await steps(transaction)
             except StoreCollision as error:
                 log.info("%s: %s", self.consumer, error)
                 await asyncio.sleep(jitter(pause))
-        async with self.store.begin(shape) as transaction:
+        async with self.store.begin(shape, tenant=tenant) as transaction:
             return await steps(transaction)
 
     async def _claim(self, transaction: Transaction, works: Sequence[Work]) -> Sequence[Turn]:
@@ -251,7 +255,7 @@ class Applier:
         if handler is None:
             return
         events = [_typed(handler, work.event) for work in works if work.event is not None]
-        groups = _by_tenant(events) if handler.many else [[event] for event in events]
+        groups = _by_tenant(events, lambda event: event.tenant) if handler.many else [[event] for event in events]
         calls = [(self._tx(transaction, group[0]), group if handler.many else group[0]) for group in groups]
         results = await handler.run(self.store, transaction, calls)
         said = [tx for tx, _ in calls]
@@ -370,11 +374,11 @@ def _refuse_in_silence(work: Work, held: HeldEvent) -> None:
         raise ConfigurationError(f"{held.type} failed before and has no handler in this release")
 
 
-def _by_tenant(events: Sequence[Event[object]]) -> list[list[Event[object]]]:
-    """A handler that takes a list gets one per tenant, because what it says belongs to one."""
-    lists: dict[str, list[Event[object]]] = {}
-    for event in events:
-        lists.setdefault(event.tenant, []).append(event)
+def _by_tenant(these: Sequence[T], tenant_of: Callable[[T], str]) -> list[list[T]]:
+    """One list per tenant. A handler that takes a list gets these, because what it says belongs to one tenant."""
+    lists: dict[str, list[T]] = {}
+    for one in these:
+        lists.setdefault(tenant_of(one), []).append(one)
     return list(lists.values())
 
 

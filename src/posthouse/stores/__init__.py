@@ -41,6 +41,8 @@ class PostgresOptions(msgspec.Struct, frozen=True):
     listen_url: str | None = None
     durable: bool = True
     wal_keep: Annotated[int, msgspec.Meta(gt=0)] = 2**30
+    isolation: bool = False
+    runtime_url: str | None = None
 
 
 DRIVER_OPTIONS = (
@@ -107,6 +109,8 @@ def _postgres(parts: SplitResult, clock: Clock) -> Store:
         listen_url=options.listen_url,
         durable=options.durable,
         wal_keep=options.wal_keep,
+        isolation=options.isolation,
+        runtime_url=options.runtime_url,
     )
 
 

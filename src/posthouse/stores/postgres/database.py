@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
@@ -14,10 +14,12 @@ from urllib.parse import unquote, urlsplit
 import asyncpg
 import msgspec
 
-from posthouse.errors import StoreError, StoreUnavailable
+from posthouse.checks import refusals
+from posthouse.errors import ConfigurationError, StoreError, StoreUnavailable
 from posthouse.local.postgres.wake import Wake
 from posthouse.store import Rows
 from posthouse.stores.postgres.errors import FOREIGN, NOT_PRIMARY, is_lost, mapped, sqlstate_of
+from posthouse.stores.postgres.isolation import role_findings
 from posthouse.stores.postgres.schema import Place, checking, proving
 from posthouse.stores.postgres.steps import Steps, rows_of
 
@@ -30,6 +32,9 @@ BOOKS = 4
 
 OUR_NAME = re.compile(r"posthouse\.(?!tenant\b)")
 """A name in our schema; the setting `posthouse.tenant` is called so in every schema."""
+
+# Right after BEGIN: whose rows this transaction sees. The tenant comes in hexadecimal digits, so that it can be nothing else.
+FOR_TENANT = "SELECT set_config('posthouse.tenant', convert_from(decode('{digits}', 'hex'), 'UTF8'), true)"
 
 LAST_PAUSE = 0.1
 """The longest pause, in seconds, between two looks at the outbox that nobody rang for."""
@@ -56,6 +61,12 @@ class StoreConnection(asyncpg.Connection):
     """Somebody may have changed the session: settings, locks, listeners."""
     status = ""
     """The server's word on the last command: COMMIT of a failed transaction says ROLLBACK."""
+    first_words = ""
+    """What the next BEGIN takes along."""
+
+    def begin_for(self, tenant: str) -> None:
+        """Let the next transaction work for a tenant; in the round trip of its BEGIN."""
+        self.first_words = FOR_TENANT.format(digits=tenant.encode().hex())
 
     def mark_unclean(self) -> None:
         """Reset the session before the next one has it."""
@@ -69,6 +80,8 @@ class StoreConnection(asyncpg.Connection):
         self.unclean = False
 
     async def execute(self, query: str, *arguments: object, timeout: float | None = None) -> str:
+        if self.first_words and query.startswith("BEGIN"):
+            query, self.first_words = f"{query} {self.first_words}", ""
         self.status = await super().execute(query, *arguments, timeout=timeout)
         return self.status
 
@@ -92,13 +105,18 @@ class Database:
         self.settings = settings
         self.name = unquote(urlsplit(url).path.removeprefix("/")) or None
         self.bell = Wake(
-            f"/postgresql/{urlsplit(url)._replace(query='', fragment='').geturl()}/{settings.schema}",
+            bell_name(url, settings.schema),
             f"posthouse {settings.schema}"[:63],
             listen_url=settings.listen_url or (None if settings.pooled else url),
             run=partial(self.run, check=False),
             floor=LAST_PAUSE,
         )
+        self.refuse: Callable[[], Awaitable[None]] | None = None
+        """Raises when the roles do not keep tenants apart; asked once, before the first use."""
         self.place: Place | None = None
+        """Once it was checked on our own connections …"""
+        self.joined: Place | None = None
+        """… and once on one of the user's."""
         self.notes: Sequence[str] = ()
         self.made = 0
         """How many connections were made so far."""
@@ -106,6 +124,10 @@ class Database:
         self._pool: asyncpg.Pool[Any] | None = None
         self._opening = asyncio.Lock()
         self._seats = asyncio.Semaphore(settings.writers)
+        self._spare: list[StoreConnection] = []
+        """Taken from the pool, in nobody's hands."""
+        self._waiting = 0
+        """How many wait for the pool."""
         self._texts: dict[str, str] = {}
         self._ends: set[asyncio.Task[None]] = set()
 
@@ -143,12 +165,25 @@ class Database:
             self.notes = await self.carry_out(proving())
             for note in self.notes:
                 log.warning("%s", note)
+            if self.refuse is not None:
+                await self.refuse()
             self.place = place
+            if self.refuse is None:
+                self.joined = place
         return self.place
 
     def forget(self) -> None:
         """Look at the tables again before the next use."""
-        self.place = None
+        self.place = self.joined = None
+
+    def joining(self) -> Steps[Place]:
+        """On a connection of the user's: what `check` makes sure of, as far as it depends on who connects and whereto."""
+        place = yield from checking(self.settings.lanes, self.name)
+        if self.refuse is not None:
+            _, findings = yield from role_findings("application")
+            if findings:
+                raise ConfigurationError(*refusals(findings))
+        return place
 
     @contextlib.asynccontextmanager
     async def connected(self) -> AsyncIterator[StoreConnection]:
@@ -166,6 +201,9 @@ class Database:
 
     async def take_seat(self) -> None:
         """Wait for the turn to have a transaction open."""
+        if not self._seats.locked():
+            await self._seats.acquire()
+            return
         try:
             async with asyncio.timeout(self.settings.patience):
                 await self._seats.acquire()
@@ -182,12 +220,25 @@ class Database:
     async def acquire(self) -> StoreConnection:
         """A connection of the pool; asyncpg's own errors."""
         pool = self._pool or await self._open()
-        return cast("StoreConnection", await pool.acquire(timeout=self.settings.patience))
+        while self._spare:
+            connection = self._spare.pop()
+            if not is_gone(connection):
+                return connection
+            await self.release(connection)
+        self._waiting += 1
+        try:
+            return cast("StoreConnection", await pool.acquire(timeout=self.settings.patience))
+        finally:
+            self._waiting -= 1
 
     async def release(self, connection: StoreConnection) -> None:
-        """Give it back; whoever still holds it can do nothing more with it."""
+        """Give it back; whoever still holds it can do nothing more with it. One that only we have used is kept at hand:
+        the way through the pool costs as much as a statement."""
         pool = self._pool
         if pool is None:
+            return
+        if not self._waiting and not is_gone(connection) and not connection.unclean:
+            self._spare.append(connection)
             return
         try:
             await pool.release(cast("Any", connection))
@@ -218,6 +269,9 @@ class Database:
         pool, self._pool = self._pool, None
         if pool is None:
             return
+        spare, self._spare = self._spare, []
+        for connection in spare:
+            await pool.release(cast("Any", connection))
         try:
             async with asyncio.timeout(min(self.settings.patience, 5.0)):
                 await pool.close()
@@ -261,6 +315,12 @@ class Database:
     async def _end(self, process: int) -> None:
         with contextlib.suppress(StoreError):
             await self.run(END_SESSION, process, check=False)
+
+
+def bell_name(url: str, schema: str) -> str:
+    """One for each schema of each database, whoever connects to it."""
+    parts = urlsplit(url)
+    return f"/postgresql/{parts.netloc.rpartition('@')[2]}{parts.path}/{schema}"
 
 
 def is_gone(connection: StoreConnection) -> bool:

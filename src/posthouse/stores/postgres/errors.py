@@ -37,6 +37,8 @@ COLLISIONS = {
     "40P01": "two transactions waited for each other: run the whole transaction again",
 }
 DISK_FULL, NOT_PRIMARY = "53100", "25006"
+NOT_ALLOWED, BY_POLICY = "42501", "ExecWithCheckOptions"
+"""The code has many causes, in many languages; the function of the server that says so tells row-level security."""
 CONNECTION_CLASS = "08"
 LOST_DURING_COMMIT = ("57P01", "57P02", "57P03")
 OTHER_DATABASE, OTHER_LANES, FENCED, FORK = "PH001", "PH002", "PH005", "PH006"
@@ -58,6 +60,15 @@ def sqlstate_of(error: BaseException) -> str:
             return code
     first = error.args[0] if error.args else None
     return str(first.get("C", "")) if isinstance(first, dict) else ""  # pg8000
+
+
+def _said_by(error: BaseException) -> str:
+    """The function of the server that raised an error, from any driver."""
+    named = getattr(error, "server_source_function", None) or getattr(
+        getattr(error, "diag", None), "source_function", ""
+    )
+    first = error.args[0] if error.args else None
+    return str(named or (first.get("R", "") if isinstance(first, dict) else ""))  # asyncpg, psycopg, pg8000
 
 
 def is_lost(error: BaseException) -> bool:
@@ -90,6 +101,12 @@ def translated(error: BaseException, doing: str) -> PosthouseError:
         return ConfigurationError(
             "the connection is to another database than the store: events are added in the store's own database, or they "
             "could not commit with your rows"
+        )
+    if code == NOT_ALLOWED and _said_by(error) == BY_POLICY:
+        return ConfigurationError(
+            f"{text}: the row is of another tenant than the one that the transaction works for, or it works for none. Say "
+            "SELECT set_config('posthouse.tenant', …, true) first, in the same transaction; those of the service and of its "
+            "handlers have said it"
         )
     if code == OTHER_LANES:
         return ConfigurationError(f"{error}: the number is fixed at creation, so leave `lanes` out of the store's URL")

@@ -13,7 +13,7 @@ from posthouse.errors import ConfigurationError, PosthouseError
 from posthouse.store import Parameters, Rows
 from posthouse.stores.postgres.database import Database, carried_out
 from posthouse.stores.postgres.errors import comes_from, is_foreign, original_of, outdated, translated
-from posthouse.stores.postgres.schema import Place, checking
+from posthouse.stores.postgres.schema import Place
 from posthouse.stores.postgres.statements import AsyncStatements, Statements
 from posthouse.stores.postgres.statements.asyncpg import AsyncpgStatements
 from posthouse.stores.postgres.statements.django import DjangoStatements
@@ -59,9 +59,9 @@ class Joined:
         """`checked`, without an event loop."""
         with translating():
             self._statements.refuse_autocommit()
-        if self.database.place is None:
-            self.database.place = self.carry_out_now(checking(self.database.settings.lanes, self.database.name))
-        return self.database.place
+        if self.database.joined is None:
+            self.database.joined = self.carry_out_now(self.database.joining())
+        return self.database.joined
 
     def carry_out_now(self, steps: Steps[T]) -> T:
         """`carry_out`, without an event loop."""
@@ -96,9 +96,9 @@ class JoinedAsync:
         """As in Joined."""
         with translating():
             await self._statements.refuse_autocommit()
-        if self.database.place is None:
-            self.database.place = await self.carry_out(checking(self.database.settings.lanes, self.database.name))
-        return self.database.place
+        if self.database.joined is None:
+            self.database.joined = await self.carry_out(self.database.joining())
+        return self.database.joined
 
     async def carry_out(self, steps: Steps[T]) -> T:
         """As in Joined."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from posthouse.checks import Check, refusals
@@ -12,12 +11,13 @@ from posthouse.stores.postgres.isolation import open_way, path_findings, role_fi
 from posthouse.stores.postgres.schema import checking
 
 
-@dataclasses.dataclass(frozen=True)
 class Separation:
     """The two sides of an isolated `PostgresStore`."""
 
-    application: Database
-    runtime: Database
+    def __init__(self, application: Database, runtime: Database) -> None:
+        self.application = application
+        self.runtime = runtime
+        self._held = False
 
     async def checks(self) -> Sequence[Check]:
         """Each way that is open from one tenant to another, or one check that is ok."""
@@ -31,7 +31,10 @@ class Separation:
         return [Check(name="isolation", found=f"{application!r} sees one tenant at a time, {runtime!r} carries all")]
 
     async def refuse(self) -> None:
-        """ConfigurationError with every open way. Nothing is used before."""
+        """ConfigurationError with every open way. Nothing is used before. Found in order once, it is not looked at again:
+        the other side asks later, perhaps inside a transaction of this one."""
+        if self._held:
+            return
         lanes = self.runtime.settings.lanes
         places = [await side.carry_out(checking(lanes)) for side in (self.application, self.runtime)]
         problems = refusals(await self.checks())
@@ -41,3 +44,4 @@ class Separation:
             )
         if problems:
             raise ConfigurationError(*problems)
+        self._held = True

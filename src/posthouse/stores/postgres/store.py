@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
+import msgspec
+
 from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
@@ -25,12 +27,14 @@ from posthouse.store import (
 from posthouse.stores.postgres.changes import Changes
 from posthouse.stores.postgres.checks import PostgresChecks
 from posthouse.stores.postgres.counting import counted
-from posthouse.stores.postgres.database import Database, Settings
+from posthouse.stores.postgres.database import BOOKS, Database, Settings
 from posthouse.stores.postgres.held import PostgresHeld
 from posthouse.stores.postgres.inbox import PostgresInbox
 from posthouse.stores.postgres.joins import joined, joined_now
 from posthouse.stores.postgres.outbox import PostgresOutbox
+from posthouse.stores.postgres.roles import roles_script
 from posthouse.stores.postgres.schema import MOST_LANES, applied, is_post, migrations, missing, script
+from posthouse.stores.postgres.separation import Separation
 from posthouse.stores.postgres.shapes import Shapes, library_of, refusal
 from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
 from posthouse.stores.postgres.timers import PostgresTimers
@@ -55,6 +59,10 @@ class PostgresStore:
     leads to the server itself, for the one connection on which a relay hears the hints of other machines. `durable` False
     accepts a server that forgets commits in a crash, for tests. `clock`: leases and due times go by the database's clock,
     so that machines need not agree on the time; a clock that is given is used instead of it, for tests.
+
+    `isolation`: each transaction sees the rows of its own tenant only, as row-level security has it. `url` is then that of
+    the application's role and `runtime_url` that of the role that carries the events of all tenants; roles that would not
+    be held to it are refused.
     """
 
     embedded = False
@@ -72,6 +80,8 @@ class PostgresStore:
         pooler: Pooler = "none",
         listen_url: str | None = None,
         durable: bool = True,
+        isolation: bool = False,
+        runtime_url: str | None = None,
         wal_keep: int = WAL_KEEP,
     ) -> None:
         problems = []
@@ -81,6 +91,11 @@ class PostgresStore:
             problems.append(f"lanes={lanes}: choose 1 to {MOST_LANES}")
         if writers < 1:
             problems.append(f"writers={writers}: at least one is needed")
+        if isolation != (runtime_url is not None):
+            problems.append(
+                "isolation and runtime_url belong together: the application's role sees one tenant at a time, so the runtime "
+                "needs a role of its own; `posthouse db roles` sets both up"
+            )
         if problems:
             raise ConfigurationError(*problems)
         self.writers = writers
@@ -94,9 +109,16 @@ class PostgresStore:
         )
         self._clock = clock
         self._wal_keep = wal_keep
-        self._database = Database(url, settings)
+        self.isolated = isolation
+        self._database = self._application = Database(url, settings)
+        self._separation: Separation | None = None
+        if runtime_url is not None:
+            self._database = Database(runtime_url, msgspec.structs.replace(settings, writers=BOOKS))
+            self._separation = Separation(self._application, self._database)
+            self._application.bell = self._database.bell
+            self._application.refuse = self._database.refuse = self._separation.refuse
         self._checks = PostgresChecks(self._database, declared=pooler, durable=durable)
-        self._shapes = Shapes(self._database)
+        self._shapes = Shapes(self._application)
         self._changes = Changes(self._database, clock)
         self._outbox = PostgresOutbox(self._database, clock, idempotency_window)
         self.outbox: OutboxTable = self._outbox
@@ -109,11 +131,12 @@ class PostgresStore:
         """Sentences on what weakens the promise here; known once the store was used."""
         return self._database.notes
 
-    def begin(self, shape: type | None = None) -> PostgresTransaction | ShapedTransaction:
+    def begin(self, shape: type | None = None, *, tenant: str | None = None) -> PostgresTransaction | ShapedTransaction:
+        tenant = tenant if self.isolated else None
         library = None if shape is None else library_of(shape)
         if library is None or library == "asyncpg":
-            return PostgresTransaction(self._database)
-        return self._shapes.begin(library)
+            return PostgresTransaction(self._database if tenant is None else self._application, tenant=tenant)
+        return self._shapes.begin(library, tenant)
 
     def join(self, theirs: object) -> Transaction:
         return theirs if isinstance(theirs, BEGUN) else joined(self._database, theirs)
@@ -147,7 +170,21 @@ class PostgresStore:
 
     async def upgrade(self, *, post: bool = False) -> Sequence[str]:
         """A step that cannot have its locks at once gives way and tries again, so that producers never queue behind it."""
+        if self.isolated:
+            raise ConfigurationError(
+                "neither role of an isolated store may change its tables: run `posthouse db upgrade` with the URL of their owner, "
+                "and then `posthouse db roles`"
+            )
         return await upgraded(self._database, post=post)
+
+    def roles_script(self, application: str, runtime: str) -> str:
+        """The statements that set isolation up for these two roles, for the owner of the tables to run."""
+        return roles_script(self._database.settings.schema, application, runtime)
+
+    async def set_roles(self, application: str, runtime: str) -> None:
+        """Run them, on a store whose URL is the owner's. Idempotent; again after an upgrade."""
+        async with PostgresTransaction(self._database) as tx:
+            await tx.run_script(self.roles_script(application, runtime))
 
     async def pending_migrations(self, *, post: bool = False) -> Sequence[str]:
         return missing(await self._database.carry_out(applied()), post=post)
@@ -165,6 +202,8 @@ class PostgresStore:
 
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
         checks = await self._checks.lasting()
+        if self._separation is not None:
+            checks += await self._separation.checks()
         if today:
             checks += await self._checks.today(self._clock.now() if self._clock else None)
             checks.append(Check(name="wake-up", found=await self.wake()))
@@ -187,4 +226,5 @@ class PostgresStore:
 
     async def aclose(self) -> None:
         await self._shapes.close()
+        await self._application.close()
         await self._database.close()

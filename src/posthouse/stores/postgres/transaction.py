@@ -30,10 +30,12 @@ class PostgresTransaction:
     connection is cut, so that nobody who still holds it can write."""
 
     submit = None
-    __slots__ = ("_block", "_check", "_connection", "appended", "database", "open", "task")
+    __slots__ = ("_block", "_check", "_connection", "appended", "database", "open", "task", "tenant")
 
-    def __init__(self, database: Database, *, check: bool = True) -> None:
+    def __init__(self, database: Database, *, check: bool = True, tenant: str | None = None) -> None:
         self.database = database
+        self.tenant = tenant
+        """Whose rows it sees, where the store is isolated."""
         self.open = False
         self.appended = False
         """Whether the outbox got something, so that a relay should look."""
@@ -108,6 +110,8 @@ class PostgresTransaction:
     async def _begin(self) -> None:
         connection = await self.database.acquire()
         try:
+            if self.tenant is not None:
+                connection.begin_for(self.tenant)
             self._block = connection.transaction(isolation="read_committed")
             await self._block.start()
         except BaseException:

@@ -86,6 +86,7 @@ class SqliteStore:
     """
 
     embedded = True
+    isolated = False
     writers = 1
 
     def __init__(
@@ -112,7 +113,7 @@ class SqliteStore:
         self.held: HeldTable = SqliteHeld(self._database)
         self.timers: TimerTable = SqliteTimers(self._database, self._clock, self._outbox)
 
-    def begin(self, shape: type | None = None) -> SqliteTransaction:
+    def begin(self, shape: type | None = None, *, tenant: str | None = None) -> SqliteTransaction:
         return self._database.begin()
 
     def join(self, theirs: object) -> Transaction:
