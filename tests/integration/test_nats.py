@@ -1,0 +1,353 @@
+"""What is special to NATS: full, deleted and foreign streams, servers that take no batches, and other people's clients."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import nats
+import pytest
+import pytest_asyncio
+from cloudevents.core.bindings import http
+from cloudevents.core.v1.event import CloudEvent
+from nats.js import JetStreamContext, api
+
+from posthouse import Event, Payload, Service, Tx
+from posthouse.broker import Delivery, Frame, Stream, Topology
+from posthouse.brokers.nats import NatsBroker
+from posthouse.clock import SystemClock, new_id
+from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
+from posthouse.service import Parts
+from tests.servers.nats import NatsServer, running
+
+
+@pytest_asyncio.fixture
+async def broker(nats_server: NatsServer) -> AsyncIterator[NatsBroker]:
+    broker = NatsBroker(nats_server.url, clock=SystemClock(), lease=0.6, dedup=2.0)
+    yield broker
+    await broker.aclose()
+
+
+@pytest_asyncio.fixture
+async def bare(nats_server: NatsServer) -> AsyncIterator[JetStreamContext]:
+    """Somebody else's client."""
+    client = await nats.connect(nats_server.url)
+    yield client.jetstream()
+    await client.close()
+
+
+@pytest_asyncio.fixture
+async def topic(broker: NatsBroker) -> str:
+    name = f"shop.orders.order{new_id()[-6:]}"
+    await broker.ensure(Topology(topics=[name]))
+    return name
+
+
+def stream_of(topic: str) -> str:
+    return topic.replace(".", "_")
+
+
+def frames(topic: str, count: int, *, keys: int = 1, body: bytes = b"x") -> list[Frame]:
+    return [Frame(topic=topic, id=new_id(), key=f"k{n % keys}", body=body) for n in range(count)]
+
+
+async def collect(stream: Stream, count: int) -> list[Delivery]:
+    got: list[Delivery] = []
+    async with asyncio.timeout(20):
+        while len(got) < count:
+            got += await stream.receive(count - len(got), 20)
+    await stream.ack(got)
+    return got
+
+
+# Streams that are full, gone, or not ours
+
+
+async def test_a_full_stream_refuses_and_nothing_overtakes(
+    broker: NatsBroker, bare: JetStreamContext, topic: str
+) -> None:
+    """A small frame would still fit where a large one of its key did not."""
+    config = (await bare.stream_info(stream_of(topic))).config
+    config.max_bytes = 3000
+    await bare.update_stream(config)
+    large, small, other = (
+        Frame(topic=topic, id=new_id(), key="k1", body=bytes(5000)),
+        Frame(topic=topic, id=new_id(), key="k1", body=b"small"),
+        Frame(topic=topic, id=new_id(), key="k2", body=b"other"),
+    )
+    verdicts = await broker.publish([large, small, other])
+    assert [(verdict.accepted, verdict.final) for verdict in verdicts] == [
+        (False, False),
+        (False, False),
+        (True, False),
+    ]
+    assert "maximum bytes" in verdicts[0].reason
+    config.max_bytes = 1_000_000
+    await bare.update_stream(config)
+    assert all(verdict.accepted for verdict in await broker.publish([large, small]))
+    stream = await broker.subscribe("g", [topic])
+    got = [delivery.frame.body for delivery in await collect(stream, 3) if delivery.frame.key == "k1"]
+    assert got == [bytes(5000), b"small"]
+
+
+async def test_a_topic_deleted_while_running_refuses_its_frames_and_others_flow(
+    broker: NatsBroker, bare: JetStreamContext, topic: str
+) -> None:
+    other = f"{topic}.other"
+    await broker.ensure(Topology(topics=[other]))
+    stream = await broker.subscribe("g", [topic, other])
+    await broker.publish(frames(topic, 3))
+    await collect(stream, 3)
+    await bare.delete_stream(stream_of(topic))
+    lost, stored = await broker.publish([*frames(topic, 1), *frames(other, 1)])
+    assert (lost.accepted, lost.final) == (False, False)
+    assert "does not exist" in lost.reason
+    assert stored.accepted
+    assert [delivery.frame.topic for delivery in await collect(stream, 1)] == [other]
+
+
+async def test_a_stream_that_was_made_anew_hides_nothing(
+    broker: NatsBroker, bare: JetStreamContext, topic: str
+) -> None:
+    """Its positions begin at 1 again, below the cursor of the group."""
+    stream = await broker.subscribe("g", [topic])
+    await broker.publish(frames(topic, 20))
+    await collect(stream, 20)
+    await bare.delete_stream(stream_of(topic))
+    maker = NatsBroker(broker._wire._servers[0], clock=SystemClock())
+    await maker.ensure(Topology(topics=[topic]))
+    new = frames(topic, 3)
+    assert all(verdict.accepted for verdict in await maker.publish(new))
+    assert [delivery.frame.id for delivery in await collect(stream, 3)] == [frame.id for frame in new]
+    await maker.aclose()
+
+
+async def test_a_stream_that_lost_its_end_hides_nothing_that_it_takes_itself(
+    broker: NatsBroker, bare: JetStreamContext, topic: str
+) -> None:
+    """A purge that keeps nothing leaves the cursor valid; frames stored afterwards come."""
+    stream = await broker.subscribe("g", [topic])
+    await broker.publish(frames(topic, 5))
+    await collect(stream, 5)
+    await bare.purge_stream(stream_of(topic))
+    new = frames(topic, 2)
+    await broker.publish(new)
+    assert [delivery.frame.id for delivery in await collect(stream, 2)] == [frame.id for frame in new]
+
+
+async def test_two_topics_that_would_share_a_stream_are_told_apart(broker: NatsBroker, topic: str) -> None:
+    with pytest.raises(BrokerError, match="rename one of them"):
+        await broker.ensure(Topology(topics=[stream_of(topic)]))
+
+
+async def test_a_topic_that_cannot_be_a_subject_is_refused(broker: NatsBroker) -> None:
+    with pytest.raises(ConfigurationError, match=r"no blanks, no wildcards"):
+        await broker.ensure(Topology(topics=["shop.*"]))
+    (verdict,) = await broker.publish([Frame(topic="not a topic", id="1", body=b"")])
+    assert not verdict.accepted
+
+
+async def test_ensure_changes_nothing_that_exists(broker: NatsBroker, bare: JetStreamContext, topic: str) -> None:
+    config = (await bare.stream_info(stream_of(topic))).config
+    config.max_bytes = 12345
+    await bare.update_stream(config)
+    other = NatsBroker(broker._wire._servers[0], clock=SystemClock(), partitions=3, dedup=99.0)
+    await other.ensure(Topology(topics=[topic]))
+    after = (await bare.stream_info(stream_of(topic))).config
+    assert (after.max_bytes, after.duplicate_window, len(after.subjects or [])) == (12345, 2.0, 9)
+    await other.aclose()
+
+
+async def test_without_batches_each_frame_waits_for_its_elder(
+    broker: NatsBroker, bare: JetStreamContext, topic: str
+) -> None:
+    """As on a server older than 2.12."""
+    config = (await bare.stream_info(stream_of(topic))).config
+    config.allow_atomic = False
+    await bare.update_stream(config)
+    old = NatsBroker(broker._wire._servers[0], clock=SystemClock())
+    sent = frames(topic, 60, keys=3)
+    assert all(verdict.accepted for verdict in await old.publish(sent))
+    stream = await broker.subscribe("g", [topic])
+    got = [delivery.frame for delivery in await collect(stream, 60)]
+    for key in ("k0", "k1", "k2"):
+        assert [frame.id for frame in got if frame.key == key] == [frame.id for frame in sent if frame.key == key]
+    message = await bare.get_msg(stream_of(topic), 1)
+    assert "Nats-Batch-Id" not in (message.headers or {})
+    await old.aclose()
+
+
+async def test_a_batch_with_a_repeat_in_it_stores_the_rest(broker: NatsBroker, topic: str) -> None:
+    """The server refuses such a batch as a whole; one by one the repeat is dropped."""
+    sent = frames(topic, 10, keys=2)
+    await broker.publish(sent[:4])
+    assert all(verdict.accepted for verdict in await broker.publish(sent))
+    stream = await broker.subscribe("g", [topic])
+    got = [delivery.frame for delivery in await collect(stream, 10)]
+    assert list(await stream.receive(10, 0.3)) == []
+    for key in ("k0", "k1"):
+        assert [frame.id for frame in got if frame.key == key] == [frame.id for frame in sent if frame.key == key]
+
+
+async def test_retention_that_does_not_wait_shows_what_is_gone(nats_server: NatsServer) -> None:
+    broker = NatsBroker(nats_server.url, clock=SystemClock(), retention=1.0)
+    topic = f"short{new_id()[-6:]}"
+    await broker.ensure(Topology(topics=[topic], groups={"g": [topic]}))
+    assert not broker.sheet.retains_unacked
+    await broker.publish(frames(topic, 4))
+    async with asyncio.timeout(20):
+        while True:
+            progress = (await broker.progress("g", [topic]))[topic]
+            if progress.truncated and progress.pending == 0:
+                break
+            await asyncio.sleep(0.05)
+    assert progress.stored == 4
+    stream = await broker.subscribe("g", [topic])
+    new = frames(topic, 1)
+    await broker.publish(new)
+    assert [delivery.frame.id for delivery in await collect(stream, 1)] == [new[0].id]
+    await broker.aclose()
+
+
+# What the server is asked before anything starts
+
+
+async def test_checks_say_what_weakens_the_promise(broker: NatsBroker, bare: JetStreamContext, topic: str) -> None:
+    checks = {check.name: check for check in await broker.checks()}
+    assert checks["server"].judgement == "ok"
+    durability = checks[f"topic {topic}, durability"]
+    assert (durability.judgement, durability.found) == ("warn", "file storage, 1 replica(s), sync_interval default")
+    assert not broker.sheet.durable_ack
+    assert any("durability" in note for note in broker.sheet.notes)
+    assert {
+        check.judgement for name, check in checks.items() if "durability" not in name and "repeats" not in name
+    } == {"ok"}
+
+
+async def test_a_server_declared_to_sync_always_is_durable() -> None:
+    with running(sync="always") as server:
+        broker = NatsBroker(server.url, clock=SystemClock(), sync="always")
+        await broker.ensure(Topology(topics=["t"]))
+        checks = await broker.checks()
+        assert {check.judgement for check in checks} == {"ok"}
+        assert broker.sheet.durable_ack
+        assert broker.sheet.notes == ()
+        sent = frames("t", 20)
+        assert all(verdict.accepted for verdict in await broker.publish(sent))
+        await server.kill()
+        stream = await _subscribed(broker, "t")
+        assert [delivery.frame.id for delivery in await collect(stream, 20)] == [frame.id for frame in sent]
+        await broker.aclose()
+
+
+async def _subscribed(broker: NatsBroker, topic: str) -> Stream:
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await broker.subscribe("g", [topic])
+            except BrokerUnavailable:
+                await asyncio.sleep(0.05)
+
+
+async def test_a_server_that_is_not_there_is_unavailable_at_once_and_used_when_it_comes() -> None:
+    with running() as server:
+        server.end(signal.SIGKILL)
+        broker = NatsBroker(server.url, clock=SystemClock(), timeout=0.5)
+        with pytest.raises(BrokerUnavailable, match="connecting to"):
+            await broker.ensure(Topology(topics=["t"]))
+        server.start()
+        await broker.ensure(Topology(topics=["t"]))
+        assert (await broker.publish(frames("t", 1)))[0].accepted
+        await broker.aclose()
+
+
+# Other people's clients
+
+
+class OrderPlaced(Payload):
+    order_id: str
+    number: int
+
+
+@pytest.mark.parametrize("wire", ["structured", "binary"])
+async def test_a_bare_consumer_and_the_cloudevents_sdk_read_what_we_publish(
+    nats_server: NatsServer, bare: JetStreamContext, tmp_path: Path, wire: str
+) -> None:
+    orders = Service("orders", namespace=f"shop{new_id()[-6:]}", wire=wire)  # type: ignore[arg-type]  # both are wires
+    orders.event("order.placed.v1", key="order_id")(OrderPlaced)
+    orders.use(
+        Parts(f"sqlite:///{tmp_path}/orders.db", NatsBroker(nats_server.url, clock=SystemClock()), SystemClock())
+    )
+    runtime = await orders.prepare()
+    async with orders.transaction("t1") as tx:
+        event_id = tx.publish(OrderPlaced(order_id="größe 1", number=7))
+    await runtime.relay.step()
+    subject = f"{orders.namespace}.orders.order.*"
+    consumer = await bare.pull_subscribe(subject, durable="theirs", stream=f"{orders.namespace}_orders_order")
+    (message,) = await consumer.fetch(1, timeout=10)
+    await message.ack()
+    headers = {name.lower(): value for name, value in (message.headers or {}).items()}
+    event = http.from_http_event(http.HTTPMessage(headers=headers, body=message.data))
+    assert event.get_id() == event_id
+    assert event.get_type() == f"{orders.namespace}.orders.order.placed.v1"
+    assert event.get_data() == {"order_id": "größe 1", "number": 7}
+    assert event.get_extension("partitionkey") == "t1:größe 1"
+    await orders.aclose()
+
+
+@pytest.mark.parametrize("wire", ["structured", "binary"])
+async def test_we_apply_what_a_bare_publisher_and_the_cloudevents_sdk_say(
+    nats_server: NatsServer, bare: JetStreamContext, tmp_path: Path, wire: str
+) -> None:
+    billing = Service("billing", namespace=f"shop{new_id()[-6:]}")
+    subject = f"{billing.namespace}.orders.order.placed.v1"
+    billing.external(subject, key="order_id")(OrderPlaced)
+    seen: list[Event[OrderPlaced]] = []
+    applied = asyncio.Event()
+
+    @billing.on(OrderPlaced)
+    async def note(event: Event[OrderPlaced], tx: Tx) -> None:
+        seen.append(event)
+        applied.set()
+
+    billing.use(
+        Parts(f"sqlite:///{tmp_path}/billing.db", NatsBroker(nats_server.url, clock=SystemClock()), SystemClock())
+    )
+    stop = asyncio.Event()
+    task = asyncio.create_task((await billing.prepare()).run(stop))
+    event = CloudEvent(
+        attributes={"id": "their-1", "type": subject, "source": "/theirs", "specversion": "1.0", "tenantid": "t1"},
+        data={"order_id": "o1", "number": 3},
+    )
+    message = http.to_structured_event(event) if wire == "structured" else http.to_binary_event(event)
+    await bare.publish(f"{billing.namespace}.orders.order", message.body, headers=dict(message.headers))
+    async with asyncio.timeout(20):
+        await applied.wait()
+    assert (seen[0].id, seen[0].tenant, seen[0].data.number) == ("their-1", "t1", 3)
+    stop.set()
+    await task
+    await billing.aclose()
+
+
+async def test_a_bare_message_without_any_header_has_its_place_as_id(
+    broker: NatsBroker, bare: JetStreamContext, topic: str
+) -> None:
+    await bare.publish(topic, json.dumps({"hello": "world"}).encode())
+    await bare.publish(topic, b"second", headers={"Nats-Msg-Id": "their id", "X-Colour": "blue"})
+    first, second = await collect(await broker.subscribe("g", [topic]), 2)
+    assert first.frame == Frame(topic=topic, id=f"{topic}:1", body=b'{"hello": "world"}')
+    assert second.frame == Frame(topic=topic, id="their id", body=b"second", headers={"x-colour": "blue"})
+
+
+async def test_streams_say_in_their_settings_what_the_promise_rests_on(bare: JetStreamContext, topic: str) -> None:
+    config = (await bare.stream_info(stream_of(topic))).config
+    assert (config.storage, config.retention, config.discard) == (
+        api.StorageType.FILE,
+        api.RetentionPolicy.LIMITS,
+        api.DiscardPolicy.NEW,
+    )
+    assert config.max_age == 0
+    assert config.allow_atomic
