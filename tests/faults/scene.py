@@ -14,6 +14,8 @@ from posthouse.events import STRUCTURED, Event, timestamp
 from posthouse.status import Status, status
 from posthouse.testing import Harness
 
+from .stores import worded
+
 NOW = 1_800_000_000.0
 """Where the harness's clock begins."""
 
@@ -57,7 +59,7 @@ async def until(
         await asyncio.sleep(pause)
 
 
-async def calm(harness: Harness, timeout: float = 5.0) -> Status:
+async def calm(harness: Harness, timeout: float = 20.0) -> Status:
     """Wait until nothing moves as far as the clock allows, whether it adds up or not: crafted frames were never
     committed, and refused rows stay in the outbox."""
 
@@ -91,7 +93,7 @@ async def put(harness: Harness, *frames: Frame) -> None:
 async def rows(service: Service, sql: str, *parameters: object) -> list[tuple[object, ...]]:
     """What a query finds in the service's own database."""
     async with service.store.begin() as tx:
-        return list(await tx.execute(sql, parameters))
+        return list(await tx.execute(worded(sql, service.name), parameters))
 
 
 async def restarted(harness: Harness) -> None:

@@ -19,9 +19,14 @@ from posthouse.errors import BrokerUnavailable, ConfigurationError
 from posthouse.events import decode_any
 from posthouse.service import Parts
 from posthouse.stores import open_store
-from posthouse.testing import Chaos, ChaosBroker, Harness
+from posthouse.testing import Chaos, ChaosBroker
 
 from .scene import NOW, calm, crafted, put, restarted, rows, states, until
+from .stores import House, store_url, stores, upgraded, worded
+
+__all__ = ["stores"]
+
+pytestmark = pytest.mark.usefixtures("stores")
 
 shop = Service("shop")
 ledger = Service("ledger", inbox_retention=1000)
@@ -48,21 +53,23 @@ failing: set[int] = set()
 applied: list[tuple[str, int]] = []
 
 
+TABLE = "CREATE TABLE IF NOT EXISTS entry ({id}, tenant TEXT, name TEXT, number INTEGER, event_id TEXT)"
+ENTER = "INSERT INTO entry (tenant, name, number, event_id) VALUES (?, ?, ?, ?)"
+
+
 async def tables(tx: Tx) -> None:
-    await tx.execute("CREATE TABLE IF NOT EXISTS entry (tenant TEXT, name TEXT, number INTEGER, event_id TEXT)")
+    await tx.execute(worded(TABLE))
 
 
 async def change(event: Event[OrderChanged], tx: Tx) -> None:
     applied.append((event.tenant, event.data.number))
-    await tx.execute(
-        "INSERT INTO entry VALUES (?, ?, ?, ?)", (event.tenant, event.data.order, event.data.number, event.id)
-    )
+    await tx.execute(worded(ENTER), (event.tenant, event.data.order, event.data.number, event.id))
     if event.data.number in failing:
         raise RuntimeError("not today")
 
 
 async def visit(event: Event[VisitCounted], tx: Tx) -> None:
-    await tx.execute("INSERT INTO entry VALUES (?, 'visit', ?, ?)", (event.tenant, event.data.number, event.id))
+    await tx.execute(worded(ENTER), (event.tenant, "visit", event.data.number, event.id))
     if event.data.number in failing:
         raise RuntimeError("not today")
 
@@ -79,7 +86,7 @@ def _mended() -> None:
 
 
 async def entries(name: str = "o1", service: Service = ledger, tenant: str = "t1") -> list[object]:
-    found = await rows(service, "SELECT number FROM entry WHERE name = ? AND tenant = ? ORDER BY rowid", name, tenant)
+    found = await rows(service, "SELECT number FROM entry WHERE name = ? AND tenant = ? ORDER BY id", name, tenant)
     return [number for (number,) in found]
 
 
@@ -92,7 +99,7 @@ def numbered(upto: int, order: str = "o1") -> list[Frame]:
 
 @pytest.mark.parametrize("times", [1, 2, 7, 50])
 async def test_a_frame_that_comes_again_after_it_was_applied_changes_nothing(times: int) -> None:
-    async with Harness(shop, ledger) as harness:
+    async with House(shop, ledger) as harness:
         for number in range(1, 6):
             await harness.publish(OrderChanged(order="o1", number=number))
             await harness.publish(VisitCounted(number=number))
@@ -108,7 +115,7 @@ async def test_a_frame_that_comes_again_after_it_was_applied_changes_nothing(tim
 
 
 async def test_fifty_copies_side_by_side_are_one_effect() -> None:
-    async with Harness(ledger) as harness:
+    async with House(ledger) as harness:
         visits = [crafted(VisitCounted(number=n)) for n in range(1, 4)]
         await put(harness, *[frame for frame in numbered(3) + visits for _ in range(50)])
         await calm(harness)
@@ -122,7 +129,7 @@ async def test_copies_handed_to_several_members_of_a_group_at_once_are_one_effec
     members = [
         Service(
             "ledger",
-            store=f"sqlite:///{tmp_path / 'ledger.db'}?synchronous=NORMAL",
+            store=store_url("ledger", f"sqlite:///{tmp_path / 'ledger.db'}?synchronous=NORMAL"),
             broker=f"embedded:///{tmp_path / 'log.db'}?synchronous=NORMAL&partitions=8",
         )
         for _ in range(4)
@@ -141,9 +148,10 @@ async def test_copies_handed_to_several_members_of_a_group_at_once_are_one_effec
     frames += [crafted(VisitCounted(number=n), id=f"v{n}", partition=f"p{n + c}") for n in range(40) for c in range(8)]
     random.Random(26).shuffle(frames)
     stop = asyncio.Event()
+    first = members[0]
+    await upgraded(first)
     for member in members:
         await member.prepare()
-    first = members[0]
     tasks = [asyncio.create_task(member.run(stop=stop)) for member in members]
     try:
         for start in range(0, len(frames), 100):
@@ -170,13 +178,13 @@ async def test_copies_handed_to_several_members_of_a_group_at_once_are_one_effec
 
 
 async def test_a_frame_that_was_handed_out_and_never_acknowledged_is_held_first_with_that_run_counted() -> None:
-    async with Harness(ledger) as harness:
+    async with House(ledger) as harness:
         failing.update((1, 2))
         await put(harness, crafted(OrderChanged(order="o1", number=1), sequence=1), crafted(VisitCounted(number=2)))
         await calm(harness)
         async with ledger.store.begin() as tx:  # as if the process had died before it could write anything down
-            await tx.execute("DELETE FROM posthouse_held")
-            await tx.execute("DELETE FROM posthouse_head")
+            await tx.execute(worded("DELETE FROM posthouse_held", "ledger"))
+            await tx.execute(worded("DELETE FROM posthouse_head", "ledger"))
         for topic in ("shop.order", "shop.visit"):
             await harness.broker.seek("ledger", topic, position=0)
         await calm(harness)
@@ -193,7 +201,7 @@ async def test_a_frame_that_was_handed_out_and_never_acknowledged_is_held_first_
 async def test_an_ordered_event_under_a_known_number_and_id_but_changed_is_set_aside_with_an_alarm(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with Harness(ledger) as harness:
+    async with House(ledger) as harness:
         await put(harness, crafted(OrderChanged(order="o1", number=1), id="a", sequence=1))
         await calm(harness)
         with caplog.at_level(logging.ERROR):
@@ -212,7 +220,7 @@ async def test_an_ordered_event_under_a_known_number_and_id_but_changed_is_set_a
 
 
 async def test_another_event_under_a_number_that_is_taken_is_set_aside() -> None:
-    async with Harness(ledger) as harness:
+    async with House(ledger) as harness:
         await put(harness, crafted(OrderChanged(order="o1", number=1), id="a", sequence=1))
         await calm(harness)
         await put(harness, crafted(OrderChanged(order="o1", number=666), id="z", sequence=1))
@@ -222,7 +230,7 @@ async def test_another_event_under_a_number_that_is_taken_is_set_aside() -> None
 
 
 async def test_another_event_under_a_number_that_is_held_is_set_aside_and_the_first_is_applied() -> None:
-    async with Harness(ledger) as harness:
+    async with House(ledger) as harness:
         failing.add(1)
         await put(harness, crafted(OrderChanged(order="o1", number=1), id="a", sequence=1))
         await calm(harness)
@@ -238,7 +246,7 @@ async def test_another_event_under_a_number_that_is_held_is_set_aside_and_the_fi
 async def test_an_unordered_event_with_a_known_id_but_changed_is_set_aside_with_an_alarm(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with Harness(ledger) as harness:
+    async with House(ledger) as harness:
         await put(harness, crafted(VisitCounted(number=1), id="v"))
         await calm(harness)
         with caplog.at_level(logging.ERROR):
@@ -250,7 +258,7 @@ async def test_an_unordered_event_with_a_known_id_but_changed_is_set_aside_with_
 
 
 async def test_an_unordered_event_that_is_held_is_not_overtaken_by_a_changed_copy() -> None:
-    async with Harness(ledger) as harness:
+    async with House(ledger) as harness:
         failing.add(1)
         await put(harness, crafted(VisitCounted(number=1), id="v"))
         await calm(harness)
@@ -265,7 +273,7 @@ async def test_an_unordered_event_that_is_held_is_not_overtaken_by_a_changed_cop
 
 
 async def test_copies_of_a_dead_unordered_event_do_not_run_it_again() -> None:
-    async with Harness(shop, ledger) as harness:
+    async with House(shop, ledger) as harness:
         failing.add(1)
         await harness.publish(VisitCounted(number=1))
         await harness.settled()
@@ -283,7 +291,7 @@ async def test_copies_of_a_dead_unordered_event_do_not_run_it_again() -> None:
 
 
 async def test_one_tenant_cannot_take_the_event_id_of_another() -> None:
-    async with Harness(ledger) as harness:
+    async with House(ledger) as harness:
         await put(
             harness, crafted(VisitCounted(number=1), id="v"), crafted(VisitCounted(number=2), id="v", tenant="t2")
         )
@@ -312,7 +320,7 @@ async def test_one_tenant_cannot_take_the_event_id_of_another() -> None:
 )
 async def test_events_that_arrive_out_of_order_are_applied_in_order(arrivals: list[int]) -> None:
     frames = numbered(5)
-    async with Harness(ledger) as harness:
+    async with House(ledger) as harness:
         for number in arrivals:
             await put(harness, frames[number - 1])
             await calm(harness)
@@ -324,7 +332,7 @@ async def test_events_that_arrive_out_of_order_are_applied_in_order(arrivals: li
 async def test_a_shuffled_batch_of_several_keys_is_applied_in_order_per_key(seed: int) -> None:
     frames = [frame for order in ("o1", "o2", "o3") for frame in numbered(12, order)]
     random.Random(seed).shuffle(frames)
-    async with Harness(ledger) as harness:
+    async with House(ledger) as harness:
         await put(harness, *frames)
         await calm(harness)
         for order in ("o1", "o2", "o3"):
@@ -332,7 +340,7 @@ async def test_a_shuffled_batch_of_several_keys_is_applied_in_order_per_key(seed
 
 
 async def test_a_delayed_event_holds_its_followers_and_no_other_key_until_it_comes() -> None:
-    async with Harness(ledger) as harness:
+    async with House(ledger) as harness:
         first, late, third, fourth = numbered(4)
         await put(harness, first, third, fourth, *numbered(2, "o2"))
         await calm(harness)
@@ -348,7 +356,7 @@ async def test_a_delayed_event_holds_its_followers_and_no_other_key_until_it_com
 
 
 async def test_an_event_that_fills_a_gap_and_fails_is_still_applied_before_those_that_came_earlier() -> None:
-    async with Harness(ledger) as harness:
+    async with House(ledger) as harness:
         first, late, third, fourth = numbered(4)
         await put(harness, first, third, fourth)
         await calm(harness)
@@ -369,7 +377,7 @@ async def test_an_event_that_fills_a_gap_and_fails_is_still_applied_before_those
 async def test_a_number_that_never_comes_parks_its_key_with_a_named_alarm_until_it_is_given_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with Harness(ledger) as harness:
+    async with House(ledger) as harness:
         frames = numbered(6)
         await put(harness, *[frame for n, frame in enumerate(frames, 1) if n != 3], *numbered(3, "o2"))
         await calm(harness)
@@ -405,7 +413,7 @@ async def _alarms(caplog: pytest.LogCaptureFixture, least: int) -> bool:
 async def test_a_number_lost_behind_a_failing_event_is_alarmed_and_can_be_given_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with Harness(ledger) as harness:
+    async with House(ledger) as harness:
         frames = numbered(4)
         failing.add(1)
         await put(harness, frames[0])
@@ -427,7 +435,7 @@ async def test_a_number_lost_behind_a_failing_event_is_alarmed_and_can_be_given_
 
 
 async def test_giving_up_several_missing_numbers_still_adds_up() -> None:
-    async with Harness(shop, ledger) as harness:
+    async with House(shop, ledger) as harness:
         lossy = _Losing(harness.broker, {2, 3, 4})
         harness._runtimes[0].relay._broker = lossy  # type: ignore[assignment]
         for number in range(1, 7):
@@ -460,7 +468,7 @@ class _Losing:
 
 
 async def test_an_unordered_event_older_than_the_inbox_remembers_is_set_aside_and_not_applied() -> None:
-    async with Harness(ledger) as harness:
+    async with House(ledger) as harness:
         old = [crafted(VisitCounted(number=n), id=f"v{n}") for n in range(3)]
         ordered = numbered(2)
         await put(harness, *old, *ordered)
@@ -488,8 +496,9 @@ async def test_a_new_consumer_reads_history_that_is_older_than_any_inbox() -> No
     young.on(OrderChanged)(change)
     clock = ManualClock(NOW + 400 * 86_400)
     broker = MemoryBroker(clock=clock)
-    store = open_store("sqlite://", clock=clock)
+    store = open_store(store_url("young", "sqlite://"), clock=clock)
     young.use(Parts(store, broker, clock))
+    await upgraded(young)
     await young.prepare()
     await broker.publish([crafted(VisitCounted(number=n)) for n in range(20)] + numbered(5))
     stop = asyncio.Event()
@@ -511,7 +520,7 @@ async def test_a_service_whose_inbox_forgets_too_early_does_not_start_and_says_w
     hasty = Service("hasty", inbox_retention=600)
     hasty.on(VisitCounted)(visit)
     with pytest.raises(ConfigurationError) as refused:
-        async with Harness(hasty):
+        async with House(hasty):
             pass
     assert "630 s" in str(refused.value)
     assert "remembers only 600 s" in str(refused.value)
@@ -556,7 +565,7 @@ class Storm(ChaosBroker):
 @pytest.mark.parametrize("seed", range(8))
 async def test_on_a_bad_day_everything_is_applied_once_and_in_order(seed: int) -> None:
     dice = random.Random(seed)
-    harness = Harness(shop, ledger)
+    harness = House(shop, ledger)
     storm = Storm(harness.broker, STORM, seed)
     memory, harness.broker = harness.broker, storm  # type: ignore[assignment]
     said: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -598,7 +607,7 @@ async def test_on_a_bad_day_everything_is_applied_once_and_in_order(seed: int) -
 
 async def noisy(before: int, after: int) -> int:
     """How many of the noisy tenant's events were applied before the only one of the quiet tenant."""
-    harness = Harness(ledger)
+    harness = House(ledger)
     await harness.broker.ensure(ledger.topology())
     frames = [crafted(OrderChanged(order=f"n{n}", number=n), tenant="noisy", sequence=1) for n in range(before + after)]
     frames.insert(before, crafted(OrderChanged(order="q", number=-1), tenant="quiet", sequence=1))

@@ -26,7 +26,6 @@ from posthouse.store import HeldFilter
 from tests.faults.plant import at_work, booking, effects, say, settled
 from tests.servers.postgres import PATIENCE, unprivileged
 
-
 CONFIGURATION = """
 [databases]
 * = host={host} port={port} user={user}
