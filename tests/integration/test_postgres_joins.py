@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from typing import Any
 
 import asyncpg
 import psycopg
 import pytest
 import pytest_asyncio
+from django.db import connection as django_connection
+from django.db import connections
+from django.db import transaction as django_transaction
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
@@ -19,6 +26,7 @@ from posthouse.errors import ConfigurationError, StoreOutdated
 from posthouse.store import OutboxRow, Timer
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.steps import drain
+from tests.integration.django_site import django_on
 from tests.servers.postgres import PostgresServer
 
 INSERT = "INSERT INTO orders (name) VALUES ('o1')"
@@ -109,10 +117,39 @@ async def with_async_sqlalchemy(
     await engine.dispose()
 
 
+@asynccontextmanager
+async def with_django(url: str) -> AsyncIterator[tuple[Any, Insert, Callable[[bool], Awaitable[None]]]]:
+    """On the test's own thread, where a loop runs, Django must be told that this is meant."""
+    with allowed_on_a_loop(), django_on(url):
+        atomic = django_transaction.atomic()
+        atomic.__enter__()
+
+        async def insert() -> None:
+            django_connection.cursor().execute(INSERT)
+
+        async def end(commit: bool) -> None:
+            django_transaction.set_rollback(not commit)
+            atomic.__exit__(None, None, None)
+
+        yield django_connection, insert, end  # a ConnectionProxy, as users have it
+        if django_connection.in_atomic_block:
+            await end(False)
+
+
+@contextmanager
+def allowed_on_a_loop() -> Iterator[None]:
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    try:
+        yield
+    finally:
+        del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
 KINDS: dict[str, Callable[[str], Any]] = {
     "asyncpg": with_asyncpg,
     "psycopg": with_psycopg,
     "psycopg.AsyncConnection": with_async_psycopg,
+    "Django": with_django,
     "Session": lambda url: with_sqlalchemy(url, bare=False),
     "Connection": lambda url: with_sqlalchemy(url, bare=True),
     "AsyncSession on asyncpg": lambda url: with_async_sqlalchemy(url, "asyncpg", bare=False),
@@ -183,7 +220,7 @@ async def test_a_timer_is_set_and_cancelled_with_their_rows(
     assert [timer.name for timer in await store.timers.pending()] == ["kept"]
 
 
-@pytest.mark.parametrize("name", ["psycopg", "Session", "Connection"])
+@pytest.mark.parametrize("name", ["psycopg", "Session", "Connection", "Django"])
 async def test_code_without_a_loop_adds_too(store: PostgresStore, postgres_url: str, name: str) -> None:
     fresh = PostgresStore(postgres_url)  # has never seen the database
     async with KINDS[name](postgres_url) as (theirs, insert, end):
@@ -218,6 +255,60 @@ async def test_a_connection_that_commits_by_itself_is_refused(store: PostgresSto
             await store.outbox.append(store.join(connection), [row(2)])
     await engine.dispose()
     assert (await committed(store))[1] == [("e1", 1)]
+
+
+async def test_django_is_refused_outside_of_atomic_and_on_another_database(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    with allowed_on_a_loop(), django_on(postgres_url) as default:
+        with pytest.raises(ConfigurationError, match=r"transaction\.atomic"):
+            store.append_now(default, [row(1)])
+        with django_transaction.atomic(using="elsewhere"), pytest.raises(ConfigurationError, match="talks to sqlite"):
+            store.append_now(connections["elsewhere"], [row(1)])
+        connections["elsewhere"].close()
+    assert await committed(store) == (0, [])
+
+
+async def test_one_call_to_django_is_one_statement(store: PostgresStore, postgres_url: str) -> None:
+    seen: list[str] = []
+
+    def noting(execute: Any, sql: str, parameters: Any, many: bool, context: Any) -> Any:
+        seen.append(sql)
+        return execute(sql, parameters, many, context)
+
+    with allowed_on_a_loop(), django_on(postgres_url) as default, django_transaction.atomic():
+        store.append_now(default, [row(1)])
+        with default.execute_wrapper(noting):
+            store.append_now(default, [row(2), row(3)])
+    assert len(seen) == 1
+    assert [event for event, _ in (await committed(store))[1]] == ["e1", "e2", "e3"]
+
+
+def test_django_on_psycopg2_adds_as_well(store: PostgresStore, postgres_url: str) -> None:
+    """The driver is chosen once per process, so this needs one of its own."""
+    script = "import sys; sys.modules['psycopg'] = None\n" + inspect.getsource(_add_by_psycopg2) + "_add_by_psycopg2()"
+    command = [sys.executable, "-c", script, postgres_url]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, run.stdout) == (0, "psycopg2 ['e1', 'e1', 'e3']\n"), run.stderr
+
+
+def _add_by_psycopg2() -> None:
+    import sys
+
+    from django.db import connection, transaction
+
+    from posthouse.store import OutboxRow
+    from posthouse.stores.postgres import PostgresStore
+    from tests.integration.django_site import django_on
+
+    rows = [
+        OutboxRow(topic="o", tenant="t1", event_id="e1", body=b"\x00\xff", key="k", idempotency_key="i"),
+        OutboxRow(topic="o", tenant="t1", event_id="e2", body=b"", key="k", idempotency_key="i"),
+        OutboxRow(topic="o", tenant="t1", event_id="e3", body=b"%s", headers={"a": "%é"}, numbered=False),
+    ]
+    with django_on(sys.argv[1]), transaction.atomic():
+        added = PostgresStore(sys.argv[1]).append_now(connection, rows)
+        print(type(connection.connection).__module__.partition(".")[0], added)
 
 
 async def test_a_connection_to_another_database_is_refused(
