@@ -27,7 +27,8 @@ BrokerKind = Literal["embedded", "postgres"]
 CONNECTIONS = 16
 WARM_UP = 0.1
 """The share of the events, the first ones, that does not count."""
-PATIENCE = 60.0
+PATIENCE = 30.0
+"""Seconds that the other process has for all events; what is late then counts as if it came at the end."""
 
 # The outbox of the relay by hand.
 POLLED = """
@@ -66,9 +67,10 @@ async def loaded(server: BenchServer, kind: BrokerKind, way: Way, rate: float, s
                 handling = await started(Job(store=url, broker=broker, way=way, count=count))
                 committed = await steadily(once, count, rate)
                 handled = await finished(handling, count)
-    first = int(count * WARM_UP)
+    gave_up = time.perf_counter()
     took = max(committed) - min(committed)
-    return Run([handled[number] - committed[number] for number in range(first, count)], count / took)
+    counted = range(int(count * WARM_UP), count)
+    return Run([handled.get(number, gave_up) - committed[number] for number in counted], count / took)
 
 
 async def steadily(once: Once, count: int, rate: float) -> list[float]:
@@ -101,12 +103,12 @@ async def started(job: Job) -> asyncio.subprocess.Process:
 
 
 async def finished(child: asyncio.subprocess.Process, count: int) -> dict[int, float]:
-    """When each event was handled, once all of them are."""
-    async with asyncio.timeout(PATIENCE):
+    """When each event was handled: all of them, or under too much load those that were when patience ended."""
+    async with asyncio.timeout(2 * PATIENCE):
         output, _ = await child.communicate()
     handled = msgspec.json.decode(output, type=dict[int, float])
     if len(handled) != count:
-        raise RuntimeError(f"{len(handled):,} of {count:,} events were handled")
+        print(f"  too much load: {len(handled):,} of {count:,} events were handled in time", file=sys.stderr)
     return handled
 
 

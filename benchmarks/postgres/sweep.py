@@ -8,7 +8,7 @@ from benchmarks.postgres.load import WAYS, Way, loaded
 from benchmarks.postgres.server import BenchServer
 from benchmarks.reading import Scale, percentile
 
-LOADS = (250, 500, 1_000, 1_500, 2_000, 3_000)
+LOADS = (250, 500, 1_000, 1_500, 2_000, 2_500)
 """Events per second that are offered."""
 SECONDS = 3.0
 
