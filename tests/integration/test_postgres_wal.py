@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import random
 from collections.abc import AsyncIterator
 from functools import partial
@@ -409,7 +410,7 @@ async def test_lanes_that_are_taken_over_begin_with_polls(
 ) -> None:
     one, two, committed, both = Sink(), Sink(), list[str](), list[tuple[str, int]]()
     one.heard = two.heard = lambda frame: both.append((str(frame.key), number_of(frame)))
-    settings = RelaySettings(lease=0.6)
+    settings = RelaySettings(lease=2.0, idle=0.3)
 
     async def write(number: int) -> None:
         for turn in range(number):
@@ -423,7 +424,8 @@ async def test_lanes_that_are_taken_over_begin_with_polls(
             await following(second)
             await write(80)
             await until(lambda: len(two.frames) > 0)
-            assert (first.mode, len(await run(logical_url, SLOTS))) == ("wal", 2)
+            await following(first)
+            assert len(await run(logical_url, SLOTS)) == 2
         await write(80)
         await until(lambda: len({*one.ids, *two.ids}) == 240)
         await following(first)
@@ -495,6 +497,28 @@ async def shows(connection: Any, standbys: str) -> bool:
     return bool(await connection.fetchval("SHOW synchronous_standby_names") == standbys)
 
 
+# What people see
+
+
+async def test_a_doctor_is_told_where_rows_come_from_and_why(
+    store: PostgresStore, sink: Sink, logical_url: str, other: PostgresStore
+) -> None:
+    async def found(words: str, judgement: str) -> bool:
+        checks = [check for check in await other.checks() if check.name == "rows of relays"]
+        return any(words in check.found and check.judgement == judgement for check in checks)
+
+    async with relaying(store, sink, RelaySettings(lease=0.6, idle=0.1)) as tail:
+        await following(tail)
+        await until_found(partial(found, "1 from the log", "ok"))
+        async with other.begin() as slow:
+            await other.outbox.append(slow, [row("slow")])
+            [slot] = await run(logical_url, SLOTS)
+            await run(logical_url, "SELECT pg_terminate_backend($1)", slot["active_pid"])
+            await until_found(partial(found, "1 by polls, because", "warn"))
+        await following(tail)
+        await until_found(partial(found, "1 from the log", "ok"))
+
+
 # The front door
 
 
@@ -502,6 +526,7 @@ async def test_a_service_runs_its_relay_on_the_log(logical_url: str) -> None:
     shop = Service("shop", store=logical_url, broker=(sink := Sink()))
 
     @shop.event("order.placed.v1", key="order")
+    @dataclasses.dataclass
     class Placed:
         order: str
 

@@ -43,6 +43,12 @@ SELECT (SELECT count(*) FROM posthouse.lane),
     (SELECT count(*) FROM posthouse.held h WHERE h.state = 'dead')
 """
 
+# What the relays that are alive say of where their rows come from.
+READS = """
+SELECT coalesce(m.reads, 'polls'), count(*) FROM posthouse.member m
+WHERE m.until > coalesce($1, extract(epoch FROM clock_timestamp())::double precision) GROUP BY 1 ORDER BY 1
+"""
+
 
 class PostgresChecks:
     """The checks of one `PostgresStore`. `declared` is what its URL says of a pooler; `durable` False accepts a server
@@ -106,6 +112,7 @@ class PostgresChecks:
         return [
             Check(name="disk", found=f"the outbox has {_mib(outbox)}, all our tables {_mib(all_)}"),
             *dead_row_checks(await self._rows(DEAD)),
+            *reading_checks(await self._rows(READS, now)),
             *waiting_checks(lanes=lanes, held=held, stuck=stuck, stuck_keys=keys, dead=dead),
         ]
 
@@ -119,6 +126,19 @@ def migration_checks(needed: Sequence[str], pending: Sequence[str]) -> list[Chec
         fix = "when every process is of this release, run `posthouse db upgrade --post`"
         return [Check(name="migrations", found=f"{', '.join(pending)} are left", fix=fix)]
     return [Check(name="migrations", found="all are applied")]
+
+
+def reading_checks(rows: Sequence[Sequence[object]]) -> list[Check]:
+    """From READS: a relay that was to follow the log and polls says why."""
+    return [
+        judged(
+            "rows of relays",
+            f"{number} from {reads}" if reads == "the log" else f"{number} by {reads}",
+            wrong=str(reads).startswith("polls, because"),
+            fix="no event is lost, they come a little later; it goes back to the log by itself when it can",
+        )
+        for reads, number in rows
+    ]
 
 
 def dead_row_checks(rows: Sequence[Sequence[object]]) -> list[Check]:

@@ -148,7 +148,7 @@ def _outbox(metadata: MetaData) -> None:
         *_columns(PgSnapshot, "s2?"),
         *_columns(BigInteger, "last_id?", "hi_id?"),
     )
-    Table("member", metadata, _text("owner", primary_key=True), *_columns(Double, "until"))
+    Table("member", metadata, _text("owner", primary_key=True), *_columns(Double, "until"), *_columns(Text, "reads?"))
     Table(
         "stuck",
         metadata,

@@ -44,6 +44,9 @@ DRAW = "SELECT pg_current_xact_id()::text::bigint"
 # Write a little to the log, and write it out.
 WRITE_OUT = "SELECT pg_logical_emit_message(true, 'posthouse', '')"
 
+# Say where our rows come from, for people.
+NOTE = "UPDATE posthouse.member SET reads = $2 WHERE owner = $1"
+
 # The keys that wait.
 STUCK = "SELECT s.id, s.topic, s.tenant, s.key FROM posthouse.stuck s WHERE s.lane = ANY ($1)"
 
@@ -74,6 +77,7 @@ class PostgresTail:
         self._polled: Snapshot | None = None
         self._news = asyncio.Event()
         self._now = Following()
+        self._noted = ""
         self.why = "nothing was read yet"
 
     @property
@@ -83,6 +87,7 @@ class PostgresTail:
     async def lease(self, owner: str, seconds: float) -> Sequence[Lane]:
         self._hold(await self._outbox.lease(owner, seconds))
         self._receiving.start()
+        await self._note(owner)
         return self._lanes
 
     async def release(self, owner: str) -> None:
@@ -140,7 +145,7 @@ class PostgresTail:
 
     async def aclose(self) -> None:
         await self._receiving.stop()
-        self._lanes, self._numbers, self._now = (), frozenset(), Following()
+        self._lanes, self._numbers, self._now, self._noted = (), frozenset(), Following(), ""
 
     # What the stream tells.
 
@@ -181,6 +186,12 @@ class PostgresTail:
         self._receiving.wait_for_polls()
         self._now = Following()
         self._news.set()
+
+    async def _note(self, owner: str) -> None:
+        reads = "the log" if self.mode == "wal" else f"polls, because {self.why}"
+        if reads != self._noted:
+            await self._database.run(NOTE, owner, reads)
+            self._noted = reads
 
     # Which lanes are ours.
 
