@@ -276,7 +276,9 @@ async def test_a_session_of_the_pool_carries_nothing_from_one_tenant_to_the_next
     await store.aclose()
 
 
-@pytest.mark.parametrize("tenant", ["o'brien", "back\\slash", "'; DROP SCHEMA shop CASCADE; --", "ключ 🔑", "$$"])
+@pytest.mark.parametrize(
+    "tenant", ["o'brien", "back\\slash", "'; DROP SCHEMA shop CASCADE; --", "ключ 🔑", "$$", "\\U00000027"]
+)
 async def test_a_tenant_may_be_called_anything(isolated: Ground, tenant: str) -> None:
     store = PostgresStore(isolated.application_url, schema="shop", isolation=True, runtime_url=isolated.runtime_url)
     async with store.begin(tenant=tenant) as tx:
@@ -284,6 +286,21 @@ async def test_a_tenant_may_be_called_anything(isolated: Ground, tenant: str) ->
         await store.outbox.append(tx, [row("k", tenant=tenant)])
         await store.timers.set(tx, Timer(name="t", due_at=1.0, row=row("k", tenant=tenant)))
     assert [found.tenant for found in await drain(store)] == [tenant]
+    await store.aclose()
+
+
+@pytest.mark.parametrize("shape", [psycopg.Connection, Session, AsyncSession, asyncpg.Connection])
+async def test_a_transaction_of_another_library_works_for_its_tenant_too(isolated: Ground, shape: type) -> None:
+    store = PostgresStore(isolated.application_url, schema="shop", isolation=True, runtime_url=isolated.runtime_url)
+    for tenant in TENANTS:
+        async with store.begin(shape, tenant=tenant) as tx:
+            assert await tx.execute("SELECT current_user, current_setting('posthouse.tenant')") == [
+                (isolated.application, tenant)
+            ]
+            await tx.execute(f"INSERT INTO invoice VALUES ('{tenant}', 'o1', 1)")
+            assert await tx.execute("SELECT tenant FROM invoice") == [(tenant,)]
+            await store.outbox.append(tx, [row("k", tenant=tenant)])
+    assert [found.tenant for found in await drain(store)] == ["a", "b"]
     await store.aclose()
 
 

@@ -33,8 +33,8 @@ BOOKS = 4
 OUR_NAME = re.compile(r"posthouse\.(?!tenant\b)")
 """A name in our schema; the setting `posthouse.tenant` is called so in every schema."""
 
-# Right after BEGIN: whose rows this transaction sees. The tenant comes in hexadecimal digits, so that it can be nothing else.
-FOR_TENANT = "SELECT set_config('posthouse.tenant', convert_from(decode('{digits}', 'hex'), 'UTF8'), true)"
+# Right after BEGIN: whose rows this transaction sees. Each character comes as its number, so that it can be nothing else.
+FOR_TENANT = "SET LOCAL posthouse.tenant = E'{numbers}'"
 
 LAST_PAUSE = 0.1
 """The longest pause, in seconds, between two looks at the outbox that nobody rang for."""
@@ -66,7 +66,7 @@ class StoreConnection(asyncpg.Connection):
 
     def begin_for(self, tenant: str) -> None:
         """Let the next transaction work for a tenant; in the round trip of its BEGIN."""
-        self.first_words = FOR_TENANT.format(digits=tenant.encode().hex())
+        self.first_words = FOR_TENANT.format(numbers="".join(f"\\U{ord(character):08X}" for character in tenant))
 
     def mark_unclean(self) -> None:
         """Reset the session before the next one has it."""
