@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 
 from posthouse.broker import Delivery
 from posthouse.brokers.nats.ledger import Claim
-from posthouse.brokers.nats.letters import frame_of, place_of
+from posthouse.brokers.nats.letters import Place, frame_of
 from posthouse.brokers.window import Window
 
 ROOM = 8 * 1024 * 1024
@@ -42,8 +42,7 @@ class Lane:
         window = self.window
         return 0 if self._bytes > ROOM else window.committed + window.size - self.arrived
 
-    def arrive(self, message: Msg) -> None:
-        place = place_of(message.reply)
+    def arrive(self, place: Place, message: Msg) -> None:
         self.arrived += 1
         self.last = place.sequence
         self._sequences.append(place.sequence)

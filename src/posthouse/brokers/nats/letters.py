@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 from zlib import crc32
@@ -53,9 +54,9 @@ def word(text: str) -> str:
     return "".join(c if _plain.fullmatch(c) else "".join(f"={byte:02X}" for byte in c.encode()) for c in text)
 
 
-def headers_of(frame: Frame, stream: str) -> dict[str, str]:
+def headers_of(frame: Frame) -> dict[str, str]:
     """The id is remembered per stream, so the destination is part of it: one event may go to two topics."""
-    headers = {**frame.headers, MSG_ID: f"{line(frame.id)}:{frame.topic}", "Nats-Expected-Stream": stream}
+    headers = {**frame.headers, MSG_ID: f"{line(frame.id)}:{frame.topic}"}
     if frame.key is not None:
         headers[KEY] = line(frame.key)
     return headers
@@ -69,11 +70,17 @@ def line(text: str) -> str:
 def misfit(frame: Frame) -> str:
     """What a NATS header cannot carry as it is, in words; empty when all is well."""
     for name, value in frame.headers.items():
-        if not NAME.fullmatch(name) or name.lower().startswith("nats-") or name.lower() == KEY.lower():
+        if not is_name(name):
             return f"{name!r} cannot be the name of a header here"
         if value != value.strip() or "\r" in value or "\n" in value:
             return f"the header {name!r} has a line break, or a blank at one end"
     return ""
+
+
+@lru_cache(maxsize=1024)
+def is_name(name: str) -> bool:
+    """Whether a header may be called so: not as the server's or ours are."""
+    return NAME.fullmatch(name) is not None and not name.lower().startswith(("nats-", KEY.lower()))
 
 
 def wire_size(headers: Mapping[str, str], body: bytes) -> int:

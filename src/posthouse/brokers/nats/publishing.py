@@ -8,7 +8,7 @@ stored together or not at all.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from posthouse.broker import Frame, Verdict
@@ -19,9 +19,13 @@ from posthouse.brokers.nats.wire import NOBODY, Letter, Refusal, Wire
 
 TOGETHER = 1000
 """Messages that a server takes in one batch."""
+TURNS = 3
+"""So many frames of one key are as fast one after the other: a batch costs the server three times as much."""
 BYTES = 32 * 1024 * 1024
 """In one batch: it waits in the server's memory until it is complete."""
 CODE_TOO_LARGE = 10054
+FEW = 50
+"""Headers that are small beside half a message."""
 BEHIND = Verdict(False, "an earlier frame of this key was refused in the same call")
 
 
@@ -42,7 +46,7 @@ class Call:
         for index, frame in enumerate(self._frames):
             if self._fits(index, frame):
                 topics[frame.topic].append(index)
-        stored = (self._store(self._topics.known[name], indices) for name, indices in topics.items())
+        stored = (self._store(self._topics.known[topic], indices) for topic, indices in topics.items())
         for outcome in await asyncio.gather(*stored, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -50,10 +54,8 @@ class Call:
     def _fits(self, index: int, frame: Frame) -> bool:
         """Whether it is to be sent; if so its letter is written."""
         if self.verdicts[index].accepted and not self._is_behind(index):
-            topic, headers = self._topics.known[frame.topic], headers_of(frame, stream_of(frame.topic))
-            reason, size = misfit(frame), wire_size(headers, frame.body)
-            if not reason and size > topic.max_bytes:
-                reason = f"the frame is {size:,} bytes as NATS counts, the server takes {topic.max_bytes:,}"
+            topic, headers = self._topics.known[frame.topic], headers_of(frame)
+            reason = misfit(frame) or self._excess(topic, headers, frame.body)
             if not reason:
                 self._letters[index] = Letter(subject_of(frame, topic.partitions), frame.body, headers)
                 return True
@@ -62,14 +64,31 @@ class Call:
             self._refuse(index, self.verdicts[index])
         return False
 
+    def _excess(self, topic: Topic, headers: dict[str, str], body: bytes) -> str:
+        """What `admit` cannot know: punctuation, our own headers, and a limit of this stream's own."""
+        if len(headers) < FEW and len(body) < topic.max_bytes // 2:
+            return ""
+        size = wire_size(headers, body)
+        return (
+            f"the frame is {size:,} bytes on the wire, the stream takes {topic.max_bytes:,}"
+            if size > topic.max_bytes
+            else ""
+        )
+
     async def _store(self, topic: Topic, indices: list[int]) -> None:
         for chunk in self._chunks(indices):
             sent = [index for index in chunk if not self._is_behind(index)]
-            if topic.together and len(sent) > 1:
-                answer = await self._wire.store_together([self._letters[index] for index in sent])
+            if topic.together and self._turns(sent) > TURNS:
+                letters = [self._letters[index] for index in sent]
+                answer = await self._wire.store_together(stream_of(topic.name), letters)
                 if answer.error is None:
                     continue
             await self._store_in_turns(sent)
+
+    def _turns(self, indices: list[int]) -> int:
+        """How often the commonest key is there."""
+        keys = Counter(key for index in indices if (key := self._frames[index].key) is not None)
+        return max(keys.values(), default=1)
 
     async def _store_in_turns(self, left: list[int]) -> None:
         """The first of each key, then the second … so that each waits for its elder."""
@@ -82,6 +101,8 @@ class Call:
             for index, answer in zip(now, answers, strict=True):
                 if answer.error is not None:
                     self._refuse(index, self._verdict(self._frames[index].topic, answer.error))
+                elif answer.stream != stream_of(self._frames[index].topic):
+                    self._refuse(index, Verdict(False, f"the stream {answer.stream} took it: who made it?"))
             sent = set(now)
             left = [index for index in left if index not in sent and not self._is_behind(index)]
 

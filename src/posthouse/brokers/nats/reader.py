@@ -124,7 +124,7 @@ class Reader:
             return
         self._number = place.number
         self._asked -= 1
-        self._lane.arrive(message)
+        self._lane.arrive(place, message)
         self._bell()
         if self._asked <= PULL // 2:
             with contextlib.suppress(BrokerError):

@@ -18,6 +18,9 @@ from posthouse.errors import BrokerError, BrokerUnavailable
 
 T = TypeVar("T")
 STATUS = "Status"
+EXPECTED = "Nats-Expected-Stream"
+FLOW = 100
+"""Messages after which the client may write what it has, so that the server works while we go on."""
 CODE_MISSING = 10059
 CODE_CONFLICT = 10071
 Listener = Callable[[Msg], Awaitable[None]]
@@ -43,7 +46,7 @@ class Answer(msgspec.Struct):
     """To a stored message: its sequence, or why it was not stored."""
 
     seq: int = 0
-    duplicate: bool = False
+    stream: str = ""
     error: Refusal | None = None
 
 
@@ -151,24 +154,30 @@ class Wire:
             with mapped("storing"):
                 for number, (subject, body, headers) in enumerate(letters):
                     await client.publish(subject, body, f"{prefix}.{number}", headers)
+                    if number % FLOW == 0:
+                        await asyncio.sleep(0)
             await self._arrival(waiting, "storing")
         answers = [Answer()] * len(letters)
         for number, message in waiting.found:
             answers[number] = answered(message)
         return answers
 
-    async def store_together(self, letters: Sequence[Letter]) -> Answer:
-        """All of one stream or none, in their order: an atomic batch."""
+    async def store_together(self, stream: str, letters: Sequence[Letter]) -> Answer:
+        """All in this stream or none, in their order: an atomic batch. Only the last is answered."""
         client = await self.client()
         async with self._answers(1) as (prefix, waiting):
-            batch = prefix.rsplit(".", 2)[-2] + prefix.rsplit(".", 1)[-1]
+            batch = prefix.removeprefix("_INBOX.")[:64]
             with mapped("storing"):
                 for number, (subject, body, headers) in enumerate(letters, 1):
                     marked = {**(headers or {}), "Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+                    reply = ""
+                    if number == 1:
+                        marked[EXPECTED] = stream
                     if number == len(letters):
-                        await client.publish(subject, body, f"{prefix}.0", {**marked, "Nats-Batch-Commit": "1"})
-                    else:
-                        await client.publish(subject, body, "", marked)
+                        marked["Nats-Batch-Commit"], reply = "1", f"{prefix}.0"
+                    await client.publish(subject, body, reply, marked)
+                    if number % FLOW == 0:
+                        await asyncio.sleep(0)
             await self._arrival(waiting, "storing")
         return answered(waiting.found[0][1])
 
