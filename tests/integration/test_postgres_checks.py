@@ -57,6 +57,7 @@ async def run(url: str, *statements: str) -> None:
 async def test_a_sound_store_may_start(store: PostgresStore) -> None:
     found = await store.checks()
     assert refusals(found) == []
+    assert "none is open" in [check.found for check in found]
     names = [check.name for check in found]
     assert {"version", "server", "fsync", "full_page_writes", "synchronous_commit", "role", "pooler"} <= set(names)
     assert {"migrations", "outbox", "oldest transaction", "connections", "disk", "dead rows", "lanes"} <= set(names)

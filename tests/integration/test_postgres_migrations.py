@@ -30,6 +30,7 @@ from posthouse.testing.store_contract.steps import add
 
 # A step that the present release can live with …
 PRE = """
+SELECT pg_sleep(0.3);  -- long enough for others to come
 ALTER TABLE posthouse.outbox ADD COLUMN hue text;
 CREATE TABLE posthouse.shade (hue text PRIMARY KEY);
 """

@@ -125,8 +125,8 @@ async def test_a_hint_from_another_machine_is_quicker_than_looking(
             hinted.append(quick - committed)
             polled.append(slow - committed)
     await looking.aclose()
-    assert statistics.median(hinted) < 0.025
-    assert statistics.median(hinted) < statistics.median(polled) / 2
+    assert statistics.median(hinted) < 0.05
+    assert statistics.median(hinted) < statistics.median(polled) / 1.5
     assert max(polled) < 1.0
 
 
@@ -203,31 +203,44 @@ async def test_a_producer_notifies_only_after_its_commit(store: PostgresStore, e
         assert await tx.execute(ours) == []
 
 
-async def heard(url: str, store: PostgresStore, commits: int) -> tuple[int, float, bool]:
-    """How many hints came while so many events were committed, in how many seconds, and whether one came after all."""
-    hints: list[float] = []
+@contextlib.asynccontextmanager
+async def hints(url: str) -> AsyncIterator[list[float]]:
+    """When each hint came."""
+    heard: list[float] = []
     async with session(url) as connection:
-        await connection.add_listener("posthouse posthouse", lambda *_: hints.append(time.monotonic()))
+        await connection.add_listener("posthouse posthouse", lambda *_: heard.append(time.monotonic()))
+        yield heard
+
+
+async def test_many_commits_are_two_hints_one_at_once_and_one_after_the_last(
+    store: PostgresStore, elsewhere: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "APART", 1.0)
+    assert await elsewhere.wake() == "doorbell + listen"
+    async with hints(postgres_url) as heard:
         begun = time.monotonic()
-        for _ in range(commits):
+        for _ in range(10):
             await add(store, row("k"))
         last = time.monotonic()
-        await asyncio.sleep(20 * telling.APART)  # nothing else is to come
-        return len(hints), last - begun, bool(hints) and hints[-1] > last - telling.APART
+        assert last - begun < 0.9, "this machine is too slow to tell"
+        await eventually(lambda: has(heard, 2))
+        await asyncio.sleep(1.2)  # nothing more is to come
+        assert len(heard) == 2
+        assert heard[0] - begun < 0.9
+        assert heard[1] > last
 
 
-async def test_many_commits_are_few_hints_and_the_last_one_is_told(
-    store: PostgresStore, elsewhere: PostgresStore, postgres_url: str
-) -> None:
-    assert await elsewhere.wake() == "doorbell + listen"
-    count, seconds, trailing = await heard(postgres_url, store, 300)
-    assert 1 <= count <= seconds / telling.APART + 2
-    assert trailing
+async def has(heard: list[float], count: int) -> bool:
+    return len(heard) >= count
 
 
 async def test_nobody_is_told_when_the_doorbell_reaches_everybody(store: PostgresStore, postgres_url: str) -> None:
     assert await store.wake() == "doorbell + listen"
-    assert (await heard(postgres_url, store, 20))[0] == 0
+    async with hints(postgres_url) as heard:
+        for _ in range(20):
+            await add(store, row("k"))
+        await asyncio.sleep(20 * telling.APART)  # nothing is to come
+        assert heard == []
 
 
 async def test_a_role_without_rights_finds_the_listeners_of_others(
