@@ -9,7 +9,7 @@ import pytest
 from tests.faults.kit import tally
 from tests.faults.kit.failpoint import Failpoint
 from tests.faults.kit.jobs import Deal, Intent
-from tests.faults.kit.shop import USUAL, Conditions, Poison
+from tests.faults.kit.shop import Conditions, Poison
 from tests.faults.kit.world import World, Worlds, until
 
 DEALS = [
@@ -19,7 +19,11 @@ DEALS = [
 BOOKED = "INSERT INTO ledger"
 
 
-def relayed(worlds: Worlds, deals: list[Deal], conditions: Conditions = USUAL) -> World:
+ONE_BY_ONE = Conditions(writers=1)
+"""One transaction after the other, so that it is known which commit is whose."""
+
+
+def relayed(worlds: Worlds, deals: list[Deal], conditions: Conditions = ONE_BY_ONE) -> World:
     world = worlds.new(conditions)
     world.drain()
     world.produce(deals).result()
@@ -81,7 +85,7 @@ def test_a_commit_whose_answer_was_lost_is_not_acknowledged_and_the_inbox_decide
 def test_a_consumer_that_stood_still_while_another_took_over_applies_and_acknowledges_nothing_more(
     worlds: Worlds,
 ) -> None:
-    world = relayed(worlds, DEALS, Conditions(speed=4.0, broker_lease=4.0))
+    world = relayed(worlds, DEALS, Conditions(speed=4.0, broker_lease=4.0, writers=1))
     commit = commits_of_handlers(worlds, world)[9]
     point = Failpoint(step=commit, moment="after", act="stop", book="billing", text="COMMIT")
     paused = world.work(["billing"], ["consumers"], point)
@@ -112,7 +116,7 @@ def test_an_event_that_kills_its_process_runs_as_often_as_allowed_and_is_dead_th
         Deal(tenant="t1", intents=[Intent(n="behind", kind="cancelled", key="px")]),
         *(Deal(tenant="t2", intents=[Intent(n=f"later-{n}", kind="placed", key=f"pl{n}")]) for n in range(40)),
     ]
-    world = relayed(worlds, deals, Conditions(deliveries=deliveries))
+    world = relayed(worlds, deals, Conditions(deliveries=deliveries, writers=1))
     while (ended := (child := world.work(quiet=True)).wait()) != 0:
         assert ended == code, child.trouble()
         world.crashes += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -18,7 +19,7 @@ plain_connect = sqlite3.connect
 
 
 class Failpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Before or after the `step`-th statement in `book` (any, if empty) that contains `text`: die by SIGKILL, stop by
+    """Before or after the `step`-th statement in `book` (any, if empty) that contains the words `text`: die by SIGKILL, stop by
     SIGSTOP, or lose the answer, which is an error although the statement was carried out. `during`: a server was told
     to do it and its answer is not awaited. Step 0 is never. The steps of opening the services count only if `opening`
     says so: they are the same for everybody."""
@@ -53,7 +54,7 @@ class Steps:
             return False
         self.taken.append(f"{book}: {' '.join(sql.rstrip(';').split())[:60]}")
         point = self.failpoint
-        if point.book not in ("", book) or point.text not in sql:
+        if point.book not in ("", book) or not re.search(rf"{re.escape(point.text)}(?!\w)", sql):
             return False
         self._matching += 1
         return self._matching == point.step

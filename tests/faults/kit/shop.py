@@ -32,7 +32,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """How a process runs the shop. Durations are seconds of the hurried clock. `database` is the URL of a PostgreSQL
     database for both stores, instead of a file for each; `log` says where the log is. `handling` is the kind of handler
     that books, and `more` adds consumers of every kind, with ledgers of their own. At speed 1 a database goes by its own
-    clock."""
+    clock. `writers` transactions of a process may be open at once there; on files it is one."""
 
     base: float = 0.0
     speed: float = 40.0
@@ -46,6 +46,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     log: Literal["embedded", "postgres"] = "embedded"
     pooler: Literal["none", "transaction"] = "none"
     handling: Handling = "single"
+    writers: int = 8
     more: bool = False
 
     @property
@@ -177,7 +178,9 @@ class Shop:
             return SqliteStore(self.folder / f"{name}.db", clock=self.clock)
         url = f"{conditions.database}?application_name={name}"
         clock = None if conditions.speed == 1.0 else self.clock
-        return PostgresStore(url, clock=clock, schema=name, pooler=conditions.pooler, patience=5.0)
+        return PostgresStore(
+            url, clock=clock, schema=name, writers=conditions.writers, pooler=conditions.pooler, patience=5.0
+        )
 
     def _broker(self) -> Broker:
         conditions = self._conditions
