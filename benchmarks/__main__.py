@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import latency, memory, receiving, sending
+from benchmarks import brokers, latency, memory, receiving, sending
 from benchmarks.peers import beside
 from benchmarks.postgres.measures import BIG
 from benchmarks.postgres.measures import MEASURES as POSTGRES
@@ -85,6 +85,22 @@ def on_postgres(
     with serving() as server:
         readings = measured(measures, only, lambda name: measures[name](server, scale))
     finish(readings, "Posthouse on PostgreSQL", json, write)
+
+
+@app.command("brokers")
+def on_brokers(
+    only: Only = None, quick: Quick = False, rounds: Rounds = None, json: Json = False, write: Write = None
+) -> None:
+    """Measure each broker beside its bare client at its best settings, in turns."""
+    scale = Scale(QUICK if quick else 1.0, rounds)
+    end_on_sigterm()
+    readings = measured(brokers.PLUGS, only, lambda name: with_folder(name, scale))
+    finish(readings, "Posthouse beside the bare clients", json, write)
+
+
+async def with_folder(name: str, scale: Scale) -> list[Reading]:
+    with tempfile.TemporaryDirectory(prefix="posthouse-bench-") as folder:
+        return await brokers.measure(name, Path(folder), scale)
 
 
 @app.command("peers")
