@@ -34,6 +34,7 @@ def draw(points: list[Point], picture: Path) -> None:
     rates.plot([0, most], [0, most], "--", color="#c8c8c8", linewidth=1, label="as offered")
     delays.set_yscale("log")
     delays.yaxis.set_major_formatter("{x:g}")
+    delays.yaxis.set_minor_formatter("{x:g}")
     delays.set_title("Commit to handler, ms (line: median, dots: 99th percentile)", fontsize=10)
     rates.set_title("Commits per second", fontsize=10)
     for panel in (delays, rates):
