@@ -15,6 +15,8 @@ from cloudevents.core.bindings import http
 from cloudevents.core.v1.event import CloudEvent
 from nats.js import JetStreamContext, api
 
+from benchmarks import brokers
+from benchmarks.reading import Scale
 from posthouse import Event, Payload, Service, Tx
 from posthouse.broker import Delivery, Frame, Stream, Topology
 from posthouse.brokers.nats import NatsBroker
@@ -351,3 +353,9 @@ async def test_streams_say_in_their_settings_what_the_promise_rests_on(bare: Jet
     )
     assert config.max_age == 0
     assert config.allow_atomic
+
+
+async def test_the_benchmark_of_nats_measures_what_it_says(nats_server: NatsServer, tmp_path: Path) -> None:
+    readings = await brokers.measure("nats", tmp_path, Scale(share=0.0, rounds=1))
+    assert [reading.measure for reading in readings] == ["nats publish", "nats receive", "nats consume, once only"]
+    assert all(reading.ours > 0 and reading.ratio for reading in readings)

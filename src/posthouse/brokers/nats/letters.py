@@ -85,7 +85,7 @@ def is_name(name: str) -> bool:
 
 def wire_size(headers: Mapping[str, str], body: bytes) -> int:
     """The bytes that the server counts: headers with their punctuation, and the body."""
-    return 14 + len(body) + sum(len(name) + len(value.encode()) + 4 for name, value in headers.items())
+    return 12 + len(body) + sum(len(name) + len(value.encode()) + 4 for name, value in headers.items())
 
 
 def frame_of(topic: str, sequence: int, headers: Mapping[str, str] | None, body: bytes) -> Frame:
