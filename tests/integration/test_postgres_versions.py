@@ -1,0 +1,143 @@
+"""The essential path on every version of PostgreSQL from 13 to 18 that can be had here.
+
+POSTHOUSE_VERSIONS=1 runs the whole store contract on each version as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+
+import asyncpg
+import psycopg
+import pytest
+import pytest_asyncio
+
+from posthouse.store import OutboxRow, Store, Timer
+from posthouse.stores.postgres import PostgresStore
+from posthouse.testing.store_contract import StoreContract
+from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, held, row, stuck
+from posthouse.testing.store_contract.steps import add, claim, drain, hold
+from tests.servers.postgres import PostgresServer, Unavailable, give_up, running
+from tests.servers.versions import VERSIONS, binaries_of
+
+
+@pytest.fixture(scope="module", params=VERSIONS, ids=lambda version: f"PostgreSQL {version}")
+def server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    try:
+        folder = binaries_of(request.param)
+    except Unavailable as error:
+        give_up(str(error))
+    with running(folder) as url:
+        yield PostgresServer(url)
+
+
+@pytest.fixture
+def url(server: PostgresServer) -> Iterator[str]:
+    with server.database() as url:
+        yield url
+
+
+@pytest_asyncio.fixture
+async def store(url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url)
+    await store.upgrade()
+    yield store
+    await store.aclose()
+
+
+async def test_events_go_out_in_order_through_pages_savepoints_and_prepared_transactions(
+    store: PostgresStore, url: str
+) -> None:
+    connection = await asyncpg.connect(url)
+    async with store.begin() as slow:
+        await store.outbox.append(slow, [row("slow")])
+        await add(store, *(row("k") for _ in range(10)))
+        await connection.execute("BEGIN")
+        joined = store.join(connection)
+        await store.outbox.append(joined, [row("p")])
+        await connection.execute("SAVEPOINT s")
+        await store.outbox.append(joined, [row("p", event_id="never")])
+        await connection.execute("ROLLBACK TO SAVEPOINT s")
+        await connection.execute("PREPARE TRANSACTION 'p'")
+        lanes = await store.outbox.lease("a", 60)
+        found: list[OutboxRow] = []
+        while (poll := await store.outbox.poll(lanes, 3)).rows:
+            found += poll.rows
+            assert await store.outbox.settle("a", poll, [])
+        assert [one.sequence for one in found] == list(range(1, 11))
+        await connection.execute("COMMIT PREPARED 'p'")
+    await connection.close()
+    assert sorted(str(one.key) for one in await drain(store)) == ["p", "slow"]
+
+
+async def test_the_ring_turns_and_keeps_what_is_stuck(store: PostgresStore, url: str) -> None:
+    lanes = await store.outbox.lease("a", 60)
+    await add(store, row("bad"))
+    poll = await store.outbox.poll(lanes, 10)
+    assert await store.outbox.settle("a", poll, [stuck(poll.rows[0])])
+    connection = await asyncpg.connect(url)
+    for turn in range(6):
+        await add(store, row("k"))
+        assert [one.sequence for one in await drain(store)] == [turn + 1]
+        left = await connection.fetchval("SELECT slot FROM posthouse.meta")
+        await connection.execute("SELECT posthouse.turn(1, 1, 0)")
+        assert await connection.fetchval("SELECT posthouse.empty($1)", left)
+    assert await connection.fetchval("SELECT count(*) FROM posthouse.outbox") == 1
+    await connection.close()
+    assert [one.row for one in await store.outbox.stuck_due(lanes, 9e9, 10)] == list(poll.rows)
+    assert await store.outbox.settle_stuck("a", lanes, [poll.rows[0].id], [])
+    assert await store.outbox.purge(10) == 1
+    assert (await store.counts()).committed == {TOPIC: 7}
+
+
+async def test_plans_are_pinned(store: PostgresStore, url: str) -> None:
+    lanes = await store.outbox.lease("a", 60)
+    said: list[str] = []
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.add_notice_handler(lambda notice: said.append(notice.message_detail or ""))
+        connection.execute(
+            "INSERT INTO posthouse.outbox (lane, topic, tenant, key, sequence, lineage, event_id, body, slot) "
+            "SELECT n % 16, 't', 't1', 'k', n, 1, n::text, '', n % 4 FROM generate_series(1, 50000) n"
+        )
+        connection.execute("SET client_min_messages = log")
+        connection.execute("SET debug_print_plan = on")
+        connection.execute(
+            "SELECT count(*) FROM posthouse.poll(%s::smallint[], %s::bigint[], 100, true)",
+            ([lane.number for lane in lanes], [lane.epoch for lane in lanes]),
+        )
+    plans = "".join(said)
+    assert "{MERGEAPPEND" in plans
+    for node in ("{SEQSCAN", "{SORT", "{INCREMENTALSORT", "{BITMAPHEAPSCAN"):
+        assert node not in plans
+
+
+async def test_claims_held_events_timers_and_figures(store: PostgresStore) -> None:
+    assert await claim(store, arrival(1))
+    assert not await claim(store, arrival(1))
+    assert await hold(store, held(arrival(3), "gap"))
+    async with store.begin() as tx:
+        await store.timers.set(tx, Timer(name="t", due_at=0.0, row=row("later")))
+    assert await store.timers.fire(10) == 1
+    assert [one.key for one in await drain(store)] == ["later"]
+    counts = await store.counts()
+    assert (counts.applied, counts.held) == ({(CONSUMER, TOPIC): 1}, {(CONSUMER, TOPIC, "gap"): 1})
+
+
+async def test_a_restored_database_sends_again_under_a_new_lineage(store: PostgresStore) -> None:
+    await add(store, row("k"))
+    await drain(store)
+    assert await store.restored() == 2
+    await add(store, row("k"))
+    assert [one.lineage for one in await drain(store)][-1] == 2
+
+
+if os.environ.get("POSTHOUSE_VERSIONS") == "1":
+
+    class TestContract(StoreContract):
+        @pytest.fixture(autouse=True)
+        def _database(self, url: str) -> None:
+            self.url = url
+
+        async def make_store(self) -> Store:
+            return PostgresStore(self.url, clock=self.clock)
