@@ -29,6 +29,8 @@ class Sink(MemoryBroker):
         self.final = False
         self.away = False
         self.heard: Callable[[Frame], object] = lambda _: None
+        self.then: Callable[[], Awaitable[object]] | None = None
+        """What happens between the publishing and the answer."""
 
     async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:
         if self.away:
@@ -38,6 +40,8 @@ class Sink(MemoryBroker):
         self.frames += accepted
         for frame in accepted:
             self.heard(frame)
+        if self.then is not None:
+            await self.then()
         return verdicts
 
     @property
@@ -107,13 +111,13 @@ async def following(tail: OutboxTail) -> None:
     await until(lambda: tail.mode == "wal")
 
 
-async def settled(store: PostgresStore) -> Mapping[str, int]:
+async def settled(store: PostgresStore, within: float = 20.0) -> Mapping[str, int]:
     """Wait until the cursors have passed everything; what was committed per topic."""
 
     async def nothing_unsent() -> bool:
         return not (await store.counts()).unsent
 
-    await until_found(nothing_unsent)
+    await until_found(nothing_unsent, within)
     return (await store.counts()).committed
 
 
