@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 from collections.abc import AsyncIterator
@@ -127,10 +128,8 @@ async def test_a_stream_that_was_made_anew_hides_nothing(
     await maker.aclose()
 
 
-async def test_a_stream_that_lost_its_end_hides_nothing_that_it_takes_itself(
-    broker: NatsBroker, bare: JetStreamContext, topic: str
-) -> None:
-    """A purge that keeps nothing leaves the cursor valid; frames stored afterwards come."""
+async def test_a_stream_that_was_emptied_goes_on(broker: NatsBroker, bare: JetStreamContext, topic: str) -> None:
+    """A purge leaves the positions as they are, and so the cursors."""
     stream = await broker.subscribe("g", [topic])
     await broker.publish(frames(topic, 5))
     await collect(stream, 5)
@@ -138,6 +137,39 @@ async def test_a_stream_that_lost_its_end_hides_nothing_that_it_takes_itself(
     new = frames(topic, 2)
     await broker.publish(new)
     assert [delivery.frame.id for delivery in await collect(stream, 2)] == [frame.id for frame in new]
+
+
+@pytest.mark.parametrize("new", [3, 40], ids=["fewer than were lost", "more than were lost"])
+async def test_a_stream_restored_without_its_end_hides_nothing_that_it_took_since(new: int) -> None:
+    """The positions of what was lost are given again, to other frames."""
+    with running() as server:
+        broker = NatsBroker(server.url, clock=SystemClock(), lease=0.6)
+        await broker.ensure(Topology(topics=["t"]))
+        await broker.publish(frames("t", 5, keys=4))
+        server.back_up("t")
+        stream = await _subscribed(broker, "t")
+        await _published(broker, frames("t", 20, keys=4))
+        await collect(stream, 25)
+        server.restore("t")
+        sent = frames("t", new, keys=4)
+        await _published(broker, sent)
+        got: set[str] = set()
+        async with asyncio.timeout(20):
+            while not {frame.id for frame in sent} <= got:
+                with contextlib.suppress(BrokerUnavailable):
+                    batch = await stream.receive(100, 1.0)
+                    got |= {delivery.frame.id for delivery in batch}
+                    await stream.ack(batch)
+        await broker.aclose()
+
+
+async def _published(broker: NatsBroker, frames: list[Frame]) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(BrokerUnavailable):
+                if all(verdict.accepted for verdict in await broker.publish(frames)):
+                    return
+            await asyncio.sleep(0.05)
 
 
 async def test_two_topics_that_would_share_a_stream_are_told_apart(broker: NatsBroker, topic: str) -> None:

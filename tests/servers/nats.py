@@ -82,6 +82,22 @@ class NatsServer:
     async def kill(self) -> None:
         await asyncio.to_thread(self._again, signal.SIGKILL)
 
+    def back_up(self, stream: str) -> None:
+        """Copy a stream's folder as it is on the disk. Stops and starts the server."""
+        self.end(signal.SIGTERM)
+        shutil.copytree(self._stream(stream), self._folder / "backup")
+        self.start()
+
+    def restore(self, stream: str) -> None:
+        """Put the copy in the place of the stream; what was stored since is gone. Stops and starts the server."""
+        self.end(signal.SIGTERM)
+        shutil.rmtree(self._stream(stream))
+        shutil.move(self._folder / "backup", self._stream(stream))
+        self.start()
+
+    def _stream(self, name: str) -> Path:
+        return self._folder / "data" / "jetstream" / "SHOP" / "streams" / name
+
     def _again(self, how: signal.Signals) -> None:
         self.end(how)
         self.start()

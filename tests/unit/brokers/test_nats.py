@@ -206,9 +206,8 @@ async def test_foreign_errors_end_at_the_wire() -> None:
 
 async def test_a_cancellation_that_the_client_keeps_to_itself_goes_on() -> None:
     async def swallowing() -> None:
-        with mapped("doing"):
-            with contextlib.suppress(asyncio.CancelledError):  # as nats-py does while it flushes
-                await asyncio.Event().wait()
+        with mapped("doing"), contextlib.suppress(asyncio.CancelledError):  # as nats-py does while it flushes
+            await asyncio.Event().wait()
 
     task = asyncio.create_task(swallowing())
     await asyncio.sleep(0)

@@ -228,6 +228,6 @@ def offset(position: int | str | None) -> int:
 
 def moved_to(cursor: int, topic: Topic, line: Line) -> Line:
     claim = msgspec.structs.replace(
-        line.claim, born=topic.created, epoch=line.claim.epoch + 1, cursor=cursor, until=topic.last, done=()
+        line.claim, born=topic.created, epoch=line.claim.epoch + 1, cursor=cursor, at=0.0, until=topic.last, done=()
     )
     return Line(claim, line.version)

@@ -27,11 +27,12 @@ class Lane:
         self.version = version
         self.window = Window(acked=0, touched=claim.handed, size=size)
         self.arrived = 0
-        self.last = claim.cursor
-        """The sequence of the last frame that arrived."""
+        self.last, self.last_at = claim.cursor, claim.at
+        """The sequence of the last frame that arrived, and when it was stored; 0 where that is not known."""
         self.leaving_since: float | None = None
         self._waiting: dict[int, Delivery] = {}
         self._sequences: deque[int] = deque()
+        self._times: deque[float] = deque()
         """Of the frames behind the saved cursor."""
         self._bytes = 0
         self._done = set(claim.done)
@@ -44,8 +45,9 @@ class Lane:
 
     def arrive(self, place: Place, message: Msg) -> None:
         self.arrived += 1
-        self.last = place.sequence
+        self.last, self.last_at = place.sequence, place.at
         self._sequences.append(place.sequence)
+        self._times.append(place.at)
         touched = self.arrived <= self.window.touched or place.sequence <= self.claim.until
         self._waiting[self.arrived] = Delivery(
             frame=frame_of(self.topic, place.sequence, message.headers, message.data),
@@ -90,6 +92,7 @@ class Lane:
             owner=owner,
             epoch=self.claim.epoch,
             cursor=cursor,
+            at=self._times[passed - 1] if passed else self.claim.at,
             started=self.claim.started,
             handed=max(window.touched, read) - window.prefix,
             until=self.claim.until,
@@ -111,5 +114,6 @@ class Lane:
     def saved(self, claim: Claim, version: int) -> None:
         while self._sequences and self._sequences[0] <= claim.cursor:
             self._sequences.popleft()
+            self._times.popleft()
             self.window.committed += 1
         self.claim, self.version = claim, version

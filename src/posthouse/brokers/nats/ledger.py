@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 from nats.aio.msg import Msg
 
-from posthouse.brokers.nats.letters import word
+from posthouse.brokers.nats.letters import moment, word
 from posthouse.brokers.nats.wire import CODE_CONFLICT, Letter, Refused, Wire
 
 STREAM = "posthouse_groups"
@@ -26,8 +25,8 @@ EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """One partition as the group has it.
 
-    Everything up to `cursor` (a sequence of the stream) is acknowledged, and the few in `done` behind it. Up to
-    `handed` frames behind the cursor, and all up to `until`, may have been handed out. `epoch` changes with the owner
+    Everything up to `cursor` (a sequence of the stream) is acknowledged, and the few in `done` behind it; `at` is when
+    the frame at the cursor was stored, where that is known. Up to `handed` frames behind the cursor, and all up to `until`, may have been handed out. `epoch` changes with the owner
     and with every seek. `born` is when the stream was made: another one begins anew.
     """
 
@@ -35,6 +34,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     owner: str | None = None
     epoch: int = 0
     cursor: int = 0
+    at: float = 0.0
     started: int = 0
     handed: int = 0
     until: int = 0
@@ -143,6 +143,4 @@ def _subject(message: Msg) -> str:
 
 
 def _time(message: Msg) -> float:
-    text = (message.headers or {})["Nats-Time-Stamp"]
-    whole, _, fraction = text.rstrip("Z").partition(".")
-    return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
+    return moment((message.headers or {})["Nats-Time-Stamp"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -106,3 +107,9 @@ def place_of(reply: str) -> Place:
     words = reply.split(".")
     first = 5 if len(words) == 9 else 7
     return Place(int(words[first]), int(words[first + 1]), int(words[first + 2]) / 1e9)
+
+
+def moment(text: str) -> float:
+    """A time as the server writes it, with up to nine digits of a second."""
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")

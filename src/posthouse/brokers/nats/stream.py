@@ -231,7 +231,8 @@ class NatsStream:
         reader = self._readers.get(lane)
         if reader is None or reader.silent:
             info = await self._topics.look(spot[0])
-            if info.created != lane.claim.born or info.last < lane.claim.cursor:
+            same = info.created == lane.claim.born
+            if not same or not await self._topics.remembers(info, lane.last, lane.last_at):
                 await self._begin_again(spot, info)
                 return
             if reader is None:
@@ -240,15 +241,19 @@ class NatsStream:
             await reader.open()
 
     async def _begin_again(self, spot: Spot, info: Topic) -> None:
-        """The stream is another one now, or its end was lost: what it takes itself must not be hidden."""
+        """The stream is another one now, or its end was lost and written anew: what it took since must not be hidden.
+        Behind the cursor if that still stands, else from the beginning: repeats are for the inbox, gaps for nobody."""
         lane = self._lanes[spot]
         await self._drop(spot)
-        cursor = min(lane.claim.cursor, info.last) if info.created == lane.claim.born else 0
+        before = lane.claim
+        stands = info.created == before.born and await self._topics.remembers(info, before.cursor, before.at)
         claim = Claim(
             born=info.created,
             owner=self._me,
             epoch=lane.claim.epoch + 1,
-            cursor=cursor,
+            cursor=before.cursor if stands else 0,
+            at=before.at if stands else 0.0,
+            started=before.started if stands else 0,
             handed=self._size,
             until=info.last,
         )

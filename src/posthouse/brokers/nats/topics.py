@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from posthouse.brokers.nats.ledger import ROOT, STREAM
-from posthouse.brokers.nats.letters import is_topic, stream_of, subjects_of
+from posthouse.brokers.nats.letters import is_topic, moment, stream_of, subjects_of
 from posthouse.brokers.nats.wire import CODE_MISSING, Refusal, Refused, Wire
 from posthouse.errors import BrokerError, ConfigurationError
 
@@ -127,6 +127,18 @@ class Topics:
             config=config,
         )
         return self.known[name]
+
+    async def remembers(self, topic: Topic, sequence: int, at: float) -> bool:
+        """Whether the frame at a sequence is still the one that was stored then. True when nobody can tell any more."""
+        if sequence > topic.last:
+            return False
+        if not at or sequence < topic.first:
+            return True
+        found = await self._wire.read(stream_of(topic.name), {"seq": sequence, "batch": 1})
+        headers = (found[0].headers or {}) if found else {}
+        if headers.get("Nats-Sequence") != str(sequence):
+            return True
+        return abs(moment(headers["Nats-Time-Stamp"]) - at) < 1e-5
 
     def forget(self, name: str) -> None:
         self.known.pop(name, None)
