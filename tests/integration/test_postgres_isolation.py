@@ -192,6 +192,26 @@ async def test_every_finding_comes_at_once(isolated: Ground) -> None:
     assert [line[:2] for line in words.splitlines()] == ["- "] * 3
 
 
+async def test_setting_the_roles_up_again_mends_what_it_says_it_mends(isolated: Ground) -> None:
+    isolated.execute(
+        f"GRANT TRUNCATE, DELETE ON ALL TABLES IN SCHEMA posthouse TO {isolated.application}",
+        "GRANT SELECT ON posthouse.outbox TO PUBLIC",
+        f"REVOKE INSERT ON posthouse.tally FROM {isolated.application}",
+        f"REVOKE ALL ON posthouse.lane FROM {isolated.runtime}",
+        "ALTER TABLE posthouse.head NO FORCE ROW LEVEL SECURITY",
+        "ALTER TABLE posthouse.inbox DISABLE ROW LEVEL SECURITY",
+        "DROP POLICY tenant ON posthouse.held",
+        "DROP POLICY runtime ON posthouse.outbox",
+        "ALTER POLICY tenant ON posthouse.key USING (true)",
+    )
+    await findings(store_of(isolated))
+    isolated.execute("DROP POLICY tenant ON posthouse.key")
+    async with opened(PostgresStore(isolated.owner_url)) as store:
+        await store.set_roles(isolated.application, isolated.runtime)
+    async with opened(store_of(isolated)) as store, store.begin(tenant="a") as tx:
+        assert (await tx.execute("SELECT current_user")).scalar() == isolated.application
+
+
 async def test_a_superuser_behind_another_role_is_found(isolated: Ground) -> None:
     """RESET ROLE would lead back to it."""
     url = f"{isolated.url}?options=-crole%3D{isolated.application}"
