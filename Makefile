@@ -41,15 +41,15 @@ bench: $(READY) ## ratios to the physical limit, embedded and on PostgreSQL, eac
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks postgres
 
-bench-postgres: $(READY) ## measure on PostgreSQL and renew the table in docs/performance.md (8 minutes)
+bench-postgres: $(READY) ## measure on PostgreSQL and renew the table in docs/performance.md
 	$(BIN)/python -m benchmarks postgres --write $(RESULTS)/postgres.json
 	$(BIN)/python -m benchmarks.report docs/performance.md $(RESULTS)/postgres.json
 
-bench-peers: $(READY) $(PEERS)/.ready ## measure other libraries beside ours and renew their table (6 minutes)
+bench-peers: $(READY) $(PEERS)/.ready ## measure other libraries beside ours and renew their table
 	$(BIN)/python -m benchmarks peers --python $(PEERS)/bin/python --write $(RESULTS)/peers.json
 	$(BIN)/python -m benchmarks.report docs/performance.md $(RESULTS)/peers.json
 
-bench-picture: $(READY) ## measure latency over load and draw docs/performance.png (3 minutes)
+bench-picture: $(READY) ## measure latency over load and draw docs/performance.png
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[picture]'
 	$(BIN)/python -m benchmarks sweep --write $(RESULTS)/sweep.json
 	$(BIN)/python -m benchmarks.picture $(RESULTS)/sweep.json docs/performance.png
