@@ -112,6 +112,7 @@ async def test_behind_a_pooler_nothing_is_different(scene: Scene, postgres_url: 
             await scene.place(*((f"o{number % 3}", number) for number in range(9)))
             await scene.settled()
             scene.released.set()
+            assert (await eventually(scene.tried_late))[0] is not None
             assert sorted(await scene.invoices()) == sorted((f"o{number % 3}", number) for number in range(9))
             assert await scene.issued_count() == 9
 
