@@ -160,7 +160,8 @@ class OutboxTable(OutboxReader, Protocol):
         ...
 
     async def purge(self, limit: int) -> int:
-        """Delete up to `limit` rows that every lane has passed and nothing waits for; and forgotten idempotency keys."""
+        """Delete up to `limit` rows that every lane has passed and nothing waits for; and forgotten idempotency keys. A
+        store may besides empty whole parts of its table at one stroke: those rows are not counted."""
         ...
 
 

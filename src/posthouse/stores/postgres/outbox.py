@@ -21,12 +21,11 @@ from posthouse.stores.postgres.steps import NOW
 from posthouse.stores.postgres.stuck import StuckRows, numbers_of, parked_row, parking, row_of
 from posthouse.stores.postgres.transaction import BEGUN
 
-LEAF_BYTES = 16 * 2**20
-"""A leaf of this size is left behind by writers and truncated when it was sent. With its indexes."""
+LEAF_BYTES, SMALL_BYTES = 16 * 2**20, 2**20
+"""A leaf of the first size, indexes included, is left behind by writers, and truncated when all of it was sent. One of the
+second size or less is cleared row by row."""
 LEAF_AGE = 600.0
-"""Seconds after which a smaller leaf is left behind too, unless it is so small that rows are deleted one by one."""
-SMALL = 16
-"""What part of that size is small."""
+"""Seconds after which a leaf that is not small is left behind too."""
 TIDY = 0.5
 """Seconds between two moves of cursors that passed nothing: they let old rows go and keep polls short."""
 
@@ -96,10 +95,9 @@ class Move(msgspec.Struct, frozen=True):
 class PostgresOutbox(StuckRows):
     """The outbox of a `PostgresStore`."""
 
-    def __init__(self, database: Database, clock: Clock | None, window: float, leaf_bytes: int = LEAF_BYTES) -> None:
+    def __init__(self, database: Database, clock: Clock | None, window: float) -> None:
         super().__init__(database, clock)
         self._window = window
-        self._leaf_bytes = leaf_bytes
         self._next_lane = 0
         self._tidied = float("-inf")
         self._known = 0
@@ -228,12 +226,10 @@ class PostgresOutbox(StuckRows):
         return (self._clock or SystemClock()).now()
 
     async def purge(self, limit: int) -> int:
-        """Leaves that are emptied at one stroke are not counted, whatever was in them."""
         await self._database.run(FORGET, self.now(), limit)
-        small = self._leaf_bytes // SMALL
-        for leaf in _any((await self._database.run(TURN, self._leaf_bytes, small, LEAF_AGE)).scalar()):
+        for leaf in _any((await self._database.run(TURN, LEAF_BYTES, SMALL_BYTES, LEAF_AGE)).scalar()):
             await self._database.run_committed(EMPTY, leaf)
-        return int(_any((await self._database.run(SWEEP, limit, small)).scalar()))
+        return int(_any((await self._database.run(SWEEP, limit, SMALL_BYTES)).scalar()))
 
 
 def _move(lane: int, mark: str, last: int | None) -> Move:

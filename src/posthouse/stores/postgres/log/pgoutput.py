@@ -20,6 +20,9 @@ COLUMNS = ("id", "topic", "tenant", "key", "sequence", "lineage", "event_id", "h
 PLACE = ("lane", "xid")
 """What says whose it is, and which transaction it came with."""
 
+KEPT = -1
+"""The slot of stuck rows whose leaf was emptied: they came before."""
+
 INTEGERS = {2: Struct("!h"), 4: Struct("!i"), 8: Struct("!q")}
 LENGTH, LONG = Struct("!I"), Struct("!Q")
 COMMIT = Struct("!BQQ")
@@ -47,6 +50,8 @@ class Decoder:
     def __init__(self) -> None:
         self._layouts: dict[int, Sequence[int]] = {}
         """For each relation, where COLUMNS and PLACE stand in its rows."""
+        self._slots: dict[int, int] = {}
+        """For each relation that has leaves, where the leaf of a row stands."""
 
     def read(self, message: bytes) -> Inserted | Committed | None:
         """What one message says; None when it is nothing for us."""
@@ -75,13 +80,18 @@ class Decoder:
         if missing:
             raise StoreError(f"the log sends rows without {', '.join(missing)}: the publication must cover all columns")
         self._layouts[relation] = [names.index(name) for name in (*COLUMNS, *PLACE)]
+        if "slot" in names:
+            self._slots[relation] = names.index("slot")
 
-    def _inserted(self, message: bytes) -> Inserted:
+    def _inserted(self, message: bytes) -> Inserted | None:
+        """The row; None for a stuck one that only moved to the leaf of those that are kept."""
         relation = LENGTH.unpack_from(message, 1)[0]
         layout = self._layouts.get(relation)
         if layout is None or message[5:6] != b"N":
             raise StoreError(f"the log sent a row of relation {relation} that it had not described")
         values = _tuple(message, 6)
+        if relation in self._slots and _integer(*values[self._slots[relation]]) == KEPT:
+            return None
         found = [read(*values[place]) for place, read in zip(layout, READERS, strict=True)]
         lane, xid = found[9:]
         if not isinstance(lane, int) or not isinstance(xid, int):

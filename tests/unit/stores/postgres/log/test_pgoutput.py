@@ -57,6 +57,14 @@ def test_columns_may_change_their_places() -> None:
     assert decoder.read(insert(row_as_text()[::-1])) == Inserted(3, 4294967299, ROW)
 
 
+@pytest.mark.parametrize("slot", [(b"t", b"-1"), (b"b", b"\xff\xff")], ids=["text", "binary"])
+def test_a_stuck_row_that_moved_to_the_leaf_of_kept_ones_is_no_news(slot: tuple[bytes, bytes]) -> None:
+    decoder = Decoder()
+    decoder.read(relation(names=(*COLUMNS, "slot")))
+    assert decoder.read(insert([*row_as_text(), (b"t", b"3")])) == Inserted(3, 4294967299, ROW)
+    assert decoder.read(insert([*row_as_text(), slot])) is None
+
+
 def test_relations_are_told_apart() -> None:
     decoder = Decoder()
     decoder.read(relation(7))
