@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.postgres.consuming import refuse_unless_written
 from benchmarks.postgres.load import BrokerKind, Way, loaded
 from benchmarks.postgres.measures import MEASURES
-from benchmarks.postgres.server import BenchServer
+from benchmarks.postgres.server import BenchServer, run
 from benchmarks.reading import Scale
 from tests.servers.postgres import PostgresServer
 
@@ -17,6 +18,14 @@ async def test_a_measure_works_with_very_few_events(name: str, postgres_server: 
     assert readings
     assert all(reading.unit for reading in readings)
     assert all(reading.ours > 0 for reading in readings if reading.unit == "events/s")
+
+
+async def test_a_figure_for_work_that_was_not_done_is_refused(postgres_server: PostgresServer) -> None:
+    async with BenchServer(postgres_server.url).prepared() as url:
+        await run(url, "INSERT INTO placed (order_id, total) VALUES ('o1', 1)")
+        await refuse_unless_written(url, 1)
+        with pytest.raises(RuntimeError, match="1 of 2 business rows"):
+            await refuse_unless_written(url, 2)
 
 
 @pytest.mark.parametrize(("kind", "way"), [("postgres", "outbox"), ("embedded", "direct"), ("embedded", "poll")])
