@@ -191,3 +191,32 @@ async def test_a_paused_member_is_replaced_and_its_late_acks_change_nothing(hous
     await broker.aclose()
     fresh = [seen.id for report in house.seen() for seen in report if not seen.redelivered]
     assert len(fresh) == len(set(fresh))
+
+
+async def test_a_member_that_slept_hands_out_nothing_that_another_has_had(house: House) -> None:
+    """Frames wait in it when its process stands still; when it wakes up they are not its own any more."""
+    broker = MAKERS[house.scheme](house.url)
+    await broker.ensure(Topology(topics=[house.topic], groups={"g": [house.topic]}))
+    sleeper = await broker.subscribe("g", [house.topic])
+    house.start("member")
+    sent: set[str] = set()
+    async with asyncio.timeout(20):
+        while not house.seen_ids():
+            frames = [Frame(topic=house.topic, id=new_id(), key=f"k{k}", body=b"0") for k in range(KEYS)]
+            await broker.publish(frames)
+            await sleeper.ack(await sleeper.receive(1000, 0.2))
+    frames = [Frame(topic=house.topic, id=new_id(), key=f"k{n % KEYS}", body=b"1") for n in range(10 * KEYS)]
+    await broker.publish(frames)
+    sent = {frame.id for frame in frames}
+    in_hand = await sleeper.receive(1, 5.0)
+    await asyncio.sleep(0.2)  # the rest arrives
+    before = {delivery.frame.id for delivery in in_hand}
+    deadline = time.monotonic() + 20
+    while not house.seen_ids() >= sent:
+        assert time.monotonic() < deadline, "nobody took over"
+        time.sleep(0.1)  # noqa: ASYNC251 - the whole process stands still, which is the point
+    late = await sleeper.receive(1000, 0.1)
+    fresh = {delivery.frame.id for delivery in late if not delivery.redelivered}
+    assert before <= sent
+    assert not fresh & house.seen_ids()
+    await broker.aclose()

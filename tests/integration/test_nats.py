@@ -25,6 +25,7 @@ from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
 from posthouse.service import Parts
 from tests.servers.nats import NatsServer, running
+from tests.servers.proxy import Proxy
 
 
 @pytest_asyncio.fixture
@@ -244,6 +245,46 @@ async def test_retention_that_does_not_wait_shows_what_is_gone(nats_server: Nats
     await broker.publish(new)
     assert [delivery.frame.id for delivery in await collect(stream, 1)] == [new[0].id]
     await broker.aclose()
+
+
+# Messages and answers that never come
+
+
+async def test_a_message_that_went_astray_is_read_again(
+    broker: NatsBroker, bare: JetStreamContext, nats_server: NatsServer, topic: str
+) -> None:
+    """Somebody else pulls from our consumers, so that each of them misses some."""
+    stream = await broker.subscribe("g", [topic])
+    thief = await nats.connect(nats_server.url)
+    loot = await thief.subscribe(thief.new_inbox())
+    for consumer in await bare.consumers_info(stream_of(topic)):
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream_of(topic)}.{consumer.name}"
+        await thief.publish(subject, b'{"batch":10,"expires":10000000000}', loot.subject)
+    await thief.flush()
+    sent = frames(topic, 40, keys=4)
+    await broker.publish(sent)
+    got = [delivery.frame for delivery in await collect(stream, 40)]
+    for key in ("k0", "k1", "k2", "k3"):
+        assert [frame.id for frame in got if frame.key == key] == [frame.id for frame in sent if frame.key == key]
+    assert loot.pending_msgs > 0, "nothing was stolen"
+    await thief.close()
+
+
+async def test_a_lost_connection_ends_what_waits_for_an_answer_at_once(nats_server: NatsServer) -> None:
+    async with Proxy("127.0.0.1", nats_server.port) as proxy:
+        broker = NatsBroker(f"nats://127.0.0.1:{proxy.port}", clock=SystemClock(), timeout=60.0)
+        topic = f"waiting{new_id()[-6:]}"
+        await broker.ensure(Topology(topics=[topic]))
+        await proxy.stall()
+        call = asyncio.create_task(broker.publish(frames(topic, 1)))
+        done, _ = await asyncio.wait([call], timeout=0.3)
+        assert not done
+        await proxy.cut()
+        async with asyncio.timeout(10):
+            with pytest.raises(BrokerUnavailable, match="the connection was lost"):
+                await call
+        await proxy.heal()
+        await broker.aclose()
 
 
 # What the server is asked before anything starts
