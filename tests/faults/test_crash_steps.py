@@ -19,6 +19,8 @@ from tests.faults.kit.world import World, Worlds
 SIDE_BY_SIDE = 4
 """Worlds that are broken and mended at the same time."""
 
+pytestmark = pytest.mark.timeout(300)
+
 Run = Callable[[World, Failpoint], Child]
 
 DEALS = (

@@ -85,9 +85,10 @@ def _mended() -> None:
     applied.clear()
 
 
-async def entries(name: str = "o1", service: Service = ledger, tenant: str = "t1") -> list[object]:
+async def entries(name: str = "o1", service: Service = ledger, tenant: str = "t1") -> list[int]:
     found = await rows(service, "SELECT number FROM entry WHERE name = ? AND tenant = ? ORDER BY id", name, tenant)
-    return [number for (number,) in found]
+    numbers = [int(str(number)) for (number,) in found]
+    return sorted(numbers) if name == "visit" else numbers  # visits have no order
 
 
 def numbered(upto: int, order: str = "o1") -> list[Frame]:
@@ -164,7 +165,7 @@ async def test_copies_handed_to_several_members_of_a_group_at_once_are_one_effec
             counts = await first.store.counts()
             return not any(p.pending for p in progress.values()) and not counts.held
 
-        await until(done, "every copy dealt with", 30)
+        await until(done, "every copy dealt with", 90)
         for k in range(keys):
             assert await entries(f"o{k}", first) == list(range(1, numbers + 1))
         assert sorted(map(int, map(str, await entries("visit", first)))) == list(range(40))
@@ -563,15 +564,15 @@ class Storm(ChaosBroker):
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_on_a_bad_day_everything_is_applied_once_and_in_order(seed: int) -> None:
-    dice = random.Random(seed)
+async def test_on_a_bad_day_everything_is_applied_once_and_in_order(seed: int, stores: str) -> None:
+    dice, least = random.Random(seed), 80 if stores == "postgres" else 240
     harness = House(shop, ledger)
     storm = Storm(harness.broker, STORM, seed)
     memory, harness.broker = harness.broker, storm  # type: ignore[assignment]
     said: dict[tuple[str, str], list[int]] = defaultdict(list)
     async with harness:
         number = 0
-        while number < 240 or storm.troubles < 5:
+        while number < least or storm.troubles < 5:
             number += 1
             tenant, name = f"t{dice.randrange(3)}", dice.choice(["o1", "o2", "o3", "o4", "visit"])
             payload = VisitCounted(number=number) if name == "visit" else OrderChanged(order=name, number=number)
@@ -593,7 +594,7 @@ async def test_on_a_bad_day_everything_is_applied_once_and_in_order(seed: int) -
             await asyncio.sleep(0.002)
         harness.broker = memory
         figures = await harness.settled()
-        assert sum(map(len, said.values())) == number >= 240
+        assert sum(map(len, said.values())) == number >= least
         for (tenant, name), numbers in said.items():
             found = await entries(name, tenant=tenant)
             assert (sorted(map(int, map(str, found))) if name == "visit" else found) == numbers

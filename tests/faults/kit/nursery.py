@@ -24,7 +24,7 @@ from tests.faults.kit.joined import ProduceJoined
 
 AnyJob = Produce | ProduceJoined | Work
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds that a process may take to do what it was told."""
 
 
