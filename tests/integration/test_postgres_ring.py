@@ -247,6 +247,22 @@ async def test_a_writer_that_is_open_keeps_its_own_leaf_only_through_many_turns(
     assert set(await keeper.rows()) <= {await keeper.written()}
 
 
+async def test_a_late_commit_keeps_its_leaf_also_in_a_lane_that_has_gone_on(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url, lanes=1)
+    await store.upgrade()
+    async with session(postgres_url) as connection:
+        keeper = Keeper(connection)
+        async with store.begin() as slow:
+            await store.outbox.append(slow, [row("slow", event_id="slow")])
+            await add(store, row("k"))
+            assert len(await drain(store)) == 1
+        assert await keeper.turn() == 1
+        assert not await keeper.empty(0)
+        assert ids(await drain(store)) == ["slow"]
+        assert await keeper.empty(0)
+    await store.aclose()
+
+
 async def test_a_prepared_transaction_keeps_its_leaf_until_it_is_read(
     store: PostgresStore, keeper: Keeper, postgres_url: str
 ) -> None:
