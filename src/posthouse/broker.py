@@ -67,6 +67,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """A publisher that lost its lease is refused by the broker itself."""
     native_dedup_s: float = 0.0
     """Seconds for which a repeated frame id is dropped; 0 means never."""
+    history: bool = True
+    """A new group reads what was stored before it was made. Where False it begins with what comes afterwards, and its
+    `Progress.truncated` is always True."""
     seek: bool = False
     native_dlq: bool = False
     delay: bool = False
@@ -86,7 +89,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a group is in a topic. `stored` counts frames ever stored, `pending` those not yet acknowledged by it.
 
-    `truncated` is True when retention or the group's starting point hid older frames from it.
+    `truncated` is True when retention or the group's starting point hid older frames from it. A broker without history
+    counts as `stored` what it still has for the group.
     """
 
     stored: int

@@ -110,9 +110,9 @@ class BrokerPathContract:
 
     async def test_duplicates_on_the_broker_are_applied_once(self) -> None:
         async with self.house() as house:
-            await house.place("o1", 1, 2)
             broker = house.orders.broker
             spy = await broker.subscribe("spy", [house.topic])
+            await house.place("o1", 1, 2)
             frames = [delivery.frame for delivery in await self.collect(spy, 2)]
             for _ in range(3):
                 assert all(verdict.accepted for verdict in await broker.publish(frames))
@@ -124,9 +124,9 @@ class BrokerPathContract:
     async def test_poison_reaches_the_dead_letters_once_with_headers_and_reason(self) -> None:
         async with self.house() as house:
             house.broken.add("bad")
+            letters = await house.billing.broker.subscribe("undertaker", [f"{house.topic}.dlq"])
             await house.place("bad", 1, 2)
             await house.place("good", 1)
-            letters = await house.billing.broker.subscribe("undertaker", [f"{house.topic}.dlq"])
             [letter] = await self.collect(letters, 1)
             await self.until(house.held, lambda held: held == [(1, "dead"), (2, "blocked")])
             assert letter.frame.headers["ph-consumer"] == "billing"
@@ -153,9 +153,10 @@ class BrokerPathContract:
     async def test_a_dead_letter_said_again_on_its_topic_changes_nothing(self) -> None:
         async with self.house() as house:
             house.broken.add("bad")
-            await house.place("bad", 1)
             broker = house.billing.broker
-            [letter] = await self.collect(await broker.subscribe("undertaker", [f"{house.topic}.dlq"]), 1)
+            letters = await broker.subscribe("undertaker", [f"{house.topic}.dlq"])
+            await house.place("bad", 1)
+            [letter] = await self.collect(letters, 1)
             story = {name: text for name, text in letter.frame.headers.items() if not name.startswith("ph-")}
             again = type(letter.frame)(
                 topic=house.topic, id=letter.frame.id, key=letter.frame.key, body=letter.frame.body, headers=story

@@ -141,7 +141,7 @@ async def test_a_rebalance_storm_loses_nothing_and_flags_every_repeat(house: Hou
 
 async def test_kill_9_of_publishers_keeps_every_acknowledged_frame(house: House) -> None:
     broker = MAKERS[house.scheme](house.url)
-    await broker.ensure(Topology(topics=[house.topic]))
+    await broker.ensure(Topology(topics=[house.topic], groups={"reader": [house.topic]}))
     for _ in range(3):
         house.start("publisher")
     await eventually(

@@ -125,6 +125,12 @@ class BrokerFixtures:
         await broker.ensure(Topology(topics=[topic]))
         return topic
 
+    async def group(self, broker: Broker, *topics: str) -> str:
+        """A group that gets all that is published from now on, also where a broker has no history."""
+        group = self.name("group")
+        await broker.ensure(Topology(groups={group: topics}))
+        return group
+
     async def publish(self, broker: Broker, topic: str, count: int, *, keys: int = 1) -> list[Frame]:
         frames = [
             Frame(topic=topic, id=new_id(), key=f"key-{n % keys}", body=b"%d" % n, headers={"n": str(n)})

@@ -19,7 +19,8 @@ class MemberContract(BrokerFixtures):
         """A second member joins while frames flow; every frame is acknowledged a moment after it was received."""
         async with self.brokers() as make:
             broker, other = await make(), await make()
-            topic, group = await self.topic(broker), self.name("group")
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             in_hand: set[tuple[str | None, Stream]] = set()
             seen: dict[Stream, set[str]] = defaultdict(set)
             shared: set[str | None] = set()
@@ -57,7 +58,8 @@ class MemberContract(BrokerFixtures):
     async def test_graceful_close_no_orphan(self) -> None:
         async with self.brokers() as make:
             broker = await make()
-            topic, group = await self.topic(broker), self.name("group")
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             sent = await self.publish(broker, topic, 10, keys=4)
             leaver = await broker.subscribe(group, [topic])
             got = await self.collect(leaver, 10, ack=False)
@@ -73,7 +75,8 @@ class MemberContract(BrokerFixtures):
     async def test_crash_consumer_redelivers(self) -> None:
         async with self.brokers() as make:
             broker = await make()
-            topic, group = await self.topic(broker), self.name("group")
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             sent = await self.publish(broker, topic, 10, keys=4)
             doomed = await make.doomed()
             await self.collect(await doomed.subscribe(group, [topic]), 10, ack=False)
@@ -87,7 +90,8 @@ class MemberContract(BrokerFixtures):
     async def test_hang_is_reclaimed_and_ack_after_reclaim_is_harmless(self) -> None:
         async with self.brokers() as make:
             broker = await make()
-            topic, group = await self.topic(broker), self.name("group")
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             await self.publish(broker, topic, 6)
             sleeper = await (await make.doomed()).subscribe(group, [topic])
             stale = await self.collect(sleeper, 6, ack=False)
@@ -102,7 +106,8 @@ class MemberContract(BrokerFixtures):
     async def test_retention_does_not_drop_unacked(self) -> None:
         async with self.brokers() as make:
             broker = await make()
-            topic, group = await self.topic(broker), self.name("group")
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             await broker.ensure(Topology(groups={group: [topic]}))
             sent = await self.publish(broker, topic, 10, keys=4)
             stream = await broker.subscribe(group, [topic])
@@ -120,7 +125,8 @@ class MemberContract(BrokerFixtures):
         """One member stays, others join and leave while frames flow; every repeat is marked as one."""
         async with self.brokers() as make:
             broker, other = await make(), await make()
-            topic, group = await self.topic(broker), self.name("group")
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             got: list[Delivery] = []
             progressed = asyncio.Event()
 
@@ -152,7 +158,8 @@ class MemberContract(BrokerFixtures):
     async def test_restart_clean(self) -> None:
         async with self.brokers() as make:
             broker = await make()
-            topic, group = await self.topic(broker), self.name("group")
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             sent = await self.publish(broker, topic, 10)
             before = await self.collect(await broker.subscribe(group, [topic], window=4), 4)
             await broker.aclose()
@@ -165,7 +172,8 @@ class MemberContract(BrokerFixtures):
         async with self.brokers() as make:
             broker = await make()
             topic = await self.topic(broker)
-            stream = await broker.subscribe(self.name("group"), [topic])
+            group = await self.group(broker, topic)
+            stream = await broker.subscribe(group, [topic])
             waiting = asyncio.create_task(stream.receive(10, self.deadline * 2))
             await asyncio.sleep(0)
             async with asyncio.timeout(self.deadline):

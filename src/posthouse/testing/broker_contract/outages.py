@@ -18,7 +18,8 @@ class OutageContract(BrokerFixtures):
         server = self.controlled()
         async with self.brokers() as make:
             broker = await make()
-            topic, group = await self.topic(broker), self.name("group")
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             sent = await self.publish(broker, topic, 40, keys=4)
             stream = await broker.subscribe(group, [topic])
             got = await self.collect(stream, 10)
@@ -33,7 +34,8 @@ class OutageContract(BrokerFixtures):
         server = self.controlled()
         async with self.brokers() as make:
             broker = await make()
-            topic, group = await self.topic(broker), self.name("group")
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             sent = await self.publish(broker, topic, 300, keys=4)
             stream = await broker.subscribe(group, [topic])
             got = await self.collect(stream, 50)
@@ -51,6 +53,7 @@ class OutageContract(BrokerFixtures):
         async with self.brokers() as make:
             broker = await make()
             topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             accepted: list[Frame] = []
             progressed = asyncio.Event()
 
@@ -73,7 +76,7 @@ class OutageContract(BrokerFixtures):
             await asyncio.wait([loading])
             if not (broker.sheet.durable_ack or self.survives_kill):
                 return
-            stream = await (await make()).subscribe(self.name("group"), [topic])
+            stream = await (await make()).subscribe(group, [topic])
             got = await self.gather_ids(stream, ids_of(accepted))
             stored = first_by_key(delivery for delivery in got if delivery.frame.id in ids_of(accepted))
             assert stored == by_key(accepted)
@@ -81,7 +84,8 @@ class OutageContract(BrokerFixtures):
     async def test_reconnect_after_partition(self) -> None:
         async with self.brokers() as make:
             broker, (far, link) = await make(), await make.linked()
-            topic, group = await self.topic(broker), self.name("group")
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             sent = await self.publish(broker, topic, 20, keys=4)
             stream = await far.subscribe(group, [topic])
             got = await self.collect(stream, 5)
@@ -98,7 +102,8 @@ class OutageContract(BrokerFixtures):
         """No byte passes and no connection is closed: calls end all the same, and work goes on when the link is back."""
         async with self.brokers() as make:
             broker, (far, link) = await make(), await make.linked()
-            topic, group = await self.topic(broker), self.name("group")
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             stream = await far.subscribe(group, [topic])
             got = await self.gather_ids(stream, ids_of(await self.publish(broker, topic, 4, keys=4)))
             await link.stall()
@@ -114,6 +119,7 @@ class OutageContract(BrokerFixtures):
         async with self.brokers() as make:
             broker, (far, link) = await make(), await make.linked()
             topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             sent: list[Frame] = []
             for turn in range(6):
                 frames = _frames(topic, 60)
@@ -123,7 +129,7 @@ class OutageContract(BrokerFixtures):
                 await link.heal()
                 await call
                 sent += frames
-            stream = await broker.subscribe(self.name("group"), [topic])
+            stream = await broker.subscribe(group, [topic])
             got = await self.gather_ids(stream, ids_of(sent))
             if broker.sheet.ordered_publish:
                 assert first_by_key(got) == by_key(sent)

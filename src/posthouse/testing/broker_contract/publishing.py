@@ -19,9 +19,10 @@ class PublishingContract(BrokerFixtures):
         async with self.brokers() as make:
             publisher = await make()
             topic = await self.topic(publisher)
+            group = await self.group(publisher, topic)
             sent = await self.publish(publisher, topic, 3)
             await publisher.aclose()
-            reader = await (await make()).subscribe(self.name("group"), [topic])
+            reader = await (await make()).subscribe(group, [topic])
             assert ids(await self.collect(reader, 3)) == ids_of(sent)
 
     async def test_publish_of_nothing_is_nothing(self) -> None:
@@ -33,10 +34,11 @@ class PublishingContract(BrokerFixtures):
         async with self.brokers() as make:
             broker = await make()
             topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             frame = Frame(topic=topic, id=new_id(), key="k", body=b"once")
             await broker.publish([frame])
             await broker.publish([frame])
-            stream = await broker.subscribe(self.name("group"), [topic])
+            stream = await broker.subscribe(group, [topic])
             await self.collect(stream, 1 if broker.sheet.native_dedup_s > 0 else 2)
             await self.nothing_more(stream)
 
@@ -45,12 +47,13 @@ class PublishingContract(BrokerFixtures):
         async with self.brokers() as make:
             broker = await make()
             topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             frame = Frame(topic=topic, id=new_id(), key="k", body=b"twice")
             await broker.publish([frame])
             if broker.sheet.native_dedup_s > 0:
                 await self.outlast_dedup(broker)
             await broker.publish([frame])
-            stream = await broker.subscribe(self.name("group"), [topic])
+            stream = await broker.subscribe(group, [topic])
             assert [delivery.frame for delivery in await self.collect(stream, 2)] == [frame, frame]
 
     async def test_stale_publisher_is_fenced_or_deduped(self) -> None:
@@ -59,9 +62,10 @@ class PublishingContract(BrokerFixtures):
         async with self.brokers() as make:
             heir, stale = await make(), await make()
             topic = await self.topic(heir)
+            group = await self.group(heir, topic)
             sent = await self.publish(heir, topic, 10, keys=2)
             await stale.publish(sent[:6])
-            stream = await heir.subscribe(self.name("group"), [topic])
+            stream = await heir.subscribe(group, [topic])
             once = heir.sheet.native_dedup_s > 0 or heir.sheet.fence
             got = await self.collect(stream, 10 if once else 16)
             await self.nothing_more(stream)
@@ -96,6 +100,7 @@ class PublishingContract(BrokerFixtures):
         async with self.brokers() as make:
             broker = await make()
             topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             huge = bytes(broker.sheet.max_bytes + 1)
             large, follower, neighbour = await broker.publish(
                 [
@@ -107,7 +112,7 @@ class PublishingContract(BrokerFixtures):
             assert (large.accepted, large.final) == (False, True)
             assert (follower.accepted, follower.final) == (False, False), "it must not overtake its key's elder"
             assert neighbour.accepted
-            stream = await broker.subscribe(self.name("group"), [topic])
+            stream = await broker.subscribe(group, [topic])
             assert [delivery.frame.body for delivery in await self.collect(stream, 1)] == [b"neighbour"]
             await self.nothing_more(stream)
 
@@ -115,17 +120,19 @@ class PublishingContract(BrokerFixtures):
         async with self.brokers() as make:
             broker = await make()
             topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             body = bytes(broker.sheet.max_bytes)
             assert (await broker.publish([Frame(topic=topic, id=new_id(), body=body)]))[0].accepted
-            stream = await broker.subscribe(self.name("group"), [topic])
+            stream = await broker.subscribe(group, [topic])
             assert (await self.collect(stream, 1))[0].frame.body == body
 
     async def test_publish_order_per_key_serial(self) -> None:
         async with self.brokers() as make:
             broker = await make()
             topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             sent = [frame for _ in range(10) for frame in await self.publish(broker, topic, 20, keys=5)]
-            stream = await broker.subscribe(self.name("group"), [topic])
+            stream = await broker.subscribe(group, [topic])
             got = await self.collect(stream, len(sent))
             assert ids(got) == ids_of(sent)
             if broker.sheet.ordered_publish:
@@ -136,6 +143,7 @@ class PublishingContract(BrokerFixtures):
         async with self.brokers() as make:
             broker = await make()
             topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             sent: list[Frame] = []
             for turn in range(12):
                 frames = [Frame(topic=topic, id=new_id(), key=f"key-{n % 3}", body=b"x") for n in range(9)]
@@ -147,7 +155,7 @@ class PublishingContract(BrokerFixtures):
                     await call
                 await self.insist(broker, frames)
                 sent += frames
-            stream = await broker.subscribe(self.name("group"), [topic])
+            stream = await broker.subscribe(group, [topic])
             got = await self.gather_ids(stream, ids_of(sent))
             if broker.sheet.ordered_publish:
                 assert first_by_key(got) == by_key(sent)
@@ -169,22 +177,24 @@ class PublishingContract(BrokerFixtures):
         async with self.brokers() as make:
             broker = await make()
             topics = [await self.topic(broker), await self.topic(broker)]
+            group = await self.group(broker, *topics)
             one = new_id()
             verdicts = await broker.publish([Frame(topic=topic, id=one, body=b"x") for topic in topics])
             assert all(verdict.accepted for verdict in verdicts)
-            stream = await broker.subscribe(self.name("group"), topics)
+            stream = await broker.subscribe(group, topics)
             assert {delivery.frame.topic for delivery in await self.collect(stream, 2)} == set(topics)
 
     async def test_headers_binary_utf8_and_limits(self) -> None:
         async with self.brokers() as make:
             broker = await make()
             topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             limit = broker.sheet.header_limit
             headers = {f"h{n}": f"wört {n} \N{SNOWMAN}" for n in range(min(20, limit or 20))}
             body = bytes(range(256)) if broker.sheet.binary_body else "ü".encode()
             frame = Frame(topic=topic, id=new_id(), key="tenant:ключ", body=body, headers=headers)
             await broker.publish([frame])
-            stream = await broker.subscribe(self.name("group"), [topic])
+            stream = await broker.subscribe(group, [topic])
             assert (await self.collect(stream, 1))[0].frame == frame
 
     async def test_more_headers_than_the_limit_are_refused_for_good(self) -> None:
@@ -218,7 +228,8 @@ class PublishingContract(BrokerFixtures):
         async with self.brokers() as make:
             broker = await make()
             topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             frame = Frame(topic=topic, id=new_id(), body=b"")
             await broker.publish([frame])
-            stream = await broker.subscribe(self.name("group"), [topic])
+            stream = await broker.subscribe(group, [topic])
             assert (await self.collect(stream, 1))[0].frame == frame

@@ -15,7 +15,8 @@ class SeekingContract(BrokerFixtures):
     async def test_seek_from_offset(self) -> None:
         async with self.brokers() as make:
             broker = await make()
-            topic, group = await self.topic(broker), self.name("group")
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             sent = await self.publish(broker, topic, 10)
             stream = await broker.subscribe(group, [topic])
             got = await self.collect(stream, 10)
@@ -31,7 +32,8 @@ class SeekingContract(BrokerFixtures):
     async def test_seek_from_time(self) -> None:
         async with self.brokers() as make:
             broker = await make()
-            topic, group = await self.topic(broker), self.name("group")
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             old = await self.publish(broker, topic, 5)
             stream = await broker.subscribe(group, [topic])
             stored_at = max(delivery.stored_at for delivery in await self.collect(stream, 5))
@@ -50,7 +52,8 @@ class SeekingContract(BrokerFixtures):
     async def test_an_ack_from_before_a_seek_does_not_undo_it(self) -> None:
         async with self.brokers() as make:
             broker = await make()
-            topic, group = await self.topic(broker), self.name("group")
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
             if not broker.sheet.seek:
                 pytest.skip("this broker cannot go back")
             sent = await self.publish(broker, topic, 10)
