@@ -57,7 +57,8 @@ class PostgresStore:
     long, in seconds, an idempotency key is remembered; `patience` how long to wait for a connection. `pooler` says what
     stands between: behind one in `transaction` mode, such as PgBouncer, nothing is kept in a session; `listen_url` then
     leads to the server itself, for the one connection on which a relay hears the hints of other machines. `durable` False
-    accepts a server that forgets commits in a crash, for tests. `clock`: leases and due times go by the database's clock,
+    accepts a server that forgets commits in a crash, for tests. `wal_keep` is how many bytes of log a relay that follows it
+    may make the server keep. `clock`: leases and due times go by the database's clock,
     so that machines need not agree on the time; a clock that is given is used instead of it, for tests.
 
     `isolation`: each transaction sees the rows of its own tenant only, as row-level security has it. `url` is then that of
