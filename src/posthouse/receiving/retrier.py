@@ -8,6 +8,7 @@ import logging
 from posthouse.clock import Clock
 from posthouse.errors import StoreError
 from posthouse.receiving.applying import Applier
+from posthouse.store import HeldEvent
 
 log = logging.getLogger("posthouse.held")
 
@@ -16,45 +17,89 @@ LOOK = 1.0
 
 
 class Retrier:
-    """The second way into the handlers of one consumer. Any number of processes may run one."""
+    """The second way into the handlers of one consumer. Any number of processes may run one.
+
+    Events of different keys run side by side, on up to half of the store's transactions: after a crash all that was in
+    flight comes this way. A claim counts as a run, so nothing is claimed that would have to wait for its turn.
+    """
 
     def __init__(self, applier: Applier, clock: Clock) -> None:
         self._applier = applier
         self._clock = clock
         self._alarmed: set[int] = set()
-        self.idle = True
+        self._most = max(1, applier.store.writers // 2)
+        self._running: set[asyncio.Task[None]] = set()
+        self._claiming = False
         deadlines = [handler.policy.deadline for handler in applier.handlers.values()]
         self._visibility = max(deadlines, default=0.0) + 5.0
 
+    @property
+    def idle(self) -> bool:
+        """Nothing is being run or about to be."""
+        return not self._running and not self._claiming
+
     async def run(self, stop: asyncio.Event) -> None:
-        """Retry until `stop`."""
+        """Retry until `stop`; what runs then is finished."""
         stirred = self._applier.stirred
         waking = asyncio.create_task(_set_after(stop, stirred))
         try:
             while not stop.is_set():
                 stirred.clear()
-                try:
-                    wait = 0.0 if await self.step() else await self._until_next()
-                except StoreError as error:
-                    log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)
-                    wait = LOOK
+                wait = await self._look()
                 if wait > 0 and not stop.is_set():
                     await self._clock.wait(stirred, wait)
+        except asyncio.CancelledError:
+            for task in self._running:
+                task.cancel()
+            raise
         finally:
             waking.cancel()
+            if self._running:
+                await asyncio.wait(self._running)
 
     async def step(self) -> bool:
-        """Run the event that is due first; False when none is. One at a time: a claim counts as a run, so nothing is
-        claimed that might have to wait."""
-        applier, now = self._applier, self._clock.now()
-        self.idle = False
+        """Run the event that is due first, to its end; False when none is."""
+        event = await self._begin()
+        if event is not None:
+            await asyncio.wait([event])
+        return event is not None
+
+    async def _look(self) -> float:
+        """Begin the event that is due first; returns the seconds to wait after that, if nobody stirs before."""
+        if len(self._running) >= self._most:
+            return LOOK  # whoever is done stirs
         try:
-            due = await applier.store.held.claim_due(applier.consumer, now, 1, self._visibility)
-            for event in due:
-                await applier.retry(event)
+            return 0.0 if await self._begin() else await self._until_next()
+        except StoreError as error:
+            log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)
+            return LOOK
+
+    async def _begin(self) -> asyncio.Task[None] | None:
+        applier = self._applier
+        self._claiming = True
+        try:
+            due = await applier.store.held.claim_due(applier.consumer, self._clock.now(), 1, self._visibility)
+            if not due:
+                return None
+            task = asyncio.create_task(self._retry(due[0]))
+            self._running.add(task)
+            task.add_done_callback(self._ended)
+            return task
         finally:
-            self.idle = True
-        return bool(due)
+            self._claiming = False
+
+    async def _retry(self, event: HeldEvent) -> None:
+        try:
+            await self._applier.retry(event)
+        except StoreError as error:
+            log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)
+        except Exception:
+            log.exception("%s: running the held event %d failed", self._applier.consumer, event.id)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """The next one of its key may be due now."""
+        self._running.discard(task)
+        self._applier.stirred.set()
 
     async def _alarm(self) -> None:
         """Say once per process that a number is missing for too long."""
