@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 from benchmarks.byhand import TOPIC, envelope
+from benchmarks.postgres.server import run
 from benchmarks.postgres.shop import orders_on
 from benchmarks.postgres.sink import NowhereBroker
 from benchmarks.shop import TENANT, OrderPlaced
@@ -15,6 +16,11 @@ from posthouse.stores.postgres import PostgresStore
 
 HEADERS = {"content-type": "application/cloudevents+json"}
 AT_ONCE = 1_000
+FROM_THE_BEGINNING = """
+DELETE FROM posthouse.member;
+UPDATE posthouse.lane
+SET s1 = '1:1:', s2 = NULL, last_id = NULL, hi_id = NULL, owner = NULL, until = 0, epoch = epoch + 1
+"""
 PATIENCE = 300.0
 """Seconds after which a drain that has not come to its end is given up."""
 
@@ -58,7 +64,5 @@ async def drained(url: str, count: int) -> float:
 
 
 async def rewind(url: str) -> None:
-    """As if nothing had been sent: what the store does after a restore."""
-    store = PostgresStore(url)
-    await store.restored()
-    await store.aclose()
+    """As if nothing had been sent: the cursors stand where they stood at first."""
+    await run(url, FROM_THE_BEGINNING)

@@ -16,7 +16,7 @@ METADATA_LIMIT = 4 * KIB
 class Encoded(NamedTuple):
     """An event on the wire. Header names are lower-case ASCII, values printable ASCII."""
 
-    headers: dict[str, str]
+    headers: Mapping[str, str]
     body: bytes
 
 

@@ -13,7 +13,7 @@ from posthouse.clock import Clock, jitter, new_id
 from posthouse.errors import BrokerError, StoreError
 from posthouse.sending.breaker import Breaker
 from posthouse.sending.draft import frame_of
-from posthouse.store import Lane, OutboxReader, OutboxRow, OutboxTail, RelaySource, Store, StuckRow
+from posthouse.store import Lane, OutboxReader, OutboxRow, OutboxTail, Poll, RelaySource, Store, StuckRow
 
 log = logging.getLogger("posthouse.relay")
 
@@ -24,7 +24,11 @@ class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
     source: RelaySource = "poll"
     """Where rows come from: `poll` asks the outbox, `wal` follows the database's log and needs a store that has one."""
     batch: int = 500
-    """At most so many rows are published at once."""
+    """At most so many rows are published at once while the relay keeps up."""
+    backlog_batch: int = 4000
+    """The most when it does not: then a look costs more than the rows. As many may come again after a crash."""
+    backlog_bytes: int = 8 * 1024 * 1024
+    """About how large the bodies of such a batch may be together."""
     lease: float = 10.0
     """How long a relay may be silent before others take its lanes."""
     idle: float = 1.0
@@ -56,6 +60,7 @@ class Relay:
         self._outbox: OutboxReader = tail or store.outbox
         self._changed = tail.changed if tail else store.changed
         self._tail = tail
+        self._parts = 2 if tail is None and store.writers > 1 else 1
         self._broker = broker
         self._clock = clock
         self._settings = settings or RelaySettings()
@@ -63,10 +68,14 @@ class Relay:
         self._owner = new_id()
         self._lanes: Sequence[Lane] = ()
         self._leased_at = float("-inf")
+        self._stop = asyncio.Event()
+        self._behind = False
+        self._limit = self._settings.batch
 
     async def run(self, stop: asyncio.Event) -> None:
         """Relay until `stop`; what is in flight is finished and settled, then the lanes are given up."""
         seen = 0
+        self._stop = stop
         try:
             while not stop.is_set():
                 try:
@@ -83,23 +92,58 @@ class Relay:
                 await self._tail.aclose()
 
     async def step(self) -> int:
-        """One look at the outbox: hold lanes, read, publish, settle, then try what is stuck. Returns rows dealt with."""
+        """Look at the outbox: hold lanes, read, publish, settle, then try what is stuck. Returns rows dealt with."""
         await self._hold_lanes()
         if not self._lanes:
             return 0
-        return await self._relay_new() + await self._relay_stuck()
+        return await self._relay_all() + await self._relay_stuck()
 
     async def _hold_lanes(self) -> None:
-        now = self._clock.now()
-        if 0 <= now - self._leased_at < self._settings.lease / 3 and self._lanes:  # below 0: the clock was set back
+        if self._holding and self._lanes:
             return
+        now = self._clock.now()
         self._lanes = await self._outbox.lease(self._owner, self._settings.lease)
         self._leased_at = now
 
-    async def _relay_new(self) -> int:
-        poll = await self._outbox.poll(self._lanes, self._settings.batch)
+    @property
+    def _holding(self) -> bool:
+        """Whether the lease is young; its age is below 0 when the clock was set back."""
+        return 0 <= self._clock.now() - self._leased_at < self._settings.lease / 3
+
+    async def _relay_all(self) -> int:
+        """Until nothing is left over, or the lease must be renewed. Behind a backlog the lanes are worked off in two
+        parts, so that the database reads for one while the other is published; a key is in one of them."""
+        parts = [self._lanes[first :: self._parts] for first in range(self._parts)] if self._behind else [self._lanes]
+        self._behind = False
+        moved = await asyncio.gather(*(self._relay_part(lanes) for lanes in parts if lanes), return_exceptions=True)
+        for trouble in moved:
+            if isinstance(trouble, BaseException):
+                raise trouble
+        return sum(count for count in moved if isinstance(count, int))
+
+    async def _relay_part(self, lanes: Sequence[Lane]) -> int:
+        count = 0
+        while True:
+            poll = await self._relay_new(lanes)
+            count += len(poll.rows)
+            self._adapt(poll)
+            if not poll.more or not self._holding or self._stop.is_set():
+                return count
+
+    def _adapt(self, poll: Poll) -> None:
+        """Read more at once behind a backlog, as long as it is not too large."""
+        settings = self._settings
+        self._behind = self._behind or poll.more
+        if not poll.more or not poll.rows:
+            self._limit = settings.batch
+            return
+        average = sum(len(row.body) for row in poll.rows) // len(poll.rows) + 1
+        self._limit = max(1, min(2 * self._limit, settings.backlog_batch, settings.backlog_bytes // average))
+
+    async def _relay_new(self, lanes: Sequence[Lane]) -> Poll:
+        poll = await self._outbox.poll(lanes, self._limit)
         if not poll.rows and poll.cursor is None:
-            return 0
+            return poll
         fresh = [row for row in poll.rows if row.id not in poll.stuck]
         verdicts = await self._publish(fresh)
         now = self._clock.now()
@@ -107,7 +151,7 @@ class Relay:
         waiting += [self._refused(row, verdict, now) for row, verdict in self._failures(fresh, verdicts)]
         if not await self._outbox.settle(self._owner, poll, waiting):
             self._fenced()
-        return len(poll.rows)
+        return poll
 
     async def _relay_stuck(self) -> int:
         now = self._clock.now()
@@ -132,6 +176,8 @@ class Relay:
         self, rows: Sequence[OutboxRow], verdicts: Sequence[Verdict]
     ) -> list[tuple[OutboxRow, Verdict | None]]:
         """Refused rows, and those of the same key behind them (None: they were not tried on their own account)."""
+        if all(verdict.accepted for verdict in verdicts):
+            return []
         found: list[tuple[OutboxRow, Verdict | None]] = []
         stuck: set[Hashable] = set()
         for row, verdict in zip(rows, verdicts, strict=True):

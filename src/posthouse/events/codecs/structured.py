@@ -74,12 +74,14 @@ class StructuredCodec:
         lineage: int = 1,
         outbox_id: str | None = None,
     ) -> Encoded:
+        if sequence is not None and lineage == 1 and outbox_id is None:  # by far the most
+            return Encoded(headers, b'{"sequence":"%020d",%b' % (sequence, body[1:]))
         stamps = "" if sequence is None else f'"sequence":"{sequence_text(sequence)}",'
         if lineage != 1:
             stamps += f'"lineage":{lineage},'
         if outbox_id is not None:
             stamps += f'"outboxid":{_encode(outbox_id).decode()},'
-        return Encoded(dict(headers), b"{" + stamps.encode() + body[1:])
+        return Encoded(headers, b"{" + stamps.encode() + body[1:])
 
 
 def _data(wire: _Body) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -164,11 +165,12 @@ class PostgresOutbox(StuckRows):
             if mark is not None:
                 marks.append((lane, mark))
                 continue
-            rows.append(row_of(columns))
-            last[lane] = max(columns[0], last.get(lane, 0))
+            rows.append(row := row_of(columns))
+            if row.id > last.get(lane, 0):
+                last[lane] = row.id
             if flag:
-                stuck.add(columns[0])
-        rows.sort(key=lambda row: row.id)
+                stuck.add(row.id)
+        rows.sort(key=_id)
         moves, more = [], False
         for lane, mark in marks:
             if mark == "more":
@@ -230,6 +232,9 @@ class PostgresOutbox(StuckRows):
         for leaf in _any((await self._database.run(TURN, LEAF_BYTES, SMALL_BYTES, LEAF_AGE)).scalar()):
             await self._database.run_committed(EMPTY, leaf)
         return int(_any((await self._database.run(SWEEP, limit, SMALL_BYTES)).scalar()))
+
+
+_id = operator.attrgetter("id")
 
 
 def _move(lane: int, mark: str, last: int | None) -> Move:

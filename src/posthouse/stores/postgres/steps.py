@@ -3,6 +3,7 @@ how they reach the database, so that one text serves every driver. Parameters ar
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Generator, Mapping, Sequence
 from typing import TypeVar
 
@@ -24,8 +25,9 @@ def packed(headers: Mapping[str, str]) -> str | None:
     return msgspec.json.encode(headers).decode() if headers else None
 
 
-def unpacked(headers: str | None) -> dict[str, str]:
-    """Headers as they were given."""
+@functools.lru_cache(maxsize=1024)
+def unpacked(headers: str | None) -> Mapping[str, str]:
+    """Headers as they were given; most rows have the same."""
     return _decoder.decode(headers) if headers else {}
 
 

@@ -101,6 +101,8 @@ class SqliteStore:
     ) -> None:
         if lanes is not None and not 1 <= lanes <= MOST_LANES:
             raise ConfigurationError(f"lanes={lanes}: choose 1 to {MOST_LANES}")
+        if "://" in str(path):
+            raise ConfigurationError(f"{path} is a URL: SqliteStore takes a path, or ':memory:'; a Service takes URLs")
         place = None if str(path) == ":memory:" else Path(path).absolute()
         self.notes: Sequence[str] = check_place(place) if place is not None else []
         """Sentences on what weakens the promise here."""

@@ -27,6 +27,11 @@ async def add(store: SqliteStore, *rows: OutboxRow) -> None:
 # Tables
 
 
+def test_a_url_is_not_taken_for_the_name_of_a_file() -> None:
+    with pytest.raises(ConfigurationError, match="is a URL"):
+        SqliteStore("sqlite://")
+
+
 async def test_a_database_from_a_newer_release_is_refused(path: Path, clock: ManualClock) -> None:
     store = SqliteStore(path, clock=clock)
     await store.upgrade()
