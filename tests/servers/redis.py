@@ -1,0 +1,167 @@
+"""A Redis server for the tests: the system's, or Debian's package unpacked into a temporary folder without installing
+it; on the loopback, ended by its own process id. POSTHOUSE_TEST_REDIS_BIN names another binary."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import functools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.servers.table import give_up, report
+
+PATIENCE = 30.0
+FETCHING = 120.0
+"""Seconds for the registry of Debian's packages."""
+PACKAGES = ("redis-server", "redis-tools", "libjemalloc2", "liblzf1", "liblua5.1-0", "lua-cjson", "lua-bitop")
+GUEST = "guest on >guest +@all %R~* %RW~guest* %RW~posthouse:*"
+DURABLE = {"appendonly": "yes", "appendfsync": "always"}
+
+
+class RedisServer:
+    """A data folder, a port, and one process at a time."""
+
+    def __init__(self, program: Path, folder: Path, settings: Mapping[str, str]) -> None:
+        self._program = program
+        self._folder = folder
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    def url_of_guest(self) -> str:
+        """A user who may read whatever there is, and write nothing but keys that begin with `guest`."""
+        return f"redis://guest:guest@127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        file = self._folder / "redis.conf"
+        file.write_text(
+            f'port {self.port}\nbind 127.0.0.1\ndir "{self._folder}"\nsave ""\nuser {GUEST}\n'
+            + "".join(f"{name} {value}\n" for name, value in self._settings.items())
+        )
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(self._program), str(file)],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, "LD_LIBRARY_PATH": libraries(self._program)},
+            )
+        deadline = time.monotonic() + PATIENCE
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"redis-server did not start:\n{(self._folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.02)
+
+    def end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(PATIENCE)
+            self._process = None
+
+    def pause(self) -> None:
+        """It keeps its connections and answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    async def restart(self) -> None:
+        await asyncio.to_thread(self._again, signal.SIGTERM)
+
+    async def kill(self) -> None:
+        await asyncio.to_thread(self._again, signal.SIGKILL)
+
+    def _again(self, how: signal.Signals) -> None:
+        self.end(how)
+        self.start()
+
+    def _answers(self) -> bool:
+        """It says PONG once it has read its file."""
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).startswith(b"+PONG")
+        return False
+
+
+def libraries(program: Path) -> str:
+    """Where an unpacked binary finds its own; an installed one needs none of it."""
+    return ":".join(str(folder) for folder in (program.parents[1] / "lib").glob("*-linux-gnu"))
+
+
+@functools.cache
+def program() -> Path:
+    """The binary, or the tests that need it are skipped."""
+    found = os.environ.get("POSTHOUSE_TEST_REDIS_BIN") or shutil.which("redis-server")
+    return Path(found) if found else _unpacked()
+
+
+def _unpacked() -> Path:
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        give_up("redis", "no redis-server, and this is no Debian that could bring one: install Redis 7 or later")
+    place = Path(tempfile.mkdtemp(prefix="posthouse-redis-server-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    place.chmod(0o755)
+    try:
+        try:
+            _run(place, "apt-get", "download", *PACKAGES)
+        except subprocess.CalledProcessError:  # no list of packages yet, or an old one
+            _run(place, "apt-get", "update")
+            _run(place, "apt-get", "download", *PACKAGES)
+        for package in place.glob("*.deb"):
+            _run(place, "dpkg-deb", "--extract", str(package), str(place / "root"))
+    except subprocess.CalledProcessError as error:
+        give_up("redis", f"apt-get did not bring redis-server: {error.stderr[-500:]}", registry_silent=True)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        give_up("redis", f"apt-get did not bring redis-server: {error}", registry_silent=True)
+    return place / "root" / "usr" / "bin" / "redis-server"
+
+
+def _run(place: Path, *command: str) -> None:
+    subprocess.run(command, cwd=place, timeout=FETCHING, capture_output=True, text=True, check=True)
+
+
+def version() -> str:
+    """As the binary says it: `7.0.15`."""
+    environment = {**os.environ, "LD_LIBRARY_PATH": libraries(program())}
+    said = subprocess.run([program(), "--version"], capture_output=True, text=True, check=True, env=environment).stdout
+    return next(word.removeprefix("v=") for word in said.split() if word.startswith("v="))
+
+
+@contextlib.contextmanager
+def running(**settings: str) -> Iterator[RedisServer]:
+    """A new server with nothing in it, durable unless the settings say otherwise."""
+    binary = program()
+    with tempfile.TemporaryDirectory(prefix="posthouse-redis-", ignore_cleanup_errors=True) as folder:
+        server = RedisServer(binary, Path(folder), {**DURABLE, **settings})
+        try:
+            server.start()
+            yield server
+        finally:
+            server.end(signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """One durable server for the whole run; tests may restart it."""
+    with running() as server:
+        report("redis", "real", f"{version()}, {program()}")
+        yield server
