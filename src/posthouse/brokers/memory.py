@@ -12,6 +12,7 @@ from posthouse.brokers.admission import admit
 from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, did_you_mean
+from posthouse.survey import Thing, wanted
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -30,6 +31,8 @@ class Reader(msgspec.Struct, eq=False):
     """Those handed out and not acknowledged since."""
     seen: int = 0
     """Everything below it may have been handed out before the last seek."""
+    fresh: bool = False
+    """Declared, and never read nor moved: whoever reads first says where it begins."""
 
 
 class MemoryLog:
@@ -38,6 +41,8 @@ class MemoryLog:
     def __init__(self) -> None:
         self.topics: dict[str, list[Stored]] = {}
         self.readers: dict[tuple[str, str], Reader] = {}
+        self.members: set[tuple[str, str, MemoryStream]] = set()
+        """Group, topic and stream of all who read."""
         self.changed = asyncio.Event()
 
     def wake(self) -> None:
@@ -49,9 +54,15 @@ class MemoryLog:
             raise BrokerError(f"topic {name!r} does not exist.{did_you_mean(name, self.topics)}")
         return self.topics[name]
 
+    def declare(self, group: str, topic: str) -> None:
+        self.readers.setdefault((group, topic), Reader(0, 0, fresh=True))
+
     def reader(self, group: str, topic: str, start: Start = "earliest") -> Reader:
         first = 0 if start == "earliest" else len(self.topic(topic))
-        return self.readers.setdefault((group, topic), Reader(first, first))
+        known = self.readers.get((group, topic))
+        if known is None or known.fresh:
+            known = self.readers[group, topic] = Reader(first, first)
+        return known
 
 
 class MemoryBroker:
@@ -69,6 +80,8 @@ class MemoryBroker:
         groups = [(group, topic) for group, topics in topology.groups.items() for topic in topics]
         for topic in (*topology.topics, *(topic for _, topic in groups)):
             self.log.topics.setdefault(topic, [])
+        for group, topic in groups:
+            self.log.declare(group, topic)
 
     async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:
         verdicts = admit(frames, self.log.topics, self.sheet.max_bytes)
@@ -86,6 +99,7 @@ class MemoryBroker:
             self.log.reader(group, topic, start)
         stream = MemoryStream(self.log, group, topics, clock=self._clock, window=window)
         self._streams.append(stream)
+        self.log.members |= {(group, topic, stream) for topic in topics}
         return stream
 
     async def seek(
@@ -112,9 +126,44 @@ class MemoryBroker:
         frames = sum(map(len, self.log.topics.values()))
         return [Check(name="memory", found=f"{frames:,} frames, which nothing but this process knows")]
 
+    async def survey(self, topology: Topology) -> Sequence[Thing]:
+        places = wanted(topology) | {(topic, None) for topic in self.log.topics}
+        places |= {(topic, group) for group, topic in self.log.readers}
+        return [
+            self._thing(topic, group) for topic, group in sorted(places, key=lambda place: (place[0], place[1] or ""))
+        ]
+
+    async def mend(self, thing: Thing) -> None:
+        """Nothing here has a setting."""
+
+    async def remove(self, things: Sequence[Thing]) -> None:
+        for thing in sorted(things, key=lambda thing: thing.group is None):
+            if thing.group is not None and self._at_work(thing.topic, thing.group):
+                raise BrokerError(f"group {thing.group!r} has members at work in {thing.topic}: stop them first")
+            if thing.group is None and (groups := [g for g, topic in self.log.readers if topic == thing.topic]):
+                raise BrokerError(f"topic {thing.topic!r} is read by {', '.join(groups)}: remove these groups first")
+            if thing.group is None:
+                self.log.topics.pop(thing.topic, None)
+            else:
+                self.log.readers.pop((thing.group, thing.topic), None)
+
     async def aclose(self) -> None:
         for stream in self._streams:
             await stream.aclose()
+
+    def _thing(self, topic: str, group: str | None) -> Thing:
+        frames = len(self.log.topics.get(topic, ()))
+        return Thing(
+            topic=topic,
+            group=group,
+            called=f"topic {topic}" if group is None else f"group {group} in {topic}",
+            exists=topic in self.log.topics if group is None else (group, topic) in self.log.readers,
+            frames=frames if group is None else self._progress(group, topic).pending,
+            at_work=group is not None and self._at_work(topic, group),
+        )
+
+    def _at_work(self, topic: str, group: str) -> bool:
+        return any(place[:2] == (group, topic) for place in self.log.members)
 
     def _progress(self, group: str, topic: str) -> Progress:
         stored = len(self.log.topics.get(topic, ()))
@@ -164,10 +213,14 @@ class MemoryStream:
 
     async def aclose(self) -> None:
         self._closed = True
-        for topic in self._topics:
-            reader = self._log.reader(self._group, topic)
+        self._log.members -= {(self._group, topic, self) for topic in self._topics}
+        for reader in self._readers():
             reader.holders = {n: holder for n, holder in reader.holders.items() if holder is not self}
         self._log.wake()
+
+    def _readers(self) -> list[Reader]:
+        places = ((self._group, topic) for topic in self._topics)
+        return [self._log.readers[place] for place in places if place in self._log.readers]
 
     def _take(self, topic: str, limit: int) -> list[Delivery]:
         """A key of which another member has a frame in hand waits, with all that follows of it."""

@@ -11,6 +11,7 @@ from zlib import crc32
 
 import msgspec
 
+import posthouse.brokers.embedded.inventory as inventory
 import posthouse.brokers.embedded.schema as schema
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.admission import admit
@@ -21,6 +22,7 @@ from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
 from posthouse.local.file_checks import file_checks
 from posthouse.local.sqlite import Synchronous
+from posthouse.survey import Thing, with_missing
 
 WEEK = 7 * 86_400.0
 LEASE = 6.0
@@ -164,6 +166,24 @@ class EmbeddedBroker:
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
         return file_checks(self._file.path, self._synchronous, today=today)
 
+    async def survey(self, topology: Topology) -> Sequence[Thing]:
+        now = self._clock.now()
+        exists = self._file.path.exists()  # looking must not make the file
+        found = (
+            await self._file.read("looking", lambda connection: inventory.found(connection, self._partitions, now))
+            if exists
+            else []
+        )
+        return with_missing(topology, found, inventory.called)
+
+    async def mend(self, thing: Thing) -> None:
+        """Nothing of a topic can be changed here."""
+
+    async def remove(self, things: Sequence[Thing]) -> None:
+        """All of them or none."""
+        async with self._file.write("removing topics") as connection:
+            inventory.remove(connection, things, self._clock.now())
+
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
         self._file.close()
@@ -199,12 +219,13 @@ class EmbeddedBroker:
         )
 
     def _learn(self, connection: sqlite3.Connection, topics: Iterable[str]) -> None:
-        """Topics are never deleted, so what was found once stays true."""
+        """Asked each time: somebody may have removed a topic, or made it anew with another number."""
         for topic in topics:
-            if topic not in self._topics:
-                found = connection.execute(schema.TOPIC, (topic,)).fetchone()
-                if found is not None:
-                    self._topics[topic] = found
+            found = connection.execute(schema.TOPIC, (topic,)).fetchone()
+            if found is None:
+                self._topics.pop(topic, None)
+            else:
+                self._topics[topic] = found
 
     def _topic(self, connection: sqlite3.Connection, topic: str) -> int:
         self._learn(connection, (topic,))

@@ -230,6 +230,7 @@ class EmbeddedStream:
         async with self._file.write("renewing a lease") as connection:
             self._renew(connection, now + self._lease)
             rows = sorted(connection.execute(schema.CURSORS, (self._group,)).fetchall())
+            self._refuse_when_removed(rows)
             held = self._still_held(rows)
             claims = [Claim(*row[:3]) for row in rows if row[0] in self._topics]
             take, leave = plan(self._name, self._living(connection, now), claims)
@@ -249,6 +250,13 @@ class EmbeddedStream:
 
     def _group_version(self, connection: sqlite3.Connection) -> int:
         return int(connection.execute(schema.GROUP_VERSION, (self._group,)).fetchone()[0])
+
+    def _refuse_when_removed(self, rows: Sequence[tuple[int, int, str | None, int, int, int]]) -> None:
+        """Without a place it would wait for ever; whoever subscribes again gets a new one, or hears that the topic is gone."""
+        gone = self._topics.keys() - {row[0] for row in rows}
+        if gone:
+            names = ", ".join(sorted(self._topics[number] for number in gone))
+            raise BrokerError(f"group {self._group!r} was removed from {names}: subscribe again")
 
     def _renew(self, connection: sqlite3.Connection, until: float) -> None:
         connection.executemany(schema.JOIN, [(self._group, topic, self._name, until) for topic in self._topics])
@@ -299,7 +307,7 @@ class EmbeddedStream:
 
     async def _beat(self) -> None:
         while not await self._clock.wait(self._closed, self._lease / 3):
-            with contextlib.suppress(BrokerUnavailable):
+            with contextlib.suppress(BrokerError):  # `receive` says it
                 await self._save()
                 await self._sync()
             await self._on_beat()

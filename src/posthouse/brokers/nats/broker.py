@@ -11,6 +11,7 @@ import msgspec
 
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.nats.checks import is_durable, topic_checks, version_check
+from posthouse.brokers.nats.inventory import Inventory, called
 from posthouse.brokers.nats.ledger import Claim, Ledger, Line, Spot
 from posthouse.brokers.nats.letters import stream_of, subjects_of
 from posthouse.brokers.nats.publishing import Call
@@ -20,6 +21,7 @@ from posthouse.brokers.nats.wire import CODE_MISSING, Refused, Wire
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
+from posthouse.survey import Thing, with_missing
 
 LEASE = 6.0
 """Seconds after which the partitions of a member that fell silent go to others; it renews every third of that."""
@@ -62,6 +64,7 @@ class NatsBroker:
         self._wire = Wire(servers_of(url), timeout=timeout, driver=driver or {})
         settings = Settings(partitions=partitions, replicas=replicas, retention=retention, dedup=dedup)
         self._topics = Topics(self._wire, settings)
+        self._inventory = Inventory(self._wire, settings, lease)
         self._clock = clock
         self._lease = lease
         self._sync: Sync = sync
@@ -152,6 +155,20 @@ class NatsBroker:
         self.sheet = msgspec.structs.replace(self.sheet, notes=notes, durable_ack=durable)
         return checks
 
+    async def survey(self, topology: Topology) -> Sequence[Thing]:
+        """Streams that somebody else made are left out, also where they hold our subjects."""
+        found = [await self._counted(thing) for thing in await self._inventory.found()]
+        return with_missing(topology, found, called)
+
+    async def mend(self, thing: Thing) -> None:
+        await self._inventory.mend(thing.topic)
+        await self._topics.look(thing.topic)
+
+    async def remove(self, things: Sequence[Thing]) -> None:
+        await self._inventory.remove(things)
+        for thing in things:
+            self._topics.forget(thing.topic)
+
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
         await self._wire.aclose()
@@ -161,6 +178,11 @@ class NatsBroker:
         room = await self._wire.max_payload() - OVERHEAD
         if room != self.sheet.max_bytes:
             self.sheet = msgspec.structs.replace(self.sheet, max_bytes=room)
+
+    async def _counted(self, thing: Thing) -> Thing:
+        if thing.group is None:
+            return thing
+        return msgspec.structs.replace(thing, frames=(await self._progress(thing.group, thing.topic)).pending)
 
     async def _existing(self, topic: str) -> Topic:
         try:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 from nats.aio.msg import Msg
 
-from posthouse.brokers.nats.letters import moment, word
+from posthouse.brokers.nats.letters import moment, text_of, word
 from posthouse.brokers.nats.wire import CODE_CONFLICT, Letter, Refused, Wire
 
 STREAM = "posthouse_groups"
@@ -75,13 +75,14 @@ class Ledger:
 
     def __init__(self, wire: Wire, group: str) -> None:
         self._wire = wire
+        self._group = group
         self._root = f"{ROOT}.{word(group)}"
         self.hint = f"{ROOT}-hint.{word(group)}"
         """Where members tell each other, unstored, that something changed."""
 
     async def lines(self, topic: str) -> dict[Spot, Line]:
         """Every partition that the group has in a topic."""
-        found = await self._wire.read(STREAM, {"multi_last": [f"{self._root}.claim.{word(topic)}.*"]})
+        found = await self._wire.read(STREAM, {"multi_last": [claims_of(self._group, topic)]})
         return dict(_line(topic, message) for message in found)
 
     async def snapshot(self, topics: Iterable[str], me: str, lease: float) -> Snapshot:
@@ -131,6 +132,17 @@ class Ledger:
             elif answer.error.err_code != CODE_CONFLICT:
                 raise Refused(f"changing the ledger of {spot[0]}", answer.error)
         return changed
+
+
+def claims_of(group: str | None, topic: str | None) -> str:
+    """The subjects of a group's lines in a topic; None stands for all."""
+    return f"{ROOT}.{'*' if group is None else word(group)}.claim.{'*' if topic is None else word(topic)}.*"
+
+
+def group_and_topic(subject: str) -> tuple[str, str]:
+    """Whose line it is, and in which topic."""
+    _, group, _, topic, _ = subject.split(".")
+    return text_of(group), text_of(topic)
 
 
 def _line(topic: str, message: Msg) -> tuple[Spot, Line]:

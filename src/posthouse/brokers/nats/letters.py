@@ -55,6 +55,11 @@ def word(text: str) -> str:
     return "".join(c if _plain.fullmatch(c) else "".join(f"={byte:02X}" for byte in c.encode()) for c in text)
 
 
+def text_of(word: str) -> str:
+    """The text that a word was made from."""
+    return unquote(word.replace("=", "%"))
+
+
 def headers_of(frame: Frame) -> dict[str, str]:
     """The id is remembered per stream, so the destination is part of it: one event may go to two topics."""
     headers = {**frame.headers, MSG_ID: f"{line(frame.id)}:{frame.topic}"}

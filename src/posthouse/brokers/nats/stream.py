@@ -39,6 +39,7 @@ class NatsStream:
     ) -> None:
         self._wire = wire
         self._topics = topics
+        self._group = group
         self._ledger = Ledger(wire, group)
         self._names = list(names)
         self._clock = clock
@@ -153,12 +154,19 @@ class NatsStream:
             await self._ledger.sign(self._me, Presence(self._names), self._lease)
             async with self._saving:
                 snapshot = await self._ledger.snapshot(self._names, self._me, self._lease)
+                self._refuse_when_removed(snapshot)
                 await self._adopt(snapshot)
                 told = await self._rebalance(snapshot)
             self._until = began + self._lease
             await self._read_all()
         if told:
             await self._wire.tell(self._ledger.hint)
+
+    def _refuse_when_removed(self, snapshot: Snapshot) -> None:
+        """Without lines it would wait for ever; whoever subscribes again gets new ones, or hears that the topic is gone."""
+        gone = sorted(set(self._names) - {topic for topic, _ in snapshot.lines})
+        if gone:
+            raise BrokerError(f"group {self._group!r} was removed from {', '.join(gone)}: subscribe again")
 
     async def _adopt(self, snapshot: Snapshot) -> None:
         """Keep what the ledger says is ours; after a seek with a fresh lane."""

@@ -88,9 +88,8 @@ class Topics:
         await self._make(STREAM, _ledger(self._settings))
         together = await self._wire.version() >= TOGETHER
         for name in topics:
-            if name not in self.known:
-                await self._make(stream_of(name), _stream(name, self._settings, together))
-                await self.look(name)
+            await self._make(stream_of(name), stream_config(name, self._settings, together))
+            await self.look(name)
 
     async def find(self, topics: Iterable[str]) -> Mapping[str, Topic]:
         """Those that exist; what was not known is asked for."""
@@ -152,7 +151,8 @@ class Topics:
                 raise
 
 
-def _stream(topic: str, settings: Settings, together: bool) -> dict[str, object]:
+def stream_config(topic: str, settings: Settings, together: bool) -> dict[str, object]:
+    """Of a topic's stream as it is made here."""
     age = int((settings.retention or 0) * NANO)
     dedup = int(settings.dedup * NANO)
     return {

@@ -8,6 +8,7 @@ from zlib import crc32
 
 import msgspec
 
+import posthouse.brokers.postgres.inventory as inventory
 import posthouse.brokers.postgres.schema as sql
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.admission import admit, frame_size
@@ -18,6 +19,7 @@ from posthouse.brokers.postgres.stream import Place, PostgresStream
 from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
+from posthouse.survey import Thing, with_missing
 
 WEEK = 7 * 86_400.0
 LEASE = 6.0
@@ -83,7 +85,7 @@ class PostgresBroker:
         for name in (*topics, *topology.groups):
             if not storable(name):
                 raise BrokerError(f"{name!r} cannot name a topic or a group: it is not text that a database takes")
-        await self._learn(topics)
+        await self._learn(topics, anew=True)
         missing = sorted(topics - self._topics.keys())
         if missing:
             await self._database.fetch("making topics", sql.ADD_TOPICS, missing, self._partitions)
@@ -164,6 +166,17 @@ class PostgresBroker:
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
         return await log_checks(self._database, today=today)
 
+    async def survey(self, topology: Topology) -> Sequence[Thing]:
+        return with_missing(topology, await inventory.found(self._database, self._partitions), inventory.called)
+
+    async def mend(self, thing: Thing) -> None:
+        """Nothing of a topic can be changed here."""
+
+    async def remove(self, things: Sequence[Thing]) -> None:
+        """All of them or none; frames of a removed topic go a few at a time."""
+        self._topics.clear()
+        await inventory.remove(self._database, things)
+
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
         await self._hint.aclose()
@@ -220,16 +233,19 @@ class PostgresBroker:
             [frame.body for _, _, frame in grouped],
         )
 
-    async def _learn(self, topics: Iterable[str]) -> None:
-        """Topics are never deleted, so what was found once stays true."""
-        unknown = [topic for topic in topics if topic not in self._topics and storable(topic)]
+    async def _learn(self, topics: Iterable[str], *, anew: bool = False) -> None:
+        """What was found once is believed by whoever publishes, since a topic that was removed then fails the statement,
+        and all is asked again. `anew` believes nothing."""
+        unknown = [topic for topic in topics if (anew or topic not in self._topics) and storable(topic)]
         if unknown:
-            for name, number, partitions in await self._database.fetch("looking for topics", sql.TOPICS, unknown):
-                self._topics[name] = (number, partitions)
+            found = await self._database.fetch("looking for topics", sql.TOPICS, unknown)
+            for name in unknown:
+                self._topics.pop(name, None)
+            self._topics |= {name: (number, partitions) for name, number, partitions in found}
 
     async def _known(self, topics: Sequence[str]) -> list[tuple[int, int]]:
         """Number and partitions of each topic, or BrokerError."""
-        await self._learn(topics)
+        await self._learn(topics, anew=True)
         for topic in topics:
             if topic not in self._topics:
                 names = [name for (name,) in await self._database.fetch("looking for topics", sql.TOPIC_NAMES)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,6 +34,8 @@ PASSING = (
 )
 
 Row = asyncpg.Record
+Fetch = Callable[..., Awaitable[list[Row]]]
+"""A statement of ours and its arguments."""
 Opened = Callable[[Mapping[str, str]], None]
 """Hears the server's settings whenever it was found anew."""
 
@@ -66,6 +68,28 @@ class Database:
                     return await connection.fetch(text, *args)
                 async with transaction(connection):
                     return await connection.fetch(text, *args)
+
+    @contextlib.asynccontextmanager
+    async def together(self, doing: str) -> AsyncIterator[Fetch]:
+        """Several statements in one transaction."""
+        with self._mapped(doing):
+            async with self._session() as connection, transaction(connection):
+
+                async def fetch(statement: str, *args: object) -> list[Row]:
+                    return await connection.fetch(self.worded(statement), *args)
+
+                yield fetch
+
+    async def exists(self) -> bool:
+        """Whether the log was made; asking does not make it."""
+        if self._pool is not None:
+            return True
+        with self._mapped("looking for the log"):
+            connection = await asyncpg.connect(self.url, timeout=CONNECTING, statement_cache_size=0)
+            try:
+                return bool(await connection.fetchval(sql.HAS_LOG, self.schema))
+            finally:
+                await connection.close()
 
     async def close(self) -> None:
         self._closed = True

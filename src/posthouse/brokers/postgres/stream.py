@@ -316,6 +316,7 @@ class PostgresStream:
 
     async def _settle(self, version: int, rows: Sequence[Row]) -> bool:
         cursors = [row for row in rows if row["partition"] is not None]
+        self._refuse_when_removed(cursors)
         held = self._still_held(cursors)
         claims = [Claim(row["topic"], row["partition"], row["name"]) for row in cursors if row["topic"] in self._topics]
         take, leave = plan(self._name, self._living(rows), claims)
@@ -341,6 +342,13 @@ class PostgresStream:
         if gone:
             self._hint.changed()
         return True
+
+    def _refuse_when_removed(self, cursors: Iterable[Row]) -> None:
+        """Without a place it would wait for ever; whoever subscribes again gets a new one, or hears that the topic is gone."""
+        gone = self._topics.keys() - {row["topic"] for row in cursors}
+        if gone:
+            names = ", ".join(sorted(self._topics[number] for number in gone))
+            raise BrokerError(f"group {self._group!r} was removed from {names}: subscribe again")
 
     def _living(self, rows: Sequence[Row]) -> dict[int, list[str]]:
         living: dict[int, list[str]] = {topic: [] for topic in self._topics}

@@ -16,10 +16,13 @@ from posthouse.testing.broker_contract.members import MemberContract
 from posthouse.testing.broker_contract.outages import OutageContract
 from posthouse.testing.broker_contract.publishing import PublishingContract
 from posthouse.testing.broker_contract.seeking import SeekingContract
+from posthouse.testing.broker_contract.surveying import SurveyingContract
 
 __all__ = ["BrokerContract"]
 
 
-class BrokerContract(PublishingContract, ConsumingContract, MemberContract, SeekingContract, OutageContract):
+class BrokerContract(
+    PublishingContract, ConsumingContract, MemberContract, SeekingContract, SurveyingContract, OutageContract
+):
     """Subclass it, give `make_broker`, and of the other hooks in `fixtures` those that the technology has. A test whose
     hook is missing is skipped, and says which."""

@@ -1,0 +1,96 @@
+"""PORT, for brokers that can show what they have: `posthouse topology` compares it with what should be there.
+
+A broker without it works as well; then nothing tells what is there beside what was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from posthouse.broker import Topology
+
+
+class Drift(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that is not as this instance would make it.
+
+    `mendable` is False where it stays for the life of the thing; `fix` then says what to do instead. `loses` says which
+    frames a change deletes; empty means none.
+    """
+
+    setting: str
+    found: str
+    wanted: str
+    mendable: bool = True
+    loses: str = ""
+    fix: str = ""
+
+
+class Thing(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing of ours in a broker: a topic, or, with `group`, the place of a group in a topic.
+
+    `called` is its name in the broker's own tools (`stream shop_orders_order`). `frames` counts those that go with it: all of a
+    topic, for a group those it has not acknowledged. `at_work` is True while a member reads there.
+    """
+
+    topic: str
+    group: str | None = None
+    called: str
+    exists: bool = True
+    frames: int = 0
+    at_work: bool = False
+    drift: Sequence[Drift] = ()
+
+
+@runtime_checkable
+class Surveyed(Protocol):
+    """A broker that shows, mends and removes. Every method may raise BrokerUnavailable."""
+
+    async def survey(self, topology: Topology) -> Sequence[Thing]:
+        """Everything of ours that the broker has, and what the topology wants and is missing; each once. Changes and makes
+        nothing. Things of other makers are left out."""
+        ...
+
+    async def mend(self, thing: Thing) -> None:
+        """Set the mendable settings of a topic as this instance would make them. Idempotent."""
+        ...
+
+    async def remove(self, things: Sequence[Thing]) -> None:
+        """Delete groups, then topics, with their frames. Raises BrokerError, and leaves it, when a member is at work in a
+        group or when a topic is still read by a group that was not named. What is gone already is passed over."""
+        ...
+
+
+Called = Callable[[str, str | None], str]
+"""The broker's own name for a topic, or for a group in it."""
+
+
+def with_missing(topology: Topology, found: Iterable[Thing], called: Called) -> list[Thing]:
+    """What was found, and the rest of the topology as missing, in the order of their names."""
+    things = {(thing.topic, thing.group): thing for thing in found}
+    for topic, group in wanted(topology):
+        things.setdefault((topic, group), Thing(topic=topic, group=group, called=called(topic, group), exists=False))
+    return sorted(things.values(), key=lambda thing: (thing.topic, thing.group or ""))
+
+
+def wanted(topology: Topology) -> set[tuple[str, str | None]]:
+    """The topics and the places of groups that a topology asks for. A topic that a group reads is a topic too."""
+    places: set[tuple[str, str | None]] = {(topic, group) for group, read in topology.groups.items() for topic in read}
+    return places | {(topic, None) for topic in topology.topics} | {(topic, None) for topic, _ in places}
+
+
+def partition_drift(found: int, made_with: int) -> list[Drift]:
+    """A topic keeps its number of partitions: another one would move keys and break their order."""
+    if found == made_with:
+        return []
+    return [
+        Drift(
+            setting="partitions",
+            found=str(found),
+            wanted=str(made_with),
+            mendable=False,
+            fix=f"it is fixed while the topic lives, for the order of its keys: say partitions={found} in the broker's URL",
+        )
+    ]

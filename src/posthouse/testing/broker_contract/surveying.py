@@ -1,0 +1,117 @@
+"""A broker shows what it has, and removes what it is told to."""
+
+from __future__ import annotations
+
+import pytest
+
+from posthouse.broker import Broker, Frame, Topology
+from posthouse.clock import new_id
+from posthouse.errors import BrokerError, BrokerUnavailable
+from posthouse.survey import Surveyed, Thing
+from posthouse.testing.broker_contract.fixtures import BrokerFixtures
+from posthouse.testing.broker_contract.frames import ids, ids_of
+
+
+class SurveyingContract(BrokerFixtures):
+    """What the port `Surveyed` promises, where a broker has it."""
+
+    async def test_a_survey_tells_what_is_missing_and_makes_nothing(self) -> None:
+        async with self.brokers() as make:
+            broker, topology = await make(), self._topology()
+            for _ in range(2):
+                found = await self._survey(broker, topology)
+                assert {(thing.topic, thing.group) for thing in found} == self._places(topology)
+                assert not any(thing.exists or thing.drift for thing in found)
+                assert all(thing.called for thing in found)
+
+    async def test_what_was_ensured_is_found_as_it_was_made(self) -> None:
+        async with self.brokers() as make:
+            broker, topology = await make(), self._topology()
+            await broker.ensure(topology)
+            found = await self._survey(await make(), topology)
+            assert {(thing.topic, thing.group) for thing in found} == self._places(topology)
+            assert all(thing.exists and not thing.drift and not thing.at_work for thing in found)
+
+    async def test_a_survey_also_finds_what_nobody_asked_for(self) -> None:
+        async with self.brokers() as make:
+            broker, topology = await make(), self._topology()
+            await broker.ensure(topology)
+            found = await self._surveyed(broker).survey(Topology())
+            assert self._places(topology) <= {(thing.topic, thing.group) for thing in found}
+
+    async def test_a_survey_counts_frames_and_sees_members(self) -> None:
+        async with self.brokers() as make:
+            broker, topology = await make(), self._topology()
+            await broker.ensure(topology)
+            ((group, (topic,)),) = topology.groups.items()
+            sent = await self.publish(broker, topic, 5)
+            stream = await broker.subscribe(group, [topic])
+            assert ids(await self.collect(stream, 5)) == ids_of(sent)
+            await self.publish(broker, topic, 3, keys=3)
+            places = {(thing.topic, thing.group): thing for thing in await self._survey(broker, topology)}
+            assert places[topic, group].at_work
+            assert places[topic, group].frames == 3
+            assert places[topic, None].frames in (3, 8)
+            await stream.aclose()
+            places = {(thing.topic, thing.group): thing for thing in await self._survey(broker, topology)}
+            assert not places[topic, group].at_work
+
+    async def test_nothing_that_is_read_is_removed(self) -> None:
+        async with self.brokers() as make:
+            broker, topology = await make(), self._topology()
+            await broker.ensure(topology)
+            ((group, (topic,)),) = topology.groups.items()
+            stream = await broker.subscribe(group, [topic])
+            things = {(thing.topic, thing.group): thing for thing in await self._survey(broker, topology)}
+            remover = self._surveyed(await make())
+            with pytest.raises(BrokerError, match="at work"):
+                await remover.remove([things[topic, group]])
+            with pytest.raises(BrokerError, match="read by"):
+                await remover.remove([things[topic, None]])
+            sent = await self.publish(broker, topic, 3)
+            assert ids(await self.collect(stream, 3)) == ids_of(sent)
+
+    async def test_what_was_removed_is_gone_for_all_and_can_be_made_again(self) -> None:
+        async with self.brokers() as make:
+            broker, other, topology = await make(), await make(), self._topology()
+            await broker.ensure(topology)
+            ((group, (topic,)),) = topology.groups.items()
+            await self.publish(broker, topic, 3)
+            things = await self._survey(other, topology)
+            remover = self._surveyed(other)
+            await remover.remove(things)
+            await remover.remove(things)
+            assert not any(thing.exists for thing in await self._survey(broker, topology))
+            assert not await self._is_taken(broker, topic)
+            await broker.ensure(topology)
+            sent = await self.publish(broker, topic, 4)
+            stream = await other.subscribe(group, [topic])
+            assert ids(await self.collect(stream, 4)) == ids_of(sent)
+            await self.nothing_more(stream)
+
+    def _topology(self) -> Topology:
+        topic = self.name("topic")
+        return Topology(topics=[topic, f"{topic}.dlq"], groups={self.name("group"): [topic]})
+
+    def _places(self, topology: Topology) -> set[tuple[str, str | None]]:
+        read = {(topic, group) for group, topics in topology.groups.items() for topic in topics}
+        return {(topic, None) for topic in topology.topics} | read
+
+    def _surveyed(self, broker: Broker) -> Surveyed:
+        if not isinstance(broker, Surveyed):
+            pytest.skip("this broker does not show what it has")
+        return broker
+
+    async def _survey(self, broker: Broker, topology: Topology) -> list[Thing]:
+        """Of what this test has made; other tests use the same server."""
+        topics = {topic for topic, _ in self._places(topology)}
+        return [thing for thing in await self._surveyed(broker).survey(topology) if thing.topic in topics]
+
+    async def _is_taken(self, broker: Broker, topic: str) -> bool:
+        """Whether a frame is stored by an instance that knows the topic from before; it may ask for a second try."""
+        frame = Frame(topic=topic, id=new_id(), key="key-0", body=b"late")
+        try:
+            (verdict,) = await broker.publish([frame])
+        except BrokerUnavailable:
+            (verdict,) = await broker.publish([frame])
+        return verdict.accepted
