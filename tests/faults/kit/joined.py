@@ -40,10 +40,8 @@ class ProduceJoined(Job, tag=True, kw_only=True):
         stop, acks = told_to_stop(), opened_notes(shop.folder)
         dice = random.Random(f"{self.name} {self.seed} joined")
         await self.reach(stop, lambda: opened(shop))
-        deals = said_at_once(made_up(self.name, self.seed))
         connection: psycopg.Connection | None = None
-        while not stop.is_set():
-            deal = next(deals)
+        for deal in said_at_once(made_up(self.name, self.seed)):
             note(acks, "broken" if deal.broken else "attempted", deal)
             done = False
             while not done and not stop.is_set():
@@ -51,10 +49,6 @@ class ProduceJoined(Job, tag=True, kw_only=True):
                     if connection is None:
                         connection = psycopg.connect(self.conditions.database, connect_timeout=5)
                     await self._carry_out(shop, connection, deal, dice)
-                    note(acks, "acknowledged", deal)
-                    done = True
-                except Broken:
-                    connection.rollback()  # type: ignore[union-attr]  # it was there when the deal was made
                     done = True
                 except (StoreError, psycopg.Error) as error:
                     log.warning("%s tries again: %s", deal.intents[0].n, error)
@@ -62,6 +56,10 @@ class ProduceJoined(Job, tag=True, kw_only=True):
                         connection.close()  # whatever state it was in
                     connection = None
                     await asyncio.sleep(0.05)
+            if done and not deal.broken:
+                note(acks, "acknowledged", deal)
+            if stop.is_set():
+                break
             await asyncio.sleep(self.pause)
         if connection is not None:
             connection.close()
@@ -79,13 +77,13 @@ class ProduceJoined(Job, tag=True, kw_only=True):
             connection.execute(SAID.replace("?", "%s"), row_of(deal, intent))
         if dice.random() < 0.05:
             await asyncio.sleep(dice.uniform(0.3, 1.5))  # a transaction that takes its time
-        if deal.broken:
-            if two_phases:
-                connection.tpc_rollback()
-            raise Broken
-        if two_phases:
+        if two_phases and deal.broken:
+            connection.tpc_rollback()
+        elif two_phases:
             connection.tpc_prepare()
             connection.tpc_commit()
+        elif deal.broken:
+            connection.rollback()
         else:
             connection.commit()
 
