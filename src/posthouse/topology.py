@@ -86,7 +86,7 @@ async def carry_out(
 ) -> Sequence[Step]:
     """Make the steps, creations first and deletions last; returns those that were made. What loses frames is made only
     when it is allowed, what is blocked never."""
-    made = [step for step in planned if not step.blocked and (allow_delete or not step.loses)]
+    made = [step for step in planned if is_allowed(step, allow_delete=allow_delete)]
     surveyed = _surveyed(broker)
     if any(step.verb == "create" for step in made):
         await broker.ensure(topology)
@@ -97,6 +97,11 @@ async def carry_out(
     if gone:
         await surveyed.remove(gone)
     return made
+
+
+def is_allowed(step: Step, *, allow_delete: bool) -> bool:
+    """Whether `carry_out` makes it."""
+    return not step.blocked and (allow_delete or not step.loses)
 
 
 def _change(thing: Thing) -> Step:

@@ -9,12 +9,13 @@ from typing import Annotated
 
 import typer
 
-from posthouse.cli import db, held, outbox
+from posthouse.cli import db, held, outbox, topology
 from posthouse.cli.demo import demo
 from posthouse.cli.doctor import doctor
 from posthouse.cli.group import Group
 from posthouse.cli.new import new
 from posthouse.cli.run import run
+from posthouse.cli.seek import seek
 from posthouse.cli.status import status
 from posthouse.cli.timers import timers
 from posthouse.cli.topics import topics
@@ -54,6 +55,8 @@ app.add_typer(held.app, name="held")
 app.add_typer(outbox.app, name="outbox")
 app.command()(timers)
 app.command()(topics)
+app.add_typer(topology.app, name="topology")
+app.command()(seek)
 app.add_typer(db.app, name="db")
 
 
