@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,7 +20,7 @@ from posthouse.local.sqlite import Synchronous
 
 __all__ = ["open_broker"]
 
-SCHEMES = ("embedded", "memory", "nats", "postgresql")
+SCHEMES = ("embedded", "memory", "nats", "postgresql", "pubsub", "rabbitmq", "redis", "rediss", "sqs")
 
 
 class EmbeddedOptions(msgspec.Struct, frozen=True):
@@ -55,6 +56,50 @@ class PostgresOptions(msgspec.Struct, frozen=True):
     connections: Annotated[int, msgspec.Meta(ge=2, le=100)] = 4
 
 
+class PubSubOptions(msgspec.Struct, frozen=True):
+    """What may follow the `?` of a Pub/Sub URL; each is a parameter of PubSubBroker."""
+
+    lease: Annotated[int, msgspec.Meta(ge=10, le=600)] = 60
+    retention: Annotated[float, msgspec.Meta(ge=600, le=31 * 86_400)] = 7 * 86_400.0
+    dead_letters: str = "posthouse.lost"
+    endpoint: str | None = None
+    emulator: str | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0)] = 10.0
+
+
+class RabbitmqOptions(msgspec.Struct, frozen=True):
+    """What may follow the `?` of a RabbitMQ URL: parameters of RabbitmqBroker, and TLS with the system's authorities or
+    those of a file."""
+
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=15)] | None = None
+    unread: Annotated[int, msgspec.Meta(ge=1)] = 10_000
+    heartbeat: Annotated[int, msgspec.Meta(ge=1, le=600)] = 5
+    timeout: Annotated[float, msgspec.Meta(gt=0)] = 5.0
+    settle: Annotated[float, msgspec.Meta(ge=0)] = 1.0
+    tls: bool = False
+    tls_ca: str | None = None
+
+
+class RedisOptions(msgspec.Struct, frozen=True):
+    """What may follow the `?` of a Redis URL; each is a parameter of RedisBroker."""
+
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=256)] = 8
+    retention: Annotated[float, msgspec.Meta(ge=0)] = 86_400.0
+    sync: Literal["always", "default"] = "default"
+    timeout: Annotated[float, msgspec.Meta(gt=0)] = 5.0
+
+
+class SqsOptions(msgspec.Struct, frozen=True):
+    """What may follow the `?` of an SQS URL; each is a parameter of SqsBroker."""
+
+    account: Annotated[str, msgspec.Meta(pattern="^[0-9]{12}$")] | None = None
+    endpoint: str | None = None
+    visibility: Annotated[int, msgspec.Meta(ge=3, le=43_200)] = 30
+    poll: Annotated[int, msgspec.Meta(ge=1, le=20)] = 5
+    timeout: Annotated[float, msgspec.Meta(gt=0)] = 10.0
+
+
 DRIVER_OPTIONS = {
     *("host", "port", "dbname", "user", "password", "passfile", "service", "servicefile", "target_session_attrs"),
     *("sslmode", "sslcert", "sslkey", "sslpassword", "sslrootcert", "sslcrl", "sslnegotiation"),
@@ -62,7 +107,15 @@ DRIVER_OPTIONS = {
 }
 """What else a PostgreSQL URL may say; it is passed on as it is."""
 
-Options = TypeVar("Options", EmbeddedOptions, NatsOptions, PostgresOptions)
+REDIS_DRIVER_OPTIONS = {
+    *("username", "password", "db", "client_name", "max_connections", "health_check_interval", "socket_keepalive"),
+    *("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"),
+}
+"""What else a Redis URL may say; it is passed on as it is."""
+
+Options = TypeVar(
+    "Options", EmbeddedOptions, NatsOptions, PostgresOptions, PubSubOptions, RabbitmqOptions, RedisOptions, SqsOptions
+)
 
 
 def open_broker(url: str, *, clock: Clock) -> Broker:
@@ -71,7 +124,11 @@ def open_broker(url: str, *, clock: Clock) -> Broker:
     `embedded:///log.db` is relative to the working directory, `embedded:////var/lib/log.db` is absolute, and
     `?retention=86400&partitions=4` sets options of EmbeddedBroker. `postgresql://user@host/db?pooler=transaction` takes
     options of PostgresBroker and of the driver (`sslmode` …). `nats://a:4222,b:4222?replicas=3` names servers of one
-    cluster and options of NatsBroker. `memory://` is for tests.
+    cluster and options of NatsBroker. `redis://user:word@host:6379/0?retention=3600` takes options of RedisBroker and of
+    the driver; `rediss://` is the same through TLS. `sqs://eu-central-1` is SNS and SQS of a region, with options of SqsBroker.
+    `pubsub://project?endpoint=europe-west1-pubsub.googleapis.com` is a Google Cloud project with options of PubSubBroker.
+    `rabbitmq://user:word@host:5672/vhost?tls=true` takes options of RabbitmqBroker.
+    `memory://` is for tests.
     Raises ConfigurationError with every problem of the URL.
     """
     parts = urlsplit(url)
@@ -83,6 +140,14 @@ def open_broker(url: str, *, clock: Clock) -> Broker:
         return _nats(parts, clock)
     if parts.scheme == "postgresql":
         return _postgres(parts, clock)
+    if parts.scheme == "pubsub":
+        return _pubsub(parts, clock)
+    if parts.scheme in ("redis", "rediss"):
+        return _redis(parts, clock)
+    if parts.scheme == "sqs":
+        return _sqs(parts, clock)
+    if parts.scheme == "rabbitmq":
+        return _rabbitmq(parts, clock)
     raise ConfigurationError(f"no broker is called {parts.scheme!r} in {url!r}.{did_you_mean(parts.scheme, SCHEMES)}")
 
 
@@ -158,6 +223,121 @@ def _postgres(parts: SplitResult, clock: Clock) -> Broker:
         schema=options.schema,
         pooled=options.pooler == "transaction",
         connections=options.connections,
+    )
+
+
+def _pubsub(parts: SplitResult, clock: Clock) -> Broker:
+    try:
+        from posthouse.brokers.pubsub import PubSubBroker  # the driver is an optional dependency
+    except ImportError as error:
+        raise ConfigurationError(
+            f"a pubsub:// broker needs google-cloud-pubsub ({error}): pip install 'posthouse[pubsub]'"
+        ) from error
+    problems: list[str] = []
+    options = _options("pubsub", dict(parse_qsl(parts.query, keep_blank_values=True)), PubSubOptions(), problems)
+    if not parts.netloc:
+        problems.append(f"{parts.geturl()!r} names no project: write pubsub://my-project")
+    if problems:
+        raise ConfigurationError(*problems)
+    return PubSubBroker(
+        parts.netloc,
+        clock=clock,
+        lease=options.lease,
+        retention=options.retention,
+        dead_letters=options.dead_letters,
+        endpoint=options.endpoint,
+        emulator=options.emulator or os.environ.get("PUBSUB_EMULATOR_HOST"),  # as Google's own clients do
+        timeout=options.timeout,
+    )
+
+
+def _redis(parts: SplitResult, clock: Clock) -> Broker:
+    try:
+        from posthouse.brokers.redis import RedisBroker  # the driver is an optional dependency
+    except ImportError as error:
+        raise ConfigurationError(
+            f"a redis:// broker needs redis-py ({error}): pip install 'posthouse[redis]'"
+        ) from error
+    problems: list[str] = []
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    driver = {name: given.pop(name) for name in REDIS_DRIVER_OPTIONS & given.keys()}
+    options = _options("redis", given, RedisOptions(), problems, also=REDIS_DRIVER_OPTIONS)
+    if not parts.netloc:
+        problems.append(f"{parts.geturl()!r} names no server: write redis://host:6379")
+    if problems:
+        raise ConfigurationError(*problems)
+    return RedisBroker(
+        parts._replace(query=urlencode(driver)).geturl(),
+        clock=clock,
+        partitions=options.partitions,
+        retention=options.retention,
+        sync=options.sync,
+        timeout=options.timeout,
+    )
+
+
+def _sqs(parts: SplitResult, clock: Clock) -> Broker:
+    try:
+        from posthouse.brokers.sqs import SqsBroker  # the driver is an optional dependency
+    except ImportError as error:
+        raise ConfigurationError(
+            f"an sqs:// broker needs aiobotocore ({error}): pip install 'posthouse[sqs]'"
+        ) from error
+    problems: list[str] = []
+    options = _options("sqs", dict(parse_qsl(parts.query, keep_blank_values=True)), SqsOptions(), problems)
+    if not parts.hostname:
+        problems.append(f"{parts.geturl()!r} names no region: write sqs://eu-central-1")
+    if problems or not parts.hostname:
+        raise ConfigurationError(*problems)
+    driver: dict[str, object] = {}
+    if parts.username and parts.password:
+        driver = {
+            "aws_access_key_id": unquote(parts.username),
+            "aws_secret_access_key": unquote(parts.password),
+        }
+    return SqsBroker(
+        parts.hostname,
+        clock=clock,
+        account=options.account,
+        endpoint=options.endpoint,
+        visibility=options.visibility,
+        poll=options.poll,
+        timeout=options.timeout,
+        driver=driver,
+    )
+
+
+def _rabbitmq(parts: SplitResult, clock: Clock) -> Broker:
+    try:
+        from posthouse.brokers.rabbitmq import RabbitmqBroker  # the driver is an optional dependency
+    except ImportError as error:
+        raise ConfigurationError(
+            f"a rabbitmq:// broker needs aiormq ({error}): pip install 'posthouse[rabbitmq]'"
+        ) from error
+    problems: list[str] = []
+    options = _options("rabbitmq", dict(parse_qsl(parts.query, keep_blank_values=True)), RabbitmqOptions(), problems)
+    driver: dict[str, object] = {}
+    if not parts.netloc:
+        problems.append(f"{parts.geturl()!r} names no server: write rabbitmq://user:word@host:5672/vhost")
+    if options.partitions.bit_count() != 1:
+        problems.append(f"partitions={options.partitions} is not a power of two: write 8 or 16")
+    if options.tls or options.tls_ca is not None:
+        try:
+            driver["context"] = ssl.create_default_context(cafile=options.tls_ca)
+        except OSError as error:
+            problems.append(f"tls_ca {options.tls_ca!r} cannot be used: {error}")
+    if problems:
+        raise ConfigurationError(*problems)
+    return RabbitmqBroker(
+        parts._replace(scheme="amqps" if driver else "amqp", query="").geturl(),
+        clock=clock,
+        partitions=options.partitions,
+        replicas=options.replicas,
+        unread=options.unread,
+        heartbeat=options.heartbeat,
+        timeout=options.timeout,
+        settle=options.settle,
+        driver=driver,
     )
 
 
