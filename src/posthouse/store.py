@@ -425,12 +425,13 @@ class Store(Protocol):
     """Keeps a transaction that was begun for a tenant from the rows of others: it takes the events of one tenant only."""
 
     def begin(
-        self, shape: type | None = None, *, tenant: str | None = None
+        self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False
     ) -> AbstractAsyncContextManager[Transaction]:
         """A transaction: committed when the block ends, rolled back when it raises. After DeadlineExceeded or a
         cancellation the connection is never used again, so that a handler that lives on cannot write. `shape` is what
         `view` will be asked for: the transaction is begun on the library that has it. An isolated store shows it the rows
-        of `tenant` only; without one it is the runtime's own, and sees all."""
+        of `tenant` only; without one it is the runtime's own, and sees all. `lazily`: it may begin with its first
+        statement, which saves a round trip; until then there is no connection to see."""
         ...
 
     def join(self, theirs: object) -> Transaction:

@@ -36,8 +36,10 @@ class Isolated(PostgresStore):
         await owner.aclose()
         return applied
 
-    def begin(self, shape: type | None = None, *, tenant: str | None = None) -> PostgresTransaction | ShapedTransaction:
-        return super().begin(shape, tenant=tenant or self._tenant)
+    def begin(
+        self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False
+    ) -> PostgresTransaction | ShapedTransaction:
+        return super().begin(shape, tenant=tenant or self._tenant, lazily=lazily)
 
 
 class TestPostgresAsTheRuntime(LaneContract, StuckContract, HeldContract, TimerContract):

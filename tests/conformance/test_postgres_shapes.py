@@ -23,8 +23,10 @@ class ShapedStore(PostgresStore):
 
     shape: type
 
-    def begin(self, shape: type | None = None, *, tenant: str | None = None) -> PostgresTransaction | ShapedTransaction:
-        return super().begin(self.shape, tenant=tenant)
+    def begin(
+        self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False
+    ) -> PostgresTransaction | ShapedTransaction:
+        return super().begin(self.shape, tenant=tenant, lazily=lazily)
 
 
 class ShapedContract(TransactionContract, InboxContract, HeldContract, TimerContract):

@@ -187,12 +187,12 @@ class Applier:
         shape, tenant = None if work.handler is None else work.handler.view, work.arrival.tenant
         for pause in PAUSES:
             try:
-                async with self.store.begin(shape, tenant=tenant) as transaction:
+                async with self.store.begin(shape, tenant=tenant, lazily=True) as transaction:
                     return await steps(transaction)
             except StoreCollision as error:
                 log.info("%s: %s", self.consumer, error)
                 await asyncio.sleep(jitter(pause))
-        async with self.store.begin(shape, tenant=tenant) as transaction:
+        async with self.store.begin(shape, tenant=tenant, lazily=True) as transaction:
             return await steps(transaction)
 
     async def _claim(self, transaction: Transaction, works: Sequence[Work]) -> Sequence[Turn]:

@@ -33,9 +33,6 @@ BOOKS = 4
 OUR_NAME = re.compile(r"posthouse\.(?!tenant\b)")
 """A name in our schema; the setting `posthouse.tenant` is called so in every schema."""
 
-# Right after BEGIN: whose rows this transaction sees. Each character comes as its number, so that it can be nothing else.
-FOR_TENANT = "SET LOCAL posthouse.tenant = E'{numbers}'"
-
 LAST_PAUSE = 0.1
 """The longest pause, in seconds, between two looks at the outbox that nobody rang for."""
 
@@ -64,9 +61,9 @@ class StoreConnection(asyncpg.Connection):
     first_words = ""
     """What the next BEGIN takes along."""
 
-    def begin_for(self, tenant: str) -> None:
-        """Let the next transaction work for a tenant; in the round trip of its BEGIN."""
-        self.first_words = FOR_TENANT.format(numbers="".join(f"\\U{ord(character):08X}" for character in tenant))
+    def begin_with(self, *words: str) -> None:
+        """Let the next BEGIN take statements along, in its own round trip."""
+        self.first_words = "; ".join(words)
 
     def mark_unclean(self) -> None:
         """Reset the session before the next one has it."""

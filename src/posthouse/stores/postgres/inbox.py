@@ -8,8 +8,8 @@ from typing import Any
 from posthouse.clock import Clock
 from posthouse.store import Arrival, Head, Known, Transaction
 from posthouse.stores.postgres.database import Database
-from posthouse.stores.postgres.steps import NOW
-from posthouse.stores.postgres.transaction import own
+from posthouse.stores.postgres.steps import NOW, literal
+from posthouse.stores.postgres.transaction import Begun, PostgresTransaction, own
 
 # What a consumer does with the first number of a key; the first answer stays, and comes back.
 REGISTER = """
@@ -19,6 +19,9 @@ ON CONFLICT (consumer, topic) DO UPDATE SET adopt = c.adopt RETURNING adopt
 
 # Record one event, or one run of a key, as applied.
 CLAIM = "SELECT posthouse.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+
+# The same as the first words of a transaction, without parameters: one row if it was done.
+CLAIM_FIRST = "SELECT 1 WHERE posthouse.claim"
 
 # The same for several, one after the other.
 CLAIM_MANY = """
@@ -102,7 +105,7 @@ class PostgresInbox:
     async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[Arrival]) -> Sequence[bool]:
         now = None if self._clock is None else self._clock.now()
         if len(arrivals) == 1:
-            return [bool((await own(tx).run(CLAIM, consumer, *_claimed(arrivals), now)).scalar())]
+            return [await self._claim_one(own(tx), (consumer, *_claimed(arrivals), now))]
         runs = _runs(arrivals)
         columns = zip(*(_claimed([arrivals[place] for place in run]) for run in runs), strict=True)
         rows = await own(tx).run(CLAIM_MANY, consumer, *columns, now)
@@ -111,6 +114,12 @@ class PostgresInbox:
             for place in run:
                 answers[place] = bool(claimed)
         return answers
+
+    async def _claim_one(self, tx: Begun, parameters: Sequence[object]) -> bool:
+        if isinstance(tx, PostgresTransaction) and tx.unbegun and "\x00" not in str(parameters):
+            called = f"{self._database.text(CLAIM_FIRST)}({', '.join(map(literal, parameters))})"
+            return await tx.begin_with(called) == "SELECT 1"
+        return bool((await tx.run(CLAIM, *parameters)).scalar())
 
     async def standing(self, tx: Transaction, consumer: str, arrival: Arrival) -> Head | Known | None:
         if arrival.sequence is None:

@@ -38,3 +38,17 @@ def rows_of(found: Sequence[Sequence[object]], status: str) -> Rows:
     if verb in ("INSERT", "UPDATE", "DELETE", "MERGE"):
         rows.rowcount = int(rest.rpartition(" ")[2])
     return rows
+
+
+def literal(value: object) -> str:
+    """A value inside a statement, where it cannot be a parameter. Text without NUL, which no statement can carry."""
+    match value:
+        case None:
+            return "NULL"
+        case str() if "\x00" not in value:
+            return "E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+        case bytes():
+            return f"'\\x{value.hex()}'::bytea"
+        case int() | float():
+            return repr(value)
+    raise ValueError(f"{value!r} cannot be written into a statement")

@@ -132,11 +132,14 @@ class PostgresStore:
         """Sentences on what weakens the promise here; known once the store was used."""
         return self._database.notes
 
-    def begin(self, shape: type | None = None, *, tenant: str | None = None) -> PostgresTransaction | ShapedTransaction:
+    def begin(
+        self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False
+    ) -> PostgresTransaction | ShapedTransaction:
         tenant = tenant if self.isolated else None
         library = None if shape is None else library_of(shape)
         if library is None or library == "asyncpg":
-            return PostgresTransaction(self._database if tenant is None else self._application, tenant=tenant)
+            database = self._database if tenant is None else self._application
+            return PostgresTransaction(database, tenant=tenant, lazily=lazily)
         return self._shapes.begin(library, tenant)
 
     def join(self, theirs: object) -> Transaction:

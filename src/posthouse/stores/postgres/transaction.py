@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import re
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from posthouse.stores.postgres.database import Database, StoreConnection, carrie
 from posthouse.stores.postgres.errors import FOREIGN, PASSED_OVER, database_trouble, is_lost, translated
 from posthouse.stores.postgres.shapes.refusing import refuse_ending
 from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
-from posthouse.stores.postgres.steps import Steps
+from posthouse.stores.postgres.steps import Steps, literal
 
 log = logging.getLogger("posthouse.store")
 
@@ -30,9 +31,11 @@ class PostgresTransaction:
     connection is cut, so that nobody who still holds it can write."""
 
     submit = None
-    __slots__ = ("_block", "_check", "_connection", "appended", "database", "open", "task", "tenant")
+    __slots__ = ("_block", "_check", "_connection", "_lazily", "appended", "database", "open", "task", "tenant")
 
-    def __init__(self, database: Database, *, check: bool = True, tenant: str | None = None) -> None:
+    def __init__(
+        self, database: Database, *, check: bool = True, tenant: str | None = None, lazily: bool = False
+    ) -> None:
         self.database = database
         self.tenant = tenant
         """Whose rows it sees, where the store is isolated."""
@@ -41,6 +44,7 @@ class PostgresTransaction:
         """Whether the outbox got something, so that a relay should look."""
         self.task: asyncio.Task[object] | None = None
         self._check = check
+        self._lazily = lazily
         self._connection: StoreConnection | None = None
         self._block: Any = None
 
@@ -54,9 +58,8 @@ class PostgresTransaction:
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
         if isinstance(parameters, Mapping):
             raise StoreError("asyncpg takes parameters by position: write $1, $2 … and give a sequence")
-        refuse_ending(sql)
-        if not HARMLESS.match(sql):
-            self.ready().mark_unclean()
+        if not _is_harmless(sql):
+            self._ready().mark_unclean()
         return await self._run(sql, *parameters)
 
     async def run(self, sql: str, *parameters: object) -> Rows:
@@ -76,13 +79,35 @@ class PostgresTransaction:
 
     def ready(self) -> StoreConnection:
         """The connection, as long as it is in this transaction."""
+        connection = self._ready()
+        if self._block is None:
+            raise StoreError("the transaction was begun lazily and has run no statement yet")
+        return connection
+
+    def _ready(self) -> StoreConnection:
         if not self.open or self._connection is None:
             raise TransactionClosed("the transaction has ended: its deadline passed or its block was left")
         return self._connection
 
-    async def _run(self, sql: str, *parameters: object) -> Rows:
-        connection = self.ready()
+    @property
+    def unbegun(self) -> bool:
+        """Whether its BEGIN is still to be sent."""
+        return self._block is None
+
+    async def begin_with(self, words: str) -> str:
+        """Begin, and run a statement without parameters, as it is, in the same round trip; the server's word on it."""
+        connection = self._ready()
         try:
+            await self._begin(connection, words)
+        except FOREIGN as error:
+            raise translated(error, "beginning a transaction") from error
+        return connection.status
+
+    async def _run(self, sql: str, *parameters: object) -> Rows:
+        connection = self._ready()
+        try:
+            if self._block is None:
+                await self._begin(connection)
             return await connection.run(sql, parameters)
         except (*FOREIGN, ValueError, TypeError) as error:  # the last two: a parameter that does not fit its type
             raise translated(error, f"running {' '.join(sql.split())[:60]!r}") from error
@@ -97,8 +122,12 @@ class PostgresTransaction:
             await database.check()
         await database.take_seat()
         try:
-            await self._begin()
+            self._connection = await database.acquire()
+            if not self._lazily:
+                await self._begin(self._connection)
         except BaseException as error:
+            if self._connection is not None:
+                await database.release(self._connection)
             database.leave_seat()
             if isinstance(error, FOREIGN):
                 raise translated(error, "beginning a transaction") from error
@@ -107,18 +136,16 @@ class PostgresTransaction:
         self.open = True
         return self
 
-    async def _begin(self) -> None:
-        connection = await self.database.acquire()
+    async def _begin(self, connection: StoreConnection, *words: str) -> None:
+        if self.tenant is not None:
+            words = (f"SET LOCAL posthouse.tenant = {literal(self.tenant)}", *words)
+        connection.begin_with(*words)
+        self._block = connection.transaction(isolation="read_committed")
         try:
-            if self.tenant is not None:
-                connection.begin_for(self.tenant)
-            self._block = connection.transaction(isolation="read_committed")
             await self._block.start()
         except BaseException:
             self.database.abandon(connection)
-            await self.database.release(connection)
             raise
-        self._connection = connection
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -147,6 +174,8 @@ class PostgresTransaction:
                 self.database.leave_seat()
 
     async def _commit(self, connection: StoreConnection) -> None:
+        if self._block is None:
+            return
         lost_before = is_gone(connection)
         if not lost_before and not connection.is_in_transaction():
             raise TransactionClosed("the transaction was ended inside its block, by a statement: this is not a commit")
@@ -169,6 +198,13 @@ class PostgresTransaction:
         except FOREIGN as error:
             log.info("rolling back failed, the connection is replaced: %s", error)
             self.database.abandon(connection)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_harmless(sql: str) -> bool:
+    """Whether a statement leaves nothing behind in the session; StoreError for one that would end the transaction."""
+    refuse_ending(sql)
+    return HARMLESS.match(sql) is not None
 
 
 class Begun(Protocol):

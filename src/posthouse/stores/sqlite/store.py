@@ -115,7 +115,7 @@ class SqliteStore:
         self.held: HeldTable = SqliteHeld(self._database)
         self.timers: TimerTable = SqliteTimers(self._database, self._clock, self._outbox)
 
-    def begin(self, shape: type | None = None, *, tenant: str | None = None) -> SqliteTransaction:
+    def begin(self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False) -> SqliteTransaction:
         return self._database.begin()
 
     def join(self, theirs: object) -> Transaction:

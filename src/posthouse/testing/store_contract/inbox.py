@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from posthouse.store import Head, Known, Store
 from posthouse.testing.store_contract.fixtures import StoreFixtures
@@ -79,6 +80,25 @@ class InboxContract(StoreFixtures):
             head = await store.inbox.standing(tx, CONSUMER, arrival(3))
             assert isinstance(head, Head)
             assert head.sequence == (3 if third else 2)
+
+    @pytest.mark.parametrize(
+        "name", ["o'brien", "back\\slash\\'", "né \U0001f600", "$1 {schema} %s", "E'", "line\nbreak", ""]
+    )
+    async def test_a_first_statement_of_a_lazy_transaction_takes_any_text(self, store: Store, name: str) -> None:
+        one = arrival(1, key=name, event_id=f"e{name}")
+        for expected in (True, False):
+            async with store.begin(lazily=True) as tx:
+                assert await store.inbox.claim(tx, CONSUMER, [one]) == [expected]
+                assert (await tx.execute("SELECT 1")) == [(1,)]
+        head = Head(sequence=1, lineage=1, event_id=one.event_id, digest=one.digest)
+        assert await standing(store, one) == head
+        assert (await store.counts()).applied == {(CONSUMER, TOPIC): 1}
+
+    async def test_a_claim_that_begins_a_transaction_goes_with_it(self, store: Store) -> None:
+        async with failing(store, lazily=True) as tx:
+            assert await store.inbox.claim(tx, CONSUMER, [arrival(1)]) == [True]
+        assert (await store.counts()).applied == {}
+        assert await claim(store, arrival(1))
 
     async def test_heads_belong_to_consumer_topic_tenant_and_key(self, store: Store) -> None:
         others = (arrival(1), arrival(1, topic="shop.other"), arrival(1, tenant="t2"), arrival(1, key="k2"))

@@ -10,11 +10,13 @@ from posthouse.testing.store_contract.samples import CONSUMER
 
 
 @contextlib.asynccontextmanager
-async def failing(store: Store, end: BaseException | None = None) -> AsyncIterator[Transaction]:
+async def failing(
+    store: Store, end: BaseException | None = None, *, lazily: bool = False
+) -> AsyncIterator[Transaction]:
     """A transaction whose block ends with an error, which goes no further."""
     error = end or ZeroDivisionError()
     with contextlib.suppress(type(error)):
-        async with store.begin() as tx:
+        async with store.begin(lazily=lazily) as tx:
             yield tx
             raise error
 
