@@ -198,3 +198,27 @@ async def first_of(stream: Stream) -> Sequence[Delivery]:
         while not (got := await stream.receive(10, 0.2)):
             pass
     return got
+
+
+async def test_what_nats_promises_before_any_stream_is_known_is_what_it_would_make(
+    nats_server: NatsServer, ground: Ground
+) -> None:
+    for sync, durable in (("default", False), ("always", True)):
+        broker = NatsBroker(nats_server.url, clock=SystemClock(), sync=sync)  # type: ignore[arg-type]  # both are modes
+        try:
+            await broker.checks()
+            assert broker.sheet.durable_ack == durable
+        finally:
+            await broker.aclose()
+
+
+async def test_a_survey_tells_nats_which_streams_to_judge(nats_server: NatsServer, ground: Ground) -> None:
+    maker, judge = (NatsBroker(nats_server.url, clock=SystemClock()) for _ in range(2))
+    try:
+        await maker.ensure(ground.wanted)
+        assert len(await judge.checks()) == 1
+        await judge.survey(ground.wanted)
+        assert f"topic {ground.topic}, durability" in {check.name for check in await judge.checks()}
+    finally:
+        await maker.aclose()
+        await judge.aclose()

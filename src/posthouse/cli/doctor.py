@@ -13,12 +13,16 @@ from posthouse.broker import Capabilities
 from posthouse.checks import Check, Judgement
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.options import AsJson
-from posthouse.cli.output import Cell, print_facts, print_json, print_table, say
+from posthouse.cli.order import order_checks
+from posthouse.cli.output import Cell, print_json, print_table, say
 from posthouse.cli.places import without_password
+from posthouse.cli.sheet import sheet_rows
 from posthouse.cli.target import Targets, load_all
 from posthouse.errors import PosthouseError
 from posthouse.promise import Clause, promise_of
 from posthouse.service import Service
+from posthouse.survey import Surveyed
+from posthouse.topology import Scope, plan
 
 STYLES: dict[Judgement, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 UNREACHED = "opening"
@@ -78,13 +82,29 @@ async def _examine_store(service: Service) -> Examination:
 
 async def _examine_broker(service: Service) -> Examination:
     place = without_password(service.broker_url)
-    checks = await _checked(lambda: service.broker.checks(), "is the broker up, and the URL right?")
+    checks = await _checked(lambda: _broker_checks(service), "is the broker up, and the URL right?")
     if any(check.name == UNREACHED for check in checks):
         return Examination(service=service.name, part="broker", place=place, checks=checks)
     sheet = service.broker.sheet
     return Examination(
         service=service.name, part="broker", place=place, checks=checks, sheet=sheet, promise=promise_of(sheet)
     )
+
+
+async def _broker_checks(service: Service) -> Sequence[Check]:
+    """The survey comes first: it tells the broker which topics to judge."""
+    surveyed = [await _topology_check(service)] if isinstance(service.broker, Surveyed) else []
+    return [*await service.broker.checks(), *surveyed, *order_checks(service)]
+
+
+async def _topology_check(service: Service) -> Check:
+    """What is missing is made at the next start; what is set otherwise or left over stays until somebody decides."""
+    verbs = [step.verb for step in await plan(service.broker, service.topology(), Scope.of([service]))]
+    missing, changed, left = (verbs.count(verb) for verb in ("create", "change", "delete"))
+    if changed or left:
+        found = f"{missing} missing, {changed} set otherwise, {left} not declared any more"
+        return Check(name="topology", found=found, judgement="warn", fix="see `posthouse topology plan`")
+    return Check(name="topology", found=f"{missing} not made yet: the next start does it" if missing else "as declared")
 
 
 async def _checked(ask: Callable[[], Awaitable[Sequence[Check]]], fix: str) -> Sequence[Check]:
@@ -103,7 +123,8 @@ def _show(examination: Examination) -> None:
             say(Text.assemble((f"{check.name}: ", STYLES[check.judgement]), check.fix))
     if examination.sheet is not None:
         say("")
-        print_facts(_sheet_facts(examination.sheet))
+        print_table(("CAPABILITY", "", "MEANING"), sheet_rows(examination.sheet))
+        say("\nThe promise that results:")
         for clause in examination.promise:
             verdict = Text("yes" if clause.holds else "no", "green" if clause.holds else "yellow")
             say(Text.assemble(f"{clause.text}: ", verdict, f", because {clause.because}"))
@@ -112,17 +133,6 @@ def _show(examination: Examination) -> None:
 
 def _row(check: Check) -> tuple[Cell, ...]:
     return check.name, Text(check.judgement, STYLES[check.judgement]), check.found
-
-
-def _sheet_facts(sheet: Capabilities) -> list[tuple[str, Cell]]:
-    facts = msgspec.structs.asdict(sheet)
-    return [(name, _word(value)) for name, value in facts.items() if name != "notes"]
-
-
-def _word(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,g}" if isinstance(value, float) else "none" if value is None else str(value)
 
 
 def _sum_up(examinations: Sequence[Examination]) -> None:

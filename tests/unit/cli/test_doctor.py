@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 
+from posthouse.broker import Capabilities
+from posthouse.cli.sheet import sheet_rows
 from tests.unit.cli.conftest import Project
 
 
@@ -107,3 +109,73 @@ def test_looking_changes_nothing(project: Project) -> None:
     with sqlite3.connect(project.folder / "orders.db") as connection:
         assert list(connection.iterdump()) == before
     connection.close()
+
+
+def test_every_line_of_the_sheet_is_said_in_words(project: Project) -> None:
+    text = project.run("doctor", "shop:orders").stdout
+    for field in Capabilities.__struct_fields__:
+        if field not in ("name", "notes"):
+            assert f"\n{field} " in text, field
+    assert "8 MiB" in text
+    assert "`posthouse seek` moves a consumer back and ahead" in text
+
+
+def test_a_broker_that_can_do_nothing_is_described_too() -> None:
+    poor = Capabilities(
+        name="poor",
+        durable_ack=False,
+        ordered_publish=False,
+        ordered_redelivery=False,
+        history=False,
+        binary_body=False,
+        retains_unacked=False,
+        max_bytes=262_144,
+        header_limit=10,
+        native_dedup_s=300.0,
+    )
+    rows = {name: (value, meaning) for name, value, meaning in sheet_rows(poor)}
+    assert rows["seek"] == ("no", "there is no way back: replay from the archive")
+    assert rows["max_bytes"][0] == "256 KiB"
+    assert rows["header_limit"][0] == "10"
+    assert rows["native_dedup_s"][0] == "5 min"
+    assert {name for name, (value, _) in rows.items() if value == "yes"} == set()
+
+
+def test_the_topology_is_compared(project: Project) -> None:
+    assert checks_of(project.json("doctor", "shop"), "broker")["topology"]["found"].startswith("3 not made yet")
+    project.run("topology", "apply", "shop", "--yes")
+    assert checks_of(project.json("doctor", "shop"), "broker")["topology"]["found"] == "as declared"
+    source = (project.folder / "shop.py").read_text(encoding="utf-8")
+    project.write("shop.py", source.replace("order.placed.v1", "refund.paid.v1"))
+    found = checks_of(project.json("doctor", "shop"), "broker")["topology"]
+    assert (found["found"], found["judgement"]) == ("3 missing, 0 set otherwise, 3 not declared any more", "warn")
+
+
+MAPPED = """
+from posthouse import Event, Policy, Service, Tx
+
+orders = Service("orders", namespace="shop", topics="{topics}")
+
+
+@orders.event("order.placed.v1", key="order_id")
+class OrderPlaced:
+    order_id: str
+
+
+@orders.event("order.cancelled.v1", key="order_id")
+class OrderCancelled:
+    order_id: str
+
+
+@orders.on(OrderPlaced, OrderCancelled, policy=Policy(order={order}))
+async def hear(event: Event[OrderPlaced], tx: Tx) -> None: ...
+"""
+
+
+def test_order_that_is_lost_between_topics_is_told(project: Project) -> None:
+    for topics, order, told in (("subject", '"key"', True), ("aggregate", '"key"', False), ("subject", '"none"', False)):
+        project.write("shop.py", MAPPED.format(topics=topics, order=order))
+        found = checks_of(project.json("doctor", "shop"), "broker")
+        assert ("order in orders" in found) == told, (topics, order)
+        if told:
+            assert "shop.orders.order comes by 2 topics" in found["order in orders"]["found"]

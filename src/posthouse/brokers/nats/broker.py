@@ -16,12 +16,12 @@ from posthouse.brokers.nats.ledger import Claim, Ledger, Line, Spot
 from posthouse.brokers.nats.letters import stream_of, subjects_of
 from posthouse.brokers.nats.publishing import Call
 from posthouse.brokers.nats.stream import NatsStream
-from posthouse.brokers.nats.topics import Settings, Topic, Topics
+from posthouse.brokers.nats.topics import Config, Settings, Topic, Topics
 from posthouse.brokers.nats.wire import CODE_MISSING, Refused, Wire
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
-from posthouse.survey import Thing, with_missing
+from posthouse.survey import Thing, wanted, with_missing
 
 LEASE = 6.0
 """Seconds after which the partitions of a member that fell silent go to others; it renews every third of that."""
@@ -64,6 +64,8 @@ class NatsBroker:
         self._wire = Wire(servers_of(url), timeout=timeout, driver=driver or {})
         settings = Settings(partitions=partitions, replicas=replicas, retention=retention, dedup=dedup)
         self._topics = Topics(self._wire, settings)
+        self._made = Config(num_replicas=replicas)
+        """What the promise rests on as long as no stream is known: those that will be made."""
         self._inventory = Inventory(self._wire, settings, lease)
         self._clock = clock
         self._lease = lease
@@ -151,12 +153,15 @@ class NatsBroker:
             checks += topic_checks(await self._topics.look(name), self._sync)
         await self._fill_in()
         notes = tuple(warnings(checks))
-        durable = all(is_durable(topic.config, self._sync) for topic in self._topics.known.values())
+        known = [topic.config for topic in self._topics.known.values()]
+        durable = all(is_durable(config, self._sync) for config in (known or [self._made]))
         self.sheet = msgspec.structs.replace(self.sheet, notes=notes, durable_ack=durable)
         return checks
 
     async def survey(self, topology: Topology) -> Sequence[Thing]:
-        """Streams that somebody else made are left out, also where they hold our subjects."""
+        """Streams that somebody else made are left out, also where they hold our subjects. Those that the topology names are
+        known from then on, and judged by the checks."""
+        await self._topics.find({topic for topic, _ in wanted(topology)})
         found = [await self._counted(thing) for thing in await self._inventory.found()]
         return with_missing(topology, found, called)
 
