@@ -47,6 +47,7 @@ type reader struct {
 	limit   int // messages out at a time
 	seconds int32
 	out     int
+	silent  bool // let a deadline pass: others are preferred
 	bell    chan struct{}
 }
 
@@ -214,7 +215,7 @@ func (o *office) ModifyAckDeadline(_ context.Context, req *pb.ModifyAckDeadlineR
 		}
 	}
 	if returned {
-		b.expire(time.Now().Add(time.Nanosecond))
+		b.expire(time.Now().Add(time.Nanosecond), true)
 	}
 	return &emptypb.Empty{}, nil
 }
@@ -315,7 +316,7 @@ func (o *office) expire(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, b := range o.boxes {
-		b.expire(now)
+		b.expire(now, false)
 	}
 }
 
@@ -380,8 +381,12 @@ func (b *box) chosen(l *letter) *reader {
 	if len(b.readers) == 0 {
 		return b.sync
 	}
-	if len(b.readers) == 1 {
-		return b.readers[0]
+	readers := b.readers
+	if slices.ContainsFunc(readers, func(r *reader) bool { return !r.silent }) {
+		readers = slices.DeleteFunc(slices.Clone(readers), func(r *reader) bool { return r.silent })
+	}
+	if len(readers) == 1 {
+		return readers[0]
 	}
 	sum := fnv.New32a()
 	if l.message.OrderingKey != "" {
@@ -389,16 +394,17 @@ func (b *box) chosen(l *letter) *reader {
 	} else {
 		sum.Write([]byte(l.message.MessageId))
 	}
-	return b.readers[sum.Sum32()%uint32(len(b.readers))]
+	return readers[sum.Sum32()%uint32(len(readers))]
 }
 
-// expire takes back what is overdue and, as the service does, all later letters of its key.
-func (b *box) expire(now time.Time) {
+// expire takes back what is overdue, or was `returned`, and as the service does all later letters of its key.
+func (b *box) expire(now time.Time, returned bool) {
 	late := map[string]bool{}
 	some := false
 	for _, l := range b.letters[b.first:] {
 		key := l.message.OrderingKey
 		if l.holder != nil && (now.After(l.deadline) || late[key]) {
+			l.holder.silent = l.holder.silent || !returned
 			l.release()
 			late[key] = key != ""
 			some = true

@@ -26,7 +26,7 @@ from posthouse.brokers.pubsub.checks import checks_of, endpoint_check
 from posthouse.brokers.pubsub.letters import message_of, misfit
 from posthouse.brokers.pubsub.stream import Lane, PubSubStream
 from posthouse.brokers.pubsub.wire import Wire, mapped, words
-from posthouse.checks import Check, warnings
+from posthouse.checks import Check, refusals, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError
 
@@ -115,8 +115,7 @@ class PubSubBroker:
         self, group: str, topics: Sequence[str], *, start: Start = "earliest", window: int = 1000
     ) -> Stream:
         """A new group begins now, whatever `start` says: a subscription gets what is published after it was made."""
-        await _all(self._make_subscription(group, topic) for topic in topics)
-        lanes = [Lane(self._subscription(group, topic), topic) for topic in topics]
+        lanes = await _all(self._join(group, topic) for topic in topics)
         stream = PubSubStream(
             self._wire, lanes, clock=self._clock, window=window, lease=self._lease, on_close=self._streams.remove
         )
@@ -152,6 +151,8 @@ class PubSubBroker:
         return found
 
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
+        """Of all `.sub` subscriptions of the project. None of them stops a service that may have nothing to do with
+        it: `subscribe` refuses those that its group cannot work with."""
         found = [endpoint_check(self._wire.endpoint, self._wire.emulator)]
         with mapped("looking at the subscriptions"):
             pages = await self._wire.subscriber.list_subscriptions(
@@ -159,7 +160,7 @@ class PubSubBroker:
             )
             async for subscription in pages:
                 if subscription.name.endswith(".sub"):
-                    found += checks_of(subscription)
+                    found += [_weakened(check) for check in checks_of(subscription)]
         self.sheet = msgspec.structs.replace(self.sheet, notes=tuple(warnings(found)))
         return found
 
@@ -174,11 +175,20 @@ class PubSubBroker:
             request = Topic(name=self._wire.topic(name))
             await self._wire.publisher.create_topic(request, retry=None, timeout=self._wire.timeout)
 
-    async def _make_subscription(self, group: str, topic: str) -> None:
+    async def _join(self, group: str, topic: str) -> Lane:
+        """A group's place in a topic, made when it is missing and refused when it cannot keep the promise."""
+        there = await self._make_subscription(group, topic)
+        if there is not None and (why := refusals(checks_of(there))):
+            raise BrokerError(" ".join(why))
+        return Lane(self._subscription(group, topic), topic)
+
+    async def _make_subscription(self, group: str, topic: str) -> Subscription | None:
+        """What is there already, or None when it was made."""
         name = self._subscription(group, topic)
         with mapped(f"looking for {name}"), contextlib.suppress(google.NotFound):
-            await self._wire.subscriber.get_subscription(subscription=name, retry=None, timeout=self._wire.timeout)
-            return
+            return await self._wire.subscriber.get_subscription(
+                subscription=name, retry=None, timeout=self._wire.timeout
+            )
         with mapped(f"making {name}"), contextlib.suppress(google.AlreadyExists):
             try:
                 await self._create(name, topic)
@@ -188,6 +198,7 @@ class PubSubBroker:
                     await self._create(name, topic)
                 except google.NotFound as error:
                     raise BrokerError(f"topic {topic!r} does not exist: make it with ensure()") from error
+        return None
 
     async def _create(self, name: str, topic: str) -> None:
         subscription = Subscription(
@@ -253,6 +264,10 @@ class PubSubBroker:
         return ACCEPTED
 
 
+def _weakened(check: Check) -> Check:
+    return msgspec.structs.replace(check, judgement="warn") if check.judgement == "fail" else check
+
+
 def _admitted(frames: Sequence[Frame]) -> list[Verdict]:
     """First verdicts: what can never be stored, and what is behind that in its key."""
     verdicts = admit(frames, Everywhere(), LARGEST)
@@ -284,8 +299,11 @@ def _requests(frames: Sequence[Frame], indices: Sequence[int]) -> Iterator[list[
     yield some
 
 
-async def _all(steps: Iterator[Awaitable[None]]) -> None:
+async def _all(steps: Iterator[Awaitable[T]]) -> list[T]:
     """Side by side; every one ends before the first error is raised."""
+    results: list[T] = []
     for outcome in await asyncio.gather(*steps, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
+        results.append(outcome)
+    return results

@@ -23,6 +23,8 @@ from posthouse.brokers.pubsub.wire import Wire, mapped
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError
 
+AcknowledgePb = AcknowledgeRequest.pb()
+"""The bare protobuf class: its wrapper looks at every id."""
 TOGETHER = 1000
 """Ids in one request, which Pub/Sub limits to 512 KiB."""
 SHARE = 0.8
@@ -161,9 +163,11 @@ class PubSubStream:
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         for lane, helds in self._mine(deliveries):
             for some in _chunks(helds):
-                request = AcknowledgeRequest(subscription=lane.subscription, ack_ids=[held.ack_id for held in some])
+                request = AcknowledgePb(subscription=lane.subscription, ack_ids=[held.ack_id for held in some])
                 with mapped("acknowledging"):
-                    await self._wire.subscriber.acknowledge(request, retry=None, timeout=self._wire.timeout)
+                    await self._wire.subscriber.acknowledge(
+                        AcknowledgeRequest.wrap(request), retry=None, timeout=self._wire.timeout
+                    )
                 lane.drop(some)
 
     async def nack(self, deliveries: Sequence[Delivery]) -> None:
