@@ -220,7 +220,9 @@ class Chain:
 
 
 def test_everything_killed_again_and_again_at_random_steps_comes_to_its_end(worlds: Worlds) -> None:
-    chains = [Chain(worlds, seed) for seed in range(10)]
+    chains = [Chain(worlds, 0)]
+    on_postgres = chains[0].world.on_postgres
+    chains += [Chain(worlds, seed) for seed in range(1, 4 if on_postgres else 10)]
     waiting, running = chains[SIDE_BY_SIDE:], chains[:SIDE_BY_SIDE]
     while running:
         ended = [chain for chain, child in [(chain, chain.start()) for chain in running] if chain.done(child)]
@@ -230,5 +232,5 @@ def test_everything_killed_again_and_again_at_random_steps_comes_to_its_end(worl
         report = chain.world.judge(chain.world.drain())
         assert not report.violations, f"seed {chain.seed}: {report.violations}\n{chain.world.log()}"
         total += report
-    assert total.crashes >= 50
-    tally.enter("3 chains", total, at_least=200)
+    assert total.crashes >= (10 if on_postgres else 50)
+    tally.enter("3 chains", total, at_least=80 if on_postgres else 200)
