@@ -13,6 +13,7 @@ import functools
 import itertools
 import sys
 import time
+import uuid
 
 from moto.core.utils import camelcase_to_underscores, unix_time_millis
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
@@ -120,6 +121,7 @@ def put_right() -> None:
     for what, count in counts.items():
         setattr(models.Queue, f"approximate_number_of_messages{what}", property(count))
     vars(models)["camelcase_to_underscores"] = functools.cache(camelcase_to_underscores)  # half of what a message costs
+    vars(models)["generate_receipt_handle"] = lambda: uuid.uuid4().hex  # and a tenth
     for owner, rule in (
         (models.Queue, add_message),
         (models.Queue, delete_message),

@@ -1,0 +1,426 @@
+"""What is special to SNS and SQS: entries of a batch that are refused, queues and topics that are gone, renewed
+visibility, and other people's clients. The emulator is moto; what AWS alone would say is said by a scripted server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+import pytest_asyncio
+from aiobotocore.session import get_session
+from aiohttp import web
+from cloudevents.core.bindings import http
+from cloudevents.core.v1.event import CloudEvent
+
+from benchmarks import brokers
+from benchmarks.reading import Scale
+from posthouse import Event, Payload, Service, Tx
+from posthouse.broker import Delivery, Frame, Stream, Topology
+from posthouse.brokers import open_broker
+from posthouse.brokers.sqs import SqsBroker
+from posthouse.brokers.sqs.letters import queue_name, topic_name
+from posthouse.clock import SystemClock, new_id
+from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
+from posthouse.service import Parts
+from tests.servers.sqs import SqsServer, running
+
+ARN = "arn:aws:{}:eu-central-1:123456789012:{}"
+
+
+def opened(url: str) -> SqsBroker:
+    broker = open_broker(f"{url}&visibility=3&poll=1", clock=SystemClock())
+    assert isinstance(broker, SqsBroker)
+    return broker
+
+
+@pytest_asyncio.fixture
+async def broker(sqs_server: SqsServer) -> AsyncIterator[SqsBroker]:
+    broker = opened(sqs_server.url)
+    yield broker
+    await broker.aclose()
+
+
+class Bare:
+    """Somebody else's clients, which have no types."""
+
+    def __init__(self, sns: Any, sqs: Any) -> None:
+        self.sns = sns
+        self.sqs = sqs
+
+    async def queue(self, group: str, topic: str) -> str:
+        return str((await self.sqs.get_queue_url(QueueName=queue_name(group, topic)))["QueueUrl"])
+
+
+@pytest_asyncio.fixture
+async def bare(sqs_server: SqsServer) -> AsyncIterator[Bare]:
+    session, given = get_session(), {"region_name": "eu-central-1", "aws_access_key_id": "x"}
+    given |= {"aws_secret_access_key": "y", "endpoint_url": f"http://127.0.0.1:{sqs_server.port}"}
+    async with session.create_client("sns", **given) as sns, session.create_client("sqs", **given) as sqs:
+        yield Bare(sns, sqs)
+
+
+@pytest_asyncio.fixture
+async def topic(broker: SqsBroker) -> str:
+    name = f"shop.orders.order{new_id()[-6:]}"
+    await broker.ensure(Topology(topics=[name], groups={"g": [name]}))
+    return name
+
+
+def frames(topic: str, count: int, *, keys: int = 1, body: bytes = b"x") -> list[Frame]:
+    return [Frame(topic=topic, id=new_id(), key=f"k{n % keys}", body=body) for n in range(count)]
+
+
+async def collect(stream: Stream, count: int, *, ack: bool = True) -> list[Delivery]:
+    got: list[Delivery] = []
+    async with asyncio.timeout(40):
+        while len(got) < count:
+            batch = await stream.receive(count - len(got), 20)
+            got += batch
+            if ack:
+                await stream.ack(batch)
+    return got
+
+
+def ids(deliveries: list[Delivery]) -> list[str]:
+    return [delivery.frame.id for delivery in deliveries]
+
+
+# Publishing: what AWS says of each entry
+
+
+@contextlib.asynccontextmanager
+async def scripted(answer: Callable[[list[str]], tuple[int, str]]) -> AsyncIterator[tuple[SqsBroker, list[list[str]]]]:
+    """A broker on a server that answers every PublishBatch as the script says, and what it was sent: one list of
+    deduplication ids for each call."""
+    calls: list[list[str]] = []
+
+    async def serve(request: web.Request) -> web.Response:
+        form = parse_qs(await request.text())
+        if form["Action"] != ["PublishBatch"]:
+            return web.Response(text="<r><GetTopicAttributesResult/></r>", content_type="text/xml")
+        prefix = "PublishBatchRequestEntries.member."
+        numbers = [n for n in range(1, 11) if f"{prefix}{n}.Id" in form]
+        calls.append([form[f"{prefix}{n}.MessageDeduplicationId"][0] for n in numbers])
+        status, failures = answer(calls[-1])
+        refused = failures.split(",") if status == 200 else []
+        lines = []
+        for n in numbers:
+            entry, id_ = form[f"{prefix}{n}.Id"][0], form[f"{prefix}{n}.MessageDeduplicationId"][0]
+            if id_ in refused:
+                lines.append(f"<Failed><member><Id>{entry}</Id><Code>Busy</Code><Message>m</Message></member></Failed>")
+            else:
+                lines.append(f"<Successful><member><Id>{entry}</Id><MessageId>m</MessageId></member></Successful>")
+        failed = "".join(line[8:-9] for line in lines if line.startswith("<Failed>"))
+        stored = "".join(line[12:-13] for line in lines if line.startswith("<Successful>"))
+        text = f"<r><PublishBatchResult><Failed>{failed}</Failed><Successful>{stored}</Successful></PublishBatchResult></r>"
+        if status != 200:
+            text = f"<ErrorResponse><Error><Code>{failures}</Code><Message>no</Message></Error></ErrorResponse>"
+        return web.Response(status=status, text=text, content_type="text/xml")
+
+    application = web.Application()
+    application.router.add_post("/", serve)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    url = f"sqs://a:b@eu-central-1?account=123456789012&endpoint=http://127.0.0.1:{port}"
+    broker = open_broker(url, clock=SystemClock())
+    assert isinstance(broker, SqsBroker)
+    try:
+        yield broker, calls
+    finally:
+        await broker.aclose()
+        await runner.cleanup()
+
+
+def numbered(*names: str) -> list[Frame]:
+    """`a1` is the frame 1 of the key a."""
+    return [Frame(topic="t", id=name, key=name[0], body=b"x") for name in names]
+
+
+async def test_an_entry_that_is_refused_holds_back_its_key_and_no_other() -> None:
+    async with scripted(lambda ids: (200, "a2")) as (broker, calls):
+        verdicts = await broker.publish(numbered("a1", "b1", "a2", "b2", "a3", "b3"))
+    assert [verdict.accepted for verdict in verdicts] == [True, True, False, True, False, True]
+    assert "Busy" in verdicts[2].reason
+    assert "earlier frame" in verdicts[4].reason
+    assert not any(verdict.final for verdict in verdicts)
+    assert "a3" not in {id_ for call in calls for id_ in call}
+
+
+async def test_no_call_holds_two_frames_of_a_key_and_each_waits_for_its_elder() -> None:
+    async with scripted(lambda ids: (200, "")) as (broker, calls):
+        sent = numbered(*(f"{key}{n}" for n in range(5) for key in "abcdefghijklmnopqrstuvwxyz"))
+        assert all(verdict.accepted for verdict in await broker.publish(sent))
+    assert all(len({id_[0] for id_ in call}) == len(call) <= 10 for call in calls)
+    for key in "az":
+        assert [id_ for call in calls for id_ in call if id_[0] == key] == [f"{key}{n}" for n in range(5)]
+
+
+@pytest.mark.parametrize(("status", "code"), [(503, "ServiceUnavailable"), (400, "Throttling"), (500, "InternalError")])
+async def test_an_answer_that_says_nothing_is_unavailable_and_nothing_more_is_sent(status: int, code: str) -> None:
+    async with scripted(lambda ids: (status, code)) as (broker, calls):
+        with pytest.raises(BrokerUnavailable, match=code):
+            await broker.publish(numbered("a1", "a2", "a3"))
+    assert calls == [["a1"]]
+
+
+async def test_a_right_that_is_missing_refuses_the_frames_of_its_topic() -> None:
+    async with scripted(lambda ids: (403, "AuthorizationError")) as (broker, calls):
+        verdicts = await broker.publish(numbered("a1", "a2"))
+    assert [(verdict.accepted, verdict.final) for verdict in verdicts] == [(False, False)] * 2
+    assert "AuthorizationError" in verdicts[0].reason
+    assert calls == [["a1"]]
+
+
+async def test_a_batch_stays_under_the_bytes_that_sns_takes(broker: SqsBroker, topic: str) -> None:
+    sent = frames(topic, 12, keys=12, body=b"x" * 100_000)
+    assert all(verdict.accepted for verdict in await broker.publish(sent))
+    stream = await broker.subscribe("g", [topic])
+    assert set(ids(await collect(stream, 12))) == {frame.id for frame in sent}
+
+
+async def test_headers_that_make_a_frame_too_large_on_the_wire_refuse_it_for_good(
+    broker: SqsBroker, topic: str
+) -> None:
+    """A control character is one byte for us, and six in the attribute."""
+    large = Frame(topic=topic, id=new_id(), key="k", body=b"x", headers={"h": "\x01" * 60_000})
+    verdict, behind = await broker.publish([large, Frame(topic=topic, id=new_id(), key="k", body=b"")])
+    assert (verdict.accepted, verdict.final) == (False, True)
+    assert "on the wire" in verdict.reason
+    assert (behind.accepted, behind.final) == (False, False)
+
+
+# Topics and queues that are gone, or not as we make them
+
+
+async def test_a_topic_deleted_while_running_refuses_its_frames_and_others_flow(
+    broker: SqsBroker, bare: Bare, topic: str
+) -> None:
+    other = f"{topic}.other"
+    await broker.ensure(Topology(groups={"g": [other]}))
+    await broker.publish(frames(topic, 1))
+    await bare.sns.delete_topic(TopicArn=ARN.format("sns", topic_name(topic)))
+    for _ in range(2):
+        lost, stored = await broker.publish([*frames(topic, 1), *frames(other, 1)])
+        assert (lost.accepted, lost.final) == (False, False)
+        assert stored.accepted
+    assert "does not exist" in lost.reason
+    await broker.ensure(Topology(groups={"g": [topic]}))
+    new = frames(topic, 1)
+    assert (await broker.publish(new))[0].accepted
+    assert new[0].id in ids(await collect(await broker.subscribe("g", [topic]), 2))
+
+
+async def test_a_queue_deleted_while_running_is_told_and_made_again(broker: SqsBroker, bare: Bare, topic: str) -> None:
+    stream = await broker.subscribe("g", [topic])
+    await bare.sqs.delete_queue(QueueUrl=await bare.queue("g", topic))
+    with pytest.raises(BrokerUnavailable, match="receive_message"):
+        await stream.receive(10, 20.0)
+    assert [check.judgement for check in await broker.checks() if "queue" in check.name] == ["fail"]
+    await stream.aclose()
+    again = await broker.subscribe("g", [topic])
+    sent = frames(topic, 2)
+    await broker.publish(sent)
+    assert ids(await collect(again, 2)) == [frame.id for frame in sent]
+
+
+async def test_a_server_that_is_not_there_is_unavailable_and_used_when_it_comes() -> None:
+    """It comes back without anything, as a region of one's own that was made anew."""
+    with running() as server:
+        broker = opened(server.url)
+        await broker.ensure(Topology(topics=["t"], groups={"g": ["t"]}))
+        stream = await broker.subscribe("g", ["t"])
+        server.end(signal.SIGKILL)
+        with pytest.raises(BrokerUnavailable):
+            await broker.publish(frames("t", 1))
+        with pytest.raises(BrokerUnavailable):
+            await stream.receive(1, 20.0)
+        server.start()
+        assert not (await broker.publish(frames("t", 1)))[0].accepted
+        await broker.ensure(Topology(topics=["t"], groups={"g": ["t"]}))
+        sent = frames("t", 3)
+        assert all(verdict.accepted for verdict in await broker.publish(sent))
+        assert ids(await collect(await broker.subscribe("g", ["t"]), 3)) == [frame.id for frame in sent]
+        await broker.aclose()
+
+
+async def test_subscribing_to_a_topic_that_does_not_exist_says_so(broker: SqsBroker, topic: str) -> None:
+    with pytest.raises(BrokerError, match="Did you mean"):
+        await broker.subscribe("g", [f"{topic}x"])
+
+
+async def test_a_topic_that_cannot_be_named_is_refused(broker: SqsBroker) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be an SNS topic"):
+        await broker.ensure(Topology(topics=["größe"]))
+    (verdict,) = await broker.publish([Frame(topic="größe", id="1", body=b"")])
+    assert not verdict.accepted
+
+
+async def test_ensure_changes_nothing_that_exists(broker: SqsBroker, bare: Bare, topic: str) -> None:
+    url = await bare.queue("g", topic)
+    await bare.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "77"})
+    listed = await bare.sns.list_subscriptions_by_topic(TopicArn=ARN.format("sns", topic_name(topic)))
+    (subscription,) = [found["SubscriptionArn"] for found in listed["Subscriptions"]]
+    raw = {"SubscriptionArn": subscription, "AttributeName": "RawMessageDelivery", "AttributeValue": "false"}
+    await bare.sns.set_subscription_attributes(**raw)
+    await broker.ensure(Topology(topics=[topic], groups={"g": [topic]}))
+    found = await bare.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["VisibilityTimeout"])
+    assert int(found["Attributes"]["VisibilityTimeout"]) == 77
+    settings = await bare.sns.get_subscription_attributes(SubscriptionArn=subscription)
+    assert settings["Attributes"]["RawMessageDelivery"] == "false"
+
+
+async def test_checks_say_what_weakens_the_promise(broker: SqsBroker, bare: Bare, topic: str) -> None:
+    assert {check.judgement for check in await broker.checks()} == {"ok"}
+    assert not broker.sheet.notes
+    url, grave = await bare.queue("g", topic), f"grave{new_id()[-6:]}.fifo"
+    await bare.sqs.create_queue(QueueName=grave, Attributes={"FifoQueue": "true"})
+    redrive = json.dumps({"deadLetterTargetArn": ARN.format("sqs", grave), "maxReceiveCount": 3})
+    changes = {"RedrivePolicy": redrive, "FifoThroughputLimit": "perQueue", "MessageRetentionPeriod": "3600"}
+    await bare.sqs.set_queue_attributes(QueueUrl=url, Attributes=changes)
+    found = {check.name.rpartition(", ")[2]: check.judgement for check in await broker.checks()}
+    assert (found["dead letters"], found["speed"], found["retention"]) == ("fail", "warn", "warn")
+    assert any("perQueue" in note for note in broker.sheet.notes)
+
+
+async def test_a_broker_that_has_used_nothing_checks_whose_account_it_is(broker: SqsBroker) -> None:
+    (check,) = await broker.checks()
+    assert "123456789012" in check.found
+
+
+# Consuming: what is in a member's hands
+
+
+async def test_what_is_handed_back_takes_along_what_waits_of_its_key(broker: SqsBroker, topic: str) -> None:
+    """All ten came with one answer of SQS; the first is handed out and back before the others were handed out."""
+    sent = frames(topic, 10)
+    await broker.publish(sent)
+    stream = await broker.subscribe("g", [topic])
+    async with asyncio.timeout(20):
+        while not stream._ready:
+            assert list(await stream.receive(10, 0.0)) == []
+            await asyncio.sleep(0.01)
+    first = await collect(stream, 1, ack=False)
+    assert ids(first) == [sent[0].id]
+    await stream.nack(first)
+    again = await collect(stream, 10)
+    assert ids(again) == [frame.id for frame in sent]
+    assert all(delivery.redelivered for delivery in again)
+
+
+async def test_frames_in_hand_are_renewed_until_they_are_acknowledged(broker: SqsBroker, topic: str) -> None:
+    """For two visibility timeouts and more nobody else gets them, and the receipt still holds."""
+    await broker.publish(frames(topic, 3, keys=3))
+    got = await collect(await broker.subscribe("g", [topic]), 3, ack=False)
+    other = await broker.subscribe("g", [topic])
+    assert list(await other.receive(10, 7.0)) == []
+    (holder,) = [stream for stream in broker._streams if stream is not other]
+    await holder.ack(got)
+    assert (await broker.progress("g", [topic]))[topic].pending == 0
+
+
+async def test_a_repeat_of_a_key_without_order_is_dropped_within_the_window(broker: SqsBroker, topic: str) -> None:
+    frame = Frame(topic=topic, id=new_id(), body=b"x")
+    for _ in range(3):
+        assert (await broker.publish([frame]))[0].accepted
+    stream = await broker.subscribe("g", [topic])
+    assert ids(await collect(stream, 1)) == [frame.id]
+    assert list(await stream.receive(10, 0.5)) == []
+
+
+# Other people's clients
+
+
+class OrderPlaced(Payload):
+    order_id: str
+    number: int
+
+
+@pytest.mark.parametrize("wire", ["structured", "binary"])
+async def test_a_bare_consumer_and_the_cloudevents_sdk_read_what_we_publish(
+    sqs_server: SqsServer, bare: Bare, tmp_path: Path, wire: str
+) -> None:
+    """Structured events are the body; of binary ones the headers are in the attribute `posthouse`, which is JSON."""
+    orders = Service("orders", namespace=f"shop{new_id()[-6:]}", wire=wire)  # type: ignore[arg-type]  # both are wires
+    orders.event("order.placed.v1", key="order_id")(OrderPlaced)
+    broker = opened(sqs_server.url)
+    orders.use(Parts(f"sqlite:///{tmp_path}/orders.db", broker, SystemClock()))
+    runtime = await orders.prepare()
+    topic = f"{orders.namespace}.orders.order"
+    await broker.ensure(Topology(groups={"theirs": [topic]}))
+    async with orders.transaction("t1") as tx:
+        event_id = tx.publish(OrderPlaced(order_id="größe 1", number=7))
+    await runtime.relay.step()
+    url = await bare.queue("theirs", topic)
+    got = await bare.sqs.receive_message(QueueUrl=url, WaitTimeSeconds=10, MessageAttributeNames=["All"])
+    (message,) = got["Messages"]
+    note = json.loads(message["MessageAttributes"]["posthouse"]["StringValue"])
+    event = http.from_http_event(http.HTTPMessage(headers=note["headers"], body=message["Body"].encode()))
+    assert note["key"] == "t1:größe 1"
+    assert event.get_id() == event_id
+    assert event.get_type() == f"{orders.namespace}.orders.order.placed.v1"
+    assert event.get_data() == {"order_id": "größe 1", "number": 7}
+    if wire == "structured":
+        assert json.loads(message["Body"])["id"] == event_id
+    await orders.aclose()
+
+
+@pytest.mark.parametrize("wire", ["structured", "binary"])
+async def test_we_apply_what_a_bare_publisher_and_the_cloudevents_sdk_say(
+    sqs_server: SqsServer, bare: Bare, tmp_path: Path, wire: str
+) -> None:
+    billing = Service("billing", namespace=f"shop{new_id()[-6:]}")
+    subject = f"{billing.namespace}.orders.order.placed.v1"
+    billing.external(subject, key="order_id")(OrderPlaced)
+    seen: list[Event[OrderPlaced]] = []
+    applied = asyncio.Event()
+
+    @billing.on(OrderPlaced)
+    async def note(event: Event[OrderPlaced], tx: Tx) -> None:
+        seen.append(event)
+        applied.set()
+
+    billing.use(Parts(f"sqlite:///{tmp_path}/billing.db", opened(sqs_server.url), SystemClock()))
+    stop = asyncio.Event()
+    task = asyncio.create_task((await billing.prepare()).run(stop))
+    event = CloudEvent(
+        attributes={"id": "their-1", "type": subject, "source": "/theirs", "specversion": "1.0", "tenantid": "t1"},
+        data={"order_id": "o1", "number": 3},
+    )
+    message = http.to_structured_event(event) if wire == "structured" else http.to_binary_event(event)
+    attributes = {name: {"DataType": "String", "StringValue": value} for name, value in message.headers.items()}
+    await bare.sns.publish(
+        TopicArn=ARN.format("sns", topic_name(f"{billing.namespace}.orders.order")),
+        Message=message.body.decode(),
+        MessageGroupId="t1:o1",
+        MessageDeduplicationId="their-1",
+        MessageAttributes=attributes,
+    )
+    async with asyncio.timeout(30):
+        await applied.wait()
+    assert (seen[0].id, seen[0].tenant, seen[0].data.number) == ("their-1", "t1", 3)
+    stop.set()
+    await task
+    await billing.aclose()
+
+
+async def test_a_bare_message_has_its_deduplication_id_as_id(broker: SqsBroker, bare: Bare, topic: str) -> None:
+    arn = ARN.format("sns", topic_name(topic))
+    await bare.sns.publish(TopicArn=arn, Message="hello", MessageGroupId="theirs", MessageDeduplicationId="d1")
+    (delivery,) = await collect(await broker.subscribe("g", [topic]), 1)
+    assert delivery.frame == Frame(topic=topic, id="d1", key="theirs", body=b"hello")
+
+
+async def test_the_benchmark_of_sqs_measures_what_it_says(sqs_server: SqsServer, tmp_path: Path) -> None:
+    readings = await brokers.measure("sqs", tmp_path, Scale(share=0.0, rounds=1))
+    assert [reading.measure for reading in readings] == ["sqs publish", "sqs receive", "sqs consume, once only"]
+    assert all(reading.ours > 0 and reading.ratio for reading in readings)
