@@ -12,9 +12,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from benchmarks import natsbare
+from benchmarks import natsbare, pubsubbare
 from benchmarks.reading import Reading, Scale, compare
 from benchmarks.shop import KINDS, Done, OrderPlaced, create, fill, relay
 from posthouse import Service
@@ -40,6 +40,15 @@ class Bare(Protocol):
         ...
 
 
+@runtime_checkable
+class Expecting(Protocol):
+    """A bare client of a broker without history: it must be there before the frames are."""
+
+    async def expect(self, topic: str, times: int) -> None:
+        """Make so many groups; each later `consume` of the topic is one of them."""
+        ...
+
+
 class Plug(Protocol):
     """What a broker gives: a server, and its bare client."""
 
@@ -50,7 +59,10 @@ class Plug(Protocol):
     def bare(self, url: str) -> AbstractAsyncContextManager[Bare]: ...
 
 
-PLUGS: Mapping[str, Callable[[], Plug]] = {"nats": natsbare.NatsPlug}
+PLUGS: Mapping[str, Callable[[], Plug]] = {
+    "nats": natsbare.NatsPlug,
+    "pubsub": pubsubbare.PubSubPlug,
+}
 
 
 async def measure(name: str, folder: Path, scale: Scale) -> list[Reading]:
@@ -89,14 +101,16 @@ async def publish(name: str, broker: Broker, bare: Bare, scale: Scale) -> Readin
 
 async def receive(name: str, broker: Broker, bare: Bare, scale: Scale) -> Reading:
     count = scale.count(20_000)
-    frames = await prepared(broker, count)
+    frames, rounds = await prepared(broker, count), scale.turns(5)
+    topic = frames[0].topic
+    groups = [f"reader-{new_id()}" for _ in range(rounds + 1)]
+    await expect(broker, bare, topic, groups)
     for batch in batches(frames):
         await broker.publish(batch)
-    topic = frames[0].topic
 
     async def ours(number: int) -> float:
         began = time.perf_counter()
-        stream = await broker.subscribe(f"reader-{new_id()}", [topic])
+        stream = await broker.subscribe(groups[number], [topic])
         left = count
         while left:
             got = await stream.receive(500, 10.0)
@@ -111,7 +125,7 @@ async def receive(name: str, broker: Broker, bare: Bare, scale: Scale) -> Readin
         await bare.consume(topic, count)
         return time.perf_counter() - began
 
-    return await compare(f"{name} receive", ours, theirs, rounds=scale.turns(5), count=count)
+    return await compare(f"{name} receive", ours, theirs, rounds=rounds, count=count)
 
 
 async def consume(name: str, url: str, bare: Bare, folder: Path, scale: Scale) -> Reading:
@@ -121,10 +135,11 @@ async def consume(name: str, url: str, bare: Bare, folder: Path, scale: Scale) -
     orders.event("order.placed.v1", key="order_id")(OrderPlaced)
     orders.setup(create)
     await orders.open()
+    topic, rounds = f"{namespace}.orders.order", scale.turns(5)
+    await expect(orders.broker, bare, topic, [f"billing{number}" for number in range(rounds + 1)])
     await fill(orders, count)
     await relay(orders)
     await orders.aclose()
-    topic = f"{namespace}.orders.order"
 
     async def ours(number: int) -> float:
         place = f"billing{number}"
@@ -145,9 +160,14 @@ async def consume(name: str, url: str, bare: Bare, folder: Path, scale: Scale) -
         await bare.consume(topic, count)
         return time.perf_counter() - began
 
-    return await compare(
-        f"{name} consume, once only", ours, theirs, rounds=scale.turns(5), count=count, goal=CONSUME_GOAL
-    )
+    return await compare(f"{name} consume, once only", ours, theirs, rounds=rounds, count=count, goal=CONSUME_GOAL)
+
+
+async def expect(broker: Broker, bare: Bare, topic: str, groups: Sequence[str]) -> None:
+    """Make the groups of all rounds now: not every broker gives a new group what was there before it."""
+    await broker.ensure(Topology(groups={group: [topic] for group in groups}))
+    if isinstance(bare, Expecting):
+        await bare.expect(topic, len(groups))
 
 
 async def prepared(broker: Broker, count: int) -> list[Frame]:

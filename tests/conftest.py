@@ -5,10 +5,19 @@ import pytest
 from tests.servers.nats import nats_server
 from tests.servers.pgbouncer import pgbouncer
 from tests.servers.postgres import postgres_server, postgres_url
+from tests.servers.pubsub import plain_pubsub_server, pubsub_server
 from tests.servers.roles import ground
 from tests.servers.table import print_table
 
-__all__ = ["ground", "nats_server", "pgbouncer", "postgres_server", "postgres_url"]
+__all__ = [
+    "ground",
+    "nats_server",
+    "pgbouncer",
+    "plain_pubsub_server",
+    "postgres_server",
+    "postgres_url",
+    "pubsub_server",
+]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -80,7 +80,7 @@ def parse(line: str) -> Seen:
     return Seen(int(at), id_, key, int(number), redelivered == "1")
 
 
-@pytest.fixture(params=["nats"])
+@pytest.fixture(params=["nats", "pubsub"])
 def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
     server: NatsServer = request.getfixturevalue(f"{request.param}_server")
     house = House(request.param, server.url, tmp_path)
