@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from posthouse.broker import Broker, Delivery, Frame
 from posthouse.brokers.nats import NatsBroker
 from posthouse.brokers.pubsub import PubSubBroker
+from posthouse.brokers.redis import RedisBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import BrokerUnavailable
 
@@ -23,6 +24,7 @@ LEASE = 1.0
 MAKERS: Mapping[str, Callable[[str], Broker]] = {
     "nats": lambda url: NatsBroker(url, clock=SystemClock(), lease=LEASE),
     "pubsub": lambda url: PubSubBroker("shop", emulator=url.partition("=")[2], clock=SystemClock(), lease=2),
+    "redis": lambda url: RedisBroker(url, clock=SystemClock(), lease=LEASE),
 }
 
 

@@ -1,0 +1,600 @@
+"""What is special to Redis: servers that are full, paused, replicas or forget; groups of others; and other people's
+clients."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from cloudevents.core.bindings import http
+from cloudevents.core.v1.event import CloudEvent
+from redis.asyncio import Redis
+
+from benchmarks import brokers
+from benchmarks.reading import Scale
+from posthouse import Event, Payload, Service, Tx
+from posthouse.broker import Delivery, Frame, Stream, Topology
+from posthouse.brokers import open_broker
+from posthouse.brokers.redis import RedisBroker
+from posthouse.clock import SystemClock, new_id
+from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
+from posthouse.service import Parts
+from tests.servers.proxy import Proxy
+from tests.servers.redis import RedisServer, running
+
+Bare = Any
+"""The driver's client, whose types say of most answers that they may be anything."""
+
+
+@pytest_asyncio.fixture
+async def broker(redis_server: RedisServer) -> AsyncIterator[RedisBroker]:
+    broker = RedisBroker(redis_server.url, clock=SystemClock(), lease=0.6)
+    yield broker
+    await broker.aclose()
+
+
+@pytest_asyncio.fixture
+async def other(redis_server: RedisServer) -> AsyncIterator[RedisBroker]:
+    """As another process would open it."""
+    broker = RedisBroker(redis_server.url, clock=SystemClock(), lease=0.6, partitions=3)
+    yield broker
+    await broker.aclose()
+
+
+@pytest_asyncio.fixture
+async def bare(redis_server: RedisServer) -> AsyncIterator[Bare]:
+    """Somebody else's client."""
+    client: Bare = Redis.from_url(redis_server.url, protocol=2)
+    yield client
+    await client.aclose()
+
+
+@pytest_asyncio.fixture
+async def topic(broker: RedisBroker) -> str:
+    name = f"shop.orders.order{new_id()[-6:]}"
+    await broker.ensure(Topology(topics=[name]))
+    return name
+
+
+def frames(topic: str, count: int, *, keys: int = 1, body: bytes = b"x") -> list[Frame]:
+    return [Frame(topic=topic, id=new_id(), key=f"k{n % keys}", body=body) for n in range(count)]
+
+
+async def collect(stream: Stream, count: int, *, ack: bool = True) -> list[Delivery]:
+    got: list[Delivery] = []
+    async with asyncio.timeout(20):
+        while len(got) < count:
+            got += await stream.receive(count - len(got), 20)
+    if ack:
+        await stream.ack(got)
+    return got
+
+
+def lane_of(topic: str, number: int) -> str:
+    return f"{topic}:{number}"
+
+
+async def lanes_with_frames(bare: Bare, topic: str) -> list[str]:
+    lanes = [*(lane_of(topic, number) for number in range(8)), topic]
+    return [lane for lane in lanes if await bare.xlen(lane)]
+
+
+# Streams that are full, gone, or not ours
+
+
+async def test_a_full_server_refuses_for_now_and_nothing_overtakes() -> None:
+    with running() as server:
+        broker = RedisBroker(server.url, clock=SystemClock())
+        bare: Bare = Redis.from_url(server.url, protocol=2)
+        await broker.ensure(Topology(topics=["t"]))
+        await bare.config_set("maxmemory", "1mb")
+        sent = frames("t", 3)
+        verdicts = await broker.publish(sent)
+        assert [(verdict.accepted, verdict.final) for verdict in verdicts] == [(False, False)] * 3
+        assert "memory" in verdicts[0].reason
+        assert (await broker.progress("g", ["t"]))["t"].stored == 0
+        await bare.config_set("maxmemory", "0")
+        assert all(verdict.accepted for verdict in await broker.publish(sent))
+        stream = await broker.subscribe("g", ["t"])
+        assert [delivery.frame for delivery in await collect(stream, 3)] == sent
+        await bare.aclose()
+        await broker.aclose()
+
+
+async def test_a_lane_that_takes_nothing_refuses_its_keys_and_others_flow(
+    broker: RedisBroker, bare: Bare, topic: str
+) -> None:
+    """One of the topic's keys was overwritten with something else: what belongs there waits, in order."""
+    sent = frames(topic, 40, keys=20)
+    await broker.publish(sent)
+    lane, *_ = await lanes_with_frames(bare, topic)
+    await bare.delete(lane)
+    await bare.set(lane, "mine now")
+    verdicts = await broker.publish(sent)
+    refused = {frame.key for frame, verdict in zip(sent, verdicts, strict=True) if not verdict.accepted}
+    accepted = {frame.key for frame, verdict in zip(sent, verdicts, strict=True) if verdict.accepted}
+    assert refused
+    assert accepted
+    assert not refused & accepted
+    assert not any(verdict.final for verdict in verdicts)
+    with pytest.raises(BrokerError, match="is not a stream"):
+        await broker.ensure(Topology(topics=[topic]))
+
+
+async def test_a_topic_deleted_while_running_refuses_its_frames_and_others_flow(
+    broker: RedisBroker, bare: Bare, topic: str
+) -> None:
+    neighbour = f"{topic}.other"
+    await broker.ensure(Topology(topics=[neighbour]))
+    stream = await broker.subscribe("g", [topic, neighbour])
+    await broker.publish(frames(topic, 3))
+    await collect(stream, 3)
+    await delete(bare, topic)
+    lost, stored = await broker.publish([*frames(topic, 1), *frames(neighbour, 1)])
+    assert (lost.accepted, lost.final) == (False, False)
+    assert "does not exist" in lost.reason
+    assert stored.accepted
+    assert [delivery.frame.topic for delivery in await collect(stream, 1)] == [neighbour]
+    assert not (await broker.publish(frames(topic, 1)))[0].accepted
+
+
+async def test_a_topic_that_was_made_anew_hides_nothing(
+    broker: RedisBroker, other: RedisBroker, bare: Bare, topic: str
+) -> None:
+    stream = await broker.subscribe("g", [topic])
+    await broker.publish(frames(topic, 20))
+    await collect(stream, 20)
+    for number in range(8):
+        await bare.delete(lane_of(topic, number))
+    await other.ensure(Topology(topics=[topic]))
+    new = frames(topic, 3)
+    assert all(verdict.accepted for verdict in await other.publish(new))
+    assert [delivery.frame.id for delivery in await collect(stream, 3)] == [frame.id for frame in new]
+
+
+async def delete(bare: Bare, topic: str) -> None:
+    await bare.delete(f"posthouse:topic:{topic}", topic, *(lane_of(topic, number) for number in range(8)))
+
+
+async def test_ensure_changes_nothing_that_exists(
+    broker: RedisBroker, other: RedisBroker, bare: Bare, topic: str
+) -> None:
+    """A number of partitions that was fixed stays, whatever a later process was told (fault 50)."""
+    sent = frames(topic, 30, keys=10)
+    await broker.publish(sent[:15])
+    await other.ensure(Topology(topics=[topic]))
+    await other.publish(sent[15:])
+    assert await bare.hget(f"posthouse:topic:{topic}", "partitions") == b"8"
+    got = [delivery.frame for delivery in await collect(await other.subscribe("g", [topic]), 30)]
+    for key in {frame.key for frame in sent}:
+        assert [frame.id for frame in got if frame.key == key] == [frame.id for frame in sent if frame.key == key]
+
+
+async def test_a_topic_that_cannot_have_keys_of_its_own_is_refused(broker: RedisBroker) -> None:
+    with pytest.raises(ConfigurationError, match="no colon"):
+        await broker.ensure(Topology(topics=["shop:orders"]))
+    (verdict,) = await broker.publish([Frame(topic="shop:orders", id="1", body=b"")])
+    assert not verdict.accepted
+
+
+async def test_a_header_that_would_hide_the_body_is_refused_for_good(broker: RedisBroker, topic: str) -> None:
+    verdicts = await broker.publish(
+        [
+            Frame(topic=topic, id="1", key="k", body=b"x", headers={"body": "y"}),
+            Frame(topic=topic, id="2", key="k", body=b"x"),
+            Frame(topic=topic, id="3", key="j", body=b"x"),
+        ]
+    )
+    assert [(verdict.accepted, verdict.final) for verdict in verdicts] == [(False, True), (False, False), (True, False)]
+
+
+# Groups, cursors and retention
+
+
+async def test_whoever_leaves_hands_on_what_was_never_handed_out_as_new(
+    broker: RedisBroker, other: RedisBroker, topic: str
+) -> None:
+    """It was read ahead; only what somebody had in hand may have been applied."""
+    sent = frames(topic, 100, keys=10)
+    await broker.publish(sent)
+    leaver = await broker.subscribe("g", [topic])
+    in_hand = {delivery.frame.id for delivery in await collect(leaver, 10, ack=False)}
+    await leaver.aclose()
+    assert (await other.progress("g", [topic]))[topic].pending == 100
+    got = await collect(await other.subscribe("g", [topic]), 100)
+    assert {delivery.frame.id for delivery in got if delivery.redelivered} == in_hand
+    for key in {frame.key for frame in sent}:
+        ids = [delivery.frame.id for delivery in got if delivery.frame.key == key]
+        assert ids == [frame.id for frame in sent if frame.key == key]
+
+
+async def test_progress_is_exact_after_a_seek_into_the_middle(broker: RedisBroker, bare: Bare, topic: str) -> None:
+    await broker.publish(frames(topic, 2500))
+    stream = await broker.subscribe("g", [topic], window=2500)
+    got = await collect(stream, 2500)
+    await stream.aclose()
+    await broker.seek("g", topic, position=got[700].position)
+    assert (await broker.progress("g", [topic]))[topic].pending == 1800
+    await bare.xdel((await lanes_with_frames(bare, topic))[0], str(got[2000].position))
+    progress = (await broker.progress("g", [topic]))[topic]
+    assert (progress.stored, progress.pending, progress.truncated) == (2500, 1799, False)
+
+
+async def test_a_replay_to_one_group_touches_no_other(broker: RedisBroker, topic: str) -> None:
+    sent = frames(topic, 10)
+    await broker.publish(sent)
+    one, two = await broker.subscribe("one", [topic]), await broker.subscribe("two", [topic])
+    await collect(one, 10)
+    await collect(two, 10)
+    await broker.seek("one", topic, position=0)
+    assert [delivery.frame.id for delivery in await collect(one, 10)] == [frame.id for frame in sent]
+    assert list(await two.receive(10, 0.3)) == []
+    assert (await broker.progress("two", [topic]))[topic].pending == 0
+
+
+async def test_a_position_of_another_log_is_refused(broker: RedisBroker, topic: str) -> None:
+    for position in ("yesterday", "-5", "1-2-3"):
+        with pytest.raises(BrokerError, match="id of an entry"):
+            await broker.seek("g", topic, position=position)
+    with pytest.raises(BrokerError, match="either a position or a time"):
+        await broker.seek("g", topic)
+
+
+async def test_an_entry_that_somebody_deleted_holds_up_nothing(broker: RedisBroker, bare: Bare, topic: str) -> None:
+    await broker.publish(frames(topic, 5))
+    stream = await broker.subscribe("g", [topic])
+    got = await collect(stream, 5, ack=False)
+    await bare.xdel((await lanes_with_frames(bare, topic))[0], str(got[1].position))
+    await stream.aclose()
+    again = await collect(await broker.subscribe("g", [topic]), 4)
+    assert [delivery.position for delivery in again] == [got[n].position for n in (0, 2, 3, 4)]
+    assert (await broker.progress("g", [topic]))[topic].pending == 0
+
+
+async def test_retention_waits_for_groups_of_others_too(bare: Bare, redis_server: RedisServer, topic: str) -> None:
+    broker = RedisBroker(redis_server.url, clock=SystemClock(), retention=0.0)
+    await broker.publish(frames(topic, 10))
+    (lane,) = await lanes_with_frames(bare, topic)
+    await bare.xgroup_create(lane, "theirs", 0)
+    await collect(await broker.subscribe("g", [topic]), 10)
+    assert await broker.prune() == 0
+    [(_, entries)] = await bare.xreadgroup("theirs", "one", {lane: ">"})
+    assert await broker.prune() == 0
+    await bare.xack(lane, "theirs", *(entry for entry, _ in entries[:7]))
+    assert await broker.prune() == 7
+    await bare.xack(lane, "theirs", *(entry for entry, _ in entries[7:]))
+    assert await broker.prune() == 2, "the last entry shows where the group stands"
+    assert not (await broker.progress("g", [topic]))[topic].truncated
+    await broker.aclose()
+
+
+async def test_retention_keeps_what_is_young(broker: RedisBroker, topic: str) -> None:
+    await broker.publish(frames(topic, 10))
+    await collect(await broker.subscribe("g", [topic]), 10)
+    assert await broker.prune() == 0
+
+
+async def test_what_was_deleted_unread_shows(broker: RedisBroker, bare: Bare, topic: str) -> None:
+    await broker.ensure(Topology(groups={"g": [topic]}))
+    await broker.publish(frames(topic, 5))
+    assert not (await broker.progress("g", [topic]))[topic].truncated
+    await bare.xtrim((await lanes_with_frames(bare, topic))[0], maxlen=2, approximate=False)
+    assert (await broker.progress("g", [topic]))[topic].truncated
+
+
+async def test_a_link_that_breaks_again_and_again_keeps_the_order(redis_server: RedisServer) -> None:
+    """A question whose answer was lost may reach the server late: it must not take frames that nobody then hands out."""
+    chance = random.Random(5)
+    async with Proxy("127.0.0.1", redis_server.port) as proxy:
+        near = RedisBroker(redis_server.url, clock=SystemClock())
+        far = RedisBroker(f"redis://127.0.0.1:{proxy.port}", clock=SystemClock(), lease=1.0, timeout=0.25)
+        topic = f"flaky{new_id()[-6:]}"
+        await near.ensure(Topology(topics=[topic]))
+        stream = await far.subscribe("g", [topic], window=20)
+        sent: list[Frame] = []
+        got: list[Delivery] = []
+
+        async def consume() -> None:
+            while len({delivery.frame.id for delivery in got}) < 400:
+                try:
+                    batch = await stream.receive(7, 1.0)
+                    got.extend(batch)
+                    await stream.ack(batch)
+                except BrokerUnavailable:
+                    await asyncio.sleep(0.01)
+
+        consuming = asyncio.create_task(consume())
+        for turn in range(20):
+            sent += (batch := frames(topic, 20, keys=4))
+            await near.publish(batch)
+            await asyncio.sleep(chance.random() * 0.02)
+            await (proxy.cut() if turn % 3 else proxy.stall())
+            await asyncio.sleep(chance.random() * (0.02 if turn % 3 else 0.4))
+            await proxy.heal()
+        async with asyncio.timeout(30):
+            await consuming
+        first: dict[str | None, dict[str, None]] = defaultdict(dict)
+        for delivery in got:
+            first[delivery.frame.key][delivery.frame.id] = None
+        for key, ids in first.items():
+            assert list(ids) == [frame.id for frame in sent if frame.key == key]
+        new = [delivery.frame.id for delivery in got if not delivery.redelivered]
+        assert len(new) == len(set(new))
+        await far.aclose()
+        await near.aclose()
+
+
+# Servers that stop, forget, or may not write
+
+
+async def test_a_paused_server_is_unavailable_in_time_and_used_when_it_goes_on() -> None:
+    with running() as server:
+        broker = RedisBroker(server.url, clock=SystemClock(), timeout=0.5)
+        await broker.ensure(Topology(topics=["t"]))
+        sent = frames("t", 5)
+        server.pause()
+        async with asyncio.timeout(5):
+            with pytest.raises(BrokerUnavailable):
+                await broker.publish(sent)
+        server.resume()
+        await insist(broker, sent)
+        stream = await broker.subscribe("g", ["t"])
+        got = list(dict.fromkeys(delivery.frame.id for delivery in await collect(stream, 5)))
+        assert got == [frame.id for frame in sent]
+        await broker.aclose()
+
+
+async def insist(broker: RedisBroker, sent: list[Frame]) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                assert all(verdict.accepted for verdict in await broker.publish(sent))
+                return
+            except BrokerUnavailable:
+                await asyncio.sleep(0.05)
+
+
+async def test_a_server_that_is_not_there_is_unavailable_at_once_and_used_when_it_comes() -> None:
+    with running() as server:
+        server.end(signal.SIGKILL)
+        broker = RedisBroker(server.url, clock=SystemClock(), timeout=0.5)
+        with pytest.raises(BrokerUnavailable, match=str(server.port)):
+            await broker.ensure(Topology(topics=["t"]))
+        server.start()
+        await broker.ensure(Topology(topics=["t"]))
+        assert (await broker.publish(frames("t", 1)))[0].accepted
+        await broker.aclose()
+
+
+async def test_a_replica_takes_nothing_and_says_so(redis_server: RedisServer) -> None:
+    """As after a failover, when the name still leads to the old master."""
+    with running() as server:
+        broker = RedisBroker(server.url, clock=SystemClock())
+        bare: Bare = Redis.from_url(server.url, protocol=2)
+        await broker.ensure(Topology(topics=["t"]))
+        await bare.execute_command("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(BrokerUnavailable, match="read only"):
+            await broker.publish(frames("t", 2))
+        checks = {check.name: check for check in await broker.checks()}
+        assert (checks["place"].judgement, checks["place"].found) == ("fail", "slave")
+        await bare.execute_command("REPLICAOF", "NO", "ONE")
+        assert all(verdict.accepted for verdict in await broker.publish(frames("t", 2)))
+        await bare.aclose()
+        await broker.aclose()
+
+
+async def test_a_server_that_loads_or_runs_a_long_script_is_unavailable() -> None:
+    with running(**{"busy-reply-threshold": "50"}) as server:
+        broker = RedisBroker(server.url, clock=SystemClock())
+        bare: Bare = Redis.from_url(server.url, protocol=2)
+        await broker.ensure(Topology(topics=["t"]))
+        endless = asyncio.create_task(bare.eval("while true do end", 0))
+        with pytest.raises(BrokerUnavailable, match="busy"):
+            await publish_until_told(broker)
+        killer: Bare = Redis.from_url(server.url, protocol=2)
+        await killer.execute_command("SCRIPT", "KILL")
+        await asyncio.wait([endless])
+        assert endless.exception() is not None
+        assert (await broker.publish(frames("t", 1)))[0].accepted
+        for client in (bare, killer, broker):
+            await client.aclose()
+
+
+async def publish_until_told(broker: RedisBroker) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            await broker.publish(frames("t", 1))
+            await asyncio.sleep(0.02)
+
+
+async def test_a_server_that_forgets_is_not_durable_and_goes_on_afterwards() -> None:
+    """Redis as it comes out of the box: nothing is written down before the answer (fault 14)."""
+    with running(appendonly="no") as server:
+        broker = RedisBroker(server.url, clock=SystemClock())
+        await broker.ensure(Topology(topics=["t"]))
+        checks = {check.name: check for check in await broker.checks()}
+        assert checks["durability"].judgement == "warn"
+        assert not broker.sheet.durable_ack
+        assert any("appendfsync always" in note for note in broker.sheet.notes)
+        assert all(verdict.accepted for verdict in await broker.publish(frames("t", 100)))
+        await server.kill()
+        (verdict,) = await broker.publish(frames("t", 1))
+        assert (verdict.accepted, verdict.final) == (False, False), "the topic went with the frames"
+        await broker.ensure(Topology(topics=["t"]))
+        sent = frames("t", 3)
+        assert all(verdict.accepted for verdict in await broker.publish(sent))
+        got = await collect(await broker.subscribe("g", ["t"]), 3)
+        assert [delivery.frame.id for delivery in got] == [frame.id for frame in sent]
+        await broker.aclose()
+
+
+async def test_what_a_restarted_server_may_have_forgotten_comes_as_repeats() -> None:
+    """With `everysec` the place of a group may fall back by a second: the same frames are then read as new."""
+    with running(appendfsync="no") as server:
+        broker = RedisBroker(server.url, clock=SystemClock(), lease=0.6)
+        await broker.ensure(Topology(topics=["t"]))
+        sent = frames("t", 10)
+        await broker.publish(sent)
+        stream = await broker.subscribe("g", ["t"], window=10)
+        await collect(stream, 10)
+        bare: Bare = Redis.from_url(server.url, protocol=2)
+        (lane,) = await lanes_with_frames(bare, "t")
+        await server.restart()
+        await bare.xgroup_setid(lane, "g", 0)  # what the lost second would have done
+        async with asyncio.timeout(20):
+            got: list[Delivery] = []
+            while len(got) < 10:
+                try:
+                    got += await stream.receive(10, 1.0)
+                except BrokerUnavailable:
+                    await asyncio.sleep(0.02)
+        assert [delivery.frame.id for delivery in got] == [frame.id for frame in sent]
+        assert all(delivery.redelivered for delivery in got)
+        await bare.aclose()
+        await broker.aclose()
+
+
+async def test_checks_of_a_durable_server_find_nothing(redis_server: RedisServer) -> None:
+    broker = RedisBroker(redis_server.url, clock=SystemClock())
+    assert {check.judgement for check in await broker.checks()} == {"ok"}
+    assert broker.sheet.durable_ack
+    assert broker.sheet.notes == ()
+    assert {check.name for check in await broker.checks()} - {
+        check.name for check in await broker.checks(today=False)
+    } == {"memory"}
+    await broker.aclose()
+
+
+async def test_a_server_that_evicts_stops_the_start() -> None:
+    with running(maxmemory="100mb", **{"maxmemory-policy": "allkeys-lru"}) as server:
+        broker = RedisBroker(server.url, clock=SystemClock())
+        checks = {check.name: check for check in await broker.checks()}
+        assert (checks["eviction"].judgement, checks["eviction"].found) == ("fail", "allkeys-lru")
+        assert not broker.sheet.durable_ack
+        await broker.aclose()
+
+
+async def test_a_server_that_may_not_be_asked_is_believed_what_was_declared() -> None:
+    rights = "clerk on >clerk ~* +@all -config"
+    with running(user=rights) as server:
+        url = server.url.replace("redis://", "redis://clerk:clerk@")
+        unsure = open_broker(url, clock=SystemClock())
+        checks = {check.name: check for check in await unsure.checks()}
+        assert (checks["durability"].judgement, checks["durability"].found) == ("warn", "the server does not say")
+        assert not unsure.sheet.durable_ack
+        declared = open_broker(f"{url}?sync=always", clock=SystemClock())
+        assert {check.judgement for check in await declared.checks()} == {"ok"}
+        assert declared.sheet.durable_ack
+        await unsure.aclose()
+        await declared.aclose()
+
+
+async def test_a_user_without_rights_is_refused_and_keeps_nobody_else_waiting(
+    broker: RedisBroker, redis_server: RedisServer, topic: str
+) -> None:
+    """One of two topics is not his: the other flows (fault 13)."""
+    mine = f"guest.{topic}"
+    await broker.ensure(Topology(topics=[mine]))
+    guest = RedisBroker(redis_server.url_of_guest(), clock=SystemClock())
+    refused, stored = await guest.publish([*frames(topic, 1), *frames(mine, 1)])
+    assert (refused.accepted, refused.final) == (False, False)
+    assert "permission" in refused.reason.lower()
+    assert stored.accepted
+    await guest.aclose()
+    stranger = RedisBroker(redis_server.url.replace("//", "//guest:wrong@"), clock=SystemClock())
+    with pytest.raises(BrokerUnavailable, match="username-password"):
+        await stranger.publish(frames(topic, 1))
+    await stranger.aclose()
+
+
+# Other people's clients
+
+
+class OrderPlaced(Payload):
+    order_id: str
+    number: int
+
+
+@pytest.mark.parametrize("wire", ["structured", "binary"])
+async def test_a_bare_consumer_and_the_cloudevents_sdk_read_what_we_publish(
+    redis_server: RedisServer, bare: Bare, tmp_path: Path, wire: str
+) -> None:
+    orders = Service("orders", namespace=f"shop{new_id()[-6:]}", wire=wire)  # type: ignore[arg-type]  # both are wires
+    orders.event("order.placed.v1", key="order_id")(OrderPlaced)
+    orders.use(
+        Parts(f"sqlite:///{tmp_path}/orders.db", RedisBroker(redis_server.url, clock=SystemClock()), SystemClock())
+    )
+    runtime = await orders.prepare()
+    async with orders.transaction("t1") as tx:
+        event_id = tx.publish(OrderPlaced(order_id="größe 1", number=7))
+    await runtime.relay.step()
+    lanes = [lane_of(f"{orders.namespace}.orders.order", number) for number in range(8)]
+    for lane in lanes:
+        await bare.xgroup_create(lane, "theirs", 0)
+    [(lane, [(entry, fields)])] = await bare.xreadgroup("theirs", "one", dict.fromkeys(lanes, ">"))
+    await bare.xack(lane, "theirs", entry)
+    body = fields.pop(b"body")
+    headers = {name.decode(): value.decode() for name, value in fields.items()}
+    event = http.from_http_event(http.HTTPMessage(headers=headers, body=body))
+    assert event.get_id() == event_id
+    assert event.get_type() == f"{orders.namespace}.orders.order.placed.v1"
+    assert event.get_data() == {"order_id": "größe 1", "number": 7}
+    assert event.get_extension("partitionkey") == "t1:größe 1"
+    await orders.aclose()
+
+
+@pytest.mark.parametrize("wire", ["structured", "binary"])
+async def test_we_apply_what_a_bare_publisher_and_the_cloudevents_sdk_say(
+    redis_server: RedisServer, bare: Bare, tmp_path: Path, wire: str
+) -> None:
+    billing = Service("billing", namespace=f"shop{new_id()[-6:]}")
+    subject = f"{billing.namespace}.orders.order.placed.v1"
+    billing.external(subject, key="order_id")(OrderPlaced)
+    seen: list[Event[OrderPlaced]] = []
+    applied = asyncio.Event()
+
+    @billing.on(OrderPlaced)
+    async def note(event: Event[OrderPlaced], tx: Tx) -> None:
+        seen.append(event)
+        applied.set()
+
+    billing.use(
+        Parts(f"sqlite:///{tmp_path}/billing.db", RedisBroker(redis_server.url, clock=SystemClock()), SystemClock())
+    )
+    stop = asyncio.Event()
+    task = asyncio.create_task((await billing.prepare()).run(stop))
+    event = CloudEvent(
+        attributes={"id": "their-1", "type": subject, "source": "/theirs", "specversion": "1.0", "tenantid": "t1"},
+        data={"order_id": "o1", "number": 3},
+    )
+    message = http.to_structured_event(event) if wire == "structured" else http.to_binary_event(event)
+    await bare.xadd(f"{billing.namespace}.orders.order", {**message.headers, "body": message.body})
+    async with asyncio.timeout(20):
+        await applied.wait()
+    assert (seen[0].id, seen[0].tenant, seen[0].data.number) == ("their-1", "t1", 3)
+    stop.set()
+    await task
+    await billing.aclose()
+
+
+async def test_an_entry_of_any_kind_is_a_frame(broker: RedisBroker, bare: Bare, topic: str) -> None:
+    place = await bare.xadd(topic, {"body": b"\xff\x00", "X-Colour": "blue"})
+    await bare.xadd(topic, {"id": "their id", "key": "k", b"\xff": b"\xfe"})
+    first, second = await collect(await broker.subscribe("g", [topic]), 2)
+    assert first.frame == Frame(
+        topic=topic, id=f"{topic}:{place.decode()}", body=b"\xff\x00", headers={"x-colour": "blue"}
+    )
+    assert second.frame == Frame(topic=topic, id="their id", key="k", body=b"", headers={"\ufffd": "\ufffd"})
+
+
+async def test_the_benchmark_of_redis_measures_what_it_says(tmp_path: Path) -> None:
+    readings = await brokers.measure("redis", tmp_path, Scale(share=0.0, rounds=1))
+    assert [reading.measure for reading in readings] == ["redis publish", "redis receive", "redis consume, once only"]
+    assert all(reading.ours > 0 and reading.ratio for reading in readings)
