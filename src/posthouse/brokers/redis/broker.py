@@ -12,6 +12,7 @@ import msgspec
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.redis.checks import Settings, Sync
 from posthouse.brokers.redis.entries import HEADERS, Place, before, entry_at, place_of, sought
+from posthouse.brokers.redis.inventory import Inventory, called
 from posthouse.brokers.redis.publishing import Call
 from posthouse.brokers.redis.scripts import BEGIN, COUNT, PRUNE, SEEK, STAND
 from posthouse.brokers.redis.stream import RedisStream
@@ -20,6 +21,7 @@ from posthouse.brokers.redis.wire import Value, Wire
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError
+from posthouse.survey import Thing, with_missing
 
 LEASE = 6.0
 """Seconds after which the lanes of a member that fell silent go to others; it renews every third of that."""
@@ -52,6 +54,7 @@ class RedisBroker:
     ) -> None:
         self._wire = Wire(url, timeout=timeout, driver=driver or {})
         self._topics = Topics(self._wire, partitions)
+        self._inventory = Inventory(self._wire, partitions)
         self._clock = clock
         self._retention = retention
         self._sync: Sync = sync
@@ -141,9 +144,26 @@ class RedisBroker:
             return 0
         return int(await self._wire.run(PRUNE, lanes, [int(self._retention * 1000)]))
 
+    async def survey(self, topology: Topology) -> Sequence[Thing]:
+        found = [await self._counted(thing) for thing in await self._inventory.found()]
+        return with_missing(topology, found, called)
+
+    async def mend(self, thing: Thing) -> None:
+        """Nothing of a topic can be changed here."""
+
+    async def remove(self, things: Sequence[Thing]) -> None:
+        await self._inventory.remove(things)
+        for thing in things:
+            self._topics.forget(thing.topic)
+
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
         await self._wire.aclose()
+
+    async def _counted(self, thing: Thing) -> Thing:
+        if thing.group is None:
+            return thing
+        return msgspec.structs.replace(thing, frames=(await self._progress(thing.group, thing.topic)).pending)
 
     async def _begin(self, group: str, topic: str, start: Start) -> None:
         await self._wire.run(BEGIN, [ledger_of(group, topic), *self._topics.lanes(topic)], [group, start])
