@@ -2,21 +2,30 @@
 
 import pytest
 
+from tests.servers.kafka import kafka_server
 from tests.servers.nats import nats_server
 from tests.servers.pgbouncer import pgbouncer
 from tests.servers.postgres import postgres_server, postgres_url
 from tests.servers.pubsub import plain_pubsub_server, pubsub_server
+from tests.servers.rabbitmq import rabbitmq_server
+from tests.servers.redis import redis_server
 from tests.servers.roles import ground
+from tests.servers.sqs import sqs_server, sqs_url
 from tests.servers.table import print_table
 
 __all__ = [
     "ground",
+    "kafka_server",
     "nats_server",
     "pgbouncer",
     "plain_pubsub_server",
     "postgres_server",
     "postgres_url",
     "pubsub_server",
+    "rabbitmq_server",
+    "redis_server",
+    "sqs_server",
+    "sqs_url",
 ]
 
 

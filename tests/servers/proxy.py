@@ -11,7 +11,8 @@ CHUNK = 64 * 1024
 class Proxy:
     """Passes bytes to a server. It listens on the same port all its life, so that clients find it again."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, listen: int = 0) -> None:
+        self._listen = listen
         self._target = (host, port)
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
@@ -20,9 +21,10 @@ class Proxy:
         self._flowing.set()
         self._refusing = False
         self.port = 0
+        self._said = 0
 
     async def __aenter__(self) -> Proxy:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._listen)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -46,6 +48,14 @@ class Proxy:
         """Let no byte pass and close nothing; new connections are taken and get no answer."""
         self._flowing.clear()
 
+    async def cut_when_silent(self, seconds: float) -> None:
+        """Cut as soon as the clients have said something, and then nothing for so long."""
+        before = -1
+        while not self._said or before != self._said:
+            before = self._said
+            await asyncio.sleep(seconds)
+        await self.cut()
+
     async def heal(self) -> None:
         """Everything passes again."""
         self._refusing = False
@@ -64,7 +74,7 @@ class Proxy:
             far_reader, far_writer = await asyncio.open_connection(*self._target)
             self._open.add(far_writer)
             try:
-                await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
+                await asyncio.gather(self._pass(reader, far_writer, said=True), self._pass(far_reader, writer))
             finally:
                 self._open.discard(far_writer)
                 far_writer.transport.abort()
@@ -75,10 +85,11 @@ class Proxy:
             self._tasks.discard(task)
             writer.transport.abort()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, said: bool = False) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(CHUNK):
                 await self._flowing.wait()
+                self._said += said
                 writer.write(data)
                 await writer.drain()
         writer.transport.abort()

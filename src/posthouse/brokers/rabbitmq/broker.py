@@ -1,0 +1,159 @@
+"""RabbitmqBroker: topics as exchanges, order per key by lanes of quorum queues with one active consumer each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
+from posthouse.brokers.rabbitmq.places import COUNTS, Places, lane_queue
+from posthouse.brokers.rabbitmq.publishing import Publisher
+from posthouse.brokers.rabbitmq.stream import RabbitmqStream
+from posthouse.brokers.rabbitmq.wire import Wire
+from posthouse.checks import Check, judged, warnings
+from posthouse.clock import Clock
+from posthouse.errors import BrokerError, ConfigurationError, SeekUnsupported, did_you_mean
+
+LEAST = (3, 10)
+MEBIBYTE = 1024 * 1024
+WEEK = 7 * 86_400.0
+HISTORY = "a new group begins with what is published after it was made: RabbitMQ's queues keep no history"
+
+
+class RabbitmqBroker:
+    """RabbitMQ 3.10 or later. `url` is one of AMQP: `amqp://user:word@host:5672/vhost`, `amqps://` for TLS.
+
+    `partitions`: lanes of groups made by this instance, a power of two up to 64, and so the most members of a group
+    that can work side by side; fixed once the group exists. `replicas`: of a lane, where the cluster's own number is
+    not wanted. `unread`: how many frames of a topic are kept that no group took. `heartbeat`: whole seconds; a member
+    that is silent for twice as long is replaced. `timeout`: seconds for one answer. `settle`: seconds that `ensure`
+    waits after it made something: a queue that is younger when its server is killed may be lost. `driver` is passed to
+    aiormq's `connect` as it is.
+
+    `Delivery.stored_at` is when the publisher said it. `Progress.pending` counts what waits in the lanes and what
+    members of this instance have in hand; what those of other processes have is not known.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        partitions: int = 8,
+        replicas: int | None = None,
+        unread: int = 10_000,
+        heartbeat: int = 5,
+        timeout: float = 5.0,
+        settle: float = 1.0,
+        driver: Mapping[str, object] | None = None,
+    ) -> None:
+        if partitions not in COUNTS:
+            raise ConfigurationError(f"partitions must be one of {', '.join(map(str, COUNTS))}, not {partitions}")
+        self._wire = Wire(url, timeout=timeout, heartbeat=heartbeat, driver=driver or {})
+        self._places = Places(self._wire, lanes=partitions, replicas=replicas, unread=unread)
+        self._settle = settle
+        self._clock = clock
+        self._streams: set[RabbitmqStream] = set()
+        self.sheet = Capabilities(
+            name="rabbitmq",
+            durable_ack=True,
+            ordered_publish=True,
+            ordered_redelivery=True,
+            history=False,
+            max_bytes=8 * MEBIBYTE,
+            redelivery_s=WEEK,
+            notes=(HISTORY,),
+        )
+        self._publisher = Publisher(self._wire, self._places, clock, self.sheet.max_bytes)
+
+    async def ensure(self, topology: Topology) -> None:
+        """Also makes the topics that the groups read, and the groups."""
+        made = self._places.made
+        for topic in sorted({*topology.topics, *(topic for topics in topology.groups.values() for topic in topics)}):
+            await self._places.make_topic(topic)
+        for group, topics in topology.groups.items():
+            for topic in topics:
+                await self._places.make_group(group, topic)
+        if self._places.made != made:
+            await asyncio.sleep(self._settle)
+
+    async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:
+        """Of each key one frame at a time waits for its confirmation; see `publishing`."""
+        try:
+            return await self._publisher.publish(frames) if frames else []
+        finally:
+            if self._publisher.room != self.sheet.max_bytes:
+                self.sheet = msgspec.structs.replace(self.sheet, max_bytes=self._publisher.room)
+
+    async def subscribe(
+        self, group: str, topics: Sequence[str], *, start: Start = "earliest", window: int = 1000
+    ) -> RabbitmqStream:
+        """`start` changes nothing: a new group has nothing behind it. A topic that does not exist raises BrokerError."""
+        for topic in topics:
+            if not await self._places.has_topic(topic):
+                raise BrokerError(f"topic {topic!r} does not exist.{did_you_mean(topic, self._places.topics)}")
+        stream = RabbitmqStream(
+            self._wire.twin(),
+            self._places,
+            group,
+            topics,
+            clock=self._clock,
+            window=window,
+            on_close=self._streams.discard,
+        )
+        self._streams.add(stream)
+        await stream.join()
+        return stream
+
+    async def seek(
+        self, group: str, topic: str, *, position: int | str | None = None, time: float | None = None
+    ) -> None:
+        """Never possible."""
+        raise SeekUnsupported("RabbitMQ's queues keep no history: replay from the archive")
+
+    async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
+        """Of a topic, what the lanes hold for the group."""
+        return {topic: await self._progress(group, topic) for topic in topics}
+
+    async def checks(self, *, today: bool = True) -> Sequence[Check]:
+        """The exchanges and lanes that this instance has used: the server compares them with what we would make."""
+        checks = [version_check(await self._wire.version())]
+        for topic in sorted(self._places.topics):
+            checks.append(as_made(f"topic {topic}", await self._places.differs(topic)))
+        for group, topic in sorted(self._places.groups):
+            checks.append(as_made(f"lanes of {group} in {topic}", await self._places.differs(topic, group)))
+        self.sheet = msgspec.structs.replace(self.sheet, notes=(HISTORY, *warnings(checks)))
+        return checks
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
+        await self._wire.aclose()
+
+    async def _progress(self, group: str, topic: str) -> Progress:
+        lanes = await self._places.lanes_of(group, topic)
+        waiting = sum([await self._places.ready(lane_queue(group, topic, n, lanes)) or 0 for n in range(lanes)])
+        pending = waiting + sum(stream.held(topic) for stream in self._streams if stream.group == group)
+        return Progress(stored=pending, pending=pending, truncated=True)
+
+
+def version_check(version: str) -> Check:
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    return judged(
+        "server",
+        f"RabbitMQ {version}",
+        wrong=numbers < LEAST,
+        as_="fail",
+        fix=f"needs {LEAST[0]}.{LEAST[1]} or later: upgrade the server",
+    )
+
+
+def as_made(name: str, difference: str) -> Check:
+    return judged(
+        name,
+        difference or "durable, quorum, one active consumer, no end of deliveries",
+        wrong=bool(difference),
+        as_="fail",
+        fix="frames may be lost or overtake each other: delete it when it is empty, and let ensure() make it anew",
+    )

@@ -1,0 +1,214 @@
+"""A RabbitMQ node for the tests: Debian's package, as a node of its own in a temporary folder, on the loopback, ended by
+its own process id. POSTHOUSE_TEST_RABBITMQ_HOME names the folder of another version (the one with `sbin`);
+POSTHOUSE_TEST_RABBITMQ is the URL of a node that runs already, with the users of `RIGHTS`: the tests do not end it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.servers.table import give_up, report
+
+PATIENCE = 60.0
+HOMES = Path("/usr/lib/rabbitmq/lib")
+CONFIGURATION = """
+listeners.tcp.local = 127.0.0.1:{port}
+load_definitions = {folder}/definitions.json
+log.console = false
+vm_memory_high_watermark.absolute = 1GB
+disk_free_limit.absolute = 50MB
+"""
+GREETING = b"AMQP\x00\x00\x09\x01"
+RIGHTS = {
+    "shop": {"configure": ".*", "write": ".*", "read": ".*"},
+    "reader": {"configure": "^posthouse", "write": "^posthouse", "read": ".*"},
+}
+
+
+class RabbitmqServer:
+    """A data folder, ports, and one process at a time beside the name server that Erlang wants."""
+
+    def __init__(self, home: Path, folder: Path) -> None:
+        self._home = home
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._names: subprocess.Popen[bytes] | None = None
+        self.ours = True
+        self.port, self._far_port, self._names_port = free_ports(3)
+
+    @property
+    def url(self) -> str:
+        return self.url_of("shop")
+
+    @property
+    def version(self) -> str:
+        return self._home.name.rpartition("-")[2]
+
+    def url_of(self, user: str, port: int | None = None) -> str:
+        return f"rabbitmq://{user}:{user}@127.0.0.1:{port or self.port}"
+
+    def start(self) -> None:
+        if self._names is None:
+            epmd = shutil.which("epmd") or "epmd"
+            self._names = subprocess.Popen(
+                [epmd, "-address", "127.0.0.1", "-port", str(self._names_port)],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            _wait_for(lambda: _greets(self._names_port, b""), "epmd did not start")
+        (self._folder / "rabbitmq.conf").write_text(CONFIGURATION.format(port=self.port, folder=self._folder))
+        (self._folder / "definitions.json").write_text(json.dumps(definitions()))
+        (self._folder / "plugins").write_text("[].")
+        log = (self._folder / "log").open("ab")
+        with log:
+            self._process = subprocess.Popen(
+                [str(self._home / "sbin" / "rabbitmq-server")],
+                env={**os.environ, **self._environment()},
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        process = self._process
+        _wait_for(
+            lambda: _greets(self.port, GREETING),
+            "rabbitmq-server did not start",
+            ended=lambda: process.poll() is not None,
+            log=self._folder / "log",
+        )
+
+    def end(self, how: signal.Signals) -> None:
+        """The process is Erlang itself: the script that started it is gone."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(PATIENCE)
+            self._process = None
+
+    def close(self) -> None:
+        self.end(signal.SIGTERM)
+        if self._names is not None:
+            self._names.kill()
+            self._names.wait(PATIENCE)
+
+    async def restart(self) -> None:
+        await asyncio.to_thread(self._again, signal.SIGTERM)
+
+    async def kill(self) -> None:
+        await asyncio.sleep(1.0)  # a queue may be lost that is younger than this: that is what `settle` is for
+        await asyncio.to_thread(self._again, signal.SIGKILL)
+
+    def _again(self, how: signal.Signals) -> None:
+        self.end(how)
+        self.start()
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "HOME": str(self._folder),
+            "ERL_EPMD_PORT": str(self._names_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": f"posthouse{self.port}@localhost",
+            "RABBITMQ_DIST_PORT": str(self._far_port),
+            "RABBITMQ_MNESIA_BASE": str(self._folder / "data"),
+            "RABBITMQ_LOG_BASE": str(self._folder / "logs"),
+            "RABBITMQ_CONFIG_FILE": str(self._folder / "rabbitmq.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._folder / "plugins"),
+            "RABBITMQ_CONF_ENV_FILE": str(self._folder / "none"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} -start_epmd false",
+            "RUNNING_UNDER_SYSTEMD": "1",  # the script then becomes Erlang, and its process id is the server's
+        }
+
+
+def definitions() -> dict[str, object]:
+    """A virtual host, and users who are called like their passwords."""
+    return {
+        "vhosts": [{"name": "/"}],
+        "users": [{"name": user, "password_hash": hashed(user), "tags": "administrator"} for user in RIGHTS],
+        "permissions": [{"user": user, "vhost": "/", **rights} for user, rights in RIGHTS.items()],
+    }
+
+
+def hashed(password: str) -> str:
+    salt = b"salt"
+    return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def home() -> Path:
+    """Where the server is, or the tests that need it are skipped."""
+    given = os.environ.get("POSTHOUSE_TEST_RABBITMQ_HOME")
+    if given is not None:
+        return Path(given)
+    found = sorted(HOMES.glob("rabbitmq_server-*/sbin/rabbitmq-server"))
+    if not found or shutil.which("erl") is None:
+        give_up("rabbitmq", "not on this machine, and no package of Python's brings one: make servers")
+    return found[-1].parents[1]
+
+
+@contextlib.contextmanager
+def running() -> Iterator[RabbitmqServer]:
+    """A new node with nothing in it."""
+    place = home()
+    with tempfile.TemporaryDirectory(prefix="posthouse-rabbitmq-", ignore_cleanup_errors=True) as folder:
+        server = RabbitmqServer(place, Path(folder))
+        try:
+            server.start()
+            yield server
+        finally:
+            server.close()
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server() -> Iterator[RabbitmqServer]:
+    """One node for the whole run; tests may restart it where it is `ours`."""
+    given = os.environ.get("POSTHOUSE_TEST_RABBITMQ")
+    if given is not None:
+        server = RabbitmqServer(Path("given"), Path("given"))
+        server.port, server.ours = urlsplit(given).port or 5672, False
+        report("rabbitmq", "real", "at POSTHOUSE_TEST_RABBITMQ")
+        yield server
+        return
+    with running() as server:
+        report("rabbitmq", "real", f"{server.version}, {server._home}")
+        yield server
+
+
+def _greets(port: int, greeting: bytes) -> bool:
+    """Whether somebody listens; with a greeting, whether it is answered: a node that boots takes connections too early."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+        connection.sendall(greeting)
+        return not greeting or bool(connection.recv(1))
+    return False
+
+
+def _wait_for(
+    condition: Callable[[], bool], failure: str, *, ended: Callable[[], bool] = lambda: False, log: Path | None = None
+) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if ended() or time.monotonic() > deadline:
+            raise RuntimeError(f"{failure}:\n{log.read_text()[-2000:] if log else ''}")
+        time.sleep(0.02)
