@@ -352,11 +352,13 @@ class HeldTable(Protocol):
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
-    """An outbox row that enters the outbox at `due_at`. `name` is unique per tenant and cancels it."""
+    """An outbox row that enters the outbox at `due_at`, or so many seconds `after` it is set: then the store's clock
+    decides, and `due_at` is what the sender's said. `name` is unique per tenant and cancels it."""
 
     name: str
     due_at: float
     row: OutboxRow
+    after: float | None = None
 
 
 class TimerTable(Protocol):

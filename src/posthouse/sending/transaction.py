@@ -58,7 +58,7 @@ class Tx:
             return row.event_id
         due_at = self._clock.now() + max(after, 0.0)
         row = self._drafter.draft(payload, self.cause, at=due_at, idempotency_key=idempotency_key)
-        self._timers.append(Timer(name=timer or row.event_id, due_at=due_at, row=row))
+        self._timers.append(Timer(name=timer or row.event_id, due_at=due_at, after=max(after, 0.0), row=row))
         return row.event_id
 
     def publish_all(self, payloads: object) -> None:

@@ -19,8 +19,10 @@ COLUMNS = "name, due_at, topic, tenant, event_id, key, numbered, idempotency_key
 # Set a timer, or move and replace the one with its name.
 SET = f"""
 INSERT INTO posthouse.timer ({COLUMNS}, lane)
-VALUES (CAST($1 AS text), CAST($2 AS double precision), CAST($3 AS text), CAST($4 AS text), CAST($5 AS text),
-    CAST($6 AS text), CAST($7 AS boolean), CAST($8 AS text), CAST($9 AS text), CAST($10 AS bytea), CAST($11 AS smallint))
+VALUES (CAST($1 AS text), coalesce(CAST($2 AS double precision) + coalesce(CAST($3 AS double precision),
+        extract(epoch FROM clock_timestamp())::double precision), CAST($4 AS double precision)),
+    CAST($5 AS text), CAST($6 AS text), CAST($7 AS text), CAST($8 AS text), CAST($9 AS boolean), CAST($10 AS text),
+    CAST($11 AS text), CAST($12 AS bytea), CAST($13 AS smallint))
 ON CONFLICT (tenant, name) DO UPDATE SET due_at = excluded.due_at, topic = excluded.topic, event_id = excluded.event_id,
     key = excluded.key, numbered = excluded.numbered, idempotency_key = excluded.idempotency_key,
     headers = excluded.headers, body = excluded.body, lane = excluded.lane
@@ -54,10 +56,10 @@ class PostgresTimers:
 
     async def set(self, tx: Transaction, timer: Timer) -> None:
         if isinstance(tx, BEGUN):
-            await tx.carry_out(_setting(timer, await self._database.check()))
+            await tx.carry_out(self._setting(timer, await self._database.check()))
         else:
             theirs = self._joined(tx)
-            await theirs.carry_out(_setting(timer, await theirs.checked()))
+            await theirs.carry_out(self._setting(timer, await theirs.checked()))
 
     async def cancel(self, tx: Transaction, tenant: str, name: str) -> bool:
         theirs = tx if isinstance(tx, BEGUN) else self._joined(tx)
@@ -79,16 +81,15 @@ class PostgresTimers:
     async def pending(self, tenant: str | None = None, limit: int = 100) -> Sequence[Timer]:
         return [_timer(columns) for columns in await self._database.run(PENDING, tenant, limit)]
 
+    def _setting(self, timer: Timer, place: Place) -> Steps[None]:
+        row = timer.row
+        yield SET, (
+            timer.name, timer.after, self._outbox.now(), timer.due_at, row.topic, row.tenant, row.event_id, row.key,
+            row.numbered, row.idempotency_key, packed(row.headers), row.body, lane_of_row(row, place.lanes),
+        )  # fmt: skip
+
     def _joined(self, tx: Transaction) -> Joined | JoinedAsync:
         return tx if isinstance(tx, Joined | JoinedAsync) else joined(self._database, tx.connection)
-
-
-def _setting(timer: Timer, place: Place) -> Steps[None]:
-    row = timer.row
-    yield SET, (
-        timer.name, timer.due_at, row.topic, row.tenant, row.event_id, row.key, row.numbered, row.idempotency_key,
-        packed(row.headers), row.body, lane_of_row(row, place.lanes),
-    )  # fmt: skip
 
 
 def _cancelling(tenant: str, name: str) -> Steps[bool]:

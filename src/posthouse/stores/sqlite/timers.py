@@ -49,8 +49,9 @@ class SqliteTimers:
 
     async def set(self, tx: Transaction, timer: Timer) -> None:
         row = timer.row
+        due_at = timer.due_at if timer.after is None else self._clock.now() + timer.after
         await tx.execute(SET, (
-            timer.name, timer.due_at, row.topic, row.tenant, row.event_id, row.key, row.numbered, row.idempotency_key,
+            timer.name, due_at, row.topic, row.tenant, row.event_id, row.key, row.numbered, row.idempotency_key,
             packed(row.headers), row.body,
         ))  # fmt: skip
 

@@ -13,6 +13,14 @@ from posthouse.testing.store_contract.steps import drain, failing
 class TimerContract(StoreFixtures):
     """What `TimerTable` promises."""
 
+    async def test_a_delay_goes_by_the_clock_of_the_store_not_by_that_of_the_sender(self, store: Store) -> None:
+        now = self.clock.now()
+        await set_timer(store, Timer(name="slow clock", due_at=now - 7_000, after=60.0, row=row("k")))
+        await set_timer(store, Timer(name="fast clock", due_at=now + 7_000, after=60.0, row=row("k")))
+        assert await store.timers.fire(10) == 0
+        await self.later(61)
+        assert await store.timers.fire(10) == 2
+
     async def test_a_timer_fires_once_however_many_ask(self, store: Store, other: Store) -> None:
         for number in range(10):
             await set_timer(store, Timer(name=f"n{number}", due_at=self.clock.now() + 5, row=row("k")))
