@@ -32,14 +32,15 @@ class Thing(msgspec.Struct, frozen=True, kw_only=True):
     """One thing of ours in a broker: a topic, or, with `group`, the place of a group in a topic.
 
     `called` is its name in the broker's own tools (`stream shop_orders_order`). `frames` counts those that go with it: all of a
-    topic, for a group those it has not acknowledged. `at_work` is True while a member reads there.
+    topic, for a group those it has not acknowledged; None where the broker does not tell. `at_work` is True while a member
+    reads there, as far as the broker tells.
     """
 
     topic: str
     group: str | None = None
     called: str
     exists: bool = True
-    frames: int = 0
+    frames: int | None = 0
     at_work: bool = False
     drift: Sequence[Drift] = ()
 
@@ -54,7 +55,7 @@ class Surveyed(Protocol):
         ...
 
     async def mend(self, thing: Thing) -> None:
-        """Set the mendable settings of a topic as this instance would make them. Idempotent."""
+        """Set the mendable settings of a topic or a place as this instance would make them. Idempotent."""
         ...
 
     async def remove(self, things: Sequence[Thing]) -> None:

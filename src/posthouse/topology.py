@@ -45,6 +45,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             groups=frozenset(service.name for service in every),
         )
 
+    def has(self, thing: Thing) -> bool:
+        return self.has_topic(thing.topic) if thing.group is None else self.has_group(thing.group)
+
     def has_topic(self, topic: str) -> bool:
         """By aggregate or by subject: `shop.orders`, `shop.orders.order`, `shop.orders.order.placed.v1`, and dead letters."""
         return any(_is_of(topic.removesuffix(_DEAD_LETTERS), owner) for owner in self.topics)
@@ -68,16 +71,14 @@ async def plan(broker: Broker, topology: Topology, scope: Scope) -> Sequence[Ste
 def steps(topology: Topology, things: Sequence[Thing], scope: Scope) -> list[Step]:
     """The differences between what should be there and what is: creations, changes, deletions.
 
-    Settings are judged on topics that bear the name of one of the services; whoever only reads a topic does not shape
-    it. Deleted is only what bears such a name and is not asked for any more.
+    Settings are judged on topics and groups that bear the name of one of the services; whoever only reads a topic does
+    not shape it. Deleted is only what bears such a name and is not asked for any more.
     """
     asked = wanted(topology)
     created = [Step(verb="create", thing=thing) for thing in things if not thing.exists]
     there = [thing for thing in things if thing.exists]
-    changed = [
-        _change(thing) for thing in there if thing.drift and thing.group is None and scope.has_topic(thing.topic)
-    ]
     surplus = [thing for thing in there if _is_surplus(thing, asked, scope)]
+    changed = [_change(thing) for thing in there if thing.drift and thing not in surplus and scope.has(thing)]
     return [*created, *changed, *(_deletion(thing, surplus, there) for thing in surplus)]
 
 
@@ -118,9 +119,9 @@ def _change(thing: Thing) -> Step:
 def _is_surplus(thing: Thing, asked: set[tuple[str, str | None]], scope: Scope) -> bool:
     """Dead letters stay as long as their topic does: whoever reads that may need them."""
     if thing.group is not None:
-        return scope.has_group(thing.group) and (thing.topic, thing.group) not in asked
+        return scope.has(thing) and (thing.topic, thing.group) not in asked
     names = {thing.topic, thing.topic.removesuffix(_DEAD_LETTERS)}
-    return scope.has_topic(thing.topic) and not any((name, None) in asked for name in names)
+    return scope.has(thing) and not any((name, None) in asked for name in names)
 
 
 def _deletion(thing: Thing, surplus: Sequence[Thing], there: Sequence[Thing]) -> Step:
@@ -129,7 +130,7 @@ def _deletion(thing: Thing, surplus: Sequence[Thing], there: Sequence[Thing]) ->
             verb="delete",
             thing=thing,
             blocked="a member reads there now: stop it first" if thing.at_work else "",
-            loses=f"its place, {thing.frames:,} unread",
+            loses="its place" if thing.frames is None else f"its place, {thing.frames:,} unread",
         )
     read = [other for other in there if other.group is not None and other.topic == thing.topic]
     readers = sorted({str(other.group) for other in read if other not in surplus or other.at_work})
@@ -137,7 +138,7 @@ def _deletion(thing: Thing, surplus: Sequence[Thing], there: Sequence[Thing]) ->
         verb="delete",
         thing=thing,
         blocked=f"still read by {', '.join(readers)}: plan it together with them" if readers else "",
-        loses=f"{thing.frames:,} frames",
+        loses="its frames" if thing.frames is None else f"{thing.frames:,} frames",
     )
 
 

@@ -141,3 +141,14 @@ async def test_a_broker_that_shows_nothing_says_so() -> None:
 def test_the_scope_of_services_is_their_full_name() -> None:
     scope = Scope.of([Service("orders", namespace="shop"), Service("audit")])
     assert scope == Scope(topics=frozenset({"shop.orders", "audit"}), groups=frozenset({"orders", "audit"}))
+
+
+def test_settings_of_a_group_are_judged_by_whose_group_it_is_and_not_where_it_goes_anyway() -> None:
+    drift = Drift(setting="ack deadline", found="10 s", wanted="60 s")
+    theirs, ours = (
+        Thing(topic="shop.stock.item", group=group, called=group, drift=[drift]) for group in ("billing", "orders")
+    )
+    wanted = Topology(groups={"orders": ["shop.stock.item"], "billing": ["shop.stock.item"]})
+    there = [topic("shop.stock.item"), theirs, ours]
+    assert shown(steps(wanted, there, ORDERS)) == [("change", "shop.stock.item", "orders")]
+    assert shown(steps(Topology(), there, ORDERS)) == [("delete", "shop.stock.item", "orders")]

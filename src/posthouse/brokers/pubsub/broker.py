@@ -23,12 +23,14 @@ from google.pubsub_v1.types import (
 from posthouse.broker import ACCEPTED, Capabilities, Frame, Progress, Start, Stream, Topology, Verdict
 from posthouse.brokers.admission import admit, frame_size
 from posthouse.brokers.pubsub.checks import checks_of, endpoint_check
+from posthouse.brokers.pubsub.inventory import Inventory, called
 from posthouse.brokers.pubsub.letters import message_of, misfit
 from posthouse.brokers.pubsub.stream import Lane, PubSubStream
 from posthouse.brokers.pubsub.wire import Wire, mapped, words
 from posthouse.checks import Check, refusals, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError
+from posthouse.survey import Thing, with_missing
 
 T = TypeVar("T")
 LARGEST = 8 * 1024 * 1024
@@ -89,6 +91,7 @@ class PubSubBroker:
             redelivery_s=retention,
         )
         self._wire = Wire(project, emulator=emulator, endpoint=endpoint, timeout=timeout, driver=driver)
+        self._inventory = Inventory(self._wire, lease=lease, retention=retention)
         self._clock = clock
         self._lease = lease
         self._retention = retention
@@ -163,6 +166,15 @@ class PubSubBroker:
                     found += [_weakened(check) for check in checks_of(subscription)]
         self.sheet = msgspec.structs.replace(self.sheet, notes=tuple(warnings(found)))
         return found
+
+    async def survey(self, topology: Topology) -> Sequence[Thing]:
+        return with_missing(topology, await self._inventory.found(), called)
+
+    async def mend(self, thing: Thing) -> None:
+        await self._inventory.mend(thing)
+
+    async def remove(self, things: Sequence[Thing]) -> None:
+        await self._inventory.remove(things)
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))

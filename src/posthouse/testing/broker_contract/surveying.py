@@ -43,6 +43,8 @@ class SurveyingContract(BrokerFixtures):
         async with self.brokers() as make:
             broker, topology = await make(), self._topology()
             await broker.ensure(topology)
+            if any(thing.frames is None for thing in await self._survey(broker, topology)):
+                pytest.skip("this broker tells neither what is unread nor who reads")
             ((group, (topic,)),) = topology.groups.items()
             sent = await self.publish(broker, topic, 5)
             stream = await broker.subscribe(group, [topic])
@@ -63,9 +65,11 @@ class SurveyingContract(BrokerFixtures):
             ((group, (topic,)),) = topology.groups.items()
             stream = await broker.subscribe(group, [topic])
             things = {(thing.topic, thing.group): thing for thing in await self._survey(broker, topology)}
+            assert things[topic, group].at_work or things[topic, group].frames is None
             remover = self._surveyed(await make())
-            with pytest.raises(BrokerError, match="at work"):
-                await remover.remove([things[topic, group]])
+            if things[topic, group].at_work:
+                with pytest.raises(BrokerError, match="at work"):
+                    await remover.remove([things[topic, group]])
             with pytest.raises(BrokerError, match="read by"):
                 await remover.remove([things[topic, None]])
             sent = await self.publish(broker, topic, 3)
