@@ -432,3 +432,19 @@ async def test_the_benchmark_of_nats_measures_what_it_says(nats_server: NatsServ
     readings = await brokers.measure("nats", tmp_path, Scale(share=0.0, rounds=1))
     assert [reading.measure for reading in readings] == ["nats publish", "nats receive", "nats consume, once only"]
     assert all(reading.ours > 0 and reading.ratio for reading in readings)
+
+
+async def test_a_group_that_was_only_declared_may_still_start_at_the_end(broker: NatsBroker, topic: str) -> None:
+    """A service declares its groups before it reads with them."""
+    old, new, newest = ([Frame(topic=topic, id=new_id(), key=f"k{n}", body=b"x") for n in range(3)] for _ in range(3))
+    await broker.publish(old)
+    await broker.ensure(Topology(groups={"late": [topic]}))
+    stream = await broker.subscribe("late", [topic], start="latest")
+    await broker.publish(new)
+    got = await collect(stream, 3)
+    assert {delivery.frame.id for delivery in got} == {frame.id for frame in new}
+    assert (await broker.progress("late", [topic]))[topic].truncated
+    await stream.aclose()
+    await broker.publish(newest)
+    got = await collect(await broker.subscribe("late", [topic], start="latest"), 3)
+    assert {delivery.frame.id for delivery in got} == {frame.id for frame in newest}, "it is not new any more"

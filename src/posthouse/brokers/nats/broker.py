@@ -198,13 +198,17 @@ class NatsBroker:
             raise BrokerError(f"topic {topic!r} does not exist.{did_you_mean(topic, self._topics.known)}") from error
 
     async def _begin(self, group: str, topic: Topic, start: Start) -> None:
-        """Lines for the partitions that the group has never seen."""
+        """Lines for the partitions that the group has never seen. One that was declared and never read is new as well."""
         ledger = Ledger(self._wire, group)
         first = topic.last if start == "latest" else 0
         new = Claim(born=topic.created, cursor=first, started=first)
         known = await ledger.lines(topic.name)
         spots: list[Spot] = [(topic.name, partition) for partition in range(topic.partitions + 1)]
         await ledger.begin({spot: new for spot in spots if spot not in known})
+        if start == "latest":
+            await ledger.change(
+                {spot: Line(new, known[spot].version) for spot in known if known[spot].claim.epoch == 0}
+            )
 
     async def _sequence(self, topic: Topic, position: int | str | None, time: float | None) -> int:
         """Of the first frame at or after a position or a time; behind the last when there is none."""
