@@ -235,6 +235,52 @@ async def test_a_stalled_link_ends_the_lease_and_another_member_takes_over(
         await far.aclose()
 
 
+async def test_an_ack_that_did_not_get_through_is_said_again(
+    pubsub_server: PubSubServer, broker: PubSubBroker, topic: str
+) -> None:
+    async with Proxy("127.0.0.1", pubsub_server.port) as proxy:
+        far = PubSubBroker("shop", emulator=f"127.0.0.1:{proxy.port}", clock=SystemClock(), lease=5, timeout=0.5)
+        stream = await far.subscribe("g", [topic])
+        await broker.publish(frames(topic, 4))
+        got = await collect(stream, 4, ack=False)
+        await proxy.cut()
+        with pytest.raises(BrokerUnavailable, match="acknowledging"):
+            await stream.ack(got)
+        await proxy.heal()
+        async with asyncio.timeout(20):
+            while (await far.progress("g", [topic]))[topic].pending:  # noqa: ASYNC110 - the renewal does it
+                await asyncio.sleep(0.02)
+        await far.aclose()
+    heir = await broker.subscribe("g", [topic])
+    assert list(await heir.receive(10, 0.5)) == []
+
+
+async def test_an_outage_leaves_nothing_behind(pubsub_server: PubSubServer, broker: PubSubBroker, topic: str) -> None:
+    """Every pull that failed has ended, with all that belongs to it."""
+    async with Proxy("127.0.0.1", pubsub_server.port) as proxy:
+        far = PubSubBroker("shop", emulator=f"127.0.0.1:{proxy.port}", clock=SystemClock(), lease=5, timeout=0.5)
+        stream = await far.subscribe("g", [topic])
+        await broker.publish(frames(topic, 1))
+        await collect(stream, 1)
+        before = len(asyncio.all_tasks())
+        await proxy.cut()
+        for _ in range(5):
+            with pytest.raises(BrokerUnavailable):
+                await stream.receive(1, 20)
+        await proxy.heal()
+        await broker.publish(frames(topic, 1))
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    if batch := await stream.receive(1, 1.0):
+                        await stream.ack(batch)
+                        break
+                except BrokerUnavailable:
+                    await asyncio.sleep(0.05)
+        assert len(asyncio.all_tasks()) <= before + 2
+        await far.aclose()
+
+
 async def test_a_topic_deleted_while_running_refuses_its_frames_and_others_flow(
     broker: PubSubBroker, bare: Bare, topic: str
 ) -> None:

@@ -34,13 +34,15 @@ PAUSE = 0.1
 
 
 class Held(msgspec.Struct, eq=False):
-    """A message that is ours until the lease ends: `handed` to the consumer, or waiting."""
+    """A message that is ours until the lease ends: `handed` to the consumer, or waiting. `done`: the consumer is through
+    with it, and the server may not know yet."""
 
     ack_id: str
     message_id: str
     number: int
     delivery: Delivery
     handed: bool = False
+    done: bool = False
 
     def __lt__(self, other: Held) -> bool:
         return self.number < other.number
@@ -56,6 +58,7 @@ class Lane:
         self.waiting: list[Held] = []
         self.room = asyncio.Event()
         self.pull: asyncio.Task[None] | None = None
+        self.over = asyncio.Event()
         self._numbers = itertools.count()
 
     def put(self, received: ReceivedMessage) -> None:
@@ -83,10 +86,13 @@ class Lane:
         return taken
 
     def give_back(self, held: Held) -> None:
-        if self.owns(held) and held.handed:
+        if self.owns(held) and held.handed and not held.done:
             held.handed = False
             held.delivery = msgspec.structs.replace(held.delivery, redelivered=True)
             heapq.heappush(self.waiting, held)
+
+    def done(self) -> list[Held]:
+        return [held for held in self.held.values() if held.done]
 
     def owns(self, held: Held) -> bool:
         return self.held.get(held.message_id) is held
@@ -129,7 +135,7 @@ class PubSubStream:
         self._bell = asyncio.Event()
         self._closed = asyncio.Event()
         self._left = asyncio.Event()
-        self._trouble: BrokerError | None = None
+        self._trouble: BaseException | None = None
         self._turn = 0
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -161,14 +167,11 @@ class PubSubStream:
         return []
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """One that the server did not hear of is told again with the next renewal."""
         for lane, helds in self._mine(deliveries):
-            for some in _chunks(helds):
-                request = AcknowledgePb(subscription=lane.subscription, ack_ids=[held.ack_id for held in some])
-                with mapped("acknowledging"):
-                    await self._wire.subscriber.acknowledge(
-                        AcknowledgeRequest.wrap(request), retry=None, timeout=self._wire.timeout
-                    )
-                lane.drop(some)
+            for held in helds:
+                held.done = True
+            await self._settle(lane, helds)
 
     async def nack(self, deliveries: Sequence[Delivery]) -> None:
         """They stay leased to this member, which hands them out again: the server would send all later ones of their
@@ -228,12 +231,22 @@ class PubSubStream:
                 self._lapse()
             try:
                 for lane in self.lanes:
+                    await self._settle(lane, lane.done())
                     await self._postpone(lane, self._lease)
             except BrokerError as error:
                 self._trouble = error
                 self._bell.set()
             else:
                 self._renewed(began)
+
+    async def _settle(self, lane: Lane, helds: list[Held]) -> None:
+        for some in _chunks(helds):
+            request = AcknowledgePb(subscription=lane.subscription, ack_ids=[held.ack_id for held in some])
+            with mapped("acknowledging"):
+                await self._wire.subscriber.acknowledge(
+                    AcknowledgeRequest.wrap(request), retry=None, timeout=self._wire.timeout
+                )
+            lane.drop(some)
 
     async def _postpone(self, lane: Lane, seconds: int) -> None:
         for some in _chunks(list(lane.held.values())):
@@ -264,11 +277,11 @@ class PubSubStream:
         """Pull, and pull again when that ended: the service closes every stream once in a while."""
         while not self._closed.is_set():
             await self._leased.wait()
+            if self._closed.is_set():
+                return
             lane.pull = asyncio.create_task(self._pull(lane))
             await asyncio.wait([lane.pull])
             if not lane.pull.cancelled() and (error := lane.pull.exception()) is not None:
-                if not isinstance(error, BrokerError):
-                    raise error
                 self._trouble = error
                 self._bell.set()
             with contextlib.suppress(TimeoutError):
@@ -276,29 +289,34 @@ class PubSubStream:
                     await self._closed.wait()
 
     async def _pull(self, lane: Lane) -> None:
-        with mapped(f"pulling from {lane.subscription}"):
-            answers = await self._wire.subscriber.streaming_pull(self._requests(lane), retry=None, timeout=None)
-            async for answer in answers:
-                for received in StreamingPullResponse.pb(answer).received_messages:
-                    lane.put(received)
-                self._bell.set()
-                while len(lane.held) >= self._window and not self._closed.is_set():
-                    lane.room.clear()
-                    await lane.room.wait()
+        lane.over = over = asyncio.Event()
+        try:
+            with mapped(f"pulling from {lane.subscription}"):
+                requests = self._requests(lane, over)
+                async for answer in await self._wire.subscriber.streaming_pull(requests, retry=None, timeout=None):
+                    for received in StreamingPullResponse.pb(answer).received_messages:
+                        lane.put(received)
+                    self._bell.set()
+                    while len(lane.held) >= self._window and not self._closed.is_set():
+                        lane.room.clear()
+                        await lane.room.wait()
+        finally:
+            over.set()
 
-    async def _requests(self, lane: Lane) -> AsyncIterator[StreamingPullRequest]:
+    async def _requests(self, lane: Lane, over: asyncio.Event) -> AsyncIterator[StreamingPullRequest]:
         """One, and when this member leaves the end: the server then sends what is on its way, and ends too."""
         yield StreamingPullRequest(
             subscription=lane.subscription,
             stream_ack_deadline_seconds=self._lease,
             max_outstanding_messages=self._window,
         )
-        await self._closed.wait()
+        await over.wait()
 
     async def _leave(self) -> None:
         """Hand everything back at once; what cannot be told comes back when its deadline ends."""
         for lane in self.lanes:
             lane.room.set()
+            lane.over.set()
         self._leased.set()
         if self._alarm is not None:
             self._alarm.cancel()
@@ -309,6 +327,7 @@ class PubSubStream:
             await asyncio.wait([task])
         with contextlib.suppress(BrokerError):
             for lane in self.lanes:
+                await self._settle(lane, lane.done())
                 await self._postpone(lane, 0)
         self.lapse()
 
