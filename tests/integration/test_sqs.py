@@ -317,6 +317,36 @@ async def test_what_is_handed_back_takes_along_what_waits_of_its_key(broker: Sqs
     assert all(delivery.redelivered for delivery in again)
 
 
+async def test_no_more_frames_are_in_hand_than_the_window_holds(broker: SqsBroker, topic: str) -> None:
+    """Of many keys, so that SQS itself would give all of them; those that wait in the member count too."""
+    await broker.publish(frames(topic, 30, keys=30))
+    stream = await broker.subscribe("g", [topic], window=12)
+    first = await collect(stream, 12, ack=False)
+    assert list(await stream.receive(10, 0.5)) == []
+    settings = await broker._topics.attributes(broker._topics.queues["g", topic])
+    assert settings["ApproximateNumberOfMessagesNotVisible"] == "12"
+    await stream.ack(first)
+    assert len({*ids(first), *ids(await collect(stream, 18))}) == 30
+
+
+async def test_what_waited_too_long_is_left_to_others_with_all_that_follows_of_its_key(
+    broker: SqsBroker, topic: str
+) -> None:
+    """The renewal of the first never came through, that of the second did: the second must not be handed out."""
+    sent = frames(topic, 2) + frames(topic, 3, keys=3)[1:]
+    await broker.publish(sent)
+    stream = await broker.subscribe("g", [topic])
+    async with asyncio.timeout(20):
+        while len(stream._ready) < 4:
+            assert list(await stream.receive(10, 0.0)) == []
+            await asyncio.sleep(0.01)
+    stream._until[next(iter(stream._until))] = 0.0
+    assert {delivery.frame.key for delivery in await stream.receive(10, 0.0)} == {"k1", "k2"}
+    again = await collect(stream, 2)
+    assert ids(again) == [frame.id for frame in sent[:2]]
+    assert all(delivery.redelivered for delivery in again)
+
+
 async def test_frames_in_hand_are_renewed_until_they_are_acknowledged(broker: SqsBroker, topic: str) -> None:
     """For two visibility timeouts and more nobody else gets them, and the receipt still holds."""
     await broker.publish(frames(topic, 3, keys=3))

@@ -45,6 +45,11 @@ class Receipt(msgspec.Struct, frozen=True):
     handle: str
     group: str
 
+    @property
+    def place(self) -> tuple[Queue, str]:
+        """What is blocked while it is in somebody's hands."""
+        return self.queue, self.group
+
 
 class SqsStream:
     """`visibility`: whole seconds after which what fell silent in our hands goes to others; renewed every quarter of it.
@@ -77,7 +82,8 @@ class SqsStream:
         self._width = dict.fromkeys(queues, 1)
         """Polls of each queue that may be on their way together: more while they come back full, one when empty."""
         self._polls: set[asyncio.Task[None]] = set()
-        self._trouble: BrokerUnavailable | None = None
+        self._trouble: BrokerError | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._arrived = asyncio.Event()
         self._closed = asyncio.Event()
         self._renewing = asyncio.create_task(self._renew_for_ever())
@@ -112,18 +118,20 @@ class SqsStream:
     async def nack(self, deliveries: Sequence[Delivery]) -> None:
         """With what waits here of the same keys: it must not overtake."""
         receipts = self._mine(deliveries)
-        keys = {(receipt.queue, receipt.group) for receipt in receipts}
-        waiting = [receipt for receipt in self._waiting() if (receipt.queue, receipt.group) in keys]
+        places = {receipt.place for receipt in receipts}
+        waiting = [receipt for receipt in self._waiting() if receipt.place in places]
         await self._hand_back([*receipts, *waiting])
 
     async def aclose(self) -> None:
         """Hands everything back, then waits for the polls on their way, and hands back what they bring."""
-        if not self._closed.is_set():
-            self._closed.set()
-            self._arrived.set()
-            self._renewing.cancel()
-            with contextlib.suppress(BrokerUnavailable):  # then it comes back by itself, a little later
-                await self._hand_back(list(self._until))
+        self._leaving = self._leaving or asyncio.create_task(self._leave())
+        await asyncio.shield(self._leaving)
+
+    async def _leave(self) -> None:
+        self._closed.set()
+        self._arrived.set()
+        self._renewing.cancel()
+        await self._hand_back(list(self._until))
         if self._polls:
             await asyncio.wait(self._polls)
         self._on_close(self)
@@ -166,7 +174,7 @@ class SqsStream:
                 self._width[queue] = 1
             if self._closed.is_set():
                 await self._hand_back(list(self._until))
-        except BrokerUnavailable as error:
+        except BrokerError as error:
             self._trouble = error
         finally:
             self._asked[queue] -= count
@@ -175,13 +183,13 @@ class SqsStream:
     def _keep(self, queue: Queue, messages: Sequence[Message], asked_at: float) -> None:
         for message in messages:
             system = message.system
-            receipt = Receipt(queue, message.receipt, system["MessageGroupId"])
+            receipt = Receipt(queue, message.receipt, system.get("MessageGroupId", ""))
             self._until[receipt] = asked_at + self._visibility
             self._in_hand[queue] += 1
             self._ready.append(
                 Delivery(
                     frame=frame_of(queue.topic, message),
-                    position=int(system["SequenceNumber"]),
+                    position=int(system.get("SequenceNumber", 0)),
                     stored_at=int(system["SentTimestamp"]) / 1000,
                     redelivered=int(system["ApproximateReceiveCount"]) > 1,
                     token=receipt,
@@ -189,17 +197,13 @@ class SqsStream:
             )
 
     def _take(self, limit: int) -> list[Delivery]:
-        """What waited so long that others may have it by now is left to them."""
-        taken: list[Delivery] = []
+        """What waited so long that others may have it by now is left to them, with all that follows of its key."""
         now = self._clock.now()
-        while self._ready and len(taken) < limit:
-            delivery = self._ready.popleft()
-            receipt = _receipt(delivery)
-            if now < self._until.get(receipt, now):
-                taken.append(delivery)
-            else:
-                self._let_go([receipt])
-        return taken
+        late = {receipt.place for receipt in self._waiting() if now >= self._until.get(receipt, now)}
+        if late:
+            self._let_go([receipt for receipt in self._waiting() if receipt.place in late])
+            self._forget_settled()
+        return [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
 
     # What is in our hands
 
@@ -216,10 +220,13 @@ class SqsStream:
                 self._in_hand[receipt.queue] -= 1
         self._arrived.set()  # there may be room for more
 
+    def _forget_settled(self) -> None:
+        self._ready = deque(delivery for delivery in self._ready if _receipt(delivery) in self._until)
+
     async def _hand_back(self, receipts: Sequence[Receipt]) -> None:
         """They are not ours from now on, whatever SQS answers: without a renewal they come again by themselves."""
         self._let_go(receipts)
-        self._ready = deque(delivery for delivery in self._ready if _receipt(delivery) in self._until)
+        self._forget_settled()
         await self._change("change_message_visibility_batch", receipts, {"VisibilityTimeout": 0})
 
     async def _renew_for_ever(self) -> None:
@@ -237,9 +244,9 @@ class SqsStream:
         for receipt in old:
             if receipt in self._until and receipt not in failed and receipt not in lost:
                 self._until[receipt] = now + self._visibility
-        keys = {(receipt.queue, receipt.group) for receipt in lost}
-        self._let_go(receipt for receipt in self._waiting() if (receipt.queue, receipt.group) in keys)
-        self._let_go(lost)
+        places = {receipt.place for receipt in lost}
+        self._let_go([*lost, *(receipt for receipt in self._waiting() if receipt.place in places)])
+        self._forget_settled()
 
     async def _change(
         self,

@@ -105,7 +105,7 @@ def mapped(doing: str) -> Iterator[None]:
         yield
     except ClientError as error:
         raise _answered(doing, error) from error
-    except (BotoCoreError, aiohttp.ClientError, TimeoutError, OSError) as error:
+    except (BotoCoreError, aiohttp.ClientError, msgspec.ValidationError, TimeoutError, OSError) as error:
         raise BrokerUnavailable(f"AWS, {doing}: {str(error) or type(error).__name__}") from error
 
 
