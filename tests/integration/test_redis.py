@@ -126,6 +126,7 @@ async def test_a_lane_that_takes_nothing_refuses_its_keys_and_others_flow(
     assert not any(verdict.final for verdict in verdicts)
     with pytest.raises(BrokerError, match="is not a stream"):
         await broker.ensure(Topology(topics=[topic]))
+    await bare.delete(lane)
 
 
 async def test_a_topic_deleted_while_running_refuses_its_frames_and_others_flow(

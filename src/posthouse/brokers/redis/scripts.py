@@ -190,18 +190,20 @@ ring(KEYS[2])
 )
 
 # Read the next entries of lanes that are still the member's: of each, the entries and whether there may be more; nothing
-# for a lane that was lost. KEYS: ledger and lane in turn. ARGV: group, bytes, then for each lane its number, epoch, where
-# to begin (`>` or an id, for entries that are pending) and how many.
+# for a lane that was lost, or that the server's last run may know more of. KEYS: ledger and lane in turn. ARGV: group,
+# bytes, then for each lane its number, epoch, where to begin (`>` or an id, for entries that are pending) and how many.
 READ = Script(
     "receiving",
-    f"""
-local group, room = ARGV[1], tonumber(ARGV[2])
+    TABLE
+    + f"""
+local group, room, run = ARGV[1], tonumber(ARGV[2]), run_id()
 local answer = {{}}
 for index = 1, #KEYS, 2 do
   local at = index * 2 + 1
   local lane, from, left = KEYS[index + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
   local entries, more = {{}}, 1
-  if redis.call('HGET', KEYS[index], 'epoch:' .. ARGV[at]) ~= ARGV[at + 1] then entries = false end
+  local held = redis.call('HMGET', KEYS[index], 'epoch:' .. ARGV[at], 'run:' .. ARGV[at])
+  if held[1] ~= ARGV[at + 1] or held[2] ~= run then entries = false end
   while entries and more == 1 and left > 0 and room > 0 do
     local count = math.min(left, 64)
     local reply = redis.pcall('XREADGROUP', 'GROUP', group, '{CONSUMER}', 'COUNT', count, 'STREAMS', lane, from)
