@@ -98,7 +98,8 @@ def ids(deliveries: list[Delivery]) -> list[str]:
 @contextlib.asynccontextmanager
 async def scripted(answer: Callable[[list[str]], tuple[int, str]]) -> AsyncIterator[tuple[SqsBroker, list[list[str]]]]:
     """A broker on a server that answers every PublishBatch as the script says, and what it was sent: one list of
-    deduplication ids for each call."""
+    deduplication ids for each call. The script gives a status, and the error's code or the ids that are refused; those
+    with a hyphen before them get no answer."""
     calls: list[list[str]] = []
 
     async def serve(request: web.Request) -> web.Response:
@@ -113,6 +114,8 @@ async def scripted(answer: Callable[[list[str]], tuple[int, str]]) -> AsyncItera
         lines = []
         for n in numbers:
             entry, id_ = form[f"{prefix}{n}.Id"][0], form[f"{prefix}{n}.MessageDeduplicationId"][0]
+            if f"-{id_}" in refused:
+                continue
             if id_ in refused:
                 lines.append(f"<Failed><member><Id>{entry}</Id><Code>Busy</Code><Message>m</Message></member></Failed>")
             else:
@@ -173,19 +176,33 @@ async def test_an_answer_that_says_nothing_is_unavailable_and_nothing_more_is_se
     assert calls == [["a1"]]
 
 
+async def test_an_entry_without_an_answer_counts_as_refused() -> None:
+    async with scripted(lambda ids: (200, "-a1")) as (broker, _):
+        verdicts = await broker.publish(numbered("a1", "b1", "a2"))
+    assert [verdict.accepted for verdict in verdicts] == [False, True, False]
+    assert "did not answer" in verdicts[0].reason
+
+
+async def test_after_an_unknown_outcome_the_other_batches_are_not_sent() -> None:
+    async with scripted(lambda ids: (500, "InternalError") if "0" in ids else (200, "")) as (broker, calls):
+        with pytest.raises(BrokerUnavailable):
+            await broker.publish([Frame(topic="t", id=str(n), body=b"x") for n in range(1000)])
+    assert 0 < len(calls) < 100
+
+
+async def test_a_batch_stays_under_the_bytes_that_sns_takes() -> None:
+    async with scripted(lambda ids: (200, "")) as (broker, calls):
+        sent = [Frame(topic="t", id=str(n), body=b"x" * 100_000) for n in range(12)]
+        assert all(verdict.accepted for verdict in await broker.publish(sent))
+    assert [len(call) for call in calls] == [2] * 6
+
+
 async def test_a_right_that_is_missing_refuses_the_frames_of_its_topic() -> None:
     async with scripted(lambda ids: (403, "AuthorizationError")) as (broker, calls):
         verdicts = await broker.publish(numbered("a1", "a2"))
     assert [(verdict.accepted, verdict.final) for verdict in verdicts] == [(False, False)] * 2
     assert "AuthorizationError" in verdicts[0].reason
     assert calls == [["a1"]]
-
-
-async def test_a_batch_stays_under_the_bytes_that_sns_takes(broker: SqsBroker, topic: str) -> None:
-    sent = frames(topic, 12, keys=12, body=b"x" * 100_000)
-    assert all(verdict.accepted for verdict in await broker.publish(sent))
-    stream = await broker.subscribe("g", [topic])
-    assert set(ids(await collect(stream, 12))) == {frame.id for frame in sent}
 
 
 async def test_headers_that_make_a_frame_too_large_on_the_wire_refuse_it_for_good(
@@ -345,6 +362,36 @@ async def test_what_waited_too_long_is_left_to_others_with_all_that_follows_of_i
     again = await collect(stream, 2)
     assert ids(again) == [frame.id for frame in sent[:2]]
     assert all(delivery.redelivered for delivery in again)
+
+
+async def test_a_member_that_leaves_hands_over_at_once(sqs_server: SqsServer, topic: str) -> None:
+    """What it had in hand, what waited in it, and what comes with a poll that was on its way; not after 30 s."""
+    broker = open_broker(f"{sqs_server.url}&visibility=30&poll=1", clock=SystemClock())
+    leaver, stayer = await broker.subscribe("g", [topic]), await broker.subscribe("g", [topic])
+    sent = frames(topic, 4, keys=4)
+    await broker.publish(sent)
+    await collect(leaver, 2, ack=False)
+    assert list(await leaver.receive(10, 0.0)) == []
+    closing = asyncio.create_task(leaver.aclose())
+    sent += frames(topic, 1)
+    await broker.publish(sent[-1:])
+    await closing
+    async with asyncio.timeout(20):
+        assert set(ids(await collect(stayer, 5))) == {frame.id for frame in sent}
+    await broker.aclose()
+
+
+async def test_a_poll_that_was_on_its_way_hands_back_what_it_brings(sqs_server: SqsServer, topic: str) -> None:
+    broker = open_broker(f"{sqs_server.url}&visibility=30&poll=1", clock=SystemClock())
+    leaver, stayer = await broker.subscribe("g", [topic]), await broker.subscribe("g", [topic])
+    assert list(await leaver.receive(10, 0.2)) == []
+    closing = asyncio.create_task(leaver.aclose())
+    sent = frames(topic, 3, keys=3)
+    await broker.publish(sent)
+    await closing
+    async with asyncio.timeout(20):
+        assert set(ids(await collect(stayer, 3))) == {frame.id for frame in sent}
+    await broker.aclose()
 
 
 async def test_frames_in_hand_are_renewed_until_they_are_acknowledged(broker: SqsBroker, topic: str) -> None:
