@@ -17,6 +17,7 @@ from posthouse.broker import Broker, Delivery, Frame
 from posthouse.brokers import open_broker
 from posthouse.brokers.nats import NatsBroker
 from posthouse.brokers.pubsub import PubSubBroker
+from posthouse.brokers.rabbitmq import RabbitmqBroker
 from posthouse.brokers.redis import RedisBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import BrokerUnavailable
@@ -25,6 +26,7 @@ LEASE = 1.0
 MAKERS: Mapping[str, Callable[[str], Broker]] = {
     "nats": lambda url: NatsBroker(url, clock=SystemClock(), lease=LEASE),
     "pubsub": lambda url: PubSubBroker("shop", emulator=url.partition("=")[2], clock=SystemClock(), lease=2),
+    "rabbitmq": lambda url: RabbitmqBroker(url, clock=SystemClock(), heartbeat=1),
     "redis": lambda url: RedisBroker(url, clock=SystemClock(), lease=LEASE),
     "sqs": lambda url: open_broker(f"{url}&visibility=3&poll=1", clock=SystemClock()),
 }

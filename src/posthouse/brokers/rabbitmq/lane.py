@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from aiormq import Channel
 from aiormq.abc import DeliveredMessage
+from pamqp.commands import Basic
 
 from posthouse.broker import Delivery
 from posthouse.brokers.rabbitmq.messages import frame_of, stored_at
@@ -67,6 +68,7 @@ class Lane:
         """Stand in line."""
         channel = self._channel = await wire.channel()
         channel.closing.add_done_callback(lambda _: self._stir())
+        channel.on_consumer_cancel_callbacks.add(self._lost)
         with mapped(f"reading {self.queue!r}"):
             async with asyncio.timeout(wire.timeout):
                 await channel.basic_qos(prefetch_count=min(window, MOST))
@@ -137,6 +139,11 @@ class Lane:
             with mapped("waiting for an answer"):
                 async with asyncio.timeout(timeout):
                     await channel.flow(True)
+
+    async def _lost(self, _: Basic.Cancel) -> None:
+        """The queue was deleted, and all that came from it."""
+        self.forget()
+        self._stir()
 
     async def _arrived(self, message: DeliveredMessage) -> None:
         tag = message.delivery_tag

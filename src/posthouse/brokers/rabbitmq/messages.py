@@ -25,6 +25,7 @@ SHORT = 255
 NAME = 128 - len("cloudEvents:")
 """The most bytes of a header's name."""
 _SAFE = "".join(map(chr, range(0x21, 0x7F))).replace('"', "").replace("%", "")
+_PREFIXES = ("cloudEvents:", "cloudEvents_")
 _OURS = {KEY, ID, AT}
 _SERVERS = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
 _routes = [".".join(f"{number:0{BITS}b}"[::-1]) for number in range(1 << BITS)]
@@ -48,7 +49,7 @@ def properties_of(frame: Frame, at: float) -> Basic.Properties:
     headers: FieldTable = {AT: int(at * 1e6)}
     content_type = None
     for name, value in frame.headers.items():
-        if name == CONTENT_TYPE and len(value.encode()) <= SHORT:
+        if name == CONTENT_TYPE and 0 < len(value.encode()) <= SHORT:
             content_type = value
         elif name.startswith("ce-"):
             headers[_wire_name(name)] = _plain(value)
@@ -79,8 +80,10 @@ def misfit(frame: Frame) -> str:
 
 
 def frame_of(topic: str, tag: str, properties: Basic.Properties, body: bytes) -> Frame:
-    """A message of ours, or of anybody: without an id of its own it gets `tag` as one."""
-    key, id_, kept = None, properties.message_id, {}
+    """A message of ours, or of anybody: without an id of its own it gets `tag` as one. Drivers make up a message id where
+    there is none, so the event's own comes first."""
+    key, id_, kept = None, "", {}
+    ours = AT in (properties.headers or {})
     if properties.content_type:
         kept[CONTENT_TYPE] = properties.content_type
     for name, value in (properties.headers or {}).items():
@@ -91,11 +94,14 @@ def frame_of(topic: str, tag: str, properties: Basic.Properties, body: bytes) ->
             key = text
         elif name == ID:
             id_ = text
-        elif (ours := _frame_name(name)).startswith("ce-") and ours != name:
-            kept[ours] = _quoted(text)
+        elif name.startswith(_PREFIXES):
+            known = _frame_name(name)
+            kept[known] = _quoted(_moment(value) if known == "ce-time" and isinstance(value, int) else text)
         else:
-            kept[ours] = text
-    return Frame(topic=topic, id=id_ or kept.get("ce-id") or tag, key=key, body=body, headers=kept)
+            kept[name.lower()] = text
+    if not ours and not id_:
+        id_ = unquote(kept.get("ce-id", ""))
+    return Frame(topic=topic, id=id_ or properties.message_id or tag, key=key, body=body, headers=kept)
 
 
 def stored_at(properties: Basic.Properties, now: float) -> float:
@@ -113,10 +119,7 @@ def _wire_name(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _frame_name(name: str) -> str:
-    for prefix in ("cloudEvents:", "cloudEvents_"):
-        if name.startswith(prefix):
-            return f"ce-{name[len(prefix) :].lower()}"
-    return name.lower()
+    return f"ce-{name[len(_PREFIXES[0]) :].lower()}"
 
 
 @lru_cache(maxsize=1024)
@@ -131,6 +134,11 @@ def _plain(value: str) -> str:
 
 def _quoted(value: str) -> str:
     return quote(value, safe=_SAFE)
+
+
+def _moment(milliseconds: int) -> str:
+    """A time as AMQP has it."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _text(value: object) -> str:

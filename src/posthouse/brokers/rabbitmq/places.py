@@ -55,27 +55,28 @@ class Places:
         return topic in self.topics
 
     async def make_group(self, group: str, topic: str) -> int:
-        """The number of its lanes. A group that exists keeps those it has."""
-        known = await self.lanes_of(group, topic)
-        if known:
-            return known
+        """The number of its lanes. A group that exists keeps those it has; one that lost some gets them again."""
+        if (group, topic) in self.groups:
+            return self.groups[group, topic]
         if not is_name(f"{group}{topic}"):
             raise ConfigurationError(f"{group!r} with {topic!r} makes the name of a queue too long: 150 bytes at most")
-        # The first lane is made last: where it exists, all of them do.
-        await asyncio.gather(*(self._make_lane(group, topic, lane) for lane in range(1, self._lanes)))
-        await self._make_lane(group, topic, 0)
-        self.groups[group, topic] = self._lanes
-        self.made += 1
-        return self._lanes
+        lanes = await self.lanes_of(group, topic) or self._lanes
+        found = await asyncio.gather(*(self.ready(lane_queue(group, topic, n, lanes)) for n in range(lanes)))
+        missing = [lane for lane, there in enumerate(found) if there is None]
+        # The first lane tells how many there are: it is made last.
+        await asyncio.gather(*(self._make_lane(group, topic, lane, lanes) for lane in missing if lane))
+        if 0 in missing:
+            await self._make_lane(group, topic, 0, lanes)
+        self.groups[group, topic] = lanes
+        self.made += len(missing)
+        return lanes
 
     async def lanes_of(self, group: str, topic: str) -> int:
         """How many lanes a group has in a topic; 0 where it was never made."""
-        known = self.groups.get((group, topic), 0)
-        if known or not is_name(f"{group}{topic}"):
-            return known
-        for lanes in sorted(COUNTS, key=lambda count: count != self._lanes):
+        if (group, topic) in self.groups:
+            return self.groups[group, topic]
+        for lanes in sorted(COUNTS, key=lambda count: count != self._lanes) if is_name(f"{group}{topic}") else ():
             if await self.ready(lane_queue(group, topic, 0, lanes)) is not None:
-                self.groups[group, topic] = lanes
                 return lanes
         return 0
 
@@ -105,16 +106,16 @@ class Places:
         return ""
 
     def forget(self, topic: str) -> None:
+        """Look again before the next use, also for its groups."""
         self.topics.discard(topic)
-        for group, name in [place for place in self.groups if place[1] == topic]:
-            del self.groups[group, name]
+        self.groups = {place: lanes for place, lanes in self.groups.items() if place[1] != topic}
 
-    async def _make_lane(self, group: str, topic: str, lane: int) -> None:
-        queue = lane_queue(group, topic, lane, self._lanes)
+    async def _make_lane(self, group: str, topic: str, lane: int, lanes: int) -> None:
+        queue = lane_queue(group, topic, lane, lanes)
 
         async def make(channel: Channel) -> None:
             await self._declare_lane(channel, queue)
-            await channel.queue_bind(queue, topic, pattern_of(lane, self._lanes))
+            await channel.queue_bind(queue, topic, pattern_of(lane, lanes))
             if lane == 0:
                 await channel.queue_bind(queue, topic, FOREIGN_ROUTE)
 

@@ -63,6 +63,8 @@ class RabbitmqStream:
                 return
             await self._leave()
             self._members = Members(new_id(), self._topics, lease=3 * self._beat)
+            for topic in self._topics:
+                self._places.forget(topic)
             counts = {topic: await self._places.make_group(self.group, topic) for topic in self._topics}
             self._lanes = [
                 Lane(topic, n, lane_queue(self.group, topic, n, count), clock=self._clock, stir=self._stirred.set)
