@@ -20,7 +20,7 @@ from posthouse.local.sqlite import Synchronous
 
 __all__ = ["open_broker"]
 
-SCHEMES = ("embedded", "memory", "nats", "postgresql", "pubsub", "rabbitmq", "redis", "rediss", "sqs")
+SCHEMES = ("embedded", "kafka", "memory", "nats", "postgresql", "pubsub", "rabbitmq", "redis", "rediss", "sqs")
 
 
 class EmbeddedOptions(msgspec.Struct, frozen=True):
@@ -29,6 +29,17 @@ class EmbeddedOptions(msgspec.Struct, frozen=True):
     retention: Annotated[float, msgspec.Meta(gt=0)] = 7 * 86_400.0
     partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 8
     synchronous: Synchronous = "FULL"
+
+
+class KafkaOptions(msgspec.Struct, frozen=True):
+    """What may follow the `?` of a Kafka URL; each is a parameter of KafkaBroker. Names with a dot are the driver's."""
+
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 8
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=15)] = 1
+    min_insync: Annotated[int, msgspec.Meta(ge=1, le=15)] | None = None
+    retention: Annotated[float, msgspec.Meta(ge=1)] | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0)] = 5.0
+    lease: Annotated[float, msgspec.Meta(ge=1)] = 10.0
 
 
 class NatsOptions(msgspec.Struct, frozen=True):
@@ -114,7 +125,15 @@ REDIS_DRIVER_OPTIONS = {
 """What else a Redis URL may say; it is passed on as it is."""
 
 Options = TypeVar(
-    "Options", EmbeddedOptions, NatsOptions, PostgresOptions, PubSubOptions, RabbitmqOptions, RedisOptions, SqsOptions
+    "Options",
+    EmbeddedOptions,
+    KafkaOptions,
+    NatsOptions,
+    PostgresOptions,
+    PubSubOptions,
+    RabbitmqOptions,
+    RedisOptions,
+    SqsOptions,
 )
 
 
@@ -128,12 +147,15 @@ def open_broker(url: str, *, clock: Clock) -> Broker:
     the driver; `rediss://` is the same through TLS. `sqs://eu-central-1` is SNS and SQS of a region, with options of SqsBroker.
     `pubsub://project?endpoint=europe-west1-pubsub.googleapis.com` is a Google Cloud project with options of PubSubBroker.
     `rabbitmq://user:word@host:5672/vhost?tls=true` takes options of RabbitmqBroker.
-    `memory://` is for tests.
+    `kafka://a:9092,b:9092?replicas=3&security.protocol=SSL` names servers of one cluster, options of KafkaBroker and, with
+    dots, of the driver. `memory://` is for tests.
     Raises ConfigurationError with every problem of the URL.
     """
     parts = urlsplit(url)
     if parts.scheme == "embedded":
         return _embedded(parts, clock)
+    if parts.scheme == "kafka":
+        return _kafka(parts, clock)
     if parts.scheme == "memory":
         return MemoryBroker(clock=clock)
     if parts.scheme == "nats":
@@ -167,6 +189,37 @@ def _embedded(parts: SplitResult, clock: Clock) -> EmbeddedBroker:
         retention=options.retention,
         partitions=options.partitions,
         synchronous=options.synchronous,
+    )
+
+
+def _kafka(parts: SplitResult, clock: Clock) -> Broker:
+    try:
+        from posthouse.brokers.kafka import KafkaBroker  # the driver is an optional dependency
+    except ImportError as error:
+        raise ConfigurationError(
+            f"a kafka:// broker needs confluent-kafka ({error}): pip install 'posthouse[kafka]'"
+        ) from error
+    problems: list[str] = []
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    driver = {name: given.pop(name) for name in tuple(given) if "." in name}
+    options = _options("kafka", given, KafkaOptions(), problems)
+    if not parts.netloc or "@" in parts.netloc:
+        problems.append(
+            f"{parts._replace(query='').geturl()!r} names no servers: write kafka://a:9092,b:9092 and "
+            "sasl.username=…&sasl.password=… behind the `?`"
+        )
+    if problems:
+        raise ConfigurationError(*problems)
+    return KafkaBroker(
+        parts.netloc,
+        clock=clock,
+        partitions=options.partitions,
+        replicas=options.replicas,
+        min_insync=options.min_insync,
+        retention=options.retention,
+        timeout=options.timeout,
+        lease=options.lease,
+        driver=driver,
     )
 
 

@@ -68,6 +68,33 @@ def test_every_problem_of_a_url_is_told_at_once() -> None:
     assert len(caught.value.problems) == 3
 
 
+def test_kafka_takes_several_servers_options_and_what_has_a_dot_is_the_drivers() -> None:
+    broker = open_broker("kafka://a:9092,b:9092?replicas=3&retention=86400&security.protocol=SSL", clock=CLOCK)
+    assert broker.sheet.name == "kafka"
+    assert broker.sheet.durable_ack
+    assert (broker.sheet.retains_unacked, broker.sheet.redelivery_s) == (False, 86400.0)
+
+
+def test_every_problem_of_a_kafka_url_is_named_at_once() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        open_broker("kafka://me:word@a:9092?replica=3&timeout=-1", clock=CLOCK)
+    named, unfit, nowhere = caught.value.problems
+    assert "Did you mean 'replicas'?" in named
+    assert "timeout" in unfit
+    assert "sasl.username" in nowhere
+
+
+def test_kafka_refuses_what_would_break_the_promise() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        open_broker("kafka://a:9092?acks=1&request.required.acks=1&enable.idempotence=false&group.id=x", clock=CLOCK)
+    assert "acks" in str(caught.value)
+    with pytest.raises(ConfigurationError) as caught:
+        open_broker("kafka://a:9092?enable.idempotence=false&group.id=x", clock=CLOCK)
+    idempotence, group = caught.value.problems
+    assert "Posthouse sets enable.idempotence=True" in idempotence
+    assert "group.id" in group
+
+
 def test_nats_takes_several_servers_and_options() -> None:
     broker = open_broker("nats://shop:word@a:4222,b:4222?replicas=3&retention=86400&dedup=60", clock=CLOCK)
     assert broker.sheet.name == "nats"

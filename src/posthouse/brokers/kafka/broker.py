@@ -1,0 +1,254 @@
+"""KafkaBroker: Kafka's topics, partitions and groups, with offsets that say more than a number."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import ConfigResource, ResourceType
+
+from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
+from posthouse.brokers.kafka.checks import is_durable, keeps, server_checks, topic_checks
+from posthouse.brokers.kafka.places import Claim, Note, Places, Spot
+from posthouse.brokers.kafka.producing import Producing
+from posthouse.brokers.kafka.records import place_of
+from posthouse.brokers.kafka.stream import KafkaStream
+from posthouse.brokers.kafka.topics import LIMIT, OVERHEAD, Settings, Topic, Topics, values
+from posthouse.brokers.kafka.wire import CONSUMER, Wire, answer, configured, mapped
+from posthouse.checks import Check, warnings
+from posthouse.clock import Clock, new_id
+from posthouse.errors import BrokerError
+
+LEASE = 10.0
+"""Seconds after which the partitions of a member that fell silent go to others. Servers take no less than 6 by default."""
+WEEK = 7 * 86_400.0
+
+
+class KafkaBroker:
+    """Apache Kafka 3.3 or later, or what speaks its protocol. `servers` are `host:9092`, several with commas.
+
+    `partitions`: of topics made by this instance, and so the most members of a group that can work side by side; never
+    changed afterwards. `replicas` and `min_insync`: of topics made by this instance. `retention`: seconds after which the
+    servers delete frames, read or not; None keeps them. `timeout`: seconds without any answer. `lease`: seconds after
+    which a silent member is replaced. `driver` is passed to confluent-kafka as it is, but for what the promise rests on.
+
+    A position is `partition:offset`. `Progress.pending` counts from the cursor: a frame acknowledged before an older one of
+    its partition counts until the older one is acknowledged too.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        *,
+        clock: Clock,
+        partitions: int = 8,
+        replicas: int = 1,
+        min_insync: int | None = None,
+        retention: float | None = None,
+        timeout: float = 5.0,
+        lease: float = LEASE,
+        driver: Mapping[str, object] | None = None,
+    ) -> None:
+        self._wire = Wire(servers, timeout=timeout, driver=driver or {})
+        in_sync = max(1, replicas - 1) if min_insync is None else min_insync
+        self._settings = Settings(partitions=partitions, replicas=replicas, min_insync=in_sync, retention=retention)
+        self._topics = Topics(self._wire, self._settings)
+        self._producing = Producing(self._wire, self._topics)
+        self._clock = clock
+        self._lease = lease
+        self._groups: dict[str, Places] = {}
+        self._streams: set[KafkaStream] = set()
+        self._closed = False
+        self.sheet = Capabilities(
+            name="kafka",
+            durable_ack=replicas >= 3 and in_sync >= 2,
+            ordered_publish=True,
+            ordered_redelivery=True,
+            seek=True,
+            max_bytes=LIMIT - OVERHEAD,
+            retains_unacked=retention is None,
+            redelivery_s=retention or WEEK,
+        )
+
+    async def ensure(self, topology: Topology) -> None:
+        """Also makes the topics that the groups read, and the groups."""
+        self._check_open()
+        names = {*topology.topics, *(topic for group in topology.groups.values() for topic in group)}
+        await self._topics.make(sorted(names))
+        for group, topics in topology.groups.items():
+            await self._begin(group, [self._topics.known[topic] for topic in topics], "earliest")
+        self._fill_in()
+
+    async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:
+        """All of them are on their way at once; see `producing`."""
+        self._check_open()
+        if not frames:
+            return []
+        with mapped("storing"):
+            verdicts = await self._producing.store(frames)
+        self._fill_in()
+        return verdicts
+
+    async def subscribe(
+        self, group: str, topics: Sequence[str], *, start: Start = "earliest", window: int = 1000
+    ) -> KafkaStream:
+        """A topic that does not exist raises BrokerError: a misspelled one would wait for ever."""
+        self._check_open()
+        await self._begin(group, [await self._topics.existing(topic) for topic in topics], start)
+        stream = KafkaStream(
+            self._wire,
+            self._places(group),
+            topics,
+            clock=self._clock,
+            window=window,
+            lease=self._lease,
+            on_close=self._streams.discard,
+        )
+        self._streams.add(stream)
+        stream.join()
+        return stream
+
+    async def seek(
+        self, group: str, topic: str, *, position: int | str | None = None, time: float | None = None
+    ) -> None:
+        """`position` is a `Delivery.position`; the other partitions go to the time at which that frame was stored. Frames
+        stored before the seek come as redelivered."""
+        self._check_open()
+        if (position is None) == (time is None):
+            raise BrokerError("seek takes either a position or a time")
+        spots, places = spots_of(await self._topics.existing(topic)), self._places(group)
+        ends = await places.ends(spots)
+        firsts = await places.firsts(spots)
+        targets: dict[Spot, int] = {}
+        if position is not None:
+            spot, offset = self._place(topic, position, spots)
+            targets[spot] = min(max(offset, firsts[spot]), ends[spot])
+            time = await asyncio.to_thread(self._stored_at, spot, targets[spot]) if targets[spot] < ends[spot] else None
+        targets = {**await self._at(places, spots, time, ends), **targets}
+        move, before = new_id(), await places.of(spots)
+        claims = {}
+        for spot in spots:
+            began = claim.note.began if (claim := before[spot]) is not None else 0
+            claims[spot] = Claim(targets[spot], Note(move=move, began=began, until=ends[spot]))
+        await places.tell(claims)
+
+    async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
+        """A topic that does not exist yet stands at zero."""
+        self._check_open()
+        await self._topics.look(topics)
+        places = self._places(group)
+        spots = [
+            spot for topic in topics if topic in self._topics.known for spot in spots_of(self._topics.known[topic])
+        ]
+        claims = await places.of(spots)
+        firsts = await places.firsts(spots)
+        ends = await places.ends(spots)
+        return {
+            topic: progress_of([spot for spot in spots if spot[0] == topic], claims, firsts, ends) for topic in topics
+        }
+
+    async def checks(self, *, today: bool = True) -> Sequence[Check]:
+        """The settings of a server, and of every topic that this instance has used."""
+        self._check_open()
+        checks = server_checks(await self._server_config())
+        await self._topics.look(sorted(self._topics.known))
+        topics = self._topics.known.values()
+        for topic in sorted(topics, key=lambda topic: topic.name):
+            checks += topic_checks(topic, self._settings.partitions)
+        self._fill_in()
+        self.sheet = msgspec.structs.replace(
+            self.sheet,
+            notes=tuple(warnings(checks)),
+            durable_ack=all(map(is_durable, topics)) if topics else self.sheet.durable_ack,
+            retains_unacked=all(map(keeps, topics)) if topics else self.sheet.retains_unacked,
+        )
+        return checks
+
+    async def aclose(self) -> None:
+        self._closed = True
+        await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
+        await asyncio.gather(*(places.aclose() for places in self._groups.values()))
+        self._producing.close()
+
+    def _places(self, group: str) -> Places:
+        return self._groups.setdefault(group, Places(self._wire, group))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BrokerError("this broker was closed")
+
+    def _fill_in(self) -> None:
+        """What only the servers know: the smallest topic says how large a frame may be."""
+        room = min((topic.room for topic in self._topics.known.values()), default=LIMIT - OVERHEAD)
+        if room != self.sheet.max_bytes:
+            self.sheet = msgspec.structs.replace(self.sheet, max_bytes=room)
+
+    async def _begin(self, group: str, topics: Sequence[Topic], start: Start) -> None:
+        """A place for the partitions that the group has never seen."""
+        places = self._places(group)
+        found = await places.of([spot for topic in topics for spot in spots_of(topic)])
+        new = [spot for spot, claim in found.items() if claim is None]
+        at = await (places.ends(new) if start == "latest" else places.firsts(new))
+        move = new_id()
+        await places.begin({spot: Claim(at[spot], Note(move=move, began=at[spot])) for spot in new})
+
+    def _place(self, topic: str, position: int | str, spots: Sequence[Spot]) -> tuple[Spot, int]:
+        try:
+            partition, offset = place_of(position)
+        except ValueError:
+            raise BrokerError(f"position {position!r} is not one of this log: it takes 'partition:offset'") from None
+        if (topic, partition) not in spots:
+            raise BrokerError(f"position {position!r}: topic {topic!r} has partitions 0 to {len(spots) - 1}")
+        return (topic, partition), offset
+
+    async def _at(
+        self, places: Places, spots: Sequence[Spot], time: float | None, ends: Mapping[Spot, int]
+    ) -> dict[Spot, int]:
+        """The first offset of each partition at or after a time; behind the last where there is none."""
+        if time is None:
+            return dict(ends)
+        found = await places.at(spots, time)
+        return {spot: offset if offset >= 0 else ends[spot] for spot, offset in found.items()}
+
+    def _stored_at(self, spot: Spot, offset: int) -> float:
+        """When the frame at an offset was stored. In a thread of its own: it waits."""
+        with mapped(f"reading {spot[0]}:{spot[1]}:{offset}"), configured():
+            consumer = Consumer(self._wire.config({"group.id": f"posthouse-{new_id()}"}, CONSUMER))
+            try:
+                consumer.assign([TopicPartition(*spot, offset)])
+                messages = consumer.consume(1, self._wire.timeout)
+                error = messages[0].error() if messages else KafkaError(KafkaError._TIMED_OUT)
+                if error is not None:
+                    raise KafkaException(error)
+                return messages[0].timestamp()[1] / 1000
+            finally:
+                consumer.close()
+
+    async def _server_config(self) -> Mapping[str, str]:
+        doing = "looking at the servers"
+        cluster = await self._wire.ask(
+            doing, lambda admin, patience: {"": admin.describe_cluster(request_timeout=patience)}
+        )
+        resource = ConfigResource(ResourceType.BROKER, str(answer(doing, cluster[""]).nodes[0].id))
+        configs = await self._wire.ask(
+            doing, lambda admin, patience: admin.describe_configs([resource], request_timeout=patience)
+        )
+        return values(configs[resource])
+
+
+def spots_of(topic: Topic) -> list[Spot]:
+    return [(topic.name, partition) for partition in range(topic.partitions)]
+
+
+def progress_of(
+    spots: Sequence[Spot], claims: Mapping[Spot, Claim | None], firsts: Mapping[Spot, int], ends: Mapping[Spot, int]
+) -> Progress:
+    """Of one topic. Offsets count frames, and a few more where others use transactions."""
+    pending, hidden = 0, False
+    for spot in spots:
+        claim = claims[spot] or Claim(firsts[spot], Note(began=firsts[spot]))
+        pending += max(0, ends[spot] - max(claim.cursor, firsts[spot]))
+        hidden |= claim.note.began > 0 or claim.cursor < firsts[spot]
+    return Progress(stored=sum(ends[spot] for spot in spots), pending=pending, truncated=hidden)

@@ -1,0 +1,184 @@
+"""Places: where a group stands in each partition, and where it was told to go.
+
+Kafka lets only members of a group move its offsets while it has any. So a move is written where nobody is ever a member:
+as offsets of a second group, the register, each with an id of the move. The member that owns a partition compares the ids,
+goes there and commits, with the id in its own offset; a late commit of the old place has the old id and undoes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from posthouse.brokers.kafka.records import runs
+from posthouse.brokers.kafka.wire import CONSUMER, Wire, answer, configured, mapped
+
+Spot = tuple[str, int]
+"""Topic and partition."""
+ALL = -1
+METADATA = 4000
+"""Bytes of text that a server keeps with an offset, by default and a little less."""
+
+
+class Note(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is written beside an offset."""
+
+    move: str = ""
+    """The id of the last move that was followed."""
+    began: int = 0
+    """The offset at which the group began."""
+    handed: int = 0
+    """So many frames from the cursor on may have been handed out."""
+    until: int = 0
+    """Everything below this offset may have been handed out before the last move; -1 means all that is stored now."""
+    done: list[tuple[int, int]] = []
+    """Runs of offsets behind the cursor that were acknowledged, counted from the cursor."""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """A group's place in one partition: the next offset to read, and what is known about those behind it."""
+
+    cursor: int
+    note: Note = Note()
+
+    @property
+    def done(self) -> set[int]:
+        return {self.cursor + n for first, last in self.note.done for n in range(first, last + 1)}
+
+
+def written(spot: Spot, claim: Claim, epoch: int | None = None) -> TopicPartition:
+    """As it is committed. Too many runs are left out: those frames come again, marked as repeats."""
+    note = claim.note
+    text = msgspec.json.encode(note).decode()
+    while len(text) > METADATA:
+        note = msgspec.structs.replace(note, done=note.done[: len(note.done) // 2])
+        text = msgspec.json.encode(note).decode()
+    return TopicPartition(*spot, claim.cursor, metadata=text, leader_epoch=-1 if epoch is None else epoch)
+
+
+def read(found: TopicPartition) -> Claim | None:
+    """None where nothing was committed. A note that is not ours is empty."""
+    if found.offset < 0:
+        return None
+    try:
+        note = msgspec.json.decode(found.metadata or "{}", type=Note)
+    except msgspec.DecodeError:
+        note = Note()
+    return Claim(found.offset, note)
+
+
+def acknowledged(cursor: int, offsets: Iterable[int]) -> list[tuple[int, int]]:
+    return runs(sorted(offset - cursor for offset in offsets if offset >= cursor))
+
+
+def settled(committed: Claim | None, told: Claim | None) -> Claim | None:
+    """Where the group really stands. An offset without a note of ours was set by somebody's tool, and is believed."""
+    if committed is None or told is None:
+        return committed or told
+    if not committed.note.move:
+        return Claim(committed.cursor, Note(move=told.note.move, began=told.note.began, until=ALL))
+    return committed if committed.note.move == told.note.move else told
+
+
+class Places:
+    """Those of one group. Offsets are read and written by consumers that never join: the driver's admin client does the
+    same and crashes when a coordinator moves."""
+
+    def __init__(self, wire: Wire, group: str) -> None:
+        self._wire = wire
+        self.group = group
+        self._register = f"{group}.posthouse"
+        self._clients: dict[str, Consumer] = {}
+
+    async def aclose(self) -> None:
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            await asyncio.to_thread(client.close)
+
+    async def of(self, spots: Collection[Spot]) -> dict[Spot, Claim | None]:
+        """Where the group stands; None where it is new."""
+        committed, told = await self._offsets(self.group, spots), await self.told(spots)
+        return {spot: settled(committed.get(spot), told.get(spot)) for spot in spots}
+
+    async def told(self, spots: Collection[Spot]) -> dict[Spot, Claim]:
+        """Where it was told to go last."""
+        return await self._offsets(self._register, spots)
+
+    async def tell(self, claims: Mapping[Spot, Claim]) -> None:
+        """Send the group there. Where nobody is a member it is there at once."""
+        await self._write(self._register, claims)
+        try:
+            await self._write(self.group, claims)
+        except KafkaException as error:
+            if error.args[0].code() not in NOT_EMPTY:
+                raise
+
+    async def begin(self, claims: Mapping[Spot, Claim]) -> None:
+        """The first place of a group that is new to these partitions."""
+        if claims:
+            await self._write(self._register, claims)
+
+    async def firsts(self, spots: Iterable[Spot]) -> dict[Spot, int]:
+        """The oldest offset of each partition."""
+        return await self._look_up(spots, OffsetSpec.earliest())  # type: ignore[no-untyped-call]  # the driver's
+
+    async def ends(self, spots: Iterable[Spot]) -> dict[Spot, int]:
+        """The offset of each partition that comes next."""
+        return await self._look_up(spots, OffsetSpec.latest())  # type: ignore[no-untyped-call]  # the driver's
+
+    async def at(self, spots: Iterable[Spot], time: float) -> dict[Spot, int]:
+        """The first offset of each partition at or after a time; -1 where there is none."""
+        milliseconds = math.ceil(round(time * 1000, 3))
+        return await self._look_up(spots, OffsetSpec.for_timestamp(max(0, min(milliseconds, 2**62))))
+
+    async def _look_up(self, spots: Iterable[Spot], spec: OffsetSpec) -> dict[Spot, int]:
+        asked = {TopicPartition(*spot): spec for spot in spots}
+        if not asked:
+            return {}
+        found = await self._wire.ask(
+            "looking at offsets", lambda admin, patience: admin.list_offsets(asked, request_timeout=patience)
+        )
+        return {(part.topic, part.partition): answer(f"looking at {part}", at).offset for part, at in found.items()}
+
+    async def _offsets(self, group: str, spots: Collection[Spot]) -> dict[Spot, Claim]:
+        parts = [TopicPartition(*spot) for spot in spots]
+        if not parts:
+            return {}
+        with mapped(f"looking at group {group!r}"):
+            found = await asyncio.to_thread(self._client(group).committed, parts, self._wire.timeout)
+            claims = {(part.topic, part.partition): read(part) for part in intact(found)}
+        return {spot: claim for spot, claim in claims.items() if claim is not None}
+
+    async def _write(self, group: str, claims: Mapping[Spot, Claim]) -> None:
+        offsets = [written(spot, claim) for spot, claim in claims.items()]
+        with mapped(f"moving group {group!r}", but=NOT_EMPTY):
+            intact(await asyncio.to_thread(self._client(group).commit, offsets=offsets, asynchronous=False))
+
+    def _client(self, group: str) -> Consumer:
+        if group not in self._clients:
+            patience = {"group.id": group, "session.timeout.ms": int(self._wire.timeout * 1000)}
+            with configured():
+                self._clients[group] = Consumer(self._wire.config(patience, CONSUMER))
+        return self._clients[group]
+
+
+def intact(parts: Sequence[TopicPartition] | None) -> Sequence[TopicPartition]:
+    """Raises what was wrong with any of them."""
+    for part in parts or ():
+        if part.error is not None:
+            raise KafkaException(part.error)
+    return parts or ()
+
+
+NOT_EMPTY = (
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.NON_EMPTY_GROUP,
+    KafkaError.REBALANCE_IN_PROGRESS,
+)
+"""Answers to a commit of somebody who is no member of a group that has members."""

@@ -1,0 +1,265 @@
+"""Storing frames: all of a call behind each other, by one idempotent producer that stops at the first gap.
+
+Kafka stores what a producer sends to a partition in order, and a server takes nothing behind a batch that it refused.
+The client would then number its messages anew and go on behind the gap; with its gapless guarantee it dies instead. What
+it had not confirmed is unknown then, and goes out again, in order, by a new producer, behind nothing that was refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from posthouse.broker import Frame, Verdict
+from posthouse.brokers.admission import admit, frame_size
+from posthouse.brokers.kafka.records import Headers, headers_of, misfit, wire_size
+from posthouse.brokers.kafka.topics import Topics
+from posthouse.brokers.kafka.wire import PRODUCER, Wire, configured, words
+from posthouse.errors import BrokerUnavailable
+
+BEHIND = Verdict(False, "an earlier frame of this key was refused in the same call")
+OF_TOPIC = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+)
+"""Refusals of everything that goes to a topic."""
+OF_FRAME = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.POLICY_VIOLATION)
+"""Refusals of a frame."""
+FINAL = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD)
+LARGEST = 1_000_000_000
+"""The client's own limit is out of the way: each topic has its own."""
+BATCH = 1_000_000
+FEW = 50
+"""Headers that are small beside half a frame."""
+PAUSE = 0.005
+"""Seconds, while the client's memory is full."""
+LINGER = 50
+"""Milliseconds; a flush ends it, and each call ends with one. So a call is sent in as few batches as can be."""
+
+Report = Callable[[KafkaError | None, Message], None]
+
+
+class Outlet:
+    """One producer, and the thread in which its reports arrive."""
+
+    def __init__(self, wire: Wire, batch: int) -> None:
+        self.batch = batch
+        own = {"message.max.bytes": LARGEST, "batch.size": batch, "linger.ms": LINGER}
+        with configured():
+            self._producer = Producer(wire.config({**own, **PRODUCER}))
+        self._work = threading.Event()
+        self.closed = False
+        self._thread = threading.Thread(target=self._run, name="posthouse-kafka-producer", daemon=True)
+        self._thread.start()
+
+    def send(self, frame: Frame, headers: Headers, report: Report) -> None:
+        """Raises BufferError when the client's memory is full, KafkaException when the producer is dead."""
+        self._producer.produce(frame.topic, frame.body, key=frame.key, headers=headers, on_delivery=report)
+
+    def flush(self) -> None:
+        self._work.set()
+
+    def close(self) -> None:
+        """What is unconfirmed is given up and reported so; whether it was stored is not known."""
+        self.closed = True
+        with contextlib.suppress(KafkaException):
+            self._producer.purge(blocking=False)
+        self._work.set()
+
+    def _run(self) -> None:
+        while not self.closed:
+            self._work.wait()
+            self._work.clear()
+            while len(self._producer) and not self.closed:
+                with contextlib.suppress(KafkaException):
+                    self._producer.flush(0.2)
+        with contextlib.suppress(KafkaException):
+            self._producer.purge()
+            self._producer.flush(1.0)
+
+
+class Producing:
+    """The outlet of one broker, made anew whenever it died or fell silent."""
+
+    def __init__(self, wire: Wire, topics: Topics) -> None:
+        self._wire = wire
+        self._topics = topics
+        self._outlet: Outlet | None = None
+        self._closed = False
+
+    async def store(self, frames: Sequence[Frame]) -> list[Verdict]:
+        await self._topics.find({frame.topic for frame in frames})
+        call = Call(frames, self._topics)
+        while call.left:
+            outlet = self._open()
+            try:
+                await call.send(outlet, self._wire.timeout)
+            except BaseException:
+                if call.unknown:
+                    self._discard(outlet)
+                raise
+            if call.unknown:
+                self._discard(outlet)
+            call.judge()
+        return call.verdicts
+
+    def close(self) -> None:
+        self._closed = True
+        if self._outlet is not None:
+            self._discard(self._outlet)
+
+    def _open(self) -> Outlet:
+        """Batches must fit into the smallest topic: a server refuses a batch as a whole."""
+        if self._closed:
+            raise BrokerUnavailable("this broker was closed")
+        batch = min([BATCH, *(topic.max_bytes for topic in self._topics.known.values())])
+        if self._outlet is not None and batch < self._outlet.batch:
+            self._discard(self._outlet)
+        if self._outlet is None:
+            self._outlet = Outlet(self._wire, batch)
+        return self._outlet
+
+    def _discard(self, outlet: Outlet) -> None:
+        outlet.close()
+        if self._outlet is outlet:
+            self._outlet = None
+
+
+class Call:
+    """One call of `publish`: what became of each frame, and which are still to be sent."""
+
+    def __init__(self, frames: Sequence[Frame], topics: Topics) -> None:
+        self._frames = frames
+        self._topics = topics
+        self.verdicts = admit(frames, topics.known, LARGEST)
+        self._blocked: set[tuple[str, str]] = set()
+        self._stopped: dict[str, Verdict] = {}
+        """Topics that take nothing any more."""
+        self._loop = asyncio.get_running_loop()
+        self._done = asyncio.Event()
+        self._sent = 0
+        self._reported = 0
+        """Only the outlet's thread counts here."""
+        self._all_sent = False
+        self._errors: dict[int, KafkaError] = {}
+        self.left = [index for index, frame in enumerate(frames) if self._fits(index, frame)]
+        """Indices of frames without a verdict of the server."""
+
+    @property
+    def unknown(self) -> bool:
+        """Whether the producer has something of ours that it may still store, or died of it."""
+        return self._reported < self._sent or bool(self._errors)
+
+    async def send(self, outlet: Outlet, patience: float) -> None:
+        """Hand over what is left, and come back when every one was reported. Raises BrokerUnavailable when for so many
+        seconds none was."""
+        self._done.clear()
+        self._all_sent = False
+        for index in self.left:
+            await self._hand_over(outlet, index, patience)
+        self._all_sent = True
+        outlet.flush()
+        while self._reported < self._sent:
+            before = self._reported
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await self._done.wait()
+            self._expect_more_than(before, patience)
+
+    def judge(self) -> None:
+        """Verdicts for those that were refused and those behind them; what is unknown is left."""
+        refused = {index: error for index, error in self._errors.items() if error.code() in (*OF_TOPIC, *OF_FRAME)}
+        unknown = self._errors.keys() - refused.keys()
+        if unknown and not refused:
+            raise BrokerUnavailable(f"Kafka, storing: {words(self._errors[min(unknown)])}")
+        for index, error in sorted(refused.items()):
+            self._refuse(index, self._verdict(self._frames[index].topic, error))
+        self._errors = {}
+        self.left = [index for index in sorted(unknown) if not self._is_behind(index)]
+
+    async def _hand_over(self, outlet: Outlet, index: int, patience: float) -> None:
+        frame, before, waited = self._frames[index], self._reported, 0.0
+        while True:
+            try:
+                outlet.send(frame, headers_of(frame), partial(self._report, index))
+            except BufferError:
+                outlet.flush()
+                await asyncio.sleep(PAUSE)
+                waited += PAUSE
+                if waited >= patience:
+                    self._expect_more_than(before, patience)
+                    before, waited = self._reported, 0.0
+            except KafkaException as error:
+                self._errors[index] = error.args[0]
+                return
+            else:
+                self._sent += 1
+                return
+
+    def _expect_more_than(self, before: int, patience: float) -> None:
+        if self._reported == before and self._reported < self._sent:
+            raise BrokerUnavailable(f"Kafka confirmed none of {self._sent - before} frames within {patience:g} s")
+
+    def _report(self, index: int, error: KafkaError | None, _message: Message) -> None:
+        """In the outlet's thread."""
+        if error is not None:
+            self._errors[index] = error
+        self._reported += 1
+        if self._all_sent and self._reported == self._sent:
+            with contextlib.suppress(RuntimeError):  # the loop is gone, and whoever waited with it
+                self._loop.call_soon_threadsafe(self._done.set)
+
+    def _fits(self, index: int, frame: Frame) -> bool:
+        """Whether it is to be sent: what `admit` cannot know is how Kafka counts, and what its headers can hold."""
+        if self.verdicts[index].accepted and not self._is_behind(index):
+            reason = misfit(frame) or self._excess(frame)
+            if not reason:
+                return True
+            self._refuse(index, Verdict(False, reason, final=True))
+        elif not self.verdicts[index].accepted:
+            self._refuse(index, self.verdicts[index])
+        return False
+
+    def _excess(self, frame: Frame) -> str:
+        topic = self._topics.known[frame.topic]
+        if len(frame.headers) < FEW and len(frame.body) < topic.room // 2:
+            return ""
+        size, on_wire = frame_size(frame), wire_size(frame)
+        if size > topic.room:
+            return f"the frame is {size:,} bytes, the topic takes {topic.room:,}"
+        return (
+            f"the frame is {on_wire:,} bytes on the wire, the topic takes {topic.max_bytes:,}"
+            if on_wire > topic.max_bytes
+            else ""
+        )
+
+    def _is_behind(self, index: int) -> bool:
+        frame = self._frames[index]
+        verdict = self._stopped.get(frame.topic)
+        if verdict is None and frame.key is not None and (frame.topic, frame.key) in self._blocked:
+            verdict = BEHIND
+        if verdict is not None:
+            self.verdicts[index] = verdict
+        return verdict is not None
+
+    def _refuse(self, index: int, verdict: Verdict) -> None:
+        frame = self._frames[index]
+        self.verdicts[index] = verdict
+        if frame.key is not None:
+            self._blocked.add((frame.topic, frame.key))
+
+    def _verdict(self, topic: str, error: KafkaError) -> Verdict:
+        if error.code() not in OF_TOPIC:
+            return Verdict(False, f"Kafka refused it: {words(error)}", final=error.code() in FINAL)
+        self._topics.forget(topic)
+        gone = error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED
+        reason = f"topic {topic!r} does not exist any more: make it with ensure()" if gone else words(error)
+        self._stopped[topic] = Verdict(False, reason)
+        return self._stopped[topic]

@@ -1,0 +1,265 @@
+"""One member of a consumer group, as the port has it: hands out, acknowledges, and follows where the group is told to go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+from confluent_kafka import Consumer, Message
+
+from posthouse.broker import Delivery
+from posthouse.brokers.kafka.lane import Lane
+from posthouse.brokers.kafka.member import Again, Member
+from posthouse.brokers.kafka.places import ALL, Claim, Note, Places, Spot
+from posthouse.brokers.kafka.wire import CONSUMER, Wire, configured
+from posthouse.clock import Clock
+from posthouse.errors import BrokerError, BrokerUnavailable
+
+FOLLOW = 1.0
+"""Seconds after which a member looks at the latest where its group was told to go."""
+MEMORY = {"queued.min.messages": 5_000, "queued.max.messages.kbytes": 8 * 1024}
+"""What the client may fetch ahead, for all partitions together; the driver's own default is 64 MiB."""
+
+
+class KafkaStream:
+    """The port's Stream. `window` bounds, per partition, the frames from the oldest unacknowledged one on."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        places: Places,
+        topics: Sequence[str],
+        *,
+        clock: Clock,
+        window: int,
+        lease: float,
+        on_close: Callable[[KafkaStream], None],
+    ) -> None:
+        self._wire = wire
+        self._places = places
+        self._clock = clock
+        self._size = window
+        self._lease = lease
+        self._on_close = on_close
+        self._lanes: dict[Spot, Lane] = {}
+        self._found: dict[Spot, Claim] = {}
+        self._turn = 0
+        self._trouble = ""
+        self._saving = asyncio.Lock()
+        self._bell = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._left = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._member = Member(self._consumer, topics, self, lease=lease, timeout=wire.timeout)
+
+    def join(self) -> None:
+        self._member.start()
+        self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._follow())]
+
+    async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
+        if self._closed.is_set():
+            raise BrokerError("this stream was closed")
+        await asyncio.sleep(0)  # a consumer with full lanes must still let other tasks run
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait
+        while not self._closed.is_set():
+            self._bell.clear()
+            deliveries = self._take(limit)
+            left = deadline - loop.time()
+            if deliveries or left <= 0:
+                self._raise_trouble(deliveries)
+                return deliveries
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left if self._member.sure else min(left, 0.1)):
+                    await self._bell.wait()
+        return []
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Acknowledgements of tasks that are ready together share one commit."""
+        for lane, number in self._tokens(deliveries):
+            lane.ack(number)
+        self._in_hand_changed()
+        await asyncio.sleep(0)
+        await self._save()
+
+    async def nack(self, deliveries: Sequence[Delivery]) -> None:
+        for lane, number in self._tokens(deliveries):
+            lane.window.nack(number)
+        self._in_hand_changed()
+        self._bell.set()
+
+    async def aclose(self) -> None:
+        if self._closed.is_set():
+            await self._left.wait()
+            return
+        self._closed.set()
+        self._bell.set()
+        try:
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            await self._member.leave()
+        finally:
+            self._lanes = {}
+            self._left.set()
+            self._on_close(self)
+
+    # Handing out
+
+    def _take(self, limit: int) -> list[Delivery]:
+        """Partitions take turns in going first, so that a busy one starves nobody. Whoever was silent for too long hands
+        out nothing before it knows what is its own."""
+        if not self._member.sure:
+            return []
+        lanes = [lane for lane in self._lanes.values() if not lane.leaving]
+        self._turn += 1
+        deliveries: list[Delivery] = []
+        for turn in range(len(lanes)):
+            if len(deliveries) == limit:
+                break
+            deliveries += lanes[(self._turn + turn) % len(lanes)].take(limit - len(deliveries))
+        self._throttle()
+        return deliveries
+
+    def _tokens(self, deliveries: Sequence[Delivery]) -> list[tuple[Lane, int]]:
+        """Those that are still ours; an acknowledgement that came too late finds nobody."""
+        found: list[tuple[Lane, int]] = []
+        for delivery in deliveries:
+            if isinstance(delivery.token, tuple):
+                lane, number, _ = delivery.token
+                if isinstance(lane, Lane) and self._lanes.get(lane.spot) is lane:
+                    found.append((lane, number))
+        return found
+
+    def _in_hand_changed(self) -> None:
+        self._member.busy = any(not lane.window.idle for lane in self._lanes.values())
+        self._settled.set()
+
+    def _throttle(self) -> None:
+        """Full partitions are paused, so that the thread can go on polling."""
+        full = [lane for lane in self._lanes.values() if lane.full and not lane.paused]
+        roomy = [lane for lane in self._lanes.values() if lane.paused and lane.roomy]
+        for lanes, paused in ((full, True), (roomy, False)):
+            for lane in lanes:
+                lane.paused = paused
+            if lanes:
+                self._member.pause([lane.spot for lane in lanes], paused)
+
+    def _raise_trouble(self, deliveries: Sequence[Delivery]) -> None:
+        trouble, self._trouble = self._trouble, ""
+        if trouble and not deliveries:
+            raise BrokerUnavailable(f"Kafka, reading: {trouble}")
+
+    async def _save(self) -> None:
+        """Commit the cursors that moved; what somebody else owns by now is left to them."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._lease
+        async with self._saving:
+            while lanes := {spot: lane for spot, lane in self._lanes.items() if lane.unsaved}:
+                claims = {spot: (lane.progressed(), lane.epoch) for spot, lane in lanes.items()}
+                try:
+                    written = await self._member.commit(claims)
+                except Again as error:
+                    if loop.time() > deadline:
+                        raise BrokerUnavailable(f"Kafka, committing: {error}") from error
+                    await asyncio.sleep(0.02)
+                    continue
+                for spot in written:
+                    lanes[spot].saved(claims[spot][0])
+                self._bell.set()
+                if written != set(claims):
+                    break
+
+    # What the member's thread asks for: see Desk
+
+    async def claims(self, spots: Sequence[Spot]) -> Mapping[Spot, Claim]:
+        found = await self._places.of(spots)
+        ends = await self._places.ends(spots)
+        firsts = await self._places.firsts([spot for spot in spots if found[spot] is None])
+        self._found |= {spot: known(found[spot], firsts.get(spot, 0), ends[spot]) for spot in spots}
+        return {spot: taken(self._found[spot], self._size) for spot in spots}
+
+    def begin(self, claims: Mapping[Spot, Claim]) -> None:
+        for spot in claims:
+            self._lanes[spot] = Lane(spot, self._found.pop(spot), self._size)
+
+    async def give_back(self, spots: Sequence[Spot], patience: float) -> Mapping[Spot, Claim]:
+        lanes = {spot: self._lanes[spot] for spot in spots if spot in self._lanes}
+        for lane in lanes.values():
+            lane.leaving = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                while not all(lane.window.idle for lane in lanes.values()):
+                    self._settled.clear()
+                    await self._settled.wait()
+        self.lose(spots)
+        return {spot: lane.progressed(leaving=True) for spot, lane in lanes.items()}
+
+    def lose(self, spots: Sequence[Spot]) -> None:
+        for spot in spots:
+            self._lanes.pop(spot, None)
+        self._in_hand_changed()
+
+    def arrived(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            spot = (message.topic() or "", message.partition() or 0)
+            lane = self._lanes.get(spot)
+            if lane is None:
+                continue
+            if not lane.fits(message):
+                lane = self._lanes[spot] = lane.anew(message)
+            lane.arrive(message)
+        self._throttle()
+        self._bell.set()
+
+    def complain(self, reason: str) -> None:
+        self._trouble = reason
+        self._bell.set()
+
+    # In the background
+
+    def _consumer(self) -> Consumer:
+        milliseconds = int(self._lease * 1000)
+        own = {
+            "group.id": self._places.group,
+            "session.timeout.ms": milliseconds,
+            "heartbeat.interval.ms": max(1, min(1000, milliseconds // 10)),
+            "max.poll.interval.ms": milliseconds,
+        }
+        with configured():
+            return Consumer({**MEMORY, **self._wire.config(own, CONSUMER)})
+
+    async def _beat(self) -> None:
+        while not await self._clock.wait(self._closed, self._lease / 10):
+            self._member.sign()
+
+    async def _follow(self) -> None:
+        while not await self._clock.wait(self._closed, min(FOLLOW, self._lease / 4)):
+            with contextlib.suppress(BrokerError):
+                await self._save()
+                told = await self._places.told(list(self._lanes))
+                moved = [
+                    spot
+                    for spot, lane in self._lanes.items()
+                    if spot in told and told[spot].note.move != lane.claim.note.move
+                ]
+                if moved:
+                    await self._member.renew(moved)
+
+
+def known(claim: Claim | None, first: int, end: int) -> Claim:
+    """A place in numbers: where nothing is written, the beginning."""
+    if claim is None:
+        return Claim(first, Note(began=first, until=end))
+    if claim.note.until == ALL:
+        return Claim(claim.cursor, msgspec.structs.replace(claim.note, until=end))
+    return claim
+
+
+def taken(claim: Claim, window: int) -> Claim:
+    """As its new owner writes it: it may hand out a whole window before it writes again."""
+    return Claim(claim.cursor, msgspec.structs.replace(claim.note, handed=max(claim.note.handed, window)))

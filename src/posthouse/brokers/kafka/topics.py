@@ -1,0 +1,162 @@
+"""Topics: what is known of each, and the making of those that are missing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+from confluent_kafka import KafkaError, TopicCollection
+from confluent_kafka.admin import ConfigEntry, ConfigResource, NewTopic, ResourceType
+
+from posthouse.brokers.kafka.records import is_topic
+from posthouse.brokers.kafka.wire import PAUSE, Wire, answer, words
+from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError, did_you_mean
+
+MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
+LIMIT = 1_048_588
+"""Kafka's own default for the largest batch of a topic."""
+OVERHEAD = 8 * 1024
+"""Bytes of a batch that are kept for what is around a frame: its key, its id, the punctuation of headers."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Of topics that are made from now on."""
+
+    partitions: int
+    replicas: int
+    min_insync: int
+    retention: float | None
+
+    def config(self) -> dict[str, str]:
+        kept = -1 if self.retention is None else int(self.retention * 1000)
+        return {
+            "min.insync.replicas": str(self.min_insync),
+            "cleanup.policy": "delete",
+            "retention.ms": str(kept),
+            "retention.bytes": "-1",
+            "message.timestamp.type": "LogAppendTime",  # so that times follow the order, whatever clocks producers have
+            "unclean.leader.election.enable": "false",
+        }
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
+    """As it was when it was looked at. `config` is empty where this service may not read it."""
+
+    name: str
+    partitions: int
+    replicas: int
+    config: Mapping[str, str]
+
+    @property
+    def max_bytes(self) -> int:
+        """Of a batch, and so of the largest record."""
+        return int(self.config.get("max.message.bytes", LIMIT))
+
+    @property
+    def room(self) -> int:
+        """Of a frame: its headers and body."""
+        return max(0, self.max_bytes - OVERHEAD)
+
+
+class Topics:
+    def __init__(self, wire: Wire, settings: Settings) -> None:
+        self._wire = wire
+        self._settings = settings
+        self.known: dict[str, Topic] = {}
+
+    async def make(self, names: Sequence[str]) -> None:
+        """Those that are missing; of others nothing is changed."""
+        bad = [name for name in names if not is_topic(name)]
+        if bad:
+            raise ConfigurationError(
+                *(f"{name!r} cannot be a Kafka topic: letters, digits, dots, dashes, at most 249" for name in bad)
+            )
+        await self.look(names)
+        settings = self._settings
+        new = [
+            NewTopic(name, settings.partitions, settings.replicas, config=settings.config())
+            for name in names
+            if name not in self.known
+        ]
+        if not new:
+            return
+        made = await self._wire.ask(
+            "making topics", lambda admin, patience: admin.create_topics(new, request_timeout=patience)
+        )
+        for name, outcome in made.items():
+            if isinstance(outcome, KafkaError) and outcome.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise BrokerError(f"Kafka would not make the topic {name!r}: {words(outcome)}")
+        await self._appear([topic.topic for topic in new])
+
+    async def _appear(self, names: Sequence[str]) -> None:
+        """Wait until they can be seen: the servers hear of a new topic a moment after it was made."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._wire.timeout
+        while True:
+            await self.look(names)
+            hidden = [name for name in names if name not in self.known]
+            if not hidden:
+                return
+            if loop.time() > deadline:
+                raise BrokerUnavailable(f"Kafka has made {', '.join(hidden)} and does not show it yet: try again")
+            await asyncio.sleep(PAUSE)
+
+    async def find(self, names: Collection[str]) -> None:
+        """Look at those that are not known yet."""
+        unknown = [name for name in names if name not in self.known]
+        if unknown:
+            await self.look(unknown)
+
+    async def look(self, names: Collection[str]) -> None:
+        """As they are now; one that does not exist is not in `known` afterwards."""
+        for name in names:
+            self.known.pop(name, None)
+        asked = [name for name in names if is_topic(name)]
+        if not asked:
+            return
+        described = await self._wire.ask(
+            "looking at topics",
+            lambda admin, patience: admin.describe_topics(TopicCollection(asked), request_timeout=patience),
+        )
+        there = {name: found for name, found in described.items() if not is_missing(found)}
+        configs = await self._configs(list(there))
+        for name, found in there.items():
+            description = answer(f"looking at topic {name!r}", found)
+            self.known[name] = Topic(
+                name=name,
+                partitions=len(description.partitions),
+                replicas=min((len(part.replicas) for part in description.partitions), default=0),
+                config=configs[name],
+            )
+
+    async def existing(self, name: str) -> Topic:
+        """As it is now. Raises BrokerError when it is missing."""
+        await self.look([name])
+        if name not in self.known:
+            raise BrokerError(f"topic {name!r} does not exist.{did_you_mean(name, self.known)}")
+        return self.known[name]
+
+    def forget(self, name: str) -> None:
+        self.known.pop(name, None)
+
+    async def _configs(self, names: Sequence[str]) -> dict[str, Mapping[str, str]]:
+        resources = {ConfigResource(ResourceType.TOPIC, name): name for name in names}
+        if not resources:
+            return {}
+        found = await self._wire.ask(
+            "reading the settings of topics",
+            lambda admin, patience: admin.describe_configs(list(resources), request_timeout=patience),
+        )
+        return {resources[resource]: values(entries) for resource, entries in found.items()}
+
+
+def values(found: Mapping[str, ConfigEntry] | KafkaError) -> Mapping[str, str]:
+    """Nothing where the right to read them is missing."""
+    if isinstance(found, KafkaError):
+        return {}
+    return {name: entry.value for name, entry in found.items() if isinstance(entry.value, str)}
+
+
+def is_missing(found: object) -> bool:
+    return isinstance(found, KafkaError) and found.code() in MISSING
