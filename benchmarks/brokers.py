@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from benchmarks import natsbare, pubsubbare, redisbare, sqsbare
+from benchmarks import natsbare, pubsubbare, rabbitmqbare, redisbare, sqsbare
 from benchmarks.reading import Reading, Scale, compare
 from benchmarks.shop import KINDS, Done, OrderPlaced, create, fill, relay
 from posthouse import Service
@@ -62,6 +62,7 @@ class Plug(Protocol):
 PLUGS: Mapping[str, Callable[[], Plug]] = {
     "sqs": sqsbare.SqsPlug,
     "nats": natsbare.NatsPlug,
+    "rabbitmq": rabbitmqbare.RabbitmqPlug,
     "redis": redisbare.RedisPlug,
     "pubsub": pubsubbare.PubSubPlug,
 }
