@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -222,3 +224,24 @@ async def test_a_survey_tells_nats_which_streams_to_judge(nats_server: NatsServe
     finally:
         await maker.aclose()
         await judge.aclose()
+
+
+async def test_a_removed_topic_leaves_no_trace_but_its_number_in_the_embedded_log(
+    tmp_path: Path, ground: Ground
+) -> None:
+    """A process that still knows the number must find nothing, not another topic."""
+    broker = EmbeddedBroker(tmp_path / "log.db", clock=SystemClock())
+
+    def numbers() -> dict[str, int]:
+        with contextlib.closing(sqlite3.connect(tmp_path / "log.db")) as log:
+            return dict(log.execute("SELECT name, id FROM topics").fetchall())
+
+    try:
+        await broker.ensure(ground.wanted)
+        before = numbers()[ground.topic]
+        await broker.remove(await broker.survey(ground.wanted))
+        assert list(await broker.survey(Topology())) == []
+        await broker.ensure(Topology(topics=["another", ground.topic]))
+        assert before not in (numbers()["another"], numbers()[ground.topic])
+    finally:
+        await broker.aclose()

@@ -152,3 +152,12 @@ def test_settings_of_a_group_are_judged_by_whose_group_it_is_and_not_where_it_go
     there = [topic("shop.stock.item"), theirs, ours]
     assert shown(steps(wanted, there, ORDERS)) == [("change", "shop.stock.item", "orders")]
     assert shown(steps(Topology(), there, ORDERS)) == [("delete", "shop.stock.item", "orders")]
+
+
+async def test_what_is_blocked_is_never_carried_out() -> None:
+    broker = MemoryBroker(clock=SystemClock())
+    await broker.ensure(Topology(topics=["shop.orders.order"], groups={"billing": ["shop.orders.order"]}))
+    planned = await plan(broker, Topology(), ORDERS)
+    assert [step.verb for step in planned] == ["delete"]
+    assert await carry_out(broker, Topology(), planned, allow_delete=True) == []
+    assert "shop.orders.order" in broker.log.topics
