@@ -7,7 +7,7 @@ PEERS := .cache/peers
 RESULTS := .cache/benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit check format bench bench-postgres bench-peers bench-picture clean
+.PHONY: help demo servers test unit check format bench bench-postgres bench-peers bench-picture clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -20,6 +20,10 @@ $(READY): pyproject.toml
 
 demo: $(READY) ## two services, three tenants, one poison event, one killed worker: under a minute
 	$(BIN)/posthouse demo
+
+servers: ## install the servers that no package of Python's brings, where Debian's packages can be (as root)
+	apt-get update -qq
+	RUNLEVEL=1 apt-get install -y -qq --no-install-recommends rabbitmq-server
 
 test: $(READY) ## every test: unit, conformance, integration, faults, documentation
 	$(BIN)/python -m pytest
