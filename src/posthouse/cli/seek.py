@@ -63,10 +63,15 @@ async def _moved(
     try:
         before = await service.broker.progress(name, topics)
         for topic in topics:
-            await service.broker.seek(name, topic, position=position, time=moment)
+            await service.broker.seek(name, topic, position=_position(position), time=moment)
         return before, await service.broker.progress(name, topics)
     finally:
         await service.aclose()
+
+
+def _position(given: str | None) -> int | str | None:
+    """Brokers whose positions are numbers want a number."""
+    return int(given) if given is not None and given.isdecimal() else given
 
 
 def _consumer(service: Service, given: str | None) -> str:

@@ -57,3 +57,46 @@ def test_what_is_said_wrongly_is_refused_with_the_right_words(project: Project) 
         result = project.run("seek", "shop:orders", "--yes", *arguments)
         assert result.exit_code == 2, arguments
         assert words in result.stderr, arguments
+
+
+QUEUE = """
+import unread
+from posthouse import Event, Service, Tx
+
+orders = Service("orders", namespace="shop", broker=unread.broker)
+
+
+@orders.event("order.placed.v1", key="order_id")
+class OrderPlaced:
+    order_id: str
+
+
+@orders.on(OrderPlaced)
+async def hear(event: Event[OrderPlaced], tx: Tx) -> None: ...
+"""
+UNREAD = """
+from posthouse.brokers.memory import MemoryBroker
+from posthouse.clock import SystemClock
+from posthouse.errors import SeekUnsupported
+
+
+class Queue(MemoryBroker):
+    async def seek(self, group, topic, *, position=None, time=None):
+        raise SeekUnsupported(f"{type(position).__name__}: queues keep no history: replay from the archive")
+
+
+broker = Queue(clock=SystemClock())
+"""
+
+
+def test_a_broker_without_history_names_the_archive(project: Project) -> None:
+    project.write("unread.py", UNREAD)
+    project.write("shop.py", QUEUE)
+    for arguments, kind in (
+        (("--time", LONG_AGO), "NoneType"),
+        (("--position", "7"), "int"),
+        (("--position", "0:7"), "str"),
+    ):
+        result = project.run("seek", "shop:orders", "--yes", *arguments)
+        assert result.exit_code == 2
+        assert f"{kind}: queues keep no history: replay from the archive" in result.stderr
