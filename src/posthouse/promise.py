@@ -48,4 +48,5 @@ def _order(sheet: Capabilities) -> str:
 def _durability(sheet: Capabilities) -> str:
     if sheet.durable_ack:
         return "it answers when the frame is stored for good"
-    return "; ".join(sheet.notes) or "it answers before the frame is stored for good"
+    first, *others = sheet.notes or ("it answers before the frame is stored for good",)
+    return f"{first} (and {len(others)} more of the checks above)" if others else first

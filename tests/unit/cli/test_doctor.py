@@ -7,6 +7,7 @@ import sqlite3
 
 from posthouse.broker import Capabilities
 from posthouse.cli.sheet import sheet_rows
+from posthouse.promise import promise_of
 from tests.unit.cli.conftest import Project
 
 
@@ -173,9 +174,23 @@ async def hear(event: Event[OrderPlaced], tx: Tx) -> None: ...
 
 
 def test_order_that_is_lost_between_topics_is_told(project: Project) -> None:
-    for topics, order, told in (("subject", '"key"', True), ("aggregate", '"key"', False), ("subject", '"none"', False)):
+    for topics, order, told in (
+        ("subject", '"key"', True),
+        ("aggregate", '"key"', False),
+        ("subject", '"none"', False),
+    ):
         project.write("shop.py", MAPPED.format(topics=topics, order=order))
         found = checks_of(project.json("doctor", "shop"), "broker")
         assert ("order in orders" in found) == told, (topics, order)
         if told:
             assert "shop.orders.order comes by 2 topics" in found["order in orders"]["found"]
+
+
+def test_a_promise_that_many_findings_weaken_names_one_and_counts_the_others() -> None:
+    def because(*notes: str) -> str:
+        sheet = Capabilities(name="poor", durable_ack=False, ordered_publish=True, ordered_redelivery=True, notes=notes)
+        return promise_of(sheet)[2].because
+
+    assert because() == "it answers before the frame is stored for good"
+    assert because("fsync is off") == "fsync is off"
+    assert because("fsync is off", "one", "two") == "fsync is off (and 2 more of the checks above)"
