@@ -270,9 +270,9 @@ class PubSubBroker:
             except google.NotFound:
                 return Verdict(False, f"topic {topic!r} does not exist: make it with ensure()")
             except REFUSALS as error:
-                return Verdict(
-                    False, f"Pub/Sub refused it: {words(error)}", final=isinstance(error, google.InvalidArgument)
-                )
+                # Of several frames nobody says which one is to blame: none of them is given up for it.
+                final = isinstance(error, google.InvalidArgument) and len(frames) == 1
+                return Verdict(False, f"Pub/Sub refused it: {words(error)}", final=final)
         return ACCEPTED
 
 
