@@ -75,12 +75,11 @@ async def test_a_full_lane_refuses_and_nothing_of_a_key_overtakes(
     limits: FieldTable = {**LANE, "x-max-length": 3, "x-overflow": "reject-publish"}
     lane = await bare.declare_queue(f"g.{topic}.0of1", durable=True, arguments=limits)
     await lane.bind(topic, "#")
-    sent = frames(topic, 40, keys=2)
-    stored: list[str] = []
+    sent, refused = frames(topic, 200, keys=2), 0
     stream = await broker.subscribe("g", [topic], window=1)
-    seen: list[str] = []
-    async with asyncio.timeout(20):
-        left, refused = sent, 0
+    reading = asyncio.create_task(_read(stream, len(sent)))  # there is room again while the frames come
+    left = sent
+    async with asyncio.timeout(30):
         while left:
             verdicts = await broker.publish(left)
             for key in ("k0", "k1"):
@@ -88,14 +87,18 @@ async def test_a_full_lane_refuses_and_nothing_of_a_key_overtakes(
                 assert accepted == sorted(accepted, reverse=True), "a later frame was taken after a refusal"
             assert not any(verdict.final for verdict in verdicts)
             refused += sum(not verdict.accepted for verdict in verdicts)
-            stored += [f.id for f, v in zip(left, verdicts, strict=True) if v.accepted]
             left = [f for f, v in zip(left, verdicts, strict=True) if not v.accepted]
-            while len(seen) < len(stored):
-                seen += [delivery.frame.id for delivery in await collect(stream, 1)]
+        seen = await reading
     assert refused > 0, "the lane was never full"
     for key in ("k0", "k1"):
-        wanted = [frame.id for frame in sent if frame.key == key]
-        assert [id_ for id_ in seen if id_ in wanted] == wanted
+        assert [id_ for name, id_ in seen if name == key] == [frame.id for frame in sent if frame.key == key]
+
+
+async def _read(stream: Stream, count: int) -> list[tuple[str | None, str]]:
+    seen: list[tuple[str | None, str]] = []
+    while len(seen) < count:
+        seen += [(delivery.frame.key, delivery.frame.id) for delivery in await collect(stream, 1)]
+    return seen
 
 
 async def test_a_topic_deleted_while_running_refuses_its_frames_and_others_flow(
@@ -158,7 +161,7 @@ async def test_a_group_keeps_the_lanes_that_it_was_made_with(
 async def test_a_frame_comes_again_in_order_however_many_members_it_has_outlived(
     rabbitmq_server: RabbitmqServer, broker: RabbitmqBroker, topic: str
 ) -> None:
-    """The server counts such deliveries, and would by itself drop a frame after 20 of them, or put it last."""
+    """RabbitMQ 4 counts such deliveries, and would by itself drop a frame after 20 of them."""
     await broker.ensure(Topology(groups={"g": [topic]}))
     sent = frames(topic, 6)
     await broker.publish(sent)
@@ -206,6 +209,7 @@ async def test_checks_compare_what_is_there_with_what_is_needed(
     await bare.declare_exchange(f"{topic}.theirs", "fanout", durable=True)
     await broker.ensure(Topology(groups={"small": [topic]}, topics=[f"{topic}.theirs"]))
     await bare.queue_delete(f"gone.{topic}.0of1")
+    await bare.declare_queue(f"good.{topic}.0of1", durable=True, arguments=LANE)  # an error unless it was made so
     checks = {check.name: check for check in await broker.checks()}
     assert checks["server"].judgement == "ok"
     assert checks[f"topic {topic}"].judgement == "ok"
@@ -370,3 +374,20 @@ async def test_a_bare_message_keeps_its_headers_as_text(
     assert (first.frame.body, first.frame.headers, first.frame.key) == (b"first", {}, None)
     headers = {"x-colour": "blue", "x-size": "5"}
     assert second.frame == Frame(topic=topic, id="their id", body=b"second", headers=headers)
+
+
+async def test_cancelled_receives_give_nothing_back_that_is_in_hand(broker: RabbitmqBroker, topic: str) -> None:
+    stream = await broker.subscribe("g", [topic])
+    await broker.publish(frames(topic, 3))
+    in_hand = await collect(stream, 3, ack=False)
+    async with asyncio.timeout(20):
+        for turn in range(40):
+            stream._proven = 0.0  # as if it had been silent for long: it asks before it hands out
+            call = asyncio.create_task(stream.receive(10, 5.0))
+            for _ in range(turn % 8):
+                await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.wait([call])
+    assert list(await stream.receive(10, 0.5)) == []
+    await stream.ack(in_hand)
+    assert (await broker.progress("g", [topic]))[topic].pending == 0

@@ -21,7 +21,8 @@ from posthouse.errors import BrokerError, ConfigurationError
 MEMBERS = "posthouse.members"
 """The exchange on which members of a group tell each other that they are there."""
 WITHOUT_LIMIT = 1_000_000_000
-"""Deliveries of one message: Posthouse counts. Without a limit what comes again would go to the end of its queue."""
+"""Deliveries of one message: Posthouse counts. Unless told otherwise RabbitMQ 4 drops it after 20, and older ones put what
+is handed back at the end of its queue."""
 COUNTS = [1 << bits for bits in range(BITS + 1)]
 
 

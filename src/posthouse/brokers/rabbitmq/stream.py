@@ -158,7 +158,10 @@ class RabbitmqStream:
         elif self._now() - self._proven > self._beat:
             asked = self._now()
             try:
-                await self._lanes[0].prove(self._wire.timeout)
+                # The driver ends a channel whose question was cancelled, and with it what is in hand: so it goes on.
+                answer = asyncio.ensure_future(self._lanes[0].prove(self._wire.timeout))
+                answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+                await asyncio.shield(answer)
                 self._proven = asked
             except BrokerUnavailable:
                 await self._wire.drop()
