@@ -333,7 +333,7 @@ async def test_a_header_of_many_kilobytes_comes_back_whole(broker: PubSubBroker,
 
 
 async def test_a_call_larger_than_a_request_is_stored_in_order(broker: PubSubBroker, topic: str) -> None:
-    """3,000 frames of one key and some of four megabytes: several requests, one after the other."""
+    """2,500 frames of one key and some of four megabytes: several requests, one after the other."""
     sent = frames(topic, 2500)
     sent[700:700] = [Frame(topic=topic, id=f"big{n}", key="k0", body=bytes(4_000_000)) for n in range(3)]
     assert all(verdict.accepted for verdict in await broker.publish(sent))

@@ -77,6 +77,9 @@ type counter struct {
 }
 
 func (c *counter) Publish(ctx context.Context, req *pb.PublishRequest) (*pb.PublishResponse, error) {
+	if len(req.Messages) > 1000 {
+		return nil, status.Error(codes.InvalidArgument, "more than 1,000 messages")
+	}
 	for _, m := range req.Messages {
 		if m.OrderingKey != req.Messages[0].OrderingKey {
 			return nil, status.Error(codes.InvalidArgument, "a request holds messages of one ordering key")

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-const largest = 12 << 20 // a frame of the greatest size, and what surrounds it
+const largest = 10_000_000 // bytes of a request, by the service's limit
 
 func main() {
 	address := flag.String("listen", "127.0.0.1:0", "where to listen")
