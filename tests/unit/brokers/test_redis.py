@@ -151,17 +151,27 @@ def test_what_was_handed_back_comes_first_and_in_order() -> None:
     assert taken(held) == [("3", True), ("4", False)]
 
 
-def test_the_window_counts_what_is_in_hand_and_what_waits() -> None:
-    held = lane(size=4)
-    held.arrive(entries(1, 2, 3), more=True)
-    assert held.room == 1
-    held.take(2)
-    assert held.room == 1
-    held.ack(1)
-    assert held.room == 2
+def test_no_more_than_the_window_is_in_hand() -> None:
+    held = lane(size=2)
+    held.arrive(entries(1, 2, 3, 4), more=False)
+    assert len(held.take(9)) == 2
+    assert held.take(9) == []
     held.nack(2)
-    assert held.room == 2
+    assert taken(held) == [("2", True)]
+    held.ack(1)
+    assert len(held.take(9)) == 1
+    assert not held.idle
+    for number in (2, 3):
+        held.nack(number)
     assert held.idle
+
+
+def test_an_entry_that_was_deleted_is_acknowledged_and_handed_to_nobody() -> None:
+    held = lane()
+    held.arrive([(b"1-0", None), *entries(2)], more=False)
+    assert held.done == ["1-0"]
+    assert taken(held) == [("2", True)]
+    assert held.last == "2-0"
 
 
 def test_an_acknowledgement_counts_once_and_waits_until_it_was_saved() -> None:
@@ -205,13 +215,19 @@ def test_news_is_what_comes_behind_all_that_was_there() -> None:
     assert held.heard == "1000-0"
 
 
-def test_bytes_that_wait_are_bounded() -> None:
+def test_what_is_read_ahead_is_bounded_in_number_and_bytes() -> None:
     held = lane(size=1000)
+    assert held.wants
     held.arrive([(b"1-0", [b"body", bytes(9 * 1024 * 1024)])], more=True)
-    assert held.room == 0
+    assert not held.wants
     held.take(1)
     held.ack(1)
-    assert held.room == 1000
+    assert held.wants
+    held.arrive(entries(*range(2, 252)), more=True)
+    assert not held.wants
+    assert held.waiting == 250
+    held.take(1)
+    assert held.wants
 
 
 # Checks

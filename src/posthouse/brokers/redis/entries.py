@@ -13,6 +13,8 @@ ID, KEY, BODY = b"id", b"key", b"body"
 RESERVED = {name.decode() for name in (ID, KEY, BODY)}
 HEADERS = 1000
 """The most headers: a script can pass so many fields on, and not many more."""
+Entry = tuple[bytes, Sequence[bytes] | None]
+"""An id, and names and values in turn; None when somebody deleted it."""
 LAST_SEQUENCE = 2**64 - 1
 
 

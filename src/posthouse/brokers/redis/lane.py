@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from posthouse.broker import Delivery
-from posthouse.brokers.redis.entries import before, entry_at, frame_of, place_of, stored_at
+from posthouse.brokers.redis.entries import Entry, before, entry_at, frame_of, place_of, stored_at
 
 
 class Holding(NamedTuple):
@@ -20,7 +20,9 @@ class Holding(NamedTuple):
 
 
 ROOM = 8 * 1024 * 1024
-"""Bytes that may wait here to be handed out; then no more are read."""
+"""Bytes that may be here; then no more are read."""
+AHEAD = 250
+"""Entries that wait to be handed out; then no more are read."""
 
 
 class Lane:
@@ -49,7 +51,8 @@ class Lane:
         self._again: set[int] = set()
         self._done: list[str] = []
         self._count = 0
-        self._bytes = 0
+        self.bytes = 0
+        """Of the bodies that are here."""
 
     def fence(self, holding: Holding) -> None:
         """Go on with a new epoch: a question of the old one finds nobody, and what it got is asked for again."""
@@ -67,41 +70,43 @@ class Lane:
         return len(self._held) == len(self._again)
 
     @property
-    def room(self) -> int:
-        """How many more entries may arrive."""
-        return 0 if self._bytes > ROOM else self.size - len(self._held) - len(self._fresh)
+    def wants(self) -> bool:
+        """Whether more may arrive."""
+        return len(self._fresh) < AHEAD and self.bytes <= ROOM
 
     @property
-    def waiting(self) -> bool:
-        """Whether `take` would give anything."""
-        return bool(self._fresh or self._again)
+    def waiting(self) -> int:
+        """How many frames were read and not handed out."""
+        return len(self._fresh)
 
-    def arrive(self, entries: Sequence[Any], more: bool) -> None:
+    def arrive(self, entries: Sequence[Entry], more: bool) -> None:
         """The answer to a question: entries as the server sends them, and whether there may be more."""
         for entry, fields in entries:
+            self.last = position = entry.decode()
+            if fields is None:
+                self._done.append(position)
+                continue
             self._count += 1
             frame = frame_of(self.topic, entry, fields)
-            self._bytes += len(frame.body)
-            touched = self.pending or (self._until > (0, 0) and place_of(entry) <= self._until)
-            position = entry.decode()
+            self.bytes += len(frame.body)
             delivery = Delivery(
                 frame=frame,
                 position=position,
                 stored_at=stored_at(entry),
-                redelivered=touched,
+                redelivered=self.pending or (self._until > (0, 0) and place_of(entry) <= self._until),
                 token=(self, self._count),
             )
             self._fresh.append((self._count, delivery))
-            self.last = position
         self.dry = not more and not self.pending
         self.pending = self.pending and more
 
     def take(self, limit: int) -> list[Delivery]:
-        """Up to `limit` to hand out now; those handed back come first, and before anything that follows them."""
+        """Up to `limit` to hand out now, and never more than the window in hand; those handed back come first, and before
+        anything that follows them."""
         again = sorted(self._again)[:limit]
         self._again.difference_update(again)
         taken = [self._held[number] for number in again]
-        while self._fresh and len(taken) < limit and not self._again:
+        while self._fresh and len(taken) < limit and len(self._held) < self.size and not self._again:
             number, delivery = self._fresh.popleft()
             self._held[number] = delivery
             taken.append(delivery)
@@ -111,7 +116,7 @@ class Lane:
         delivery = self._held.pop(number, None)
         if delivery is not None:
             self._again.discard(number)
-            self._bytes -= len(delivery.frame.body)
+            self.bytes -= len(delivery.frame.body)
             self._done.append(str(delivery.position))
 
     def nack(self, number: int) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from hashlib import sha1
 
 CONSUMER = "posthouse"
+"""As whom all members read."""
 
 
 class Script:
@@ -189,44 +190,20 @@ ring(KEYS[2])
 """,
 )
 
-# Read the next entries of lanes that are still the member's: of each, the entries and whether there may be more; nothing
-# for a lane that was lost, or that the server's last run may know more of. KEYS: ledger and lane in turn. ARGV: group,
-# bytes, then for each lane its number, epoch, where to begin (`>` or an id, for entries that are pending) and how many.
-READ = Script(
-    "receiving",
+# Which lanes are not the member's any more: lost to another, moved, deleted, or of a run of the server that may have known
+# more. Their indices. KEYS: ledger and lane in turn. ARGV: of each lane its number and epoch.
+LOOK = Script(
+    "looking at lanes",
     TABLE
-    + f"""
-local group, room, run = ARGV[1], tonumber(ARGV[2]), run_id()
-local answer = {{}}
+    + """
+local run, lost = run_id(), {}
 for index = 1, #KEYS, 2 do
-  local at = index * 2 + 1
-  local lane, from, left = KEYS[index + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
-  local entries, more = {{}}, 1
-  local held = redis.call('HMGET', KEYS[index], 'epoch:' .. ARGV[at], 'run:' .. ARGV[at])
-  if held[1] ~= ARGV[at + 1] or held[2] ~= run then entries = false end
-  while entries and more == 1 and left > 0 and room > 0 do
-    local count = math.min(left, 64)
-    local reply = redis.pcall('XREADGROUP', 'GROUP', group, '{CONSUMER}', 'COUNT', count, 'STREAMS', lane, from)
-    if reply and reply.err then
-      entries = false
-      break
-    end
-    local found = reply and reply[1][2] or {{}}
-    for _, entry in ipairs(found) do
-      if entry[2] then
-        for _, text in ipairs(entry[2]) do room = room - #text end
-        entries[#entries + 1] = entry
-      else  -- somebody deleted it
-        redis.call('XACK', lane, group, entry[1])
-      end
-    end
-    if from ~= '>' and #found > 0 then from = found[#found][1] end
-    left = left - #found
-    if #found < count then more = 0 end
+  local held = redis.call('HMGET', KEYS[index], 'epoch:' .. ARGV[index], 'run:' .. ARGV[index])
+  if held[1] ~= ARGV[index + 1] or held[2] ~= run or redis.call('EXISTS', KEYS[index + 1]) == 0 then
+    lost[#lost + 1] = (index - 1) / 2
   end
-  answer[#answer + 1] = entries and {{entries, more}} or 0
 end
-return answer
+return lost
 """,
 )
 

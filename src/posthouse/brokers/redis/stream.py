@@ -9,16 +9,19 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from posthouse.broker import Delivery, Start
-from posthouse.brokers.redis.lane import ROOM, Holding, Lane
-from posthouse.brokers.redis.scripts import ACK, BEGIN, GIVE, READ, RENEW, TAKE
+from posthouse.brokers.redis.entries import Entry
+from posthouse.brokers.redis.lane import Holding, Lane
+from posthouse.brokers.redis.scripts import ACK, BEGIN, GIVE, RENEW, TAKE
 from posthouse.brokers.redis.topics import bell_of, ledger_of
-from posthouse.brokers.redis.wire import Value, Wire
+from posthouse.brokers.redis.wire import Asked, Value, Wire
 from posthouse.brokers.shares import Claim, is_alive, plan
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError
 
-PULL = 500
-"""The most entries to ask for at once, of one lane."""
+PULL = 2000
+"""How many entries to ask for at once."""
+BYTES = 4 * 1024 * 1024
+"""The same, by the size of those that came last."""
 LEAVING = 2.0
 """Seconds for giving everything back; then the lease runs out instead."""
 Spot = tuple[str, int]
@@ -36,7 +39,7 @@ class View(NamedTuple):
 
 
 class RedisStream:
-    """The port's Stream. `window` bounds the frames of each lane that are in hand or waiting here."""
+    """The port's Stream. `window` bounds the frames of each lane that are in hand."""
 
     def __init__(
         self,
@@ -69,6 +72,8 @@ class RedisStream:
         self._stale = True
         """Something changed that only the ledger tells."""
         self._rung = "0-0"
+        self._weight = 64 * 1024
+        """Bytes of an entry, by those that came last."""
         self._ears: Mapping[str, str] = {}
         self._syncing, self._saving, self._reading = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         self._news, self._closed, self._left = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -95,6 +100,8 @@ class RedisStream:
             self._news.clear()
             deliveries = self._take(limit)
             if deliveries:
+                if sum(lane.waiting for lane in self._lanes.values()) < limit:
+                    self._read_ahead()
                 return deliveries
             if await self._fill():
                 continue
@@ -152,47 +159,60 @@ class RedisStream:
 
     async def _fill(self) -> bool:
         """Whether anything may be handed out now. Whoever waits for it may be cancelled; what comes is kept."""
-        if self._filling is None or self._filling.done():
-            self._filling = asyncio.create_task(self._read())
-            self._filling.add_done_callback(_noticed)
+        filling = self._read_ahead()
         try:
-            return await asyncio.shield(self._filling)
+            return await asyncio.shield(filling)
         except asyncio.CancelledError:
-            if self._filling.cancelled():  # the stream was closed
+            if filling.cancelled():  # the stream was closed
                 return False
             raise
 
+    def _read_ahead(self) -> asyncio.Task[bool]:
+        """Ask for more, unless somebody does already."""
+        if self._filling is None or self._filling.done():
+            self._filling = asyncio.create_task(self._read())
+            self._filling.add_done_callback(_noticed)
+        return self._filling
+
     async def _read(self) -> bool:
-        """Ask for the next entries of all lanes that have room."""
+        """Ask for the next entries of all lanes that want any."""
         async with self._reading:
-            lanes = [lane for lane in self._working() if lane.room > 0]
-            if all(lane.dry for lane in lanes):
+            lanes = [lane for lane in self._working() if lane.wants]
+            flowing = sum(not lane.dry for lane in lanes)
+            if not flowing:
                 return False
-            keys: list[str] = []
-            arguments: list[Value] = [self._group, ROOM]
-            for lane in lanes:
-                keys += (ledger_of(self._group, lane.topic), lane.key)
-                begin = lane.last if lane.pending else ">"
-                arguments += (lane.number, lane.holding.epoch, begin, min(PULL, lane.room))
+            count = max(1, min(PULL // flowing, BYTES // (self._weight * flowing)))
             try:
-                answers = await self._wire.run(READ, keys, arguments)
+                read = await self._wire.read(self._group, count, [self._asked(lane) for lane in lanes])
             except BaseException:
                 self._stale = True
                 for lane in lanes:
                     lane.unsure = True
                 raise
-            for lane, answer in zip(lanes, answers, strict=True):
-                if answer:
-                    entries, more = answer
-                    lane.arrive(entries, bool(more))
-                else:
-                    self._lanes.pop((lane.topic, lane.number), None)
-                    self._stale = True
+            for index in read.lost:
+                self._lanes.pop((lanes[index].topic, lanes[index].number), None)
+                self._stale = True
+            if read.entries is not None:
+                self._arrive(lanes, read.entries, count)
             return True
+
+    def _asked(self, lane: Lane) -> Asked:
+        begin = lane.last if lane.pending else ">"
+        return Asked(ledger_of(self._group, lane.topic), lane.key, lane.number, lane.holding.epoch, begin)
+
+    def _arrive(self, lanes: Sequence[Lane], found: Mapping[bytes, Sequence[Entry]], count: int) -> None:
+        bytes_ = entries = 0
+        for lane in lanes:
+            arrived, before = found.get(lane.key.encode(), ()), lane.bytes
+            lane.arrive(arrived, more=len(arrived) == count)
+            bytes_ += lane.bytes - before
+            entries += len(arrived)
+        if entries:
+            self._weight = max(1, bytes_ // entries)
 
     def _listen(self) -> None:
         """Hear of new entries while all lanes are dry, and of everything that members should know."""
-        ears = {lane.key: lane.heard for lane in self._working() if lane.room > 0}
+        ears = {lane.key: lane.heard for lane in self._working() if lane.wants}
         ears[bell_of(self._group)] = self._rung
         if self._listening is not None and not self._listening.done():
             if ears.keys() <= self._ears.keys():
