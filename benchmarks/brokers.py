@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from benchmarks import natsbare, pubsubbare, rabbitmqbare, redisbare, sqsbare
+from benchmarks import kafkabare, natsbare, pubsubbare, rabbitmqbare, redisbare, sqsbare
 from benchmarks.reading import Reading, Scale, compare
 from benchmarks.shop import KINDS, Done, OrderPlaced, create, fill, relay
 from posthouse import Service
@@ -60,6 +60,7 @@ class Plug(Protocol):
 
 
 PLUGS: Mapping[str, Callable[[], Plug]] = {
+    "kafka": kafkabare.KafkaPlug,
     "sqs": sqsbare.SqsPlug,
     "nats": natsbare.NatsPlug,
     "rabbitmq": rabbitmqbare.RabbitmqPlug,

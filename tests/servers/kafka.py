@@ -14,10 +14,8 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -248,22 +246,21 @@ def let_guests_in(server: KafkaServer) -> None:
         AclBinding(kind, name, pattern, "User:guest", "*", operation, AclPermissionType.ALLOW)
         for kind, name, pattern, operation in rules
     ]
-    insist(lambda: admin.create_acls(acls))
+    insist(lambda: [future.result(PATIENCE) for future in admin.create_acls(acls).values()])
 
 
 def wake_groups(server: KafkaServer) -> None:
     """A new server makes the log of its groups when somebody asks for the first one, which takes seconds."""
     reader = Consumer({"bootstrap.servers": server.servers, "group.id": "nobody"})
-    reader.committed([TopicPartition("nothing", 0)], PATIENCE)
+    insist(lambda: reader.committed([TopicPartition("nothing", 0)], PATIENCE))
     reader.close()
 
 
-def insist(ask: Callable[[], Mapping[Any, Future[Any]]]) -> None:
+def insist(ask: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            for future in ask().values():
-                future.result(PATIENCE)
+            ask()
             return
         except KafkaException:
             if time.monotonic() > deadline:

@@ -12,8 +12,10 @@ from posthouse.brokers.kafka.places import Claim, Note, Spot, acknowledged
 from posthouse.brokers.kafka.records import delivery_of
 from posthouse.brokers.window import Window
 
-ROOM = 8 * 1024 * 1024
+ROOM = 4 * 1024 * 1024
 """Bytes that may wait here to be handed out; then the partition is paused."""
+WINDOWS = 4
+"""So many windows of frames may wait: a pause throws away what the client has fetched, so it should be rare."""
 
 
 class Lane:
@@ -29,7 +31,7 @@ class Lane:
         self.leaving = False
         self._next = claim.cursor
         self._epoch: int | None = None
-        self._waiting: dict[int, Delivery] = {}
+        self._waiting: dict[int, Message] = {}
         self._offsets: deque[int] = deque()
         """Of the frames behind the saved cursor."""
         self._bytes = 0
@@ -37,12 +39,13 @@ class Lane:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more should arrive: as much waits as may be handed out next."""
-        return self.arrived - self.window.read > self.window.size or self._bytes > ROOM
+        """Whether nothing more should arrive."""
+        return self.arrived - self.window.read > WINDOWS * self.window.size or self._bytes > ROOM
 
     @property
     def roomy(self) -> bool:
-        return self.arrived - self.window.read <= self.window.size // 2 and self._bytes <= ROOM // 2
+        """Whether a paused one should go on."""
+        return self.arrived - self.window.read <= self.window.size and self._bytes <= ROOM // 2
 
     @property
     def epoch(self) -> int | None:
@@ -62,38 +65,31 @@ class Lane:
         return fresh
 
     def arrive(self, message: Message) -> None:
+        """Frames are made of messages when they are handed out: what only waits costs little."""
         offset = message.offset() or 0
         self.arrived += 1
         self._next = offset + 1
         self._epoch = message.leader_epoch()
         self._offsets.append(offset)
-        again = self.arrived <= self.window.touched or offset < self.claim.note.until
-        delivery = delivery_of(message, again, (self, self.arrived, offset))
-        self._waiting[self.arrived] = delivery
-        self._bytes += len(delivery.frame.body)
+        self._waiting[self.arrived] = message
+        self._bytes += len(message)
 
     def take(self, limit: int) -> Iterator[Delivery]:
+        touched, until = self.window.touched, self.claim.note.until
         for first, last, again in self.window.take(limit, self.arrived):
             for number in range(first, last + 1):
-                delivery = self._waiting[number]
-                if self._done and offset_of(delivery) in self._done:
+                message = self._waiting[number]
+                offset = message.offset() or 0
+                if self._done and offset in self._done:
                     self.ack(number)
-                elif again and not delivery.redelivered:
-                    yield Delivery(
-                        frame=delivery.frame,
-                        position=delivery.position,
-                        stored_at=delivery.stored_at,
-                        redelivered=True,
-                        token=delivery.token,
-                    )
                 else:
-                    yield delivery
+                    yield delivery_of(message, again or number <= touched or offset < until, (self, number))
 
     def ack(self, number: int) -> None:
         self.window.ack(number)
-        delivery = self._waiting.pop(number, None)
-        if delivery is not None:
-            self._bytes -= len(delivery.frame.body)
+        message = self._waiting.pop(number, None)
+        if message is not None:
+            self._bytes -= len(message)
 
     @property
     def unsaved(self) -> bool:
@@ -125,9 +121,3 @@ class Lane:
             self._offsets.popleft()
             self.window.committed += 1
         self.claim = claim
-
-
-def offset_of(delivery: Delivery) -> int:
-    token = delivery.token
-    assert isinstance(token, tuple)
-    return int(token[2])

@@ -25,8 +25,10 @@ from posthouse.errors import BrokerError, BrokerUnavailable
 T = TypeVar("T")
 BATCH = 500
 """The most messages to take from the client at once."""
-BUSY, IDLE = 0.002, 0.05
-"""Seconds to wait for a message: an acknowledgement that comes meanwhile waits as long, so little while any is in hand."""
+BUSY, IDLE = 0.001, 0.05
+"""Seconds to wait for a message. A commit that comes meanwhile waits as long, so it is little while there is work."""
+WORK = 1.0
+"""Seconds since the last frame or acknowledgement that count as work."""
 LOST = (
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.ILLEGAL_GENERATION,
@@ -42,6 +44,9 @@ COMPLAINTS = (
     KafkaError._ALL_BROKERS_DOWN,
 )
 """What whoever waits for frames should hear."""
+
+
+OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
 
 
 class Desk(Protocol):
@@ -80,7 +85,7 @@ class Member:
     """Joins when started, and joins again whenever it had to leave."""
 
     def __init__(
-        self, make: Callable[[], Consumer], topics: Sequence[str], desk: Desk, *, lease: float, timeout: float
+        self, make: Callable[[OnCommit], Consumer], topics: Sequence[str], desk: Desk, *, lease: float, timeout: float
     ) -> None:
         self._make = make
         self._topics = list(topics)
@@ -94,8 +99,8 @@ class Member:
         self._ended = asyncio.Event()
         self._sign = self._polled = time.monotonic()
         self._doubtful = False
-        self.busy = False
-        """Whether frames are in hand, so that acknowledgements are to come."""
+        self._worked = 0.0
+        self._committing: tuple[Future[set[Spot]], set[Spot]] | None = None
         self._thread = threading.Thread(target=self._run, name="posthouse-kafka-member", daemon=True)
 
     def start(self) -> None:
@@ -111,10 +116,12 @@ class Member:
         return time.monotonic() - self._polled < self._lease / 2
 
     async def commit(self, claims: Mapping[Spot, tuple[Claim, int | None]]) -> set[Spot]:
-        """Write these; the result has those that were written, others are not ours any more. Raises BrokerUnavailable,
-        and Again."""
+        """Write these, one call at a time; the result has those that were written, others are not ours any more. Raises
+        BrokerUnavailable, and Again."""
+        written: Future[set[Spot]] = Future()
         try:
-            return await self._do(lambda consumer: self._commit(consumer, claims))
+            await self._do(lambda consumer: self._commit(consumer, claims, written))
+            return await asyncio.wrap_future(written)
         except Gone:
             return set()
 
@@ -131,7 +138,7 @@ class Member:
             with contextlib.suppress(KafkaException):
                 (consumer.pause if paused else consumer.resume)(parts)
 
-        self._tasks.put(Task(work, None))
+        self._tasks.put(Task(work, Future()))
 
     async def leave(self) -> None:
         """Others take over at once. The thread ends by itself when the servers do not answer."""
@@ -143,6 +150,7 @@ class Member:
     async def _do(self, work: Callable[[Consumer], T]) -> T:
         if self._ended.is_set():
             raise Gone("this member has left")
+        self._worked = time.monotonic()
         future: Future[T] = Future()
         self._tasks.put(Task(work, future))
         return await asyncio.wrap_future(future)
@@ -152,7 +160,7 @@ class Member:
     def _run(self) -> None:
         try:
             while not self._closing.is_set():
-                consumer = self._make()
+                consumer = self._make(self._on_commit)
                 try:
                     consumer.subscribe(
                         self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
@@ -165,6 +173,7 @@ class Member:
                     with contextlib.suppress(KafkaException, RuntimeError):
                         consumer.close()
                     self._forget(list(self._owned))
+                    self._give_up_commit()
         except RuntimeError:
             pass  # the event loop is gone
         finally:
@@ -183,10 +192,10 @@ class Member:
                 self._renew(consumer, list(self._owned))
             while not self._tasks.empty():
                 self._tasks.get().run(consumer)
-            messages = consumer.consume(BATCH, BUSY if self.busy else IDLE)
+            first = consumer.poll(BUSY if time.monotonic() - self._worked < WORK else IDLE)
             self._polled = time.monotonic()
-            if messages:
-                self._hand_over(messages)
+            if first is not None:
+                self._hand_over([first, *consumer.consume(BATCH, 0)])
 
     def _fall_silent(self) -> None:
         """The event loop hangs. Poll no more, so that the group replaces us; should it wake up in time, look again."""
@@ -203,7 +212,7 @@ class Member:
             if error is not None and error.code() in COMPLAINTS:
                 self._say(self._desk.complain, words(error))
         if good:
-            self.busy = True
+            self._worked = self._polled
             self._say(self._desk.arrived, good)
 
     def _on_assign(self, consumer: Consumer, parts: list[TopicPartition]) -> None:
@@ -249,15 +258,28 @@ class Member:
         if spots:
             self._say(self._desk.lose, spots)
 
-    def _commit(self, consumer: Consumer, claims: Mapping[Spot, tuple[Claim, int | None]]) -> set[Spot]:
+    def _commit(
+        self, consumer: Consumer, claims: Mapping[Spot, tuple[Claim, int | None]], outcome: Future[set[Spot]]
+    ) -> None:
+        """Polling goes on while the server writes; its answer is told from within a poll."""
         mine = {spot: claim for spot, claim in claims.items() if spot in self._owned}
-        try:
-            self._write(consumer, [written(spot, *claim) for spot, claim in mine.items()])
-        except KafkaException as error:
-            if error.args[0].code() in LOST:
-                return set()
-            raise
-        return set(mine)
+        if not mine:
+            resolve(outcome, set())
+            return
+        consumer.commit(offsets=[written(spot, *claim) for spot, claim in mine.items()], asynchronous=True)
+        self._committing = (outcome, set(mine))
+
+    def _on_commit(self, error: KafkaError | None, parts: list[TopicPartition]) -> None:
+        if self._committing is None:
+            return
+        (outcome, mine), self._committing = self._committing, None
+        error = error or next((part.error for part in parts if part.error is not None), None)
+        if error is None:
+            resolve(outcome, mine)
+        elif error.code() in LOST:
+            resolve(outcome, set())
+        else:
+            resolve(outcome, failure(error))
 
     def _write(self, consumer: Consumer, offsets: list[TopicPartition]) -> None:
         if offsets:
@@ -277,6 +299,11 @@ class Member:
     def _say(self, what: Callable[[T], None], about: T) -> None:
         self._loop.call_soon_threadsafe(what, about)
 
+    def _give_up_commit(self) -> None:
+        if self._committing is not None:
+            resolve(self._committing[0], Gone("this member has left"))
+            self._committing = None
+
     def _drop_tasks(self) -> None:
         while not self._tasks.empty():
             self._tasks.get().give_up()
@@ -285,28 +312,33 @@ class Member:
 class Task:
     """Something for the thread to do, and who waits for it."""
 
-    def __init__(self, work: Callable[[Consumer], object], future: Future[Any] | None) -> None:
+    def __init__(self, work: Callable[[Consumer], object], future: Future[Any]) -> None:
         self._work = work
         self._future = future
 
     def run(self, consumer: Consumer) -> None:
         """Raises Broken when the membership is beyond repair."""
         try:
-            result = self._work(consumer)
+            resolve(self._future, self._work(consumer))
         except Broken as error:
-            self._end(BrokerUnavailable(f"Kafka: {error}"))
+            resolve(self._future, BrokerUnavailable(f"Kafka: {error}"))
             raise
         except KafkaException as error:
-            first = error.args[0]
-            again = first.code() == KafkaError.REBALANCE_IN_PROGRESS
-            self._end(Again(words(first)) if again else BrokerUnavailable(f"Kafka, committing: {words(first)}"))
-        else:
-            if self._future is not None and self._future.set_running_or_notify_cancel():
-                self._future.set_result(result)
+            resolve(self._future, failure(error.args[0]))
 
     def give_up(self) -> None:
-        self._end(Gone("this member has left"))
+        resolve(self._future, Gone("this member has left"))
 
-    def _end(self, error: Exception) -> None:
-        if self._future is not None and self._future.set_running_or_notify_cancel():
-            self._future.set_exception(error)
+
+def resolve(future: Future[Any], outcome: object) -> None:
+    if future.set_running_or_notify_cancel():
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+
+def failure(error: KafkaError) -> BrokerError:
+    if error.code() == KafkaError.REBALANCE_IN_PROGRESS:
+        return Again(words(error))
+    return BrokerUnavailable(f"Kafka, committing: {words(error)}")

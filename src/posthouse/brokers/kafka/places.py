@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from posthouse.brokers.kafka.records import runs
-from posthouse.brokers.kafka.wire import CONSUMER, Wire, answer, configured, mapped
+from posthouse.brokers.kafka.wire import CONSUMER, Wire, answer, configured
 
 Spot = tuple[str, int]
 """Topic and partition."""
@@ -149,15 +149,21 @@ class Places:
         parts = [TopicPartition(*spot) for spot in spots]
         if not parts:
             return {}
-        with mapped(f"looking at group {group!r}"):
-            found = await asyncio.to_thread(self._client(group).committed, parts, self._wire.timeout)
-            claims = {(part.topic, part.partition): read(part) for part in intact(found)}
+        client = self._client(group)
+        found = await self._wire.wait_for(
+            f"looking at group {group!r}", lambda: intact(client.committed(parts, self._wire.timeout))
+        )
+        claims = {(part.topic, part.partition): read(part) for part in found}
         return {spot: claim for spot, claim in claims.items() if claim is not None}
 
     async def _write(self, group: str, claims: Mapping[Spot, Claim]) -> None:
         offsets = [written(spot, claim) for spot, claim in claims.items()]
-        with mapped(f"moving group {group!r}", but=NOT_EMPTY):
-            intact(await asyncio.to_thread(self._client(group).commit, offsets=offsets, asynchronous=False))
+        client = self._client(group)
+        await self._wire.wait_for(
+            f"moving group {group!r}",
+            lambda: intact(client.commit(offsets=offsets, asynchronous=False)),
+            but=NOT_EMPTY,
+        )
 
     def _client(self, group: str) -> Consumer:
         if group not in self._clients:

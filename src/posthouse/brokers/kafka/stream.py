@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Message
 
 from posthouse.broker import Delivery
 from posthouse.brokers.kafka.lane import Lane
-from posthouse.brokers.kafka.member import Again, Member
+from posthouse.brokers.kafka.member import Again, Member, OnCommit
 from posthouse.brokers.kafka.places import ALL, Claim, Note, Places, Spot
 from posthouse.brokers.kafka.wire import CONSUMER, Wire, configured
 from posthouse.clock import Clock
@@ -19,8 +19,11 @@ from posthouse.errors import BrokerError, BrokerUnavailable
 
 FOLLOW = 1.0
 """Seconds after which a member looks at the latest where its group was told to go."""
-MEMORY = {"queued.min.messages": 5_000, "queued.max.messages.kbytes": 8 * 1024}
-"""What the client may fetch ahead, for all partitions together; the driver's own default is 64 MiB."""
+FETCHING: Mapping[str, object] = {
+    "queued.min.messages": 20_000,
+    "queued.max.messages.kbytes": 16 * 1024,  # for all partitions together; the driver's own default is 64 MiB
+    "fetch.queue.backoff.ms": 10,  # its default is a second, in which a fast reader waits
+}
 
 
 class KafkaStream:
@@ -81,14 +84,14 @@ class KafkaStream:
         """Acknowledgements of tasks that are ready together share one commit."""
         for lane, number in self._tokens(deliveries):
             lane.ack(number)
-        self._in_hand_changed()
+        self._settled.set()
         await asyncio.sleep(0)
         await self._save()
 
     async def nack(self, deliveries: Sequence[Delivery]) -> None:
         for lane, number in self._tokens(deliveries):
             lane.window.nack(number)
-        self._in_hand_changed()
+        self._settled.set()
         self._bell.set()
 
     async def aclose(self) -> None:
@@ -130,14 +133,10 @@ class KafkaStream:
         found: list[tuple[Lane, int]] = []
         for delivery in deliveries:
             if isinstance(delivery.token, tuple):
-                lane, number, _ = delivery.token
+                lane, number = delivery.token
                 if isinstance(lane, Lane) and self._lanes.get(lane.spot) is lane:
                     found.append((lane, number))
         return found
-
-    def _in_hand_changed(self) -> None:
-        self._member.busy = any(not lane.window.idle for lane in self._lanes.values())
-        self._settled.set()
 
     def _throttle(self) -> None:
         """Full partitions are paused, so that the thread can go on polling."""
@@ -202,7 +201,7 @@ class KafkaStream:
     def lose(self, spots: Sequence[Spot]) -> None:
         for spot in spots:
             self._lanes.pop(spot, None)
-        self._in_hand_changed()
+        self._settled.set()
 
     def arrived(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -222,16 +221,17 @@ class KafkaStream:
 
     # In the background
 
-    def _consumer(self) -> Consumer:
+    def _consumer(self, on_commit: OnCommit) -> Consumer:
         milliseconds = int(self._lease * 1000)
         own = {
             "group.id": self._places.group,
             "session.timeout.ms": milliseconds,
             "heartbeat.interval.ms": max(1, min(1000, milliseconds // 10)),
             "max.poll.interval.ms": milliseconds,
+            "on_commit": on_commit,
         }
         with configured():
-            return Consumer({**MEMORY, **self._wire.config(own, CONSUMER)})
+            return Consumer({**FETCHING, **self._wire.config(own, CONSUMER)})
 
     async def _beat(self) -> None:
         while not await self._clock.wait(self._closed, self._lease / 10):

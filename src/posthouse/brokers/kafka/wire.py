@@ -98,6 +98,22 @@ class Wire:
                 raise BrokerUnavailable(f"Kafka, {doing}: {words(busy[0])}")
             await asyncio.sleep(PAUSE)
 
+    async def wait_for(self, doing: str, work: Callable[[], T], *, but: Collection[int] = ()) -> T:
+        """Let a thread do something with a client, again until the time is up where the servers are busy. Errors with one of
+        these codes are the caller's."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.timeout
+        while True:
+            with mapped(doing, but=but):
+                try:
+                    return await asyncio.to_thread(work)
+                except KafkaException as error:
+                    if error.args[0].code() not in BUSY:
+                        raise
+                    if loop.time() + PAUSE > deadline:
+                        raise BrokerUnavailable(f"Kafka, {doing}: {words(error.args[0])}") from error
+            await asyncio.sleep(PAUSE)
+
     async def _answer(self, doing: str, future: Future[Any], patience: float) -> Any:
         try:
             async with asyncio.timeout(patience + 1.0):
