@@ -31,7 +31,7 @@ MODES = pytest.mark.parametrize("codec", [STRUCTURED, BINARY], ids=["structured"
 
 def _theirs(codec: Codec, event: Event[bytes]) -> Any:
     headers, body = codec.encode(event)
-    return http.from_http_event(http.HTTPMessage(headers=headers, body=body))
+    return http.from_http_event(http.HTTPMessage(headers=dict(headers), body=body))
 
 
 def _ours(codec: Codec, event: CloudEvent) -> Event[bytes]:
