@@ -1,0 +1,288 @@
+"""What the Kafka adapter decides without a server."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from confluent_kafka import Message, TopicPartition
+
+from posthouse.broker import Delivery, Frame
+from posthouse.brokers.kafka.broker import progress_of
+from posthouse.brokers.kafka.checks import is_durable, keeps, server_checks, topic_checks
+from posthouse.brokers.kafka.lane import Lane
+from posthouse.brokers.kafka.places import ALL, METADATA, Claim, Note, acknowledged, read, settled, written
+from posthouse.brokers.kafka.records import delivery_of, headers_of, is_topic, misfit, wire_size
+from posthouse.brokers.kafka.stream import known, taken
+from posthouse.brokers.kafka.topics import Topic
+from posthouse.brokers.kafka.wire import Wire
+from posthouse.errors import ConfigurationError
+
+
+def message(offset: int, *, key: bytes | None = b"k", body: bytes = b"x", headers: object = None) -> Message:
+    given = {"topic": "t", "partition": 3, "offset": offset, "key": key, "value": body, "timestamp": (2, 1500)}
+    return Message(**given, headers=headers or [])  # type: ignore[arg-type]  # as the driver makes them
+
+
+# Records
+
+
+def test_cloudevents_headers_have_their_kafka_names_and_plain_text() -> None:
+    frame = Frame(
+        topic="t", id="e 1", body=b"", headers={"ce-id": "e%201", "ce-subject": "gr%C3%B6%C3%9Fe", "x-y": "a%20b"}
+    )
+    assert misfit(frame) == ""
+    assert headers_of(frame) == [("ce_id", "e 1"), ("ce_subject", "größe"), ("x-y", "a%20b"), ("posthouse-id", "e 1")]
+
+
+def test_an_id_that_the_headers_say_is_not_said_twice() -> None:
+    assert headers_of(Frame(topic="t", id="e1", body=b"", headers={"ce-id": "e1"})) == [("ce_id", "e1")]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"ce-id": "a", "ce-subject": "gr%C3%B6%C3%9Fe 1".replace(" ", "%20")}, {"content-type": "x", "h": "ü ☃"}, {}],
+)
+def test_a_frame_comes_back_as_it_was(headers: dict[str, str]) -> None:
+    frame = Frame(topic="t", id="a", key="ключ", body=b"\xff\x00", headers=headers)
+    back = message(
+        7, key=(frame.key or "").encode(), body=frame.body, headers=[(n, str(v).encode()) for n, v in headers_of(frame)]
+    )
+    assert delivery_of(back, True, 1) == Delivery(frame=frame, position="3:7", stored_at=1.5, redelivered=True, token=1)
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({"ce_id": "x"}, "cannot be the name"),
+        ({"posthouse-id": "x"}, "cannot be the name"),
+        ({"ce-subject": "größe"}, "not percent-encoded"),
+        ({"ce-subject": "a%2fb"}, "not percent-encoded"),
+    ],
+)
+def test_what_would_come_back_changed_is_refused(headers: dict[str, str], reason: str) -> None:
+    assert reason in misfit(Frame(topic="t", id="a", body=b"", headers=headers))
+
+
+def test_a_record_of_anybody_has_an_id_a_key_and_text() -> None:
+    theirs = delivery_of(message(9, key=b"\xff", headers=[("X-Colour", b"\xfe"), ("none", None)]), False, None)
+    assert theirs.frame == Frame(
+        topic="t", id="t:3:9", key="\\xff", body=b"x", headers={"x-colour": "\\xfe", "none": ""}
+    )
+    assert delivery_of(message(9, headers=[("ce_id", b"their 1")]), False, None).frame.id == "their 1"
+    assert delivery_of(message(9, key=None), False, None).frame.key is None
+    assert delivery_of(message(9, key=b""), False, None).frame.key == ""
+
+
+def test_the_size_on_the_wire_is_never_guessed_too_small() -> None:
+    frame = Frame(topic="t", id="a" * 36, key="k" * 100, body=bytes(1000), headers={"h": "v" * 10})
+    assert wire_size(frame) >= 61 + 1000 + 100 + 36 + len("posthouse-id") + 11
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"), [("shop.orders_a-1", True), ("a b", False), ("", False), ("..", False), ("x" * 250, False)]
+)
+def test_names_that_kafka_takes(name: str, fits: bool) -> None:
+    assert is_topic(name) is fits
+
+
+# Places
+
+
+def test_a_claim_is_read_as_it_was_written() -> None:
+    claim = Claim(5, Note(move="m", began=2, handed=10, until=9, done=[(1, 3), (7, 7)]))
+    assert read(written(("t", 1), claim)) == claim
+    assert claim.done == {6, 7, 8, 12}
+    assert read(TopicPartition("t", 1, -1001)) is None
+
+
+def test_a_note_that_is_too_long_forgets_acknowledgements_and_nothing_else() -> None:
+    many = Claim(0, Note(move="m", handed=4000, done=[(n, n) for n in range(1, 4000, 2)]))
+    found = read(written(("t", 1), many))
+    assert found is not None
+    assert len(written(("t", 1), many).metadata or "") <= METADATA
+    assert (found.note.move, found.note.handed) == ("m", 4000)
+    assert found.done < many.done
+
+
+def test_an_offset_of_somebody_elses_tool_is_believed_and_its_note_is_not_ours() -> None:
+    for metadata in ("", "their words", "[1]"):
+        theirs = read(TopicPartition("t", 1, 7, metadata=metadata))
+        assert theirs == Claim(7)
+        assert settled(theirs, Claim(3, Note(move="m", began=1))) == Claim(7, Note(move="m", began=1, until=ALL))
+
+
+def test_a_move_counts_until_it_was_followed() -> None:
+    told = Claim(3, Note(move="new"))
+    assert settled(Claim(9, Note(move="old")), told) == told
+    assert settled(Claim(9, Note(move="new")), told) == Claim(9, Note(move="new"))
+    assert settled(None, told) == told
+    assert settled(Claim(9, Note(move="old")), None) == Claim(9, Note(move="old"))
+    assert settled(None, None) is None
+
+
+def test_where_nothing_is_written_the_beginning_is_the_place_and_all_may_be_repeats() -> None:
+    assert known(None, 4, 9) == Claim(4, Note(began=4, until=9))
+    assert known(Claim(5, Note(move="m", until=ALL)), 4, 9) == Claim(5, Note(move="m", until=9))
+    assert known(Claim(5), 4, 9) == Claim(5)
+
+
+def test_an_owner_writes_down_a_window_before_it_hands_out_any() -> None:
+    assert taken(Claim(5, Note(handed=3)), 10).note.handed == 10
+    assert taken(Claim(5, Note(handed=30)), 10).note.handed == 30
+
+
+def test_progress_counts_from_the_cursor_and_shows_what_is_hidden() -> None:
+    spots, firsts, ends = [("t", 0), ("t", 1)], {("t", 0): 0, ("t", 1): 4}, {("t", 0): 10, ("t", 1): 10}
+    whole = progress_of(spots[:1], {("t", 0): Claim(7)}, firsts, ends)
+    assert (whole.stored, whole.pending, whole.truncated) == (10, 3, False)
+    lost = progress_of(spots, {("t", 0): None, ("t", 1): Claim(2)}, firsts, ends)
+    assert (lost.stored, lost.pending, lost.truncated) == (20, 16, True)
+    assert progress_of(spots[:1], {("t", 0): Claim(7, Note(began=5))}, firsts, ends).truncated
+
+
+# One partition
+
+
+def filled(claim: Claim, *offsets: int, size: int = 10) -> Lane:
+    lane = Lane(("t", 3), claim, size)
+    for offset in offsets:
+        lane.arrive(message(offset))
+    return lane
+
+
+def test_a_lane_commits_behind_what_is_acknowledged_without_a_gap() -> None:
+    lane = filled(Claim(5), 5, 6, 9, 10)  # 7 and 8 are marks of a transaction
+    got = list(lane.take(10))
+    assert [delivery.position for delivery in got] == ["3:5", "3:6", "3:9", "3:10"]
+    lane.ack(1)
+    lane.ack(3)
+    assert lane.unsaved
+    assert lane.progressed().cursor == 6
+    lane.ack(2)
+    claim = lane.progressed()
+    assert claim.cursor == 10
+    lane.saved(claim)
+    assert (lane.unsaved, lane.window.committed) == (False, 3)
+
+
+def test_whoever_leaves_says_what_was_acknowledged_and_what_was_handed_out() -> None:
+    lane = filled(Claim(5), 5, 6, 7, 8, 9)
+    list(lane.take(4))
+    lane.ack(2)
+    lane.ack(4)
+    claim = lane.progressed(leaving=True)
+    assert (claim.cursor, claim.note.handed, claim.done) == (5, 4, {6, 8})
+    heir = filled(claim, 5, 6, 7, 8, 9)
+    got = list(heir.take(10))
+    assert [(delivery.position, delivery.redelivered) for delivery in got] == [
+        ("3:5", True),
+        ("3:7", True),
+        ("3:9", False),
+    ]
+    heir.ack(1)
+    assert heir.progressed().cursor == 7
+
+
+def test_after_a_crash_a_window_may_be_repeats_and_after_a_move_everything_below_it() -> None:
+    lane = filled(taken(Claim(5), 2), 5, 6, 7, size=2)
+    assert [delivery.redelivered for delivery in lane.take(2)] == [True, True]
+    moved = filled(Claim(0, Note(move="m", until=2)), 0, 1, 2)
+    assert [delivery.redelivered for delivery in moved.take(10)] == [True, True, False]
+
+
+def test_a_log_that_begins_anew_is_read_from_there() -> None:
+    lane = filled(Claim(20, Note(move="m")), 20, 21)
+    back = message(3)
+    assert not lane.fits(back)
+    anew = lane.anew(back)
+    anew.arrive(back)
+    (delivery,) = anew.take(1)
+    assert (delivery.position, delivery.redelivered) == ("3:3", True)
+    anew.ack(1)
+    assert anew.progressed() == Claim(4, Note(move="m", handed=10, until=22))
+
+
+def test_a_lane_is_paused_by_frames_and_by_bytes() -> None:
+    lane = filled(Claim(0), *range(41))
+    assert lane.full
+    list(lane.take(10))
+    assert not lane.full
+    assert not lane.roomy
+    heavy = Lane(("t", 3), Claim(0), 10)
+    heavy.arrive(message(0, body=bytes(5 * 1024 * 1024)))
+    assert heavy.full
+
+
+def test_runs_are_counted_from_the_cursor() -> None:
+    assert acknowledged(10, {9, 11, 12, 15}) == [(1, 2), (5, 5)]
+
+
+# Settings
+
+
+GOOD = {
+    "min.insync.replicas": "2",
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "unclean.leader.election.enable": "false",
+    "max.message.bytes": "1048588",
+}
+
+
+def topic(replicas: int = 3, partitions: int = 8, **changed: str) -> Topic:
+    config = GOOD | {name.replace("_", "."): value for name, value in changed.items()}
+    return Topic(name="t", partitions=partitions, replicas=replicas, config=config)
+
+
+def test_a_topic_that_keeps_the_promise_has_no_findings() -> None:
+    assert {check.judgement for check in topic_checks(topic(), 8)} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("found", "name", "judgement"),
+    [
+        (topic(replicas=1), "durability", "warn"),
+        (topic(min_insync_replicas="1"), "durability", "warn"),
+        (topic(unclean_leader_election_enable="true"), "leaders", "fail"),
+        (topic(cleanup_policy="compact,delete"), "clean-up", "fail"),
+        (topic(retention_ms="604800000"), "age", "warn"),
+        (topic(retention_bytes="1000"), "age", "warn"),
+        (topic(partitions=12), "partitions", "warn"),
+    ],
+)
+def test_each_setting_that_weakens_the_promise_is_found(found: Topic, name: str, judgement: str) -> None:
+    wrong = [check for check in topic_checks(found, 8) if check.judgement != "ok"]
+    assert [(check.name, check.judgement) for check in wrong] == [(f"topic t, {name}", judgement)]
+    assert wrong[0].fix
+
+
+def test_settings_that_may_not_be_read_are_a_finding() -> None:
+    unread = msgspec.structs.replace(topic(), config={})
+    assert [check.judgement for check in (*topic_checks(unread, 8), *server_checks({}))] == ["warn", "warn"]
+    assert not is_durable(unread)
+    assert not keeps(unread)
+
+
+def test_a_disk_before_the_answer_is_durable_too() -> None:
+    assert is_durable(topic(replicas=1, flush_messages="1"))
+
+
+def test_servers_that_forget_cursors_or_make_topics_are_found() -> None:
+    checks = server_checks({"offsets.retention.minutes": "60", "auto.create.topics.enable": "true"})
+    assert [check.judgement for check in checks] == ["warn", "warn"]
+    assert {check.judgement for check in server_checks({"offsets.retention.minutes": "10080"})} == {"ok"}
+
+
+def test_options_of_the_driver_are_passed_on_unless_they_break_the_promise() -> None:
+    wire = Wire("a:9092", timeout=5.0, driver={"acks": "ALL", "client.id": "shop", "socket.timeout.ms": 9000})
+    config = wire.config({"acks": "all"})
+    assert (config["acks"], config["client.id"], config["socket.timeout.ms"]) == ("all", "shop", 9000)
+    with pytest.raises(ConfigurationError, match="Posthouse sets acks='all'"):
+        Wire("a:9092", timeout=5.0, driver={"acks": 1})
+
+
+def test_an_option_that_the_driver_does_not_have_is_a_configuration_error() -> None:
+    wire = Wire("a:9092", timeout=5.0, driver={"no.such.option": "1"})
+    with pytest.raises(ConfigurationError, match=r"no\.such\.option"):
+        _ = wire.admin
