@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 from posthouse.broker import Broker, Delivery, Frame
 from posthouse.brokers import open_broker
+from posthouse.brokers.kafka import KafkaBroker
 from posthouse.brokers.nats import NatsBroker
 from posthouse.brokers.pubsub import PubSubBroker
 from posthouse.brokers.rabbitmq import RabbitmqBroker
@@ -24,6 +25,7 @@ from posthouse.errors import BrokerUnavailable
 
 LEASE = 1.0
 MAKERS: Mapping[str, Callable[[str], Broker]] = {
+    "kafka": lambda url: KafkaBroker(url.removeprefix("kafka://"), clock=SystemClock(), lease=2 * LEASE),
     "nats": lambda url: NatsBroker(url, clock=SystemClock(), lease=LEASE),
     "pubsub": lambda url: PubSubBroker("shop", emulator=url.partition("=")[2], clock=SystemClock(), lease=2),
     "rabbitmq": lambda url: RabbitmqBroker(url, clock=SystemClock(), heartbeat=1),

@@ -79,7 +79,7 @@ def parse(line: str) -> Seen:
     return Seen(int(at), id_, key, int(number), redelivered == "1")
 
 
-@pytest.fixture(params=["nats", "pubsub", "rabbitmq", "redis", "sqs"])
+@pytest.fixture(params=["kafka", "nats", "pubsub", "rabbitmq", "redis", "sqs"])
 def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
     url: str = request.getfixturevalue(f"{request.param}_server").url
     house = House(request.param, url, tmp_path)

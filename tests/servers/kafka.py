@@ -104,7 +104,7 @@ class KafkaServer:
                 folder=self._folder,
             )
         )
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster = base64.b64encode(uuid.uuid4().bytes, altchars=b"AB").decode().rstrip("=")
         command = ["java", *JVM, *shared_classes(self._jars), "-cp", class_path(self._jars), "kafka.tools.StorageTool"]
         command += ["format", "-t", cluster, "-c", str(self._folder / "server.properties")]
         subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)

@@ -81,6 +81,10 @@ class Broken(Exception):
     """This membership cannot be mended: leave, and join anew."""
 
 
+class Replaced(Broken):
+    """Others have taken over meanwhile, as they should."""
+
+
 class Member:
     """Joins when started, and joins again whenever it had to leave."""
 
@@ -167,8 +171,9 @@ class Member:
                     )
                     self._serve(consumer)
                 except (Broken, KafkaException) as error:
-                    self._say(self._desk.complain, str(error))
-                    self._closing.wait(0.1)
+                    if not isinstance(error, Replaced):
+                        self._say(self._desk.complain, str(error))
+                    self._closing.wait(IDLE)
                 finally:
                     with contextlib.suppress(KafkaException, RuntimeError):
                         consumer.close()
@@ -224,7 +229,8 @@ class Member:
         try:
             self._write(consumer, [written(spot, claim) for spot, claim in claims.items()])
         except KafkaException as error:
-            raise Broken(words(error.args[0])) from error
+            kind = Replaced if error.args[0].code() in LOST else Broken
+            raise kind(words(error.args[0])) from error
         self._owned.update(claims)
         self._say(self._desk.begin, claims)
         parts = [TopicPartition(*spot, claim.cursor) for spot, claim in claims.items()]

@@ -30,9 +30,11 @@ OF_TOPIC = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
 )
 """Refusals of everything that goes to a topic."""
-OF_FRAME = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.POLICY_VIOLATION)
+OF_FRAME = (KafkaError.INVALID_RECORD, KafkaError.POLICY_VIOLATION)
 """Refusals of a frame."""
-FINAL = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD)
+FORBIDDEN = KafkaError.TOPIC_AUTHORIZATION_FAILED
+ROUNDS = 5
+"""The most attempts of a call while a topic's limit shrinks."""
 LARGEST = 1_000_000_000
 """The client's own limit is out of the way: each topic has its own."""
 BATCH = 1_000_000
@@ -97,6 +99,9 @@ class Producing:
     async def store(self, frames: Sequence[Frame]) -> list[Verdict]:
         await self._topics.find({frame.topic for frame in frames})
         call = Call(frames, self._topics)
+        if call.tight:
+            await self._topics.look(call.tight)  # a limit may have been raised since it was looked at
+            call = Call(frames, self._topics)
         while call.left:
             outlet = self._open()
             try:
@@ -104,10 +109,14 @@ class Producing:
             except BaseException:
                 if call.unknown:
                     self._discard(outlet)
+                    self._forget(frames)  # should one of them be gone, the next call will know
                 raise
             if call.unknown:
                 self._discard(outlet)
-            call.judge()
+                await self._topics.look(call.oversized())
+                call.judge()
+            else:
+                break
         return call.verdicts
 
     def close(self) -> None:
@@ -125,6 +134,10 @@ class Producing:
         if self._outlet is None:
             self._outlet = Outlet(self._wire, batch)
         return self._outlet
+
+    def _forget(self, frames: Sequence[Frame]) -> None:
+        for topic in {frame.topic for frame in frames}:
+            self._topics.forget(topic)
 
     def _discard(self, outlet: Outlet) -> None:
         outlet.close()
@@ -148,6 +161,9 @@ class Call:
         self._reported = 0
         """Only the outlet's thread counts here."""
         self._all_sent = False
+        self._rounds = 0
+        self.tight: set[str] = set()
+        """Topics that are too small for a frame, as far as is known."""
         self._errors: dict[int, KafkaError] = {}
         self.left = [index for index, frame in enumerate(frames) if self._fits(index, frame)]
         """Indices of frames without a verdict of the server."""
@@ -173,16 +189,24 @@ class Call:
                     await self._done.wait()
             self._expect_more_than(before, patience)
 
+    def oversized(self) -> set[str]:
+        """Topics of which a batch was too large: their limit is not what it was."""
+        too_large = KafkaError.MSG_SIZE_TOO_LARGE
+        return {self._frames[index].topic for index, error in self._errors.items() if error.code() == too_large}
+
     def judge(self) -> None:
-        """Verdicts for those that were refused and those behind them; what is unknown is left."""
-        refused = {index: error for index, error in self._errors.items() if error.code() in (*OF_TOPIC, *OF_FRAME)}
-        unknown = self._errors.keys() - refused.keys()
-        if unknown and not refused:
-            raise BrokerUnavailable(f"Kafka, storing: {words(self._errors[min(unknown)])}")
-        for index, error in sorted(refused.items()):
-            self._refuse(index, self._verdict(self._frames[index].topic, error))
-        self._errors = {}
-        self.left = [index for index in sorted(unknown) if not self._is_behind(index)]
+        """Verdicts for those that were refused and those behind them; the rest is left, to be sent again. Raises
+        BrokerUnavailable when nothing is known about any."""
+        errors, self._errors = self._errors, {}
+        verdicts = {index: self._verdict(index, error) for index, error in sorted(errors.items())}
+        refused = {index: verdict for index, verdict in verdicts.items() if verdict is not None}
+        self._rounds += 1
+        resized = any(error.code() == KafkaError.MSG_SIZE_TOO_LARGE for error in errors.values())
+        if not refused and not (resized and self._rounds < ROUNDS):
+            raise BrokerUnavailable(f"Kafka, storing: {words(errors[min(errors)])}")
+        for index, verdict in refused.items():
+            self._refuse(index, verdict)
+        self.left = [index for index in sorted(errors) if index not in refused and not self._is_behind(index)]
 
     async def _hand_over(self, outlet: Outlet, index: int, patience: float) -> None:
         frame, before, waited = self._frames[index], self._reported, 0.0
@@ -219,7 +243,10 @@ class Call:
     def _fits(self, index: int, frame: Frame) -> bool:
         """Whether it is to be sent: what `admit` cannot know is how Kafka counts, and what its headers can hold."""
         if self.verdicts[index].accepted and not self._is_behind(index):
-            reason = misfit(frame) or self._excess(frame)
+            excess = self._excess(frame)
+            if excess:
+                self.tight.add(frame.topic)
+            reason = misfit(frame) or excess
             if not reason:
                 return True
             self._refuse(index, Verdict(False, reason, final=True))
@@ -255,11 +282,17 @@ class Call:
         if frame.key is not None:
             self._blocked.add((frame.topic, frame.key))
 
-    def _verdict(self, topic: str, error: KafkaError) -> Verdict:
-        if error.code() not in OF_TOPIC:
-            return Verdict(False, f"Kafka refused it: {words(error)}", final=error.code() in FINAL)
-        self._topics.forget(topic)
-        gone = error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED
-        reason = f"topic {topic!r} does not exist any more: make it with ensure()" if gone else words(error)
-        self._stopped[topic] = Verdict(False, reason)
-        return self._stopped[topic]
+    def _verdict(self, index: int, error: KafkaError) -> Verdict | None:
+        """None where nothing is known of the frame, or where it was only in bad company: a server refuses whole batches."""
+        frame, code = self._frames[index], error.code()
+        if code in OF_TOPIC or frame.topic not in self._topics.known:
+            self._topics.forget(frame.topic)
+            missing = f"topic {frame.topic!r} does not exist any more: make it with ensure()"
+            self._stopped[frame.topic] = Verdict(False, words(error) if code == FORBIDDEN else missing)
+            return self._stopped[frame.topic]
+        if code == KafkaError.MSG_SIZE_TOO_LARGE:
+            reason = self._excess(frame)
+            return Verdict(False, reason, final=True) if reason else None
+        if code in OF_FRAME:
+            return Verdict(False, f"Kafka refused it: {words(error)}", final=code == KafkaError.INVALID_RECORD)
+        return None

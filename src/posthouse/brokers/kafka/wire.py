@@ -120,7 +120,7 @@ class Wire:
                 return await asyncio.wrap_future(future)
         except KafkaException as error:
             first: KafkaError = error.args[0]
-            if first.code() < 0:  # the client's own: nobody answered
+            if first.code() < 0 and first.code() not in BUSY:  # the client's own: nobody answered
                 raise BrokerUnavailable(f"Kafka, {doing}: {words(first)}") from error
             return first
         except TimeoutError as error:
@@ -148,6 +148,7 @@ BUSY = (
     KafkaError.NETWORK_EXCEPTION,
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError._UNKNOWN_PARTITION,
 )
 """Answers of servers that are busy with themselves, or know more than the client."""
 
