@@ -4,10 +4,11 @@ clients."""
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import signal
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest_asyncio
 from cloudevents.core.bindings import http
 from cloudevents.core.v1.event import CloudEvent
 from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
 
 from benchmarks import brokers
 from benchmarks.reading import Scale
@@ -23,7 +25,10 @@ from posthouse import Event, Payload, Service, Tx
 from posthouse.broker import Delivery, Frame, Stream, Topology
 from posthouse.brokers import open_broker
 from posthouse.brokers.redis import RedisBroker
-from posthouse.clock import SystemClock, new_id
+from posthouse.brokers.redis.scripts import ADD
+from posthouse.brokers.redis.stream import RedisStream
+from posthouse.brokers.redis.wire import Asked, Read, Wire
+from posthouse.clock import ManualClock, SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
 from posthouse.service import Parts
 from tests.servers.proxy import Proxy
@@ -330,6 +335,164 @@ async def test_a_link_that_breaks_again_and_again_keeps_the_order(redis_server: 
         assert len(new) == len(set(new))
         await far.aclose()
         await near.aclose()
+
+
+# Answers that are lost, questions that come late, and news that must be heard at once
+
+
+class Deaf(Wire):
+    """Loses answers: the server has done what it was asked, and nobody hears of it."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, timeout=5.0, driver={})
+        self.lost = 0
+
+    async def read(self, group: str, count: int, lanes: Sequence[Asked]) -> Read:
+        answer = await super().read(group, count, lanes)
+        if self.lost and answer.entries and any(answer.entries.values()):
+            self.lost -= 1
+            raise BrokerUnavailable("the answer was lost")
+        return answer
+
+
+async def test_what_was_in_a_lost_answer_comes_before_anything_newer(
+    broker: RedisBroker, redis_server: RedisServer, topic: str
+) -> None:
+    deaf = Deaf(redis_server.url)
+    await broker.aclose()
+    broker = RedisBroker(redis_server.url, clock=SystemClock())
+    broker._wire = broker._topics._wire = deaf
+    sent = frames(topic, 10)
+    await broker.publish(sent[:5])
+    stream = await broker.subscribe("g", [topic])
+    deaf.lost = 1
+    with pytest.raises(BrokerUnavailable, match="lost"):
+        await stream.receive(10, 5.0)
+    await broker.publish(sent[5:])
+    got = await collect(stream, 10)
+    assert [delivery.frame.id for delivery in got] == [frame.id for frame in sent]
+    assert all(delivery.redelivered for delivery in got[:5]), "nobody can know whether they were handed out"
+    await broker.aclose()
+
+
+async def test_whoever_was_replaced_takes_nothing_even_if_it_has_not_noticed(
+    redis_server: RedisServer, other: RedisBroker, bare: Bare, topic: str
+) -> None:
+    sleeper = RedisBroker(redis_server.url, clock=ManualClock(), lease=0.3)
+    asleep = await sleeper.subscribe("g", [topic])
+    heir = await other.subscribe("g", [topic])
+    await taken_over(bare, topic, asleep)
+    asleep._until, asleep._stale = math.inf, False  # it looked at its clock, and then it slept
+    for lane in asleep._lanes.values():
+        lane.dry = False
+    sent = frames(topic, 20, keys=20)
+    await other.publish(sent)
+    assert asleep._lanes
+    for _ in range(2):  # what was pending, then what is new
+        await asleep._read()
+    assert not asleep._take(100)
+    assert {delivery.frame.id for delivery in await collect(heir, 20)} == {frame.id for frame in sent}
+    await sleeper.aclose()
+
+
+async def taken_over(bare: Bare, topic: str, sleeper: RedisStream) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            ledger = await bare.hgetall(f"posthouse:group:g:{topic}")
+            if sleeper._me.encode() not in ledger.values():
+                return
+            await asyncio.sleep(0.02)
+
+
+async def test_a_question_that_is_overtaken_on_its_way_takes_nothing(
+    broker: RedisBroker, bare: Bare, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between looking and reading somebody else takes the lanes."""
+    await broker.publish(frames(topic, 10, keys=10))
+    stream = await broker.subscribe("g", [topic])
+    await stream._read()  # what is pending
+    execute = Pipeline.execute
+
+    async def overtaken(pipeline: Pipeline, raise_on_error: bool = True) -> list[Any]:
+        monkeypatch.setattr(Pipeline, "execute", execute)
+        await bare.hincrby(f"posthouse:group:g:{topic}", "epoch:0", 1)
+        return await execute(pipeline, raise_on_error)
+
+    monkeypatch.setattr(Pipeline, "execute", overtaken)
+    assert await stream._read()
+    assert not stream._take(100)
+    for lane in await lanes_with_frames(bare, topic):
+        assert (await bare.xpending(lane, "g"))["pending"] == 0
+    assert len(await collect(stream, 10)) == 10
+
+
+async def test_another_run_of_the_server_is_noticed_on_a_connection_that_never_failed(
+    redis_server: RedisServer, bare: Bare, topic: str
+) -> None:
+    """A pool finds the server again without a word; the place of the group may have fallen back meanwhile."""
+    broker = RedisBroker(redis_server.url, clock=SystemClock(), lease=60.0)
+    sent = frames(topic, 5)
+    await broker.publish(sent)
+    stream = await broker.subscribe("g", [topic])
+    await collect(stream, 5)
+    assert list(await stream.receive(1, 0.1)) == []
+    (lane,) = await lanes_with_frames(bare, topic)
+    await bare.hset(f"posthouse:group:g:{topic}", mapping={f"run:{number}": "another" for number in range(9)})
+    await bare.xgroup_setid(lane, "g", 0)
+    await broker.publish(sent[:1])
+    got = await collect(stream, 6)
+    assert [delivery.frame.id for delivery in got] == [frame.id for frame in [*sent, sent[0]]]
+    assert all(delivery.redelivered for delivery in got[:5])
+    await broker.aclose()
+
+
+async def test_behind_an_entry_that_is_refused_nothing_of_its_lane_is_stored(
+    broker: RedisBroker, bare: Bare, topic: str
+) -> None:
+    """The server refuses a field without a value; what follows in the same script would be fine."""
+    lanes = [lane_of(topic, 0), lane_of(topic, 1)]
+    refused = await broker._wire.run(ADD, lanes, [1, 2, "a", "1", 1, 1, "odd", 1, 2, "b", "2", 2, 2, "c", "3"])
+    assert [number for number, _ in refused] == [1, 2]
+    assert [await bare.xlen(lane) for lane in lanes] == [1, 1]
+
+
+async def test_a_member_that_joins_or_leaves_is_heard_at_once(redis_server: RedisServer, topic: str) -> None:
+    """Long before a lease would have to be renewed."""
+    first, second = (RedisBroker(redis_server.url, clock=SystemClock(), lease=60.0) for _ in range(2))
+    stayer = await first.subscribe("g", [topic])
+    waiting = asyncio.create_task(stayer.receive(1, 30.0))
+    async with asyncio.timeout(10):
+        guest = await second.subscribe("g", [topic])
+        while not guest._lanes:
+            assert list(await guest.receive(1, 0.05)) == []
+        await guest.aclose()
+        while len(stayer._lanes) < 9:  # noqa: ASYNC110 - lanes come without an Event
+            await asyncio.sleep(0.01)
+    await first.publish(frames(topic, 1))
+    assert len(await waiting) == 1
+    await first.aclose()
+    await second.aclose()
+
+
+async def test_frames_in_lanes_of_a_dead_member_wake_its_heir(
+    redis_server: RedisServer, bare: Bare, topic: str
+) -> None:
+    """Its heir waited when it took them over: from then on it listens to them too."""
+    sleeper = RedisBroker(redis_server.url, clock=ManualClock(), lease=0.6)
+    heir = RedisBroker(redis_server.url, clock=SystemClock(), lease=0.6, timeout=20.0)
+    asleep = await sleeper.subscribe("g", [topic])
+    stream = await heir.subscribe("g", [topic])
+    waiting = asyncio.create_task(stream.receive(100, 30.0))
+    await taken_over(bare, topic, asleep)
+    await asyncio.sleep(0.1)  # until it listens again; nothing tells when
+    sent = frames(topic, 40, keys=40)
+    async with asyncio.timeout(2):
+        await heir.publish(sent)
+        got = list(await waiting)
+        got += await collect(stream, 40 - len(got))
+    assert {delivery.frame.id for delivery in got} == {frame.id for frame in sent}
+    await heir.aclose()
+    await sleeper.aclose()
 
 
 # Servers that stop, forget, or may not write

@@ -13,7 +13,7 @@ from posthouse.brokers.redis.entries import Entry
 from posthouse.brokers.redis.lane import Holding, Lane
 from posthouse.brokers.redis.scripts import ACK, BEGIN, GIVE, RENEW, TAKE
 from posthouse.brokers.redis.topics import bell_of, ledger_of
-from posthouse.brokers.redis.wire import Asked, Value, Wire
+from posthouse.brokers.redis.wire import Asked, Read, Value, Wire
 from posthouse.brokers.shares import Claim, is_alive, plan
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError
@@ -182,19 +182,22 @@ class RedisStream:
             if not flowing:
                 return False
             count = max(1, min(PULL // flowing, BYTES // (self._weight * flowing)))
+            read = Read()
             try:
                 read = await self._wire.read(self._group, count, [self._asked(lane) for lane in lanes])
-            except BaseException:
-                self._stale = True
-                for lane in lanes:
-                    lane.unsure = True
-                raise
-            for index in read.lost:
-                self._lanes.pop((lanes[index].topic, lanes[index].number), None)
-                self._stale = True
-            if read.entries is not None:
-                self._arrive(lanes, read.entries, count)
+            finally:
+                self._settle(lanes, read, count)
             return True
+
+    def _settle(self, lanes: Sequence[Lane], read: Read, count: int) -> None:
+        if read.entries is not None:
+            self._arrive(lanes, read.entries, count)
+            return
+        self._stale = True
+        for index in read.lost:
+            self._lanes.pop((lanes[index].topic, lanes[index].number), None)
+        for lane in lanes if not read.lost else ():
+            lane.unsure = True
 
     def _asked(self, lane: Lane) -> Asked:
         begin = lane.last if lane.pending else ">"

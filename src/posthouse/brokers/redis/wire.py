@@ -26,6 +26,10 @@ class Refused(BrokerError):
     """The server said no to this one thing."""
 
 
+class Disturbed(BrokerError):
+    """What was watched changed, or the connection was lost while it watched: the driver does not tell which."""
+
+
 class Asked(NamedTuple):
     """A lane to read: as which number and epoch the ledger has it, and where to begin (`>`, or an id for entries that
     are pending)."""
@@ -38,7 +42,8 @@ class Asked(NamedTuple):
 
 
 class Read(NamedTuple):
-    """An answer: entries by the keys of their lanes, or the indices of lanes that were lost. Neither: ask again."""
+    """An answer: entries by the keys of their lanes, or the indices of lanes that were lost. Neither: the ledgers changed
+    meanwhile, or the connection was lost, and nobody knows what was read."""
 
     entries: Mapping[bytes, Sequence[Entry]] | None = None
     lost: Sequence[int] = ()
@@ -85,26 +90,28 @@ class Wire:
         keys = [key for lane in lanes for key in (lane.ledger, lane.key)]
         numbers = [number for lane in lanes for number in (lane.number, lane.epoch)]
         streams = [*(lane.key for lane in lanes), *(lane.begin for lane in lanes)]
-        with self._mapped("receiving"):
-            async with self._client.pipeline(transaction=True) as transaction:
-                await transaction.watch(*ledgers)
-                try:
-                    lost = await transaction.evalsha(LOOK.digest, len(keys), *keys, *numbers)
-                except foreign.NoScriptError:
-                    lost = await transaction.eval(LOOK.text, len(keys), *keys, *numbers)
-                if lost:
-                    return Read(lost=lost)
-                transaction.multi()  # type: ignore[no-untyped-call]  # the driver's
-                transaction.execute_command("XREADGROUP", "GROUP", group, CONSUMER, "COUNT", count, "STREAMS", *streams)
-                try:
+        try:
+            with self._mapped("receiving"):
+                async with self._client.pipeline(transaction=True) as transaction:
+                    await transaction.watch(*ledgers)
+                    try:
+                        lost = await transaction.evalsha(LOOK.digest, len(keys), *keys, *numbers)
+                    except foreign.NoScriptError:
+                        lost = await transaction.eval(LOOK.text, len(keys), *keys, *numbers)
+                    if lost:
+                        return Read(lost=lost)
+                    transaction.multi()  # type: ignore[no-untyped-call]  # the driver's
+                    transaction.execute_command(
+                        "XREADGROUP", "GROUP", group, CONSUMER, "COUNT", count, "STREAMS", *streams
+                    )
                     (answer,) = await transaction.execute()
-                except foreign.WatchError:
-                    return Read()
-                except foreign.ResponseError as error:
-                    if "NOGROUP" in str(error):  # somebody destroyed it between two looks
-                        return Read(lost=range(len(lanes)))
-                    raise
-                return Read(entries=dict(answer or ()))
+                    return Read(entries=dict(answer or ()))
+        except Disturbed:
+            return Read()
+        except Refused as error:
+            if "NOGROUP" in str(error):  # somebody destroyed it between two looks
+                return Read(lost=range(len(lanes)))
+            raise
 
     async def ask(self, *command: Value) -> Any:
         """The answer to one command."""
@@ -156,6 +163,8 @@ class Wire:
             yield
         except (foreign.ConnectionError, foreign.TimeoutError, foreign.ReadOnlyError, OSError, TimeoutError) as error:
             raise BrokerUnavailable(f"Redis at {self._where}, {doing}: {said(error)}") from error
+        except foreign.WatchError as error:
+            raise Disturbed(f"Redis at {self._where}, {doing}: {said(error)}") from error
         except foreign.RedisError as error:
             kind = BrokerUnavailable if is_passing(str(error)) else Refused
             raise kind(f"Redis at {self._where}, {doing}: {said(error)}") from error
