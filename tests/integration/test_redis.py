@@ -678,6 +678,28 @@ async def test_a_user_without_rights_is_refused_and_keeps_nobody_else_waiting(
     await stranger.aclose()
 
 
+async def test_the_rights_on_the_page_are_enough() -> None:
+    """As docs/brokers/redis.md has them."""
+    page = (Path(__file__).parents[2] / "docs" / "brokers" / "redis.md").read_text(encoding="utf-8")
+    (line,) = [line for line in page.splitlines() if line.startswith("user orders ")]
+    with running(user=line.removeprefix("user ")) as server:
+        broker = RedisBroker(server.url.replace("//", "//orders:secret@"), clock=SystemClock(), retention=0.0)
+        await broker.ensure(Topology(topics=["shop.a"], groups={"g": ["shop.a"]}))
+        assert {check.judgement for check in await broker.checks()} == {"ok"}
+        sent = frames("shop.a", 10)
+        assert all(verdict.accepted for verdict in await broker.publish(sent))
+        stream = await broker.subscribe("g", ["shop.a"])
+        got = await collect(stream, 10)
+        await broker.seek("g", "shop.a", position=got[5].position)
+        await collect(stream, 5)
+        await stream.aclose()
+        assert (await broker.progress("g", ["shop.a"]))["shop.a"].pending == 0
+        assert await broker.prune() > 0
+        with pytest.raises(BrokerError):
+            await broker.ensure(Topology(topics=["other.a"]))
+        await broker.aclose()
+
+
 # Other people's clients
 
 
