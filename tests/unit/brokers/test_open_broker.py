@@ -1,11 +1,13 @@
 from pathlib import Path
 
 import pytest
+from redis.asyncio import SSLConnection
 
 from posthouse.broker import Topology
 from posthouse.brokers import open_broker
 from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.brokers.memory import MemoryBroker
+from posthouse.brokers.redis import RedisBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError
 
@@ -93,6 +95,29 @@ def test_kafka_refuses_what_would_break_the_promise() -> None:
     idempotence, group = caught.value.problems
     assert "Posthouse sets enable.idempotence=True" in idempotence
     assert "group.id" in group
+
+
+def test_redis_takes_options_and_those_of_its_driver() -> None:
+    broker = open_broker("rediss://shop:word@host:6380/2?retention=60&sync=always&client_name=orders", clock=CLOCK)
+    assert isinstance(broker, RedisBroker)
+    assert (broker.sheet.name, broker.sheet.durable_ack, broker.sheet.redelivery_s) == ("redis", True, 60)
+    given = broker._wire._client.connection_pool.connection_kwargs
+    assert (given["host"], given["port"], given["db"], given["client_name"]) == ("host", 6380, 2, "orders")
+    assert broker._wire._client.connection_pool.connection_class is SSLConnection
+
+
+def test_every_problem_of_a_redis_url_is_named_at_once() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        open_broker("redis:///0?retentoin=5&sync=often", clock=CLOCK)
+    named, unfit, nowhere = caught.value.problems
+    assert "Did you mean 'retention'?" in named
+    assert "sync" in unfit
+    assert "redis://host:6379" in nowhere
+
+
+def test_redis_says_what_its_driver_does_not_take() -> None:
+    with pytest.raises(ConfigurationError, match="redis-py does not take"):
+        open_broker("redis://host?max_connections=many", clock=CLOCK)
 
 
 def test_nats_takes_several_servers_and_options() -> None:
