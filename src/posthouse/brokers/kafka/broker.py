@@ -73,12 +73,10 @@ class KafkaBroker:
         )
 
     async def ensure(self, topology: Topology) -> None:
-        """Also makes the topics that the groups read, and the groups."""
+        """Also makes the topics that the groups read. A group has its place from its first member."""
         self._check_open()
         names = {*topology.topics, *(topic for group in topology.groups.values() for topic in group)}
         await self._topics.make(sorted(names))
-        for group, topics in topology.groups.items():
-            await self._begin(group, [self._topics.known[topic] for topic in topics], "earliest")
         self._fill_in()
 
     async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:

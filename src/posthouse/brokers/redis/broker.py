@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -77,7 +77,7 @@ class RedisBroker:
         await self._topics.make({*topology.topics, *(topic for group in topology.groups.values() for topic in group)})
         for group, topics in topology.groups.items():
             for topic in topics:
-                await self._begin(group, topic, "earliest")
+                await self._begin(group, topic, "declared")
         await self._fill_in()
 
     async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:
@@ -165,7 +165,7 @@ class RedisBroker:
             return thing
         return msgspec.structs.replace(thing, frames=(await self._progress(thing.group, thing.topic)).pending)
 
-    async def _begin(self, group: str, topic: str, start: Start) -> None:
+    async def _begin(self, group: str, topic: str, start: Start | Literal["declared"]) -> None:
         await self._wire.run(BEGIN, [ledger_of(group, topic), *self._topics.lanes(topic)], [group, start])
 
     async def _fill_in(self) -> Settings:

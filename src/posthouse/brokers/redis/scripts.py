@@ -85,12 +85,13 @@ return refused
 """,
 )
 
-# Give a group its place in lanes that it does not know. KEYS: ledger, lanes. ARGV: group, start.
+# Give a group its place in lanes that it does not know. KEYS: ledger, lanes. ARGV: group, start. One that was only
+# declared starts where its first member says.
 BEGIN = Script(
     "joining a group",
     TABLE
     + """
-local group, latest = ARGV[1], ARGV[2] == 'latest'
+local group, latest, declared = ARGV[1], ARGV[2] == 'latest', ARGV[2] == 'declared'
 for number = 0, #KEYS - 2 do
   local lane = KEYS[number + 2]
   if redis.call('EXISTS', lane) == 1 and not group_of(lane, group) then
@@ -108,6 +109,13 @@ for number = 0, #KEYS - 2 do
     end
     redis.call('HINCRBY', KEYS[1], 'epoch:' .. number, 1)
     redis.call('HSET', KEYS[1], 'started:' .. number, passed, 'run:' .. number, run_id())
+    if declared and not known then
+      redis.call('HSET', KEYS[1], 'declared:' .. number, 1)
+    end
+  elseif not declared and redis.call('HDEL', KEYS[1], 'declared:' .. number) == 1 and latest then
+    local passed = named(redis.call('XINFO', 'STREAM', lane))['entries-added']
+    redis.call('XGROUP', 'SETID', lane, group, '$', 'ENTRIESREAD', passed)
+    redis.call('HSET', KEYS[1], 'started:' .. number, passed)
   end
 end
 """,

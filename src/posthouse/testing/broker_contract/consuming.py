@@ -99,6 +99,19 @@ class ConsumingContract(BrokerFixtures):
             assert ids(await self.collect(stream, 3)) == ids_of(sent)
             assert (await broker.progress(group, [topic]))[topic].truncated
 
+    async def test_a_group_that_was_only_declared_starts_where_its_first_member_says(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
+            before = await self.publish(broker, topic, 5, keys=5)
+            stream = await broker.subscribe(group, [topic], start="latest")
+            sent = await self.publish(broker, topic, 3, keys=5)
+            if not broker.sheet.history:  # it began when it was declared, and there is no other place
+                sent = before + sent
+            assert ids(await self.collect(stream, len(sent))) == ids_of(sent)
+            await self.nothing_more(stream)
+
     async def test_start_matters_only_to_a_new_group(self) -> None:
         async with self.brokers() as make:
             broker = await make()
