@@ -75,15 +75,20 @@ class Lane:
         self._bytes += len(message)
 
     def take(self, limit: int) -> Iterator[Delivery]:
-        touched, until = self.window.touched, self.claim.note.until
-        for first, last, again in self.window.take(limit, self.arrived):
-            for number in range(first, last + 1):
-                message = self._waiting[number]
-                offset = message.offset() or 0
-                if self._done and offset in self._done:
-                    self.ack(number)
-                else:
-                    yield delivery_of(message, again or number <= touched or offset < until, (self, number))
+        """What an earlier owner had acknowledged is passed over, and others take its place."""
+        while limit > 0 and (runs := self.window.take(limit, self.arrived)):
+            for first, last, again in runs:
+                for number in range(first, last + 1):
+                    offset = self._waiting[number].offset() or 0
+                    if self._done and offset in self._done:
+                        self.ack(number)
+                        continue
+                    limit -= 1
+                    yield self._delivery(number, offset, again)
+
+    def _delivery(self, number: int, offset: int, again: bool) -> Delivery:
+        touched = number <= self.window.touched or offset < self.claim.note.until
+        return delivery_of(self._waiting[number], again or touched, (self, number))
 
     def ack(self, number: int) -> None:
         self.window.ack(number)

@@ -1,8 +1,11 @@
 """Storing frames: all of a call behind each other, by one idempotent producer that stops at the first gap.
 
-Kafka stores what a producer sends to a partition in order, and a server takes nothing behind a batch that it refused.
-The client would then number its messages anew and go on behind the gap; with its gapless guarantee it dies instead. What
-it had not confirmed is unknown then, and goes out again, in order, by a new producer, behind nothing that was refused.
+Kafka stores what a producer sends to a partition in order, and a server takes nothing behind a batch that it refused. The
+client would then number its messages anew and go on behind the gap; with its gapless guarantee it dies instead. What it had
+not confirmed is unknown then, and goes out again, in order, by a new producer, behind nothing that was refused.
+
+That a server takes nothing behind a refusal is true only where it knows the producer: the first batch that it sees in a
+partition may have any number. So the first frame of each partition goes ahead alone.
 """
 
 from __future__ import annotations
@@ -10,14 +13,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from posthouse.broker import Frame, Verdict
 from posthouse.brokers.admission import admit, frame_size
-from posthouse.brokers.kafka.records import Headers, headers_of, misfit, wire_size
+from posthouse.brokers.kafka.places import Spot
+from posthouse.brokers.kafka.records import Headers, headers_of, partition_of, wire_size
 from posthouse.brokers.kafka.topics import Topics
 from posthouse.brokers.kafka.wire import PRODUCER, Wire, configured, words
 from posthouse.errors import BrokerUnavailable
@@ -45,6 +50,11 @@ PAUSE = 0.005
 LINGER = 50
 """Milliseconds; a flush ends it, and each call ends with one. So a call is sent in as few batches as can be."""
 
+FORGETS = 3600.0
+"""Seconds after which a partition counts as new again; a server remembers a producer for a day by default."""
+
+Letter = tuple[Headers, bytes | None, int]
+"""What is sent with the body: headers, key, partition."""
 Report = Callable[[KafkaError | None, Message], None]
 
 
@@ -53,17 +63,29 @@ class Outlet:
 
     def __init__(self, wire: Wire, batch: int) -> None:
         self.batch = batch
-        own = {"message.max.bytes": LARGEST, "batch.size": batch, "linger.ms": LINGER}
+        own = {"message.max.bytes": LARGEST, "batch.size": batch, "linger.ms": wire.driver.get("linger.ms", LINGER)}
         with configured():
             self._producer = Producer(wire.config({**own, **PRODUCER}))
         self._work = threading.Event()
+        self._known: dict[Spot, float] = {}
+        """Partitions whose server has stored something of this producer, and when."""
         self.closed = False
         self._thread = threading.Thread(target=self._run, name="posthouse-kafka-producer", daemon=True)
         self._thread.start()
 
-    def send(self, frame: Frame, headers: Headers, report: Report) -> None:
+    def send(self, frame: Frame, letter: Letter, report: Report) -> None:
         """Raises BufferError when the client's memory is full, KafkaException when the producer is dead."""
-        self._producer.produce(frame.topic, frame.body, key=frame.key, headers=headers, on_delivery=report)
+        headers, key, partition = letter
+        self._producer.produce(
+            frame.topic, frame.body, key=key, partition=partition, headers=headers, on_delivery=report
+        )
+
+    def is_known(self, spot: Spot) -> bool:
+        """Whether the server of a partition has a number of this producer to compare with. It forgets after a day."""
+        return time.monotonic() - self._known.get(spot, -FORGETS) < FORGETS
+
+    def becomes_known(self, spots: Iterable[Spot]) -> None:
+        self._known.update(dict.fromkeys(spots, time.monotonic()))
 
     def flush(self) -> None:
         self._work.set()
@@ -115,8 +137,6 @@ class Producing:
                 self._discard(outlet)
                 await self._topics.look(call.oversized())
                 call.judge()
-            else:
-                break
         return call.verdicts
 
     def close(self) -> None:
@@ -128,7 +148,8 @@ class Producing:
         """Batches must fit into the smallest topic: a server refuses a batch as a whole."""
         if self._closed:
             raise BrokerUnavailable("this broker was closed")
-        batch = min([BATCH, *(topic.max_bytes for topic in self._topics.known.values())])
+        wanted = int(str(self._wire.driver.get("batch.size", BATCH)))
+        batch = min([wanted, *(topic.max_bytes for topic in self._topics.known.values())])
         if self._outlet is not None and batch < self._outlet.batch:
             self._discard(self._outlet)
         if self._outlet is None:
@@ -165,6 +186,7 @@ class Call:
         self.tight: set[str] = set()
         """Topics that are too small for a frame, as far as is known."""
         self._errors: dict[int, KafkaError] = {}
+        self._letters: dict[int, Letter] = {}
         self.left = [index for index, frame in enumerate(frames) if self._fits(index, frame)]
         """Indices of frames without a verdict of the server."""
 
@@ -176,10 +198,19 @@ class Call:
     async def send(self, outlet: Outlet, patience: float) -> None:
         """Hand over what is left, and come back when every one was reported. Raises BrokerUnavailable when for so many
         seconds none was."""
+        spots = {index: (self._frames[index].topic, self._letters[index][2]) for index in self.left}
+        first = {spot: index for index, spot in reversed(spots.items()) if not outlet.is_known(spot)}
+        await self._send(outlet, sorted(first.values()), patience)
+        if not self._errors:
+            await self._send(outlet, self.left, patience)
+        outlet.becomes_known(spots.values())
+
+    async def _send(self, outlet: Outlet, indices: Sequence[int], patience: float) -> None:
         self._done.clear()
         self._all_sent = False
-        for index in self.left:
-            await self._hand_over(outlet, index, patience)
+        for index in indices:
+            if not self._hand_over(outlet, index):
+                await self._make_room(outlet, index, patience)
         self._all_sent = True
         outlet.flush()
         while self._reported < self._sent:
@@ -188,6 +219,8 @@ class Call:
                 async with asyncio.timeout(patience):
                     await self._done.wait()
             self._expect_more_than(before, patience)
+        stored = set(indices) - self._errors.keys()
+        self.left = [index for index in self.left if index not in stored]
 
     def oversized(self) -> set[str]:
         """Topics of which a batch was too large: their limit is not what it was."""
@@ -206,26 +239,29 @@ class Call:
             raise BrokerUnavailable(f"Kafka, storing: {words(errors[min(errors)])}")
         for index, verdict in refused.items():
             self._refuse(index, verdict)
-        self.left = [index for index in sorted(errors) if index not in refused and not self._is_behind(index)]
+        self.left = [index for index in self.left if index not in refused and not self._is_behind(index)]
 
-    async def _hand_over(self, outlet: Outlet, index: int, patience: float) -> None:
-        frame, before, waited = self._frames[index], self._reported, 0.0
-        while True:
-            try:
-                outlet.send(frame, headers_of(frame), partial(self._report, index))
-            except BufferError:
-                outlet.flush()
-                await asyncio.sleep(PAUSE)
-                waited += PAUSE
-                if waited >= patience:
-                    self._expect_more_than(before, patience)
-                    before, waited = self._reported, 0.0
-            except KafkaException as error:
-                self._errors[index] = error.args[0]
-                return
-            else:
-                self._sent += 1
-                return
+    def _hand_over(self, outlet: Outlet, index: int) -> bool:
+        """False when the client's memory is full."""
+        try:
+            outlet.send(self._frames[index], self._letters[index], partial(self._report, index))
+        except BufferError:
+            return False
+        except KafkaException as error:
+            self._errors[index] = error.args[0]
+        else:
+            self._sent += 1
+        return True
+
+    async def _make_room(self, outlet: Outlet, index: int, patience: float) -> None:
+        before, waited = self._reported, 0.0
+        while not self._hand_over(outlet, index):
+            outlet.flush()
+            await asyncio.sleep(PAUSE)
+            waited += PAUSE
+            if waited >= patience:
+                self._expect_more_than(before, patience)
+                before, waited = self._reported, 0.0
 
     def _expect_more_than(self, before: int, patience: float) -> None:
         if self._reported == before and self._reported < self._sent:
@@ -242,21 +278,30 @@ class Call:
 
     def _fits(self, index: int, frame: Frame) -> bool:
         """Whether it is to be sent: what `admit` cannot know is how Kafka counts, and what its headers can hold."""
-        if self.verdicts[index].accepted and not self._is_behind(index):
-            excess = self._excess(frame)
-            if excess:
-                self.tight.add(frame.topic)
-            reason = misfit(frame) or excess
-            if not reason:
-                return True
-            self._refuse(index, Verdict(False, reason, final=True))
-        elif not self.verdicts[index].accepted:
+        if not self.verdicts[index].accepted:
             self._refuse(index, self.verdicts[index])
+            return False
+        if self._is_behind(index):
+            return False
+        reason = self._excess(frame)
+        if reason:
+            self.tight.add(frame.topic)
+        else:
+            try:
+                self._letters[index] = self._letter(frame)
+                return True
+            except ValueError as error:
+                reason = str(error)
+        self._refuse(index, Verdict(False, reason, final=True))
         return False
+
+    def _letter(self, frame: Frame) -> Letter:
+        key = None if frame.key is None else frame.key.encode()
+        return headers_of(frame), key, partition_of(key, frame.id, self._topics.known[frame.topic].partitions)
 
     def _excess(self, frame: Frame) -> str:
         topic = self._topics.known[frame.topic]
-        if len(frame.headers) < FEW and len(frame.body) < topic.room // 2:
+        if len(frame.body) < topic.max_bytes // 4 and len(frame.headers) < FEW:
             return ""
         size, on_wire = frame_size(frame), wire_size(frame)
         if size > topic.room:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
-from confluent_kafka import Message
+from confluent_kafka import Message, murmur2
 
 from posthouse.broker import Delivery, Frame
 
@@ -36,11 +36,13 @@ def is_topic(topic: str) -> bool:
 
 
 def headers_of(frame: Frame) -> Headers:
-    """What is sent with the body; call `misfit` first."""
+    """What is sent with the body. Raises ValueError, in words, for what would not come back as it was."""
     headers: Headers = []
     for name, value in frame.headers.items():
         if name.startswith("ce-"):
-            headers.append((record_name(name), value if _PLAIN.fullmatch(value) else unquote(value)))
+            headers.append((record_name(name), value if _PLAIN.fullmatch(value) else unquoted(name, value)))
+        elif name == ID or name.startswith("ce_"):
+            raise ValueError(f"{name!r} cannot be the name of a header here")
         else:
             headers.append((name, value))
     if frame.headers.get("ce-id") != frame.id:
@@ -48,14 +50,16 @@ def headers_of(frame: Frame) -> Headers:
     return headers
 
 
-def misfit(frame: Frame) -> str:
-    """What a record cannot carry so that it comes back as it was, in words; empty when all is well."""
-    for name, value in frame.headers.items():
-        if name == ID or name.startswith("ce_"):
-            return f"{name!r} cannot be the name of a header here"
-        if name.startswith("ce-") and not _PLAIN.fullmatch(value) and quoted(unquote(value)) != value:
-            return f"the header {name!r} is not percent-encoded as CloudEvents headers are"
-    return ""
+def partition_of(key: bytes | None, id_: str, partitions: int) -> int:
+    """All frames of a key share one, as with Java's clients; those without one spread out."""
+    return murmur2(id_.encode() if key is None else key, partitions)
+
+
+def unquoted(name: str, value: str) -> str:
+    text = unquote(value)
+    if quoted(text) != value:
+        raise ValueError(f"the header {name!r} is not percent-encoded as CloudEvents headers are")
+    return text
 
 
 def wire_size(frame: Frame) -> int:

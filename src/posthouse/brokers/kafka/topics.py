@@ -47,11 +47,8 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     replicas: int
     config: Mapping[str, str]
-
-    @property
-    def max_bytes(self) -> int:
-        """Of a batch, and so of the largest record."""
-        return int(self.config.get("max.message.bytes", LIMIT))
+    max_bytes: int = LIMIT
+    """Of a batch, and so of the largest record."""
 
     @property
     def room(self) -> int:
@@ -128,6 +125,7 @@ class Topics:
                 partitions=len(description.partitions),
                 replicas=min((len(part.replicas) for part in description.partitions), default=0),
                 config=configs[name],
+                max_bytes=int(configs[name].get("max.message.bytes", LIMIT)),
             )
 
     async def existing(self, name: str) -> Topic:

@@ -44,7 +44,7 @@ class Wire:
     def __init__(self, servers: str, *, timeout: float, driver: Mapping[str, object]) -> None:
         self.servers = servers
         self.timeout = timeout
-        self._driver = driver
+        self.driver = driver
         self._admin: AdminClient | None = None
         problems = [
             f"the driver option {name}={value!r} would break the promise: Posthouse sets {name}={fixed!r}"
@@ -67,7 +67,7 @@ class Wire:
             "reconnect.backoff.max.ms": 1000,
             "topic.metadata.refresh.interval.ms": 30_000,
         }
-        for part in (self._driver, *own):
+        for part in (self.driver, *own):
             config.update(part)
         return config
 
