@@ -115,13 +115,17 @@ async def until(condition: Callable[[], object]) -> None:
 # Refusals
 
 
-@pytest.mark.parametrize("batch", [1_000_000, 10_000], ids=["in one batch", "in many batches"])
+@pytest.mark.parametrize(
+    ("batch", "before"),
+    [(1_000_000, "other"), (10_000, "other"), (10_000, "large")],
+    ids=["in one batch", "in many batches", "where the server knows the producer"],
+)
 async def test_a_limit_that_became_smaller_refuses_and_nothing_overtakes(
-    kafka_server: KafkaServer, admin: AdminClient, topic: str, group: str, batch: int
+    kafka_server: KafkaServer, admin: AdminClient, topic: str, group: str, batch: int, before: str
 ) -> None:
     """The broker learnt the old limit; small frames would still fit where a large one of their key did not."""
     broker = KafkaBroker(kafka_server.servers, clock=SystemClock(), lease=LEASE, driver={"batch.size": batch})
-    await broker.publish(frames(topic, 1))
+    await broker.publish([Frame(topic=topic, id=new_id(), key=before, body=b"")])
     await configure(admin, topic, "max.message.bytes", "20000")
     large = Frame(topic=topic, id=new_id(), key="large", body=bytes(100_000))
     behind = [Frame(topic=topic, id=new_id(), key="large", body=bytes(1000)) for _ in range(30)]

@@ -90,12 +90,15 @@ class Outlet:
     def flush(self) -> None:
         self._work.set()
 
-    def close(self) -> None:
-        """What is unconfirmed is given up and reported so; whether it was stored is not known."""
-        self.closed = True
+    def give_up(self) -> None:
+        """What is unconfirmed is reported as such, now; whether it was stored is not known."""
         with contextlib.suppress(KafkaException):
             self._producer.purge(blocking=False)
         self._work.set()
+
+    def close(self) -> None:
+        self.closed = True
+        self.give_up()
 
     def _run(self) -> None:
         while not self.closed:
@@ -214,7 +217,10 @@ class Call:
         self._all_sent = True
         outlet.flush()
         while self._reported < self._sent:
+            if self._errors:
+                outlet.give_up()  # it died of the first error, and would keep the rest to itself
             before = self._reported
+            self._done.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await self._done.wait()
@@ -269,10 +275,11 @@ class Call:
 
     def _report(self, index: int, error: KafkaError | None, _message: Message) -> None:
         """In the outlet's thread."""
+        wake = error is not None and not self._errors
         if error is not None:
             self._errors[index] = error
         self._reported += 1
-        if self._all_sent and self._reported == self._sent:
+        if wake or (self._all_sent and self._reported == self._sent):
             with contextlib.suppress(RuntimeError):  # the loop is gone, and whoever waited with it
                 self._loop.call_soon_threadsafe(self._done.set)
 
