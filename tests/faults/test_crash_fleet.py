@@ -102,8 +102,11 @@ def test_a_rolling_restart_finishes_what_is_in_flight_and_leaves_no_orphan(world
             until(lambda: applied(world) >= target, "events to flow")  # noqa: B023 - called before the next round
             assert fleet[place].terminate() == 0
             fleet[place] = world.work()
+    target = applied(world) + enough(world, 300)
+    until(lambda: applied(world) >= target, "the last one to have started")
     assert producer.terminate() == 0
-    assert [child.terminate() for child in fleet] == [0, 0, 0]
+    codes = [child.terminate() for child in fleet]
+    assert codes == [0, 0, 0], world.log()[-6000:]
     owners = "SELECT (SELECT count(*) FROM cursors WHERE owner IS NOT NULL) + (SELECT count(*) FROM members)"
     assert world.figure("log", owners) == 0, "a consumer left without giving back what it held"
     lanes = (
