@@ -161,6 +161,12 @@ async def test_a_topic_with_a_small_limit_takes_a_large_call_in_small_batches(
     assert ids(await collect(await broker.subscribe(group, [small]), 100)) == [frame.id for frame in sent]
 
 
+async def test_a_header_as_large_as_a_frame_may_be_is_counted(broker: KafkaBroker, topic: str) -> None:
+    large = Frame(topic=topic, id=new_id(), key="k", body=b"", headers={"h": "x" * 2_000_000})
+    verdict, behind = await broker.publish([large, *frames(topic, 1, keys=1)])
+    assert (verdict.accepted, verdict.final, behind.accepted) == (False, True, True)
+
+
 async def test_a_right_that_is_missing_refuses_its_topic_and_others_flow(
     kafka_server: KafkaServer, broker: KafkaBroker, topic: str
 ) -> None:

@@ -7,11 +7,12 @@ import pytest
 from confluent_kafka import Message, TopicPartition
 
 from posthouse.broker import Delivery, Frame
+from posthouse.brokers.admission import frame_size
 from posthouse.brokers.kafka.broker import progress_of
 from posthouse.brokers.kafka.checks import is_durable, keeps, server_checks, topic_checks
 from posthouse.brokers.kafka.lane import Lane
 from posthouse.brokers.kafka.places import ALL, METADATA, Claim, Note, acknowledged, read, settled, written
-from posthouse.brokers.kafka.records import delivery_of, headers_of, is_topic, partition_of, wire_size
+from posthouse.brokers.kafka.records import delivery_of, is_topic, letter_of, wire_size
 from posthouse.brokers.kafka.stream import known, taken
 from posthouse.brokers.kafka.topics import Topic
 from posthouse.brokers.kafka.wire import Wire
@@ -27,14 +28,21 @@ def message(offset: int, *, key: bytes | None = b"k", body: bytes = b"x", header
 
 
 def test_cloudevents_headers_have_their_kafka_names_and_plain_text() -> None:
-    frame = Frame(
-        topic="t", id="e 1", body=b"", headers={"ce-id": "e%201", "ce-subject": "gr%C3%B6%C3%9Fe", "x-y": "a%20b"}
-    )
-    assert headers_of(frame) == [("ce_id", "e 1"), ("ce_subject", "größe"), ("x-y", "a%20b"), ("posthouse-id", "e 1")]
+    headers = {"ce-id": "e%202", "ce-subject": "gr%C3%B6%C3%9Fe", "x-y": "a%20b"}
+    letter = letter_of(Frame(topic="t", id="e 1", body=b"", headers=headers), 8)
+    assert letter.headers == [
+        ("ce_id", b"e 2"),
+        ("ce_subject", "größe".encode()),
+        ("x-y", b"a%20b"),
+        ("posthouse-id", b"e 1"),
+    ]
 
 
-def test_an_id_that_the_headers_say_is_not_said_twice() -> None:
-    assert headers_of(Frame(topic="t", id="e1", body=b"", headers={"ce-id": "e1"})) == [("ce_id", "e1")]
+@pytest.mark.parametrize(("header", "id_"), [("e1", "e1"), ("e%201", "e 1")])
+def test_an_id_that_the_headers_say_is_not_said_twice(header: str, id_: str) -> None:
+    assert letter_of(Frame(topic="t", id=id_, body=b"", headers={"ce-id": header}), 8).headers == [
+        ("ce_id", id_.encode())
+    ]
 
 
 @pytest.mark.parametrize(
@@ -43,9 +51,7 @@ def test_an_id_that_the_headers_say_is_not_said_twice() -> None:
 )
 def test_a_frame_comes_back_as_it_was(headers: dict[str, str]) -> None:
     frame = Frame(topic="t", id="a", key="ключ", body=b"\xff\x00", headers=headers)
-    back = message(
-        7, key=(frame.key or "").encode(), body=frame.body, headers=[(n, str(v).encode()) for n, v in headers_of(frame)]
-    )
+    back = message(7, key=(frame.key or "").encode(), body=frame.body, headers=letter_of(frame, 8).headers)
     assert delivery_of(back, True, 1) == Delivery(frame=frame, position="3:7", stored_at=1.5, redelivered=True, token=1)
 
 
@@ -60,7 +66,7 @@ def test_a_frame_comes_back_as_it_was(headers: dict[str, str]) -> None:
 )
 def test_what_would_come_back_changed_is_refused(headers: dict[str, str], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        headers_of(Frame(topic="t", id="a", body=b"", headers=headers))
+        letter_of(Frame(topic="t", id="a", body=b"", headers=headers), 8)
 
 
 def test_a_record_of_anybody_has_an_id_a_key_and_text() -> None:
@@ -73,9 +79,18 @@ def test_a_record_of_anybody_has_an_id_a_key_and_text() -> None:
     assert delivery_of(message(9, key=b""), False, None).frame.key == ""
 
 
+@pytest.mark.parametrize("broken", [{"id": "a\ud800"}, {"key": "a\ud800"}, {"headers": {"h": "a\ud800"}}])
+def test_text_that_is_no_text_is_refused(broken: dict[str, object]) -> None:
+    frame = Frame(**{"topic": "t", "id": "a", "body": b"", **broken})  # type: ignore[arg-type]  # each has its type
+    with pytest.raises(ValueError, match="not valid Unicode"):
+        letter_of(frame, 8)
+
+
 def test_the_size_on_the_wire_is_never_guessed_too_small() -> None:
-    frame = Frame(topic="t", id="a" * 36, key="k" * 100, body=bytes(1000), headers={"h": "v" * 10})
-    assert wire_size(frame) >= 61 + 1000 + 100 + 36 + len("posthouse-id") + 11
+    frame = Frame(topic="t", id="a" * 36, key="k" * 100, body=bytes(1000), headers={"h": "ü" * 10})
+    letter = letter_of(frame, 8)
+    assert letter.size == frame_size(frame)
+    assert wire_size(letter) >= 61 + 1000 + 100 + 36 + len("posthouse-id") + 21
 
 
 @pytest.mark.parametrize(
@@ -86,8 +101,8 @@ def test_names_that_kafka_takes(name: str, fits: bool) -> None:
 
 
 def test_a_frame_without_a_key_spreads_by_its_id() -> None:
-    assert partition_of(b"21", "x", 8) == 4
-    assert {partition_of(None, str(n), 8) for n in range(100)} == set(range(8))
+    assert letter_of(Frame(topic="t", id="x", key="21", body=b""), 8).partition == 4
+    assert {letter_of(Frame(topic="t", id=str(n), body=b""), 8).partition for n in range(100)} == set(range(8))
 
 
 # Places

@@ -19,11 +19,10 @@ from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from posthouse.broker import Frame, Verdict
-from posthouse.brokers.admission import admit, frame_size
+from posthouse.broker import ACCEPTED, Frame, Verdict
 from posthouse.brokers.kafka.places import Spot
-from posthouse.brokers.kafka.records import Headers, headers_of, partition_of, wire_size
-from posthouse.brokers.kafka.topics import Topics
+from posthouse.brokers.kafka.records import Letter, letter_of, wire_size
+from posthouse.brokers.kafka.topics import Topic, Topics
 from posthouse.brokers.kafka.wire import PRODUCER, Wire, configured, words
 from posthouse.errors import BrokerUnavailable
 
@@ -53,8 +52,6 @@ LINGER = 50
 FORGETS = 3600.0
 """Seconds after which a partition counts as new again; a server remembers a producer for a day by default."""
 
-Letter = tuple[Headers, bytes | None, int]
-"""What is sent with the body: headers, key, partition."""
 Report = Callable[[KafkaError | None, Message], None]
 
 
@@ -75,7 +72,7 @@ class Outlet:
 
     def send(self, frame: Frame, letter: Letter, report: Report) -> None:
         """Raises BufferError when the client's memory is full, KafkaException when the producer is dead."""
-        headers, key, partition = letter
+        headers, key, partition, _ = letter
         self._producer.produce(
             frame.topic, frame.body, key=key, partition=partition, headers=headers, on_delivery=report
         )
@@ -175,7 +172,7 @@ class Call:
     def __init__(self, frames: Sequence[Frame], topics: Topics) -> None:
         self._frames = frames
         self._topics = topics
-        self.verdicts = admit(frames, topics.known, LARGEST)
+        self.verdicts = [ACCEPTED] * len(frames)
         self._blocked: set[tuple[str, str]] = set()
         self._stopped: dict[str, Verdict] = {}
         """Topics that take nothing any more."""
@@ -201,7 +198,7 @@ class Call:
     async def send(self, outlet: Outlet, patience: float) -> None:
         """Hand over what is left, and come back when every one was reported. Raises BrokerUnavailable when for so many
         seconds none was."""
-        spots = {index: (self._frames[index].topic, self._letters[index][2]) for index in self.left}
+        spots = {index: (self._frames[index].topic, self._letters[index].partition) for index in self.left}
         first = {spot: index for index, spot in reversed(spots.items()) if not outlet.is_known(spot)}
         await self._send(outlet, sorted(first.values()), patience)
         if not self._errors:
@@ -284,40 +281,25 @@ class Call:
                 self._loop.call_soon_threadsafe(self._done.set)
 
     def _fits(self, index: int, frame: Frame) -> bool:
-        """Whether it is to be sent: what `admit` cannot know is how Kafka counts, and what its headers can hold."""
-        if not self.verdicts[index].accepted:
-            self._refuse(index, self.verdicts[index])
+        """Whether it is to be sent; if so its letter is written."""
+        topic = self._topics.known.get(frame.topic)
+        if topic is None:
+            self._refuse(index, Verdict(False, f"topic {frame.topic!r} does not exist: make it with ensure()"))
             return False
         if self._is_behind(index):
             return False
-        reason = self._excess(frame)
+        try:
+            letter = self._letters[index] = letter_of(frame, topic.partitions)
+        except ValueError as error:
+            self._refuse(index, Verdict(False, str(error), final=True))
+            return False
+        if letter.size <= topic.max_bytes // 4 and len(letter.headers) < FEW:
+            return True
+        reason = excess(letter, topic)
         if reason:
             self.tight.add(frame.topic)
-        else:
-            try:
-                self._letters[index] = self._letter(frame)
-                return True
-            except ValueError as error:
-                reason = str(error)
-        self._refuse(index, Verdict(False, reason, final=True))
-        return False
-
-    def _letter(self, frame: Frame) -> Letter:
-        key = None if frame.key is None else frame.key.encode()
-        return headers_of(frame), key, partition_of(key, frame.id, self._topics.known[frame.topic].partitions)
-
-    def _excess(self, frame: Frame) -> str:
-        topic = self._topics.known[frame.topic]
-        if len(frame.body) < topic.max_bytes // 4 and len(frame.headers) < FEW:
-            return ""
-        size, on_wire = frame_size(frame), wire_size(frame)
-        if size > topic.room:
-            return f"the frame is {size:,} bytes, the topic takes {topic.room:,}"
-        return (
-            f"the frame is {on_wire:,} bytes on the wire, the topic takes {topic.max_bytes:,}"
-            if on_wire > topic.max_bytes
-            else ""
-        )
+            self._refuse(index, Verdict(False, reason, final=True))
+        return not reason
 
     def _is_behind(self, index: int) -> bool:
         frame = self._frames[index]
@@ -343,8 +325,20 @@ class Call:
             self._stopped[frame.topic] = Verdict(False, words(error) if code == FORBIDDEN else missing)
             return self._stopped[frame.topic]
         if code == KafkaError.MSG_SIZE_TOO_LARGE:
-            reason = self._excess(frame)
+            reason = excess(self._letters[index], self._topics.known[frame.topic])
             return Verdict(False, reason, final=True) if reason else None
         if code in OF_FRAME:
             return Verdict(False, f"Kafka refused it: {words(error)}", final=code == KafkaError.INVALID_RECORD)
         return None
+
+
+def excess(letter: Letter, topic: Topic) -> str:
+    """By how much it is too large, in words; empty when it fits."""
+    if letter.size > topic.room:
+        return f"the frame is {letter.size:,} bytes, the topic takes {topic.room:,}"
+    size = wire_size(letter)
+    return (
+        f"the frame is {size:,} bytes on the wire, the topic takes {topic.max_bytes:,}"
+        if size > topic.max_bytes
+        else ""
+    )

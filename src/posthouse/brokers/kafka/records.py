@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from confluent_kafka import Message, murmur2
@@ -30,42 +31,57 @@ _SAFE = "".join(map(chr, range(0x21, 0x7F))).replace('"', "").replace("%", "")
 Headers = list[tuple[str, str | bytes | None]]
 
 
+class Letter(NamedTuple):
+    """What is sent for a frame beside its body. All frames of a key share a partition, the same as with Java's clients; those
+    without a key spread out. `size` is that of the frame: headers and body."""
+
+    headers: Headers
+    key: bytes | None
+    partition: int
+    size: int
+
+
 def is_topic(topic: str) -> bool:
     """Whether Kafka takes it as a name."""
     return _TOPIC.fullmatch(topic) is not None and topic not in (".", "..")
 
 
-def headers_of(frame: Frame) -> Headers:
-    """What is sent with the body. Raises ValueError, in words, for what would not come back as it was."""
+def letter_of(frame: Frame, partitions: int) -> Letter:
+    """What is sent for a frame. Raises ValueError, in words, for what would not come back as it was."""
     headers: Headers = []
-    for name, value in frame.headers.items():
-        if name.startswith("ce-"):
-            headers.append((record_name(name), value if _PLAIN.fullmatch(value) else unquoted(name, value)))
-        elif name == ID or name.startswith("ce_"):
-            raise ValueError(f"{name!r} cannot be the name of a header here")
-        else:
-            headers.append((name, value))
-    if frame.headers.get("ce-id") != frame.id:
-        headers.append((ID, frame.id))
-    return headers
+    size, said = len(frame.body), ""
+    try:
+        for name, value in frame.headers.items():
+            if name.startswith(("ce-", "ce_")) or name == ID:
+                name, value = special(name, value)
+                said = value if name == "ce_id" else said
+            encoded = value.encode()
+            size += len(name.encode()) + len(encoded)
+            headers.append((name, encoded))
+        id_, key = frame.id.encode(), None if frame.key is None else frame.key.encode()
+    except UnicodeEncodeError:
+        raise ValueError("the id, the key or a header is not valid Unicode text") from None
+    if said != frame.id or not said:
+        headers.append((ID, id_))
+    return Letter(headers, key, murmur2(id_ if key is None else key, partitions), size)
 
 
-def partition_of(key: bytes | None, id_: str, partitions: int) -> int:
-    """All frames of a key share one, as with Java's clients; those without one spread out."""
-    return murmur2(id_.encode() if key is None else key, partitions)
-
-
-def unquoted(name: str, value: str) -> str:
-    text = unquote(value)
-    if quoted(text) != value:
+def special(name: str, value: str) -> tuple[str, str]:
+    """A CloudEvents header as Kafka's binding has it."""
+    if not name.startswith("ce-"):
+        raise ValueError(f"{name!r} cannot be the name of a header here")
+    if _PLAIN.fullmatch(value):
+        return record_name(name), value
+    plain = unquote(value)
+    if quoted(plain) != value:
         raise ValueError(f"the header {name!r} is not percent-encoded as CloudEvents headers are")
-    return text
+    return record_name(name), plain
 
 
-def wire_size(frame: Frame) -> int:
-    """The most bytes that the frame can need, as the server counts them."""
-    size = BATCH + RECORD + len(frame.body) + len((frame.key or "").encode()) + len(frame.id.encode()) + len(ID)
-    return size + sum(len(name) + len(value.encode()) + HEADER for name, value in frame.headers.items())
+def wire_size(letter: Letter) -> int:
+    """The most bytes that it can need, as the server counts them."""
+    ours = len(ID) + sum(len(value or b"") for name, value in letter.headers if name == ID)
+    return BATCH + RECORD + letter.size + len(letter.key or b"") + ours + HEADER * len(letter.headers)
 
 
 def delivery_of(message: Message, redelivered: bool, token: object) -> Delivery:
