@@ -21,7 +21,7 @@ from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
 from posthouse.local.file_checks import file_checks
-from posthouse.local.sqlite import Synchronous
+from posthouse.local.sqlite import Synchronous, patiently
 from posthouse.survey import Thing, with_missing
 
 WEEK = 7 * 86_400.0
@@ -164,7 +164,7 @@ class EmbeddedBroker:
         return deleted
 
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
-        return file_checks(self._file.path, self._synchronous, today=today)
+        return await patiently(lambda: file_checks(self._file.path, self._synchronous, today=today))
 
     async def survey(self, topology: Topology) -> Sequence[Thing]:
         now = self._clock.now()

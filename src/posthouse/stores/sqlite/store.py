@@ -13,7 +13,7 @@ from posthouse.checks import Check
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.local.file_checks import file_checks
-from posthouse.local.sqlite import Synchronous, check_place, connect, mapped
+from posthouse.local.sqlite import Synchronous, check_place, connect, mapped, patiently
 from posthouse.store import (
     Counts,
     HeldTable,
@@ -171,7 +171,7 @@ class SqliteStore:
         path = self._database.path
         if path is None:
             return [Check(name="memory", found="a database that ends with this process, for tests")]
-        checks = file_checks(path, self._synchronous, today=today)
+        checks = await patiently(lambda: file_checks(path, self._synchronous, today=today))
         if not path.exists():
             return checks
         lacking = await self.pending_migrations()
