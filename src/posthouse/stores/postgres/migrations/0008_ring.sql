@@ -59,9 +59,9 @@ BEGIN
     RETURN ('posthouse.outbox_' || CASE WHEN slot < 0 THEN 'kept' ELSE slot::text END)::regclass;
 END $$;
 
--- As before, into the leaf that is written now. Add rows to the outbox; one element of each array per row. Returns the event id that stands for each row, or NULL when
--- each stands for itself. `identity` and `lanes` are what the caller believes of this database. Locks are taken in one
--- order everywhere: intents, then keys, each sorted.
+-- As before, into the leaf that is written now: add rows to the outbox; one element of each array per row. Returns the
+-- event id that stands for each row, or NULL when each stands for itself. `identity` and `lanes` are what the caller
+-- believes of this database. Locks are taken in one order everywhere: intents, then keys, each sorted.
 CREATE OR REPLACE FUNCTION posthouse.append(
     identity text, lanes integer, lane_numbers smallint[], topics text[], tenants text[], keys text[],
     numbered boolean[], event_ids text[], header_texts text[], bodies bytea[], intents text[],
