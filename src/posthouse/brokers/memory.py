@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from urllib.parse import SplitResult
 
 import msgspec
 
@@ -248,3 +249,8 @@ class MemoryStream:
             if delivery.token is reader and reader.holders.get(position) is self:
                 found.append((reader, position))
         return found
+
+
+def from_url(parts: SplitResult, clock: Clock) -> MemoryBroker:
+    """`memory://` is all that there is to say."""
+    return MemoryBroker(clock=clock)

@@ -1,10 +1,13 @@
+import subprocess
+import sys
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
 from redis.asyncio import SSLConnection
 
 from posthouse.broker import Topology
-from posthouse.brokers import open_broker
+from posthouse.brokers import ADAPTERS, open_broker
 from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.brokers.redis import RedisBroker
@@ -68,6 +71,26 @@ def test_every_problem_of_a_url_is_told_at_once() -> None:
     with pytest.raises(ConfigurationError) as caught:
         open_broker("embedded://log.db?retentoin=5&partitions=x", clock=CLOCK)
     assert len(caught.value.problems) == 3
+
+
+@pytest.mark.parametrize("scheme", sorted(scheme for scheme, adapter in ADAPTERS.items() if adapter.extra))
+def test_a_driver_that_is_missing_is_named_with_the_extra_that_brings_it(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = ADAPTERS[scheme]
+    monkeypatch.setitem(sys.modules, f"posthouse.brokers.{adapter.module}", None)  # as if its import had failed
+    with pytest.raises(ConfigurationError) as caught:
+        open_broker(f"{scheme}://host", clock=CLOCK)
+    assert f"pip install 'posthouse[{adapter.extra}]'" in str(caught.value)
+    assert adapter.needs in str(caught.value)
+    assert adapter.extra in (metadata("posthouse").get_all("Provides-Extra") or ())
+
+
+def test_no_driver_is_imported_before_a_url_asks_for_it() -> None:
+    drivers = ["aiobotocore", "aiormq", "asyncpg", "confluent_kafka", "google.cloud", "nats", "redis"]
+    code = f"import sys, posthouse.brokers; print([name for name in {drivers} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_kafka_takes_several_servers_options_and_what_has_a_dot_is_the_drivers() -> None:
