@@ -6,19 +6,20 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import date
 from typing import Literal, NamedTuple, TypeVar
 
 from posthouse.broker import Broker, Start, Topology
 from posthouse.brokers import open_broker
 from posthouse.checks import refusals, warnings
 from posthouse.clock import Clock, SystemClock
-from posthouse.contracts import Catalogue, Retention, Topics, declare, event_type_of
+from posthouse.contracts import Catalogue, Retention, Terms, Topics, declare, event_type_of
 from posthouse.errors import ConfigurationError, StoreOutdated, did_you_mean
 from posthouse.events import CODECS, METADATA_LIMIT, Actor, Producer, Subject
 from posthouse.processes import Timers
-from posthouse.receiving import Applier, Consumer, Desk, Handler, Policy, Retrier, dead_letter_topic, handler_of
+from posthouse.receiving import Applier, Consumer, Desk, Handler, Policy, Retrier, Uses, dead_letter_topic, handler_of
 from posthouse.runtime import PARTS, Part, Runtime
 from posthouse.sending import Block, Cause, Drafter, Outbox, Relay, RelaySettings, Tx
 from posthouse.store import RelaySource, Store, Transaction
@@ -50,7 +51,8 @@ class Service:
     says in POSTHOUSE_STORE and POSTHOUSE_BROKER. `topics` maps event types to topics: one per `aggregate` keeps all
     facts about one thing in order, one per `subject` gives each type its own. `limit` is the largest event, in bytes,
     that it says or reads; `inbox_retention` the seconds for which unordered events are remembered; `start` where a new
-    consumer begins.
+    consumer begins. `owner` is the team that answers for its events, `residency` the region that their data must not
+    leave; an event may say otherwise.
     """
 
     def __init__(
@@ -68,6 +70,8 @@ class Service:
         in_flight: int = 1000,
         relay: RelaySettings | None = None,
         region: str = "",
+        owner: str = "",
+        residency: str | None = None,
         clock: Clock | None = None,
     ) -> None:
         if wire not in CODECS:
@@ -79,11 +83,13 @@ class Service:
         self.catalogue = Catalogue()
         self.consumers: dict[str, dict[str, Handler]] = {}
         self.outbox = Outbox(lambda: self.store, lambda: self._drafter)
+        self.owner = owner
+        self.in_flight = in_flight
+        self._terms = Terms(owner=owner, residency=residency).checked(name)
         self._topics: Topics = topics
         self._limit = limit
         self._inbox_retention = inbox_retention
         self._start: Start = start
-        self._in_flight = in_flight
         self._relay_settings = relay or RelaySettings()
         self._setups: list[Setup] = []
         self._store: Store | None = None
@@ -106,27 +112,53 @@ class Service:
     # What the service says and hears.
 
     def event(
-        self, subject: str, *, key: str | None = None, retention: Retention = "hot"
+        self,
+        subject: str,
+        *,
+        key: str | None = None,
+        retention: Retention = "hot",
+        owner: str | None = None,
+        residency: str | None = None,
+        deprecated: date | None = None,
     ) -> Callable[[type[T]], type[T]]:
         """Declare a fact that this service owns: `order.placed.v1`, relative to its namespace and name.
 
         `key` names the field whose value orders the facts: all of one key are applied in commit order. The class may
         be a Payload, a dataclass, a msgspec Struct or a pydantic model; a plain annotated class becomes a dataclass.
+        Its docstring describes the fact. `owner` and `residency` are the service's unless they are given here;
+        `deprecated` is the day from which no new consumer should start.
         """
         full = Subject.relative(subject, service=self.name, namespace=self.namespace)
-        return self._declared(full, key, retention, self._topics)
+        terms = Terms(
+            retention=retention,
+            owner=self._terms.owner if owner is None else owner,
+            residency=self._terms.residency if residency is None else residency,
+            deprecated=deprecated,
+        )
+        return self._declared(full, key, self._topics, terms)
 
     def external(
         self, subject: str, *, key: str | None = None, topics: Topics | None = None
     ) -> Callable[[type[T]], type[T]]:
         """Declare a fact of another service, as this one reads it: the full subject, and only the fields it needs."""
-        return self._declared(Subject.parse(subject), key, "hot", topics or self._topics)
+        return self._declared(Subject.parse(subject), key, topics or self._topics)
 
-    def on(self, *events: type[object], consumer: str | None = None, policy: Policy | None = None) -> Callable[[F], F]:
+    def on(
+        self,
+        *events: type[object],
+        consumer: str | None = None,
+        policy: Policy | None = None,
+        reads: Sequence[str] | None = None,
+        publishes: Sequence[type[object]] = (),
+    ) -> Callable[[F], F]:
         """Run the decorated function for each of these events, once, in order per key, in one transaction.
 
         Handlers of one consumer share its place in the topics; a second handler for the same event needs a `consumer`
         of its own. What the function returns is published in the same transaction.
+
+        For the catalogue: `reads` names the payload fields that the function looks at, dots reaching inside; without it
+        any change of the event may touch it. `publishes` names the events that it publishes through its Tx; those of
+        its return annotation are known.
         """
         if not events:
             raise ConfigurationError(f"{self.name}.on() needs at least one event class")
@@ -134,7 +166,8 @@ class Service:
 
         def register(function: F) -> F:
             types = [event_type_of(cls) for cls in events]
-            handler = handler_of(function, types, policy or Policy())
+            uses = Uses.of(types, reads, publishes, by=self.name)
+            handler = handler_of(function, types, policy or Policy(), uses)
             handlers = self.consumers.setdefault(name, {})
             for event_type in types:
                 if event_type.name in handlers:
@@ -300,10 +333,10 @@ class Service:
     # How it is wired.
 
     def _declared(
-        self, subject: Subject, key: str | None, retention: Retention, topics: Topics
+        self, subject: Subject, key: str | None, topics: Topics, terms: Terms | None = None
     ) -> Callable[[type[T]], type[T]]:
         def made(cls: type[T]) -> type[T]:
-            event_type = declare(cls, subject, key=key, retention=retention, topics=topics)
+            event_type = declare(cls, subject, key=key, topics=topics, terms=terms)
             self.catalogue.add(event_type)
             return event_type.payload.cls
 
@@ -346,7 +379,7 @@ class Service:
             relay=Relay(self.store, self.broker, self.clock, self._relay_settings, tail),
             timers=Timers(self.store, self.clock),
             consumers=[
-                Consumer(a, self.broker, self.clock, start=self._start, in_flight=self._in_flight) for a in appliers
+                Consumer(a, self.broker, self.clock, start=self._start, in_flight=self.in_flight) for a in appliers
             ],
             retriers=[Retrier(applier, self.clock) for applier in appliers],
             inbox_retention=self._inbox_retention,

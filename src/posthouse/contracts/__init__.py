@@ -1,18 +1,56 @@
 """What may be said: event types, their payloads and their schemas."""
 
-from posthouse.contracts.catalogue import Catalogue, EventType, Retention, Topics, declare, event_type_of, is_event
-from posthouse.contracts.payload import Payload, PayloadType, payload_of, schema_hash
+from posthouse.contracts.catalogue import (
+    Catalogue,
+    EventType,
+    Topics,
+    declare,
+    event_type_of,
+    is_event,
+    is_event_class,
+    schema_place,
+)
+from posthouse.contracts.document import (
+    Document,
+    EventEntry,
+    FlowEntry,
+    HandlerEntry,
+    Reading,
+    Reliability,
+    TopicEntry,
+    from_json,
+    to_json,
+)
+from posthouse.contracts.payload import Payload, PayloadType
+from posthouse.contracts.payloads import payload_of
+from posthouse.contracts.schema import Schema, json_schema, schema_hash
+from posthouse.contracts.terms import Retention, SchemaFormat, Terms
 
 __all__ = [
     "Catalogue",
+    "Document",
+    "EventEntry",
     "EventType",
+    "FlowEntry",
+    "HandlerEntry",
     "Payload",
     "PayloadType",
+    "Reading",
+    "Reliability",
     "Retention",
+    "Schema",
+    "SchemaFormat",
+    "Terms",
+    "TopicEntry",
     "Topics",
     "declare",
     "event_type_of",
+    "from_json",
     "is_event",
+    "is_event_class",
+    "json_schema",
     "payload_of",
     "schema_hash",
+    "schema_place",
+    "to_json",
 ]

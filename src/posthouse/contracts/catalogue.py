@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Generic, Literal, TypeVar
 
-from posthouse.contracts.payload import PayloadType, as_payload_class, payload_of, schema_hash
+from posthouse.contracts.payload import PayloadType
+from posthouse.contracts.payloads import as_payload_class, payload_of
+from posthouse.contracts.terms import Terms
 from posthouse.errors import ConfigurationError, ContractError, did_you_mean
+from posthouse.events.envelope import Metadata
 from posthouse.events.subject import Subject
 
 T = TypeVar("T")
@@ -16,26 +20,33 @@ T = TypeVar("T")
 Topics = Literal["aggregate", "subject"]
 """One topic per aggregate keeps all facts of one thing in order; one per subject gives each type a topic of its own."""
 
-Retention = Literal["hot", "warm", "cold"]
-
 _MARK = "__posthouse_event__"
 
 
 @dataclasses.dataclass(frozen=True)
 class EventType(Generic[T]):
-    """A subject with the type of its payload. `key` names the payload field that orders it; None means no order."""
+    """A subject with the type of its payload. `key` names the payload field that orders it; None means no order.
+    `schema` is the URI that travels in the envelope; it ends in the hash of the schema."""
 
     subject: Subject
     payload: PayloadType[T]
     topic: str
     key: str | None
-    retention: Retention
+    terms: Terms
     schema: str
+    description: str = ""
+    external: bool = False
+    """Declared by a reader, as it reads the fact of another service."""
 
     @cached_property
     def name(self) -> str:
         """The full subject, as it stands in the envelope."""
         return str(self.subject)
+
+    @cached_property
+    def metadata(self) -> Metadata:
+        """What travels beside each fact of this type."""
+        return Metadata(retention=self.terms.retention, residency=self.terms.residency)
 
     def key_of(self, value: T) -> str | None:
         """The ordering key of one payload."""
@@ -47,8 +58,11 @@ class EventType(Generic[T]):
         return str(found)
 
 
-def declare(cls: type[T], subject: Subject, *, key: str | None, retention: Retention, topics: Topics) -> EventType[T]:
-    """Make `cls` the payload of `subject`. The class remembers it, so that other services can subscribe to the class."""
+def declare(
+    cls: type[T], subject: Subject, *, key: str | None, topics: Topics, terms: Terms | None = None
+) -> EventType[T]:
+    """Make `cls` the payload of `subject`; without terms it is the fact of another service. The class remembers it, so that other services can subscribe to the class."""
+    description = _docstring(cls)
     made = as_payload_class(cls)
     payload = payload_of(made)
     fields = list(getattr(made, "__annotations__", {}))
@@ -56,17 +70,24 @@ def declare(cls: type[T], subject: Subject, *, key: str | None, retention: Reten
         fields += getattr(base, "__annotations__", {})
     if key is not None and key not in fields:
         raise ConfigurationError(f"{cls.__name__} has no field {key!r} to order by.{did_you_mean(key, fields)}")
-    place = [subject.service, *([subject.aggregate] if subject.aggregate else []), subject.verb]
     event_type = EventType(
         subject=subject,
         payload=payload,
         topic=subject.topic_by_aggregate if topics == "aggregate" else subject.topic_by_subject,
         key=key,
-        retention=retention,
-        schema=f"schemas://{'/'.join(place)}/v{subject.version}#{schema_hash(payload.schema)}",
+        terms=Terms() if terms is None else terms.checked(str(subject)),
+        schema=f"{schema_place(subject)}#{payload.schema.hash}",
+        description=description,
+        external=terms is None,
     )
     setattr(made, _MARK, event_type)
     return event_type
+
+
+def schema_place(subject: Subject) -> str:
+    """Where the schema of a subject lives: `schemas://orders/order/placed/v1`."""
+    place = [subject.service, *([subject.aggregate] if subject.aggregate else []), subject.verb]
+    return f"schemas://{'/'.join(place)}/v{subject.version}"
 
 
 def event_type_of(cls: type[T]) -> EventType[T]:
@@ -79,7 +100,12 @@ def event_type_of(cls: type[T]) -> EventType[T]:
 
 def is_event(value: object) -> bool:
     """Whether a value is the payload of some event type."""
-    return isinstance(type(value).__dict__.get(_MARK), EventType)
+    return is_event_class(type(value))
+
+
+def is_event_class(cls: type) -> bool:
+    """Whether a class was declared as the payload of some event type."""
+    return isinstance(cls.__dict__.get(_MARK), EventType)
 
 
 class Catalogue:
@@ -103,3 +129,9 @@ class Catalogue:
 
     def __iter__(self) -> Iterator[EventType[object]]:
         return iter(self._types.values())
+
+
+def _docstring(cls: type) -> str:
+    """What the author wrote about the class; a dataclass without a docstring shows its own signature there."""
+    text = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
+    return "" if text.startswith(f"{cls.__name__}(") else text

@@ -7,6 +7,7 @@ from posthouse.receiving.handler import Handler, handler_of
 from posthouse.receiving.holding import dead_letter_topic
 from posthouse.receiving.policy import Policy
 from posthouse.receiving.retrier import Retrier
+from posthouse.receiving.uses import Uses
 
 __all__ = [
     "Applier",
@@ -15,6 +16,7 @@ __all__ = [
     "Handler",
     "Policy",
     "Retrier",
+    "Uses",
     "dead_letter_topic",
     "handler_of",
 ]

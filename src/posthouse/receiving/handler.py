@@ -13,6 +13,7 @@ from posthouse.contracts import EventType
 from posthouse.errors import ConfigurationError
 from posthouse.receiving.deadline import in_thread, on_loop
 from posthouse.receiving.policy import Policy
+from posthouse.receiving.uses import Uses
 from posthouse.sending import Tx
 from posthouse.store import Store, Transaction
 
@@ -32,6 +33,7 @@ class Handler:
     shape: type | None
     many: bool
     threaded: bool
+    uses: Uses
 
     @property
     def view(self) -> type | None:
@@ -73,8 +75,10 @@ class Handler:
             return [await function(argument, theirs) for _, argument in calls]
 
 
-def handler_of(function: Callable[..., object], event_types: Sequence[EventType[object]], policy: Policy) -> Handler:
-    """Read what a function wants from its signature."""
+def handler_of(
+    function: Callable[..., object], event_types: Sequence[EventType[object]], policy: Policy, uses: Uses
+) -> Handler:
+    """Read what a function wants, and what it says, from its signature."""
     name = f"{function.__module__}.{function.__qualname__}"
     parameters = list(inspect.signature(function).parameters.values())
     if not 1 <= len(parameters) <= 2:
@@ -91,7 +95,9 @@ def handler_of(function: Callable[..., object], event_types: Sequence[EventType[
             f"{name} is a plain function and cannot await a Tx: make it async, or let its second argument be a connection or "
             "a session, annotated as such"
         )
-    return Handler(name, function, tuple(event_types), policy, shape, many, threaded)
+    return Handler(
+        name, function, tuple(event_types), policy, shape, many, threaded, uses.with_result(hints.get("return"))
+    )
 
 
 def _hints(function: Callable[..., object]) -> dict[str, Any]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import msgspec
 
 from posthouse.broker import Frame
 from posthouse.clock import Clock, new_id
-from posthouse.contracts import Retention, event_type_of
+from posthouse.contracts import event_type_of
 from posthouse.errors import ConfigurationError, EventTooLarge
-from posthouse.events import Actor, Codec, Event, Metadata, Producer, check_size, codec_of, timestamp
+from posthouse.events import Actor, Codec, Event, Producer, check_size, codec_of, timestamp
 from posthouse.store import OutboxRow
 
 
@@ -40,10 +38,6 @@ def cause_of(event: Event[object]) -> Cause:
 
 STAMP_ROOM = 64
 """Bytes that the number and the lineage, which the store gives, take at most in any wire format."""
-
-
-METADATA = {retention: Metadata(retention=retention) for retention in get_args(Retention)}
-"""What travels beside a fact of each retention class."""
 
 
 class Drafter:
@@ -90,10 +84,11 @@ class Drafter:
             actor=cause.actor,
             producer=self._producer,
             schema=event_type.schema,
+            content_type=event_type.payload.content_type,
             idempotency_key=idempotency_key,
             traceparent=cause.traceparent,
             tracestate=cause.tracestate,
-            metadata=METADATA[event_type.retention],
+            metadata=event_type.metadata,
         )
         encoded = self._codec.encode(event)
         try:

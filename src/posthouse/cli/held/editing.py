@@ -128,15 +128,9 @@ def _json_or_text(text: str) -> object:
 
 
 def _declared_fields(service: Service, type_name: str) -> set[str]:
-    """The names of the payload's fields, from its JSON schema."""
+    """The names of the payload's fields."""
     event_type = service.catalogue.get(type_name)
-    if event_type is None:
-        return set()
-    schema: object = event_type.payload.schema
-    if isinstance(schema, dict) and "$ref" in schema:
-        schema = schema["$defs"][schema["$ref"].rpartition("/")[2]]
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    return set(properties) if isinstance(properties, dict) else set()
+    return set() if event_type is None else set(event_type.payload.fields)
 
 
 def _from_editor(service: Service, event: Event[bytes]) -> bytes:

@@ -1,0 +1,146 @@
+"""The catalogue as one value: everything that some services declare, ready to be shown, frozen, compared and exported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Literal
+
+import msgspec
+
+from posthouse.contracts.terms import Retention, SchemaFormat
+from posthouse.errors import ConfigurationError
+
+Guarantee = Literal["ordered per key", "unordered"]
+"""Each event is delivered at least once and its effect is applied once per consumer; `ordered per key` adds that the
+effects of one (tenant, key) are applied in commit order."""
+
+Parallelism = Literal["one per key", "in flight"]
+"""How many events of a topic one consumer applies side by side: one for each key, or whatever its `in_flight` allows."""
+
+
+class EventEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of one fact, as the service that owns it declares it.
+
+    `owner` is the team, empty where nobody said; `key` the payload field that orders it, None without order;
+    `schema_uri` is what stands in the envelope and ends in `hash`; `schema` is the canonical text that the hash is of.
+    `deprecated` is the day from which no new consumer should start; `successor` the next version that is declared.
+    """
+
+    subject: str
+    service: str
+    namespace: str | None
+    aggregate: str | None
+    verb: str
+    version: int
+    topic: str
+    owner: str
+    key: str | None
+    retention: Retention
+    residency: str | None
+    content_type: str
+    schema_uri: str
+    hash: str
+    format: SchemaFormat
+    schema: str
+    deprecated: date | None = None
+    successor: str | None = None
+    description: str = ""
+
+    @property
+    def unversioned(self) -> str:
+        """The subject without its version: what a new version has in common with this one."""
+        return self.subject.rpartition(".")[0]
+
+
+class TopicEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One topic. `owner` is empty and `producers` too where it belongs to a service that is not listed; `ordering` are
+    the payload fields that order its events; `consumers` are consumer groups."""
+
+    name: str
+    owner: str
+    ordering: Sequence[str]
+    guarantee: Guarantee
+    parallelism: Parallelism
+    dead_letters: str
+    subjects: Sequence[str]
+    producers: Sequence[str]
+    consumers: Sequence[str]
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """What a handler takes from one subject. `fields` are payload fields, dots reaching inside; None means unknown: any of
+    them. `schema` is the reader's own declaration of a foreign fact, canonical text; None where it reads the owner's."""
+
+    subject: str
+    fields: Sequence[str] | None = None
+    schema: str | None = None
+
+
+class Reliability(msgspec.Struct, frozen=True, kw_only=True):
+    """How a handler's failures are answered. Durations are seconds; `in_flight` bounds the events that its consumer has
+    accepted and not yet applied, and is its back-pressure."""
+
+    deliveries: int
+    first_delay: float
+    last_delay: float
+    deadline: float
+    order: Literal["key", "none"]
+    on_dead: Literal["stop", "skip"]
+    in_flight: int
+
+
+class HandlerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One function of one consumer group. `publishes` are the subjects that it is known to publish: from its return
+    annotation, and from what was declared."""
+
+    name: str
+    service: str
+    consumer: str
+    reads: Sequence[Reading]
+    publishes: Sequence[str]
+    reliability: Reliability
+
+
+class FlowEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A saga, or a flow that handlers make together. Room to grow: nothing fills it yet."""
+
+    name: str
+    service: str
+    subjects: Sequence[str] = ()
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """What some services say and hear. Every list is sorted, so that the same declarations give the same bytes."""
+
+    services: Sequence[str] = ()
+    events: Sequence[EventEntry] = ()
+    topics: Sequence[TopicEntry] = ()
+    handlers: Sequence[HandlerEntry] = ()
+    flows: Sequence[FlowEntry] = ()
+
+    def event(self, subject: str) -> EventEntry | None:
+        """The entry of a full subject, if a listed service owns it."""
+        return next((entry for entry in self.events if entry.subject == subject), None)
+
+    def readers(self, subject: str) -> Mapping[str, Reading]:
+        """What each handler takes from a subject, by the handler's name."""
+        return {
+            handler.name: reading
+            for handler in self.handlers
+            for reading in handler.reads
+            if reading.subject == subject
+        }
+
+
+def to_json(document: Document) -> bytes:
+    """The document as JSON text, two spaces deep, with a newline at its end."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def from_json(text: bytes) -> Document:
+    """Read it back. Raises ConfigurationError, which names the place."""
+    try:
+        return msgspec.json.decode(text, type=Document)
+    except msgspec.MsgspecError as error:
+        raise ConfigurationError(f"this is not a catalogue: {error}") from error

@@ -1,0 +1,41 @@
+"""Schema: what a payload must look like, as canonical text with the hash of its meaning."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+import msgspec
+
+from posthouse.contracts.normal import normalised
+from posthouse.contracts.terms import SchemaFormat
+
+HASH = "sha256-"
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """`text` is canonical: the same meaning gives the same text, whichever library or author wrote it."""
+
+    format: SchemaFormat
+    text: str
+
+    @property
+    def hash(self) -> str:
+        """`sha256-…` of the canonical text."""
+        return HASH + hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def json_schema(document: Mapping[str, object] | bool) -> Schema:
+    """The schema that a JSON Schema document means."""
+    return Schema("json", canonical_json(normalised(document)))
+
+
+def schema_hash(document: Mapping[str, object] | bool) -> str:
+    """`sha256-…` of the meaning of a JSON Schema document: spelling, order, names of `$defs` and prose do not count."""
+    return json_schema(document).hash
+
+
+def canonical_json(value: object) -> str:
+    """One text per JSON value: sorted names, no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

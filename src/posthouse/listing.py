@@ -1,0 +1,142 @@
+"""Listing: from services to the catalogue as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from posthouse.contracts import (
+    Document,
+    EventEntry,
+    EventType,
+    HandlerEntry,
+    Reading,
+    Reliability,
+    TopicEntry,
+)
+from posthouse.receiving import Handler, dead_letter_topic
+from posthouse.service import Service
+
+
+def catalogue_of(services: Iterable[Service]) -> Document:
+    """Everything that these services declare, sorted. No store and no broker is opened."""
+    every = sorted(services, key=lambda service: service.name)
+    events = _with_successors([_event(known, of) for of in every for known in of.catalogue if _owns(of, known)])
+    return Document(
+        services=[service.name for service in every],
+        events=events,
+        topics=[_topic(name, every, events) for name in sorted(_topics(every))],
+        handlers=sorted(
+            (_handler(of, consumer, handler) for of in every for consumer, handler in _handlers(of)),
+            key=lambda entry: (entry.service, entry.consumer, entry.name),
+        ),
+    )
+
+
+def _owns(service: Service, event_type: EventType[object]) -> bool:
+    subject = event_type.subject
+    return (subject.namespace, subject.service) == (service.namespace, service.name)
+
+
+def _event(event_type: EventType[object], service: Service) -> EventEntry:
+    subject, payload, terms = event_type.subject, event_type.payload, event_type.terms
+    return EventEntry(
+        subject=event_type.name,
+        service=service.name,
+        namespace=subject.namespace,
+        aggregate=subject.aggregate,
+        verb=subject.verb,
+        version=subject.version,
+        topic=event_type.topic,
+        owner=terms.owner,
+        key=event_type.key,
+        retention=terms.retention,
+        residency=terms.residency,
+        content_type=payload.content_type,
+        schema_uri=event_type.schema,
+        hash=payload.schema.hash,
+        format=payload.schema.format,
+        schema=payload.schema.text,
+        deprecated=terms.deprecated,
+        successor=None,
+        description=event_type.description,
+    )
+
+
+def _with_successors(events: Sequence[EventEntry]) -> list[EventEntry]:
+    ordered = sorted(events, key=lambda entry: (entry.unversioned, entry.version))
+    following = [*ordered[1:], None]
+    return [
+        replace(entry, successor=later.subject)
+        if later is not None and later.unversioned == entry.unversioned
+        else entry
+        for entry, later in zip(ordered, following, strict=True)
+    ]
+
+
+def _topics(services: Sequence[Service]) -> set[str]:
+    """Those that are written or read; dead letters belong to their topic."""
+    return {event_type.topic for service in services for event_type in service.catalogue}
+
+
+def _topic(name: str, services: Sequence[Service], events: Sequence[EventEntry]) -> TopicEntry:
+    declared = [known for service in services for known in service.catalogue if known.topic == name]
+    own = [entry for entry in events if entry.topic == name]
+    keys = sorted({known.key for known in declared if known.key is not None})
+    return TopicEntry(
+        name=name,
+        owner=", ".join(sorted({entry.owner for entry in own} - {""})),
+        ordering=keys,
+        guarantee="ordered per key" if keys else "unordered",
+        parallelism="one per key" if keys else "in flight",
+        dead_letters=dead_letter_topic(name),
+        subjects=sorted({known.name for known in declared}),
+        producers=sorted({entry.service for entry in own}),
+        consumers=sorted(
+            consumer
+            for service in services
+            for consumer, handlers in service.consumers.items()
+            if any(known.topic == name for handler in handlers.values() for known in handler.event_types)
+        ),
+    )
+
+
+def _handlers(service: Service) -> Iterable[tuple[str, Handler]]:
+    """Each handler once, however many events it takes."""
+    for consumer, handlers in service.consumers.items():
+        for handler in {id(handler): handler for handler in handlers.values()}.values():
+            yield consumer, handler
+
+
+def _handler(service: Service, consumer: str, handler: Handler) -> HandlerEntry:
+    policy = handler.policy
+    return HandlerEntry(
+        name=handler.name,
+        service=service.name,
+        consumer=consumer,
+        reads=[_reading(handler, known) for known in sorted(handler.event_types, key=lambda known: known.name)],
+        publishes=sorted(known.name for known in handler.uses.publishes),
+        reliability=Reliability(
+            deliveries=policy.deliveries,
+            first_delay=policy.first_delay,
+            last_delay=policy.last_delay,
+            deadline=policy.deadline,
+            order=policy.order,
+            on_dead=policy.on_dead,
+            in_flight=service.in_flight,
+        ),
+    )
+
+
+def _reading(handler: Handler, event_type: EventType[object]) -> Reading:
+    """A fact of another service that is declared here is declared with the fields that are needed."""
+    fields = handler.uses.reads_of(event_type)
+    if not event_type.external:
+        return Reading(subject=event_type.name, fields=fields)
+    declared = sorted(event_type.payload.fields)
+    return Reading(
+        subject=event_type.name,
+        fields=declared if fields is None else fields,
+        schema=event_type.payload.schema.text,
+    )
