@@ -16,6 +16,7 @@ from nats.js.api import StreamConfig
 
 from posthouse.broker import Broker, Delivery, Frame, Stream, Topology
 from posthouse.brokers.embedded import EmbeddedBroker
+from posthouse.brokers.kafka import KafkaBroker
 from posthouse.brokers.nats import NatsBroker
 from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import Clock, ManualClock, SystemClock, new_id
@@ -145,7 +146,7 @@ async def test_frames_of_a_removed_topic_leave_postgresql(postgres_url: str, gro
         await broker.aclose()
 
 
-@pytest.fixture(params=["embedded", "nats", "postgres"])
+@pytest.fixture(params=["embedded", "kafka", "nats", "postgres"])
 def kind(request: pytest.FixtureRequest) -> str:
     assert isinstance(request.param, str)
     return request.param
@@ -157,6 +158,8 @@ async def test_a_member_that_slept_through_the_removal_of_its_place_is_told(
     """Its lease ends while it sleeps; when it wakes it must not wait for frames that can never come."""
 
     def opened(clock: Clock) -> Broker:
+        if kind == "kafka":
+            return KafkaBroker(request.getfixturevalue("kafka_server").servers, clock=clock, lease=1.0)
         if kind == "nats":
             return NatsBroker(request.getfixturevalue("nats_server").url, clock=clock, lease=0.4)
         if kind == "postgres":
@@ -172,11 +175,11 @@ async def test_a_member_that_slept_through_the_removal_of_its_place_is_told(
         await removed(other, ground)
         asleep.advance(60)
         with pytest.raises(BrokerError, match="was removed from"):
-            await first_of(stream)
+            await first_of(stream, asleep)
         await stream.aclose()
         again = await sleeper.subscribe(ground.group, [ground.topic])
         await other.publish([Frame(topic=ground.topic, id="e1", body=b"x")])
-        got = await first_of(again)
+        got = await first_of(again, asleep)
         assert [delivery.frame.id for delivery in got] == ["e1"]
     finally:
         await sleeper.aclose()
@@ -195,10 +198,11 @@ async def removed(broker: Surveyed, ground: Ground) -> None:
         await asyncio.sleep(0.05)
 
 
-async def first_of(stream: Stream) -> Sequence[Delivery]:
+async def first_of(stream: Stream, clock: ManualClock) -> Sequence[Delivery]:
+    """While its clock goes on."""
     async with asyncio.timeout(PATIENCE):
         while not (got := await stream.receive(10, 0.2)):
-            pass
+            clock.advance(0.2)
     return got
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import ConsumerGroupState, Message, Node, TopicPartition
+from confluent_kafka.admin import ConsumerGroupDescription, MemberAssignment, MemberDescription
 
 from posthouse.broker import Delivery, Frame
 from posthouse.brokers.admission import frame_size
-from posthouse.brokers.kafka.broker import progress_of
 from posthouse.brokers.kafka.checks import is_durable, keeps, server_checks, topic_checks
+from posthouse.brokers.kafka.drift import drift_of
+from posthouse.brokers.kafka.inventory import is_at_work
 from posthouse.brokers.kafka.lane import Lane
-from posthouse.brokers.kafka.places import ALL, METADATA, Claim, Note, acknowledged, read, settled, written
+from posthouse.brokers.kafka.offsets import progress_of
+from posthouse.brokers.kafka.places import ALL, METADATA, Claim, Note, acknowledged, placed, read, settled, written
 from posthouse.brokers.kafka.records import delivery_of, is_topic, letter_of, wire_size
 from posthouse.brokers.kafka.stream import known, taken
-from posthouse.brokers.kafka.topics import Topic
+from posthouse.brokers.kafka.topics import Settings, Topic
 from posthouse.brokers.kafka.wire import Wire
 from posthouse.errors import ConfigurationError
 
@@ -308,3 +311,90 @@ def test_an_option_that_the_driver_does_not_have_is_a_configuration_error() -> N
     wire = Wire("a:9092", timeout=5.0, driver={"no.such.option": "1"})
     with pytest.raises(ConfigurationError, match=r"no\.such\.option"):
         _ = wire.admin
+
+
+def test_a_group_that_was_only_declared_never_overrules_its_members() -> None:
+    declared, place = Claim(0, Note(state="declared")), Claim(7, Note(move="m1"))
+    assert settled(place, declared) is place
+    assert settled(None, declared) is declared
+    assert placed(declared) is None
+    assert placed(place) is place
+
+
+def test_a_place_that_was_removed_is_gone_until_it_is_made_anew() -> None:
+    removed, before, anew = Claim(0, Note(move="m2", state="removed")), Claim(7, Note(move="m1")), Claim(9, Note("m3"))
+    assert settled(before, removed) is removed
+    assert placed(settled(before, removed)) is None
+    assert settled(before, anew) is anew
+
+
+SETTINGS = Settings(partitions=8, replicas=3, min_insync=2, retention=None)
+
+
+def topic_with(changed: dict[str, str] | None = None, *, replicas: int = 3, partitions: int = 8) -> Topic:
+    config = SETTINGS.config() | (changed or {})
+    return Topic(name="t", partitions=partitions, replicas=replicas, config=config)
+
+
+def test_a_topic_as_we_make_it_does_not_drift() -> None:
+    assert drift_of(topic_with(), SETTINGS) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("min.insync.replicas", "1"),
+        ("cleanup.policy", "compact"),
+        ("cleanup.policy", "compact,delete"),
+        ("retention.ms", "60000"),
+        ("retention.bytes", "1000"),
+        ("message.timestamp.type", "CreateTime"),
+        ("unclean.leader.election.enable", "true"),
+    ],
+)
+def test_a_setting_that_weakens_the_promise_is_drift_that_can_be_mended(setting: str, value: str) -> None:
+    (drift,) = drift_of(topic_with({setting: value}), SETTINGS)
+    assert (drift.setting, drift.found, drift.mendable) == (setting, value, True)
+    assert not drift.loses
+
+
+def test_a_shorter_age_says_what_it_deletes() -> None:
+    shorter = msgspec.structs.replace(SETTINGS, retention=60.0)
+    for found, loses in (("-1", "frames older than 60 s"), ("90000", "frames older than 60 s"), ("30000", "")):
+        (drift,) = drift_of(topic_with({"retention.ms": found}), shorter)
+        assert drift.loses == loses
+
+
+def test_replicas_and_partitions_say_what_to_do_instead() -> None:
+    partitions, replicas = drift_of(topic_with(replicas=2, partitions=4), SETTINGS)
+    assert (partitions.mendable, replicas.mendable) == (False, False)
+    assert "partitions=4" in partitions.fix
+    assert "kafka-reassign-partitions" in replicas.fix
+
+
+def test_more_replicas_in_sync_than_there_are_is_not_to_be_set() -> None:
+    _, in_sync = drift_of(topic_with({"min.insync.replicas": "1"}, replicas=1), SETTINGS)
+    assert (in_sync.setting, in_sync.mendable) == ("min.insync.replicas", False)
+    assert "would take no frame" in in_sync.fix
+
+
+def test_settings_that_may_not_be_read_are_not_said_to_be_right() -> None:
+    (drift,) = drift_of(Topic(name="t", partitions=8, replicas=3, config={}), SETTINGS)
+    assert not drift.mendable
+    assert "DescribeConfigs" in drift.fix
+
+
+def group_in(state: ConsumerGroupState, *topics: str) -> ConsumerGroupDescription:
+    parts = [TopicPartition(topic, 0) for topic in topics]
+    member = MemberDescription("m", "c", "h", MemberAssignment(parts))
+    return ConsumerGroupDescription("g", False, [member] if topics else [], "range", state, Node(1, "h", 1))
+
+
+def test_a_group_is_at_work_where_a_member_reads_or_nobody_can_tell() -> None:
+    stable, shared_out, empty = (
+        group_in(ConsumerGroupState.STABLE, "t"),
+        group_in(ConsumerGroupState.PREPARING_REBALANCING, "other"),
+        group_in(ConsumerGroupState.EMPTY),
+    )
+    assert [is_at_work(group, "t") for group in (stable, shared_out, empty, None)] == [True, True, False, False]
+    assert not is_at_work(stable, "other")

@@ -11,6 +11,8 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.kafka.checks import is_durable, keeps, server_checks, topic_checks
+from posthouse.brokers.kafka.inventory import Inventory, called
+from posthouse.brokers.kafka.offsets import Offsets, progress_of, spots_of
 from posthouse.brokers.kafka.places import Claim, Note, Places, Spot
 from posthouse.brokers.kafka.producing import Producing
 from posthouse.brokers.kafka.records import place_of
@@ -20,6 +22,7 @@ from posthouse.brokers.kafka.wire import CONSUMER, Wire, answer, configured, map
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError
+from posthouse.survey import Thing, wanted, with_missing
 
 LEASE = 10.0
 """Seconds after which the partitions of a member that fell silent go to others. Servers take no less than 6 by default."""
@@ -55,6 +58,8 @@ class KafkaBroker:
         in_sync = max(1, replicas - 1) if min_insync is None else min_insync
         self._settings = Settings(partitions=partitions, replicas=replicas, min_insync=in_sync, retention=retention)
         self._topics = Topics(self._wire, self._settings)
+        self._offsets = Offsets(self._wire)
+        self._inventory = Inventory(self._wire, self._topics, self._offsets, self._settings)
         self._producing = Producing(self._wire, self._topics)
         self._clock = clock
         self._lease = lease
@@ -73,10 +78,13 @@ class KafkaBroker:
         )
 
     async def ensure(self, topology: Topology) -> None:
-        """Also makes the topics that the groups read. A group has its place from its first member."""
+        """Also makes the topics that the groups read. Groups are declared: their first members say where they begin."""
         self._check_open()
         names = {*topology.topics, *(topic for group in topology.groups.values() for topic in group)}
         await self._topics.make(sorted(names))
+        for group, topics in topology.groups.items():
+            spots = [spot for topic in topics for spot in spots_of(self._topics.known[topic])]
+            await self._places(group).declare(spots)
         self._fill_in()
 
     async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:
@@ -117,14 +125,14 @@ class KafkaBroker:
         if (position is None) == (time is None):
             raise BrokerError("seek takes either a position or a time")
         spots, places = spots_of(await self._topics.existing(topic)), self._places(group)
-        ends = await places.ends(spots)
-        firsts = await places.firsts(spots)
+        ends = await self._offsets.ends(spots)
+        firsts = await self._offsets.firsts(spots)
         targets: dict[Spot, int] = {}
         if position is not None:
             spot, offset = self._place(topic, position, spots)
             targets[spot] = min(max(offset, firsts[spot]), ends[spot])
             time = await asyncio.to_thread(self._stored_at, spot, targets[spot]) if targets[spot] < ends[spot] else None
-        targets = {**await self._at(places, spots, time, ends), **targets}
+        targets = {**await self._at(spots, time, ends), **targets}
         move, before = new_id(), await places.of(spots)
         claims = {}
         for spot in spots:
@@ -141,8 +149,8 @@ class KafkaBroker:
             spot for topic in topics if topic in self._topics.known for spot in spots_of(self._topics.known[topic])
         ]
         claims = await places.of(spots)
-        firsts = await places.firsts(spots)
-        ends = await places.ends(spots)
+        firsts = await self._offsets.firsts(spots)
+        ends = await self._offsets.ends(spots)
         return {
             topic: progress_of([spot for spot in spots if spot[0] == topic], claims, firsts, ends) for topic in topics
         }
@@ -163,6 +171,28 @@ class KafkaBroker:
             retains_unacked=all(map(keeps, topics)) if topics else self.sheet.retains_unacked,
         )
         return checks
+
+    async def survey(self, topology: Topology) -> Sequence[Thing]:
+        """Of topics that nobody asked for, those are ours on which everything is set that we set. Those that the topology
+        names are known from then on, and judged by the checks."""
+        self._check_open()
+        asked = {topic for topic, _ in wanted(topology)}
+        found = await self._inventory.found(asked)
+        await self._topics.look(asked)
+        self._fill_in()
+        return with_missing(topology, found, called)
+
+    async def mend(self, thing: Thing) -> None:
+        """A place has no settings."""
+        self._check_open()
+        if thing.group is None:
+            await self._inventory.mend(thing.topic)
+            await self._topics.look([thing.topic])
+            self._fill_in()
+
+    async def remove(self, things: Sequence[Thing]) -> None:
+        self._check_open()
+        await self._inventory.remove(things)
 
     async def aclose(self) -> None:
         self._closed = True
@@ -188,7 +218,7 @@ class KafkaBroker:
         places = self._places(group)
         found = await places.of([spot for topic in topics for spot in spots_of(topic)])
         new = [spot for spot, claim in found.items() if claim is None]
-        at = await (places.ends(new) if start == "latest" else places.firsts(new))
+        at = await (self._offsets.ends(new) if start == "latest" else self._offsets.firsts(new))
         move = new_id()
         await places.begin({spot: Claim(at[spot], Note(move=move, began=at[spot])) for spot in new})
 
@@ -201,13 +231,11 @@ class KafkaBroker:
             raise BrokerError(f"position {position!r}: topic {topic!r} has partitions 0 to {len(spots) - 1}")
         return (topic, partition), offset
 
-    async def _at(
-        self, places: Places, spots: Sequence[Spot], time: float | None, ends: Mapping[Spot, int]
-    ) -> dict[Spot, int]:
+    async def _at(self, spots: Sequence[Spot], time: float | None, ends: Mapping[Spot, int]) -> dict[Spot, int]:
         """The first offset of each partition at or after a time; behind the last where there is none."""
         if time is None:
             return dict(ends)
-        found = await places.at(spots, time)
+        found = await self._offsets.at(spots, time)
         return {spot: offset if offset >= 0 else ends[spot] for spot, offset in found.items()}
 
     def _stored_at(self, spot: Spot, offset: int) -> float:
@@ -234,19 +262,3 @@ class KafkaBroker:
             doing, lambda admin, patience: admin.describe_configs([resource], request_timeout=patience)
         )
         return values(configs[resource])
-
-
-def spots_of(topic: Topic) -> list[Spot]:
-    return [(topic.name, partition) for partition in range(topic.partitions)]
-
-
-def progress_of(
-    spots: Sequence[Spot], claims: Mapping[Spot, Claim | None], firsts: Mapping[Spot, int], ends: Mapping[Spot, int]
-) -> Progress:
-    """Of one topic. Offsets count frames, and a few more where others use transactions."""
-    pending, hidden = 0, False
-    for spot in spots:
-        claim = claims[spot] or Claim(firsts[spot], Note(began=firsts[spot]))
-        pending += max(0, ends[spot] - max(claim.cursor, firsts[spot]))
-        hidden |= claim.note.began > 0 or claim.cursor < firsts[spot]
-    return Progress(stored=sum(ends[spot] for spot in spots), pending=pending, truncated=hidden)

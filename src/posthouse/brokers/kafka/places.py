@@ -8,19 +8,21 @@ goes there and commits, with the id in its own offset; a late commit of the old 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
 from posthouse.brokers.kafka.records import runs
-from posthouse.brokers.kafka.wire import CONSUMER, Wire, answer, configured
+from posthouse.brokers.kafka.wire import CONSUMER, Wire, configured
+from posthouse.clock import new_id
 
 Spot = tuple[str, int]
 """Topic and partition."""
 ALL = -1
+REGISTER = ".posthouse"
+"""What the name of a register ends with."""
 METADATA = 4000
 """Bytes of text that a server keeps with an offset, by default and a little less."""
 
@@ -38,6 +40,9 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything below this offset may have been handed out before the last move; -1 means all that is stored now."""
     done: list[tuple[int, int]] = []
     """Runs of offsets behind the cursor that were acknowledged, counted from the cursor."""
+    state: Literal["", "declared", "removed"] = ""
+    """Where there is no place. `declared`: the first member says where the group begins. `removed`: whoever still reads there
+    must be told; Kafka's own offsets cannot be deleted one by one."""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -80,9 +85,16 @@ def settled(committed: Claim | None, told: Claim | None) -> Claim | None:
     """Where the group really stands. An offset without a note of ours was set by somebody's tool, and is believed."""
     if committed is None or told is None:
         return committed or told
+    if told.note.state == "declared":
+        return committed
     if not committed.note.move:
         return Claim(committed.cursor, Note(move=told.note.move, began=told.note.began, until=ALL))
     return committed if committed.note.move == told.note.move else told
+
+
+def placed(claim: Claim | None) -> Claim | None:
+    """None too where the group was only declared, or removed."""
+    return None if claim is None or claim.note.state else claim
 
 
 class Places:
@@ -92,7 +104,7 @@ class Places:
     def __init__(self, wire: Wire, group: str) -> None:
         self._wire = wire
         self.group = group
-        self._register = f"{group}.posthouse"
+        self._register = f"{group}{REGISTER}"
         self._clients: dict[str, Consumer] = {}
 
     async def aclose(self) -> None:
@@ -101,9 +113,28 @@ class Places:
             await asyncio.to_thread(client.close)
 
     async def of(self, spots: Collection[Spot]) -> dict[Spot, Claim | None]:
-        """Where the group stands; None where it is new."""
+        """Where the group stands; None where it is new, only declared, or removed."""
+        return {spot: placed(claim) for spot, claim in (await self.words(spots)).items()}
+
+    async def words(self, spots: Collection[Spot]) -> dict[Spot, Claim | None]:
+        """The last word on each: a place, or that it was declared or removed; None where nothing was ever said."""
         committed, told = await self._offsets(self.group, spots), await self.told(spots)
         return {spot: settled(committed.get(spot), told.get(spot)) for spot in spots}
+
+    async def standing(self, spots: Collection[Spot]) -> dict[Spot, Claim]:
+        """Those where the group has a place, or was declared."""
+        words = await self.words(spots)
+        return {spot: claim for spot, claim in words.items() if claim is not None and claim.note.state != "removed"}
+
+    async def declare(self, spots: Collection[Spot]) -> None:
+        """Say that the group belongs there, where nothing says so yet."""
+        there = await self.standing(spots)
+        await self.begin({spot: Claim(0, Note(state="declared")) for spot in spots if spot not in there})
+
+    async def give_up(self, spots: Collection[Spot]) -> None:
+        """Say that the group has no place there any more."""
+        gone = Note(move=new_id(), state="removed")
+        await self.tell({spot: Claim(0, gone) for spot in spots})
 
     async def told(self, spots: Collection[Spot]) -> dict[Spot, Claim]:
         """Where it was told to go last."""
@@ -122,28 +153,6 @@ class Places:
         """The first place of a group that is new to these partitions."""
         if claims:
             await self._write(self._register, claims)
-
-    async def firsts(self, spots: Iterable[Spot]) -> dict[Spot, int]:
-        """The oldest offset of each partition."""
-        return await self._look_up(spots, OffsetSpec.earliest())  # type: ignore[no-untyped-call]  # the driver's
-
-    async def ends(self, spots: Iterable[Spot]) -> dict[Spot, int]:
-        """The offset of each partition that comes next."""
-        return await self._look_up(spots, OffsetSpec.latest())  # type: ignore[no-untyped-call]  # the driver's
-
-    async def at(self, spots: Iterable[Spot], time: float) -> dict[Spot, int]:
-        """The first offset of each partition at or after a time; -1 where there is none."""
-        milliseconds = math.ceil(round(time * 1000, 3))
-        return await self._look_up(spots, OffsetSpec.for_timestamp(max(0, min(milliseconds, 2**62))))
-
-    async def _look_up(self, spots: Iterable[Spot], spec: OffsetSpec) -> dict[Spot, int]:
-        asked = {TopicPartition(*spot): spec for spot in spots}
-        if not asked:
-            return {}
-        found = await self._wire.ask(
-            "looking at offsets", lambda admin, patience: admin.list_offsets(asked, request_timeout=patience)
-        )
-        return {(part.topic, part.partition): answer(f"looking at {part}", at).offset for part, at in found.items()}
 
     async def _offsets(self, group: str, spots: Collection[Spot]) -> dict[Spot, Claim]:
         parts = [TopicPartition(*spot) for spot in spots]

@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, Message
 from posthouse.broker import Delivery
 from posthouse.brokers.kafka.lane import Lane
 from posthouse.brokers.kafka.member import Again, Member, OnCommit
-from posthouse.brokers.kafka.places import ALL, Claim, Note, Places, Spot
+from posthouse.brokers.kafka.offsets import Offsets
+from posthouse.brokers.kafka.places import ALL, Claim, Note, Places, Spot, placed
 from posthouse.brokers.kafka.wire import CONSUMER, Wire, configured
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable
@@ -42,6 +43,7 @@ class KafkaStream:
     ) -> None:
         self._wire = wire
         self._places = places
+        self._offsets = Offsets(wire)
         self._clock = clock
         self._size = window
         self._lease = lease
@@ -50,6 +52,8 @@ class KafkaStream:
         self._found: dict[Spot, Claim] = {}
         self._turn = 0
         self._trouble = ""
+        self._gone: set[str] = set()
+        """Topics from which the group was removed."""
         self._saving = asyncio.Lock()
         self._bell = asyncio.Event()
         self._settled = asyncio.Event()
@@ -70,6 +74,9 @@ class KafkaStream:
         deadline = loop.time() + wait
         while not self._closed.is_set():
             self._bell.clear()
+            if self._gone:
+                await self._member.leave()
+                raise BrokerError(self._removal())
             deliveries = self._take(limit)
             left = deadline - loop.time()
             if deliveries or left <= 0:
@@ -148,6 +155,9 @@ class KafkaStream:
             if lanes:
                 self._member.pause([lane.spot for lane in lanes], paused)
 
+    def _removal(self) -> str:
+        return f"group {self._places.group!r} was removed from {', '.join(sorted(self._gone))}: subscribe again"
+
     def _raise_trouble(self, deliveries: Sequence[Delivery]) -> None:
         trouble, self._trouble = self._trouble, ""
         if trouble and not deliveries:
@@ -176,9 +186,13 @@ class KafkaStream:
     # What the member's thread asks for: see Desk
 
     async def claims(self, spots: Sequence[Spot]) -> Mapping[Spot, Claim]:
-        found = await self._places.of(spots)
-        ends = await self._places.ends(spots)
-        firsts = await self._places.firsts([spot for spot in spots if found[spot] is None])
+        words = await self._places.words(spots)
+        self._gone |= {spot[0] for spot, claim in words.items() if claim is not None and claim.note.state == "removed"}
+        if self._gone:
+            raise BrokerError(self._removal())
+        found = {spot: placed(claim) for spot, claim in words.items()}
+        ends = await self._offsets.ends(spots)
+        firsts = await self._offsets.firsts([spot for spot in spots if found[spot] is None])
         self._found |= {spot: known(found[spot], firsts.get(spot, 0), ends[spot]) for spot in spots}
         return {spot: taken(self._found[spot], self._size) for spot in spots}
 

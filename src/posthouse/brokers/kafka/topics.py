@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from confluent_kafka import KafkaError, TopicCollection
-from confluent_kafka.admin import ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import ConfigEntry, ConfigResource, ConfigSource, NewTopic, ResourceType, TopicDescription
 
 from posthouse.brokers.kafka.records import is_topic
 from posthouse.brokers.kafka.wire import PAUSE, Wire, answer, words
@@ -18,6 +18,9 @@ LIMIT = 1_048_588
 """Kafka's own default for the largest batch of a topic."""
 OVERHEAD = 8 * 1024
 """Bytes of a batch that are kept for what is around a frame: its key, its id, the punctuation of headers."""
+
+Entries = Mapping[str, ConfigEntry] | KafkaError
+"""Settings as the servers tell them, or why they do not."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +50,8 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     replicas: int
     config: Mapping[str, str]
+    own: frozenset[str] = frozenset()
+    """Names of settings that are the topic's own, whatever the servers' defaults become."""
     max_bytes: int = LIMIT
     """Of a batch, and so of the largest record."""
 
@@ -109,24 +114,20 @@ class Topics:
         """As they are now; one that does not exist is not in `known` afterwards."""
         for name in names:
             self.known.pop(name, None)
+        self.known |= await self.described(names)
+
+    async def described(self, names: Collection[str]) -> dict[str, Topic]:
+        """Those that exist, as they are now; nothing is remembered."""
         asked = [name for name in names if is_topic(name)]
         if not asked:
-            return
-        described = await self._wire.ask(
+            return {}
+        found = await self._wire.ask(
             "looking at topics",
             lambda admin, patience: admin.describe_topics(TopicCollection(asked), request_timeout=patience),
         )
-        there = {name: found for name, found in described.items() if not is_missing(found)}
+        there = {name: answer(f"looking at topic {name!r}", was) for name, was in found.items() if not is_missing(was)}
         configs = await self._configs(list(there))
-        for name, found in there.items():
-            description = answer(f"looking at topic {name!r}", found)
-            self.known[name] = Topic(
-                name=name,
-                partitions=len(description.partitions),
-                replicas=min((len(part.replicas) for part in description.partitions), default=0),
-                config=configs[name],
-                max_bytes=int(configs[name].get("max.message.bytes", LIMIT)),
-            )
+        return {name: topic_of(name, description, configs[name]) for name, description in there.items()}
 
     async def existing(self, name: str) -> Topic:
         """As it is now. Raises BrokerError when it is missing."""
@@ -138,7 +139,7 @@ class Topics:
     def forget(self, name: str) -> None:
         self.known.pop(name, None)
 
-    async def _configs(self, names: Sequence[str]) -> dict[str, Mapping[str, str]]:
+    async def _configs(self, names: Sequence[str]) -> dict[str, Entries]:
         resources = {ConfigResource(ResourceType.TOPIC, name): name for name in names}
         if not resources:
             return {}
@@ -146,10 +147,28 @@ class Topics:
             "reading the settings of topics",
             lambda admin, patience: admin.describe_configs(list(resources), request_timeout=patience),
         )
-        return {resources[resource]: values(entries) for resource, entries in found.items()}
+        return {resources[resource]: entries for resource, entries in found.items()}
 
 
-def values(found: Mapping[str, ConfigEntry] | KafkaError) -> Mapping[str, str]:
+def topic_of(name: str, description: TopicDescription, entries: Entries) -> Topic:
+    config, replicas = values(entries), [len(part.replicas) for part in description.partitions]
+    return Topic(
+        name=name,
+        partitions=len(replicas),
+        replicas=min(replicas, default=0),
+        config=config,
+        own=frozenset() if isinstance(entries, KafkaError) else own(entries),
+        max_bytes=int(config.get("max.message.bytes", LIMIT)),
+    )
+
+
+def own(entries: Mapping[str, ConfigEntry]) -> frozenset[str]:
+    mark = ConfigSource.DYNAMIC_TOPIC_CONFIG
+    marks: tuple[object, ...] = (mark, mark.value)  # the driver says one and gives the other
+    return frozenset(name for name, entry in entries.items() if entry.source in marks)
+
+
+def values(found: Entries) -> Mapping[str, str]:
     """Nothing where the right to read them is missing."""
     if isinstance(found, KafkaError):
         return {}

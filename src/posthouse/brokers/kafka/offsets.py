@@ -1,0 +1,57 @@
+"""Offsets of a log: where each partition begins and ends, where a time is, and how far that is for a group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from posthouse.broker import Progress
+from posthouse.brokers.kafka.places import Claim, Note, Spot
+from posthouse.brokers.kafka.topics import Topic
+from posthouse.brokers.kafka.wire import Wire, answer
+
+
+class Offsets:
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    async def firsts(self, spots: Iterable[Spot]) -> dict[Spot, int]:
+        """The oldest offset of each partition."""
+        return await self._look_up(spots, OffsetSpec.earliest())  # type: ignore[no-untyped-call]  # the driver's
+
+    async def ends(self, spots: Iterable[Spot]) -> dict[Spot, int]:
+        """The offset of each partition that comes next."""
+        return await self._look_up(spots, OffsetSpec.latest())  # type: ignore[no-untyped-call]  # the driver's
+
+    async def at(self, spots: Iterable[Spot], time: float) -> dict[Spot, int]:
+        """The first offset of each partition at or after a time; -1 where there is none."""
+        milliseconds = math.ceil(round(time * 1000, 3))
+        return await self._look_up(spots, OffsetSpec.for_timestamp(max(0, min(milliseconds, 2**62))))
+
+    async def _look_up(self, spots: Iterable[Spot], spec: OffsetSpec) -> dict[Spot, int]:
+        asked = {TopicPartition(*spot): spec for spot in spots}
+        if not asked:
+            return {}
+        found = await self._wire.ask(
+            "looking at offsets", lambda admin, patience: admin.list_offsets(asked, request_timeout=patience)
+        )
+        return {(part.topic, part.partition): answer(f"looking at {part}", at).offset for part, at in found.items()}
+
+
+def spots_of(topic: Topic) -> list[Spot]:
+    return [(topic.name, partition) for partition in range(topic.partitions)]
+
+
+def progress_of(
+    spots: Sequence[Spot], claims: Mapping[Spot, Claim | None], firsts: Mapping[Spot, int], ends: Mapping[Spot, int]
+) -> Progress:
+    """Of one topic. Offsets count frames, and a few more where others use transactions."""
+    pending, hidden = 0, False
+    for spot in spots:
+        claim = claims[spot] or Claim(firsts[spot], Note(began=firsts[spot]))
+        pending += max(0, ends[spot] - max(claim.cursor, firsts[spot]))
+        hidden |= claim.note.began > 0 or claim.cursor < firsts[spot]
+    return Progress(stored=sum(ends[spot] for spot in spots), pending=pending, truncated=hidden)
