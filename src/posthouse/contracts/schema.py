@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 
 import msgspec
 
 from posthouse.contracts.normal import normalised
 from posthouse.contracts.terms import SchemaFormat
+from posthouse.contracts.values import canonical
+from posthouse.errors import ConfigurationError
 
 HASH = "sha256-"
 
@@ -27,15 +28,13 @@ class Schema(msgspec.Struct, frozen=True):
 
 
 def json_schema(document: Mapping[str, object] | bool) -> Schema:
-    """The schema that a JSON Schema document means."""
-    return Schema("json", canonical_json(normalised(document)))
+    """The schema that a JSON Schema document means. Raises ConfigurationError when it is nested too deeply to be read."""
+    try:
+        return Schema("json", canonical(normalised(document)))
+    except RecursionError:
+        raise ConfigurationError("the schema is nested too deeply: give its inner parts names under $defs") from None
 
 
 def schema_hash(document: Mapping[str, object] | bool) -> str:
     """`sha256-…` of the meaning of a JSON Schema document: spelling, order, names of `$defs` and prose do not count."""
     return json_schema(document).hash
-
-
-def canonical_json(value: object) -> str:
-    """One text per JSON value: sorted names, no spaces."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
