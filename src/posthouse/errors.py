@@ -2,6 +2,7 @@
 
 PosthouseError
 ├── ConfigurationError        something declared or configured cannot work; lists every problem at once
+├── SchemaError               a schema that cannot be read, or not within reason
 ├── EventError                a fact that cannot be said
 │   ├── SubjectError          the name breaks the grammar
 │   ├── EventTooLarge         more bytes than the limit
@@ -40,6 +41,10 @@ class ConfigurationError(PosthouseError):
     def __init__(self, *problems: str) -> None:
         self.problems: Sequence[str] = problems
         super().__init__("\n".join(problems) if len(problems) == 1 else "\n".join(f"- {p}" for p in problems))
+
+
+class SchemaError(PosthouseError, ValueError):
+    """A schema that is invalid, of an unknown draft, not closed in itself, or too large or deep to work on."""
 
 
 class EventError(PosthouseError, ValueError):

@@ -1,0 +1,167 @@
+"""A question: do all values for which `left` holds satisfy one of `right`? And what is left of it after the obvious steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from posthouse.contracts.evolution.json_schema import nodes as n
+from posthouse.contracts.evolution.json_schema.nodes import Atom, Kind, Node, Pool
+
+Nodes = frozenset[Node]
+
+
+@dataclass(frozen=True)
+class Sequent:
+    """`facts` hold and one of each of `choices` does; to show: one of `goals`, or all parts of one of `bundles`.
+
+    A goal that is not to be shown may be taken as false: what is right of the question is a list of things that all fail in a
+    counterexample. `kinds` are those that a counterexample may have.
+    """
+
+    facts: tuple[Atom, ...]
+    choices: tuple[tuple[Node, ...], ...]
+    goals: tuple[Atom, ...]
+    bundles: tuple[tuple[Node, ...], ...]
+    kinds: frozenset[Kind]
+
+    def left(self, *, without: int | None = None) -> set[Node]:
+        """The left side again, without one of the choices."""
+        return {*self.facts, *(n.Some(parts) for at, parts in enumerate(self.choices) if at != without)}
+
+
+class _Shown(Exception):
+    """The answer is yes."""
+
+
+def reduce(pool: Pool, left: Nodes, right: Nodes) -> Sequent | None:
+    """The question after every step that needs no guess; None when the answer is yes."""
+    try:
+        return _Reduction(pool, left, right).result()
+    except _Shown:
+        return None
+
+
+class _Reduction:
+    def __init__(self, pool: Pool, left: Nodes, right: Nodes) -> None:
+        self._pool = pool
+        self._true: dict[Node, None] = {}
+        self._false: dict[Node, None] = {}
+        self._choices: list[tuple[Node, ...]] = []
+        self._bundles: list[tuple[Node, ...]] = []
+        self._kinds = n.KINDS
+        for node in left:
+            self._hold(node)
+        for node in right:
+            self._fail(node)
+
+    def result(self) -> Sequent:
+        while self._narrow():
+            pass
+        facts = tuple(node for node in self._true if isinstance(node, Atom) and not isinstance(node, n.Kinds))
+        goals = tuple(node for node in self._false if isinstance(node, Atom) and not isinstance(node, n.Kinds))
+        return Sequent(
+            (*facts, self._pool.of(n.Kinds(self._kinds))),
+            tuple(self._choices),
+            goals,
+            tuple(self._bundles),
+            self._kinds,
+        )
+
+    def _hold(self, node: Node) -> None:
+        """It is true of a counterexample."""
+        if node in self._true:
+            return
+        if node in self._false:
+            raise _Shown
+        self._true[node] = None
+        match node:
+            case n.All():
+                for part in node.parts:
+                    self._hold(part)
+            case n.Not():
+                self._fail(node.part)
+            case n.Link():
+                self._hold(self._pool.follow(node))
+            case n.Some() | n.Exactly():
+                self._choices.append(node.parts)
+            case n.Kinds() | n.Values():
+                self._narrow_kinds(self._pool.kinds_of(node))
+
+    def _fail(self, node: Node) -> None:
+        """It is false of a counterexample."""
+        if node in self._false:
+            return
+        if node in self._true:
+            raise _Shown
+        self._false[node] = None
+        match node:
+            case n.Some():
+                for part in node.parts:
+                    self._fail(part)
+            case n.Not():
+                self._hold(node.part)
+            case n.Link():
+                self._fail(self._pool.follow(node))
+            case n.All():
+                self._bundles.append(node.parts)
+            case n.Exactly():
+                self._bundles.append(self._exactly(node.parts))
+            case n.Kinds():
+                self._narrow_kinds(n.KINDS - node.kinds)
+
+    def _exactly(self, parts: tuple[Node, ...]) -> tuple[Node, ...]:
+        """At least one, and no two."""
+        pool = self._pool
+        pairs = [
+            pool.negation(pool.all([one, other]))
+            for at, one in enumerate(parts)
+            for other in parts[at + 1 :]
+            if pool.kinds_of(one) & pool.kinds_of(other)
+        ]
+        return (pool.some(list(parts)), *pairs)
+
+    def _narrow_kinds(self, kinds: frozenset[Kind]) -> None:
+        self._kinds &= kinds
+        if not self._kinds:
+            raise _Shown
+
+    def _narrow(self) -> bool:
+        """Drop what is decided by what is known; True when something new became known."""
+        known = len(self._true) + len(self._false)
+        choices, self._choices = self._choices, []
+        for parts in choices:
+            self._choose(parts)
+        bundles, self._bundles = self._bundles, []
+        for parts in bundles:
+            self._bundle(parts)
+        return len(self._true) + len(self._false) > known
+
+    def _choose(self, parts: tuple[Node, ...]) -> None:
+        if any(part in self._true for part in parts):
+            return
+        open_parts = tuple(
+            part for part in parts if part not in self._false and self._pool.kinds_of(part) & self._kinds
+        )
+        if not open_parts:
+            raise _Shown
+        if len(open_parts) == 1:
+            self._hold(open_parts[0])
+        else:
+            self._choices.append(open_parts)
+
+    def _bundle(self, parts: tuple[Node, ...]) -> None:
+        if any(part in self._false or not self._pool.kinds_of(part) & self._kinds for part in parts):
+            return
+        open_parts = tuple(part for part in parts if part not in self._true and not self._settled(part))
+        if not open_parts:
+            raise _Shown
+        if len(open_parts) == 1:
+            self._fail(open_parts[0])
+        else:
+            self._bundles.append(open_parts)
+
+    def _settled(self, part: Node) -> bool:
+        """Whether the part holds for all kinds that are left."""
+        if isinstance(part, n.Kinds):
+            return self._kinds <= part.kinds
+        return isinstance(part, Atom) and not part.speaks_of & self._kinds

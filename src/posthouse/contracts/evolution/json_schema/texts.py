@@ -1,0 +1,113 @@
+"""Is there a text that matches some patterns and not others? The first such text, or the proof that there is none."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from posthouse.contracts.evolution.json_schema import regex_terms as terms
+from posthouse.contracts.evolution.json_schema.regex_parsing import Dialect, is_ambiguous, parse
+from posthouse.contracts.evolution.json_schema.regex_terms import Term
+
+MOST_STATES = 1_500
+LONGEST_COUNTED = 200
+"""Lengths up to here are counted exactly; beyond, only patterns decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Matches all of `matching`, none of `avoiding`, is none of `excluded`, and has a length in the range."""
+
+    matching: frozenset[str] = frozenset()
+    avoiding: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
+    least: int = 0
+    most: int | None = None
+
+
+class TooMany(ValueError):
+    """The patterns have more states than are looked at."""
+
+
+@lru_cache(maxsize=5_000)
+def find_text(wanted: Wanted) -> str | None:
+    """A shortest text, or None when there is provably none. Raises Irregular or TooMany where that cannot be told."""
+    if wanted.most is not None and wanted.most < wanted.least:
+        return None
+    if not wanted.matching and not wanted.avoiding:
+        return _of_length(wanted)
+    found: str | None = None
+    ambiguous = any(is_ambiguous(pattern) for pattern in wanted.matching | wanted.avoiding)
+    for dialect in Dialect if ambiguous else (Dialect.UNICODE,):
+        found = _search(wanted, dialect) if found is None else found
+    return found
+
+
+def _of_length(wanted: Wanted) -> str | None:
+    """No patterns: any letters will do."""
+    if len(wanted.excluded) > 10_000 or wanted.least > 1_000_000:
+        raise TooMany("a text of that length is not written down")
+    if wanted.most == 0:
+        return None if "" in wanted.excluded else ""
+    length = max(wanted.least, 1)
+    candidates = ("a" * (length - len(str(number))) + str(number) for number in range(len(wanted.excluded) + 1))
+    return next(text for text in ("a" * length, *candidates) if text not in wanted.excluded)
+
+
+def _search(wanted: Wanted, dialect: Dialect) -> str | None:
+    inside = [parse(pattern, dialect) for pattern in sorted(wanted.matching)]
+    least = min(wanted.least, LONGEST_COUNTED)
+    most = wanted.most if wanted.most is not None and wanted.most <= LONGEST_COUNTED else None
+    if least or most is not None:
+        inside.append(terms.repeat(terms.ANY, least, most))
+    outside = [parse(pattern, dialect) for pattern in sorted(wanted.avoiding)]
+    if wanted.excluded:
+        outside.append(terms.choice(*(terms.literal(text) for text in sorted(wanted.excluded))))
+    return _shortest(inside, outside)
+
+
+def _shortest(inside: Sequence[Term], outside: Sequence[Term]) -> str | None:
+    """Breadth first over the derivatives of all terms side by side."""
+    letters = _alphabet([*inside, *outside])
+    start = tuple(inside), tuple(outside)
+    seen = {start}
+    queue: deque[tuple[tuple[tuple[Term, ...], tuple[Term, ...]], str]] = deque([(start, "")])
+    while queue:
+        (left, right), text = queue.popleft()
+        if all(map(terms.nullable, left)) and not any(map(terms.nullable, right)):
+            return text
+        for letter in letters:
+            state = (
+                tuple(terms.derivative(term, letter) for term in left),
+                tuple(terms.derivative(term, letter) for term in right),
+            )
+            if state in seen or terms.NOTHING in state[0] or terms.EVERYTHING in state[1]:
+                continue
+            seen.add(state)
+            if len(seen) > MOST_STATES:
+                raise TooMany(f"the patterns have more than {MOST_STATES} states together")
+            queue.append((state, text + chr(letter)))
+    return None
+
+
+def _alphabet(all_terms: Iterable[Term]) -> list[int]:
+    """One character of each set of characters that no term tells apart, letters before signs."""
+    starts: set[int] = {0, *(edge for low, high in terms.ANY.ranges for edge in (low, high + 1))}
+    for term in all_terms:
+        terms.boundaries(term, starts)
+    ordered = sorted(starts)
+    groups = [
+        (low, high - 1)
+        for low, high in zip(ordered, [*ordered[1:], terms.LAST + 1], strict=True)
+        if low <= terms.LAST and not terms.SURROGATES[0] <= low <= terms.SURROGATES[1]
+    ]
+    return sorted(
+        (_pleasant(low, high) for low, high in groups), key=lambda letter: (not chr(letter).isalnum(), letter)
+    )
+
+
+def _pleasant(low: int, high: int) -> int:
+    """A character of the range that can be read."""
+    return next((ord(char) for char in "axA0_- ." if low <= ord(char) <= high), low if low > 32 else min(high, 33))

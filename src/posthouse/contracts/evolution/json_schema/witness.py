@@ -1,0 +1,227 @@
+"""Looks for values: some for which all of `left` holds and none of `right` does.
+
+What it finds is a candidate, to be checked by a validator; it takes short cuts. It follows the same steps as the proof, the other way
+round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from posthouse.contracts.evolution.json_schema import arrays, objects
+from posthouse.contracts.evolution.json_schema import nodes as n
+from posthouse.contracts.evolution.json_schema.arrays import ArrayFacts
+from posthouse.contracts.evolution.json_schema.literals import exactly, scalar
+from posthouse.contracts.evolution.json_schema.nodes import Atom, Kind, Node
+from posthouse.contracts.evolution.json_schema.numbers import Undecided
+from posthouse.contracts.evolution.json_schema.objects import ObjectFacts
+from posthouse.contracts.evolution.json_schema.proving import NONE, NONE_NAMED, Prover, TooMuchWork
+from posthouse.contracts.evolution.json_schema.scalars import find_scalar, plain
+from posthouse.contracts.evolution.json_schema.sequent import Nodes, Sequent
+
+MOST_STEPS = 4_000
+DEEPEST = 12
+LONGEST = 200
+KIND_ORDER = (n.OBJECT, n.STRING, n.INTEGER, n.BOOLEAN, n.FRACTION, n.ARRAY, n.NULL)
+
+
+class Finder:
+    """One search; its budget is spent once."""
+
+    def __init__(self, prover: Prover, steps: int = MOST_STEPS) -> None:
+        self._prover, self._pool = prover, prover.pool
+        self._steps = steps
+
+    def values(self, left: Nodes, right: Nodes, fuel: int = DEEPEST) -> Iterator[object]:
+        """Candidates, the plainest first."""
+        self._steps -= 1
+        if self._steps < 0 or fuel < 0:
+            return
+        sequent = self._prover.sequent(left, right)
+        if sequent is None:
+            return
+        if sequent.bundles:
+            yield from self._break_one(sequent, fuel)
+        elif sequent.choices:
+            for known in self._prover.branches(sequent):
+                yield from self.values(known, frozenset(sequent.goals), fuel)
+        else:
+            for kind in KIND_ORDER:
+                if kind in sequent.kinds and all(kind in goal.speaks_of for goal in sequent.goals):
+                    yield from self._of_kind(kind, sequent, fuel)
+
+    def holding(self, left: Nodes, name: str | int, value: object) -> Iterator[object]:
+        """Containers of `left` with a given member or item."""
+        inner = exactly(self._pool, value)
+        more: list[Node] = [self._pool.of(n.Kinds(frozenset((n.OBJECT if isinstance(name, str) else n.ARRAY,))))]
+        if isinstance(name, str):
+            more += [self._pool.of(n.Required(name)), self._pool.of(n.Property(name, inner))]
+        else:
+            more += [self._pool.of(n.MinItems(name + 1)), self._pool.of(n.Item(name, inner))]
+        yield from self.values(left | frozenset(more), NONE)
+
+    def _break_one(self, sequent: Sequent, fuel: int) -> Iterator[object]:
+        """Of every bundle one part must fail."""
+        known = frozenset(self._prover.interned(sequent.left()))
+        others = frozenset(self._pool.of(n.All(parts)) for parts in sequent.bundles[1:])
+        for part in sequent.bundles[0]:
+            yield from self.values(known, frozenset(sequent.goals) | others | {part}, fuel)
+
+    def _of_kind(self, kind: Kind, sequent: Sequent, fuel: int) -> Iterator[object]:
+        facts = tuple(atom for atom in sequent.facts if kind in atom.speaks_of)
+        if kind == n.OBJECT:
+            yield from self._objects(facts, sequent.goals, fuel)
+        elif kind == n.ARRAY:
+            yield from self._arrays(facts, sequent.goals, fuel)
+        else:
+            yield from self._scalars(kind, facts, sequent.goals)
+
+    def _scalars(self, kind: Kind, facts: tuple[Atom, ...], goals: tuple[Atom, ...]) -> Iterator[object]:
+        for _ in range(4):
+            try:
+                found = find_scalar(kind, facts, goals)
+            except Undecided:
+                return
+            if found is None:
+                return
+            yield plain(found)
+            goals = (*goals, n.Values(frozenset((found,))))
+
+    def _objects(self, atoms: tuple[Atom, ...], goals: tuple[Atom, ...], fuel: int) -> Iterator[object]:
+        if any(isinstance(atom, n.Values) for atom in atoms):
+            return
+        facts = ObjectFacts(self._pool, atoms, goals)
+        if facts.contradictory():
+            return
+        for demands in self._demands(goals, facts, {}):
+            made = self._object(facts, demands, fuel)
+            if made is not None:
+                yield made
+
+    def _demands(
+        self, goals: tuple[Atom, ...], facts: ObjectFacts, so_far: dict[str, Nodes]
+    ) -> Iterator[dict[str, Nodes]]:
+        """Members that must be there, with what their values must not be."""
+        if not goals:
+            yield so_far
+            return
+        goal, rest = goals[0], goals[1:]
+        if isinstance(goal, n.Names):
+            for name in islice(self._bad_names(goal, facts), 3):
+                yield from self._demands(rest, facts, {name: NONE, **so_far})
+        elif isinstance(goal, (n.Property, n.PatternProperty, n.Others)):
+            for member in objects.covered(goal, facts):
+                if member.name is not None and not self._shown(member.known, frozenset((goal.value,))):
+                    bad = so_far.get(member.name, NONE) | {goal.value}
+                    yield from self._demands(rest, facts, {**so_far, member.name: bad})
+        else:
+            yield from self._demands(rest, facts, so_far)
+
+    def _bad_names(self, goal: n.Names, facts: ObjectFacts) -> Iterator[str]:
+        wrong = frozenset((goal.name,))
+        for name in sorted(facts.explicit):
+            if not self._shown(frozenset((exactly(self._pool, name),)), wrong) and not self._barred(facts, name):
+                yield name
+        text = self._pool.of(n.Kinds(frozenset((n.STRING,))))
+        for member in facts.unnamed(NONE_NAMED):
+            matched = {self._pool.of(n.Pattern(pattern)) for pattern in member.patterns or ()}
+            found = self.values(frozenset((text, *facts.names, *matched)), wrong)
+            yield from (str(name) for name in islice(found, 2))
+
+    def _object(self, facts: ObjectFacts, demands: dict[str, Nodes], fuel: int) -> dict[str, object] | None:
+        names = dict.fromkeys([*sorted(facts.required), *demands])
+        for name in self._more_names(facts):
+            if len(names) >= facts.least:
+                break
+            names[name] = None
+        if len(names) < facts.least or (facts.most is not None and len(names) > facts.most):
+            return None
+        made: dict[str, object] = {}
+        for name in names:
+            found = list(islice(self.values(facts.value(name), demands.get(name, NONE), fuel - 1), 1))
+            if not found:
+                return None
+            made[name] = found[0]
+        return made
+
+    def _more_names(self, facts: ObjectFacts) -> Iterator[str]:
+        for name in sorted(facts.explicit):
+            if not self._barred(facts, name):
+                yield name
+        for member in facts.unnamed(NONE_NAMED):
+            if member.name is not None and not self._shown(member.known, NONE):
+                yield from [member.name, *(f"{member.name}{number}" for number in range(LONGEST))]
+
+    def _arrays(self, atoms: tuple[Atom, ...], goals: tuple[Atom, ...], fuel: int) -> Iterator[object]:
+        if any(isinstance(atom, n.Values) for atom in atoms):
+            return
+        facts = ArrayFacts(atoms, goals)
+        wrong: list[tuple[int, Node]] = []
+        for goal in goals:
+            if isinstance(goal, (n.Item, n.Rest)):
+                open_at = [
+                    position.index
+                    for position in arrays.covered(goal, facts)
+                    if not self._shown(position.known, frozenset((goal.value,)))
+                ]
+                if not open_at:
+                    return
+                wrong.append((open_at[0], goal.value))
+        length = max([facts.least, *(index + 1 for index, _ in wrong)])
+        for size in (length, length + 1):
+            if size <= LONGEST and (facts.most is None or size <= facts.most):
+                made = self._array(facts, goals, wrong, size, fuel)
+                if made is not None:
+                    yield made
+
+    def _array(
+        self, facts: ArrayFacts, goals: tuple[Atom, ...], wrong: list[tuple[int, Node]], size: int, fuel: int
+    ) -> list[object] | None:
+        repeated = any(isinstance(goal, n.Unique) for goal in goals)
+        made: list[object] = []
+        for index in range(size):
+            left, right = self._around(facts, goals, index)
+            right |= {node for at, node in wrong if at == index}
+            if repeated and index == size - 1 and size > 1:
+                left.add(exactly(self._pool, made[-1]))
+            if facts.unique:
+                used = [scalar(value) for value in made if not isinstance(value, (list, dict))]
+                right |= {self._pool.of(n.Values(frozenset(used)))} if used else set()
+            found = [
+                value
+                for value in islice(self.values(frozenset(left), frozenset(right), fuel - 1), 3)
+                if not facts.unique or value not in made
+            ]
+            if not found:
+                return None
+            made.append(found[0])
+        return made
+
+    def _around(self, facts: ArrayFacts, goals: tuple[Atom, ...], index: int) -> tuple[set[Node], set[Node]]:
+        """What an item must and must not be, also for the sake of `contains`."""
+        left, right = set(facts.item(index)), set[Node]()
+        for atom in facts.contained:
+            if index < atom.count:
+                left.add(atom.item)
+        for limit in facts.limited:
+            if index >= limit.count:
+                right.add(limit.item)
+        for goal in goals:
+            if isinstance(goal, n.ContainsAtLeast) and index >= goal.count - 1:
+                right.add(goal.item)
+            if isinstance(goal, n.ContainsAtMost) and index <= goal.count:
+                left.add(goal.item)
+        return left, right
+
+    def _barred(self, facts: ObjectFacts, name: str) -> bool:
+        try:
+            return facts.impossible(name, self._prover.prove)
+        except TooMuchWork:
+            return False
+
+    def _shown(self, left: Nodes, right: Nodes) -> bool:
+        try:
+            return self._prover.prove(left, right)
+        except TooMuchWork:
+            return False
