@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -24,12 +25,14 @@ def catalogue_of(services: Iterable[Service]) -> Document:
     every = sorted(services, key=lambda service: service.name)
     events = _with_successors([_event(known, of) for of in every for known in of.catalogue if _owns(of, known)])
     return Document(
-        services=[service.name for service in every],
+        services=tuple(service.name for service in every),
         events=events,
-        topics=[_topic(name, every, events) for name in sorted(_topics(every))],
-        handlers=sorted(
-            (_handler(of, consumer, handler) for of in every for consumer, handler in _handlers(of)),
-            key=lambda entry: (entry.service, entry.consumer, entry.name),
+        topics=tuple(_topic(name, every, events) for name in sorted(_topics(every))),
+        handlers=tuple(
+            sorted(
+                (_handler(of, consumer, handler) for of in every for consumer, handler in _handlers(of)),
+                key=lambda entry: (entry.service, entry.consumer, entry.name),
+            )
         ),
     )
 
@@ -64,15 +67,11 @@ def _event(event_type: EventType[object], service: Service) -> EventEntry:
     )
 
 
-def _with_successors(events: Sequence[EventEntry]) -> list[EventEntry]:
+def _with_successors(events: Iterable[EventEntry]) -> tuple[EventEntry, ...]:
+    """Sorted, each with the next version of its subject that is declared."""
     ordered = sorted(events, key=lambda entry: (entry.unversioned, entry.version))
-    following = [*ordered[1:], None]
-    return [
-        replace(entry, successor=later.subject)
-        if later is not None and later.unversioned == entry.unversioned
-        else entry
-        for entry, later in zip(ordered, following, strict=True)
-    ]
+    later = {(a.unversioned, a.version): b.subject for a, b in pairwise(ordered) if a.unversioned == b.unversioned}
+    return tuple(replace(entry, successor=later.get((entry.unversioned, entry.version))) for entry in ordered)
 
 
 def _topics(services: Sequence[Service]) -> set[str]:
@@ -87,19 +86,21 @@ def _topic(name: str, services: Sequence[Service], events: Sequence[EventEntry])
     return TopicEntry(
         name=name,
         owner=", ".join(sorted({entry.owner for entry in own} - {""})),
-        ordering=keys,
+        ordering=tuple(keys),
         guarantee="ordered per key" if keys else "unordered",
         parallelism="one per key" if keys else "in flight",
         dead_letters=dead_letter_topic(name),
-        subjects=sorted({known.name for known in declared}),
-        producers=sorted({entry.service for entry in own}),
-        consumers=sorted(
-            consumer
-            for service in services
-            for consumer, handlers in service.consumers.items()
-            if any(known.topic == name for handler in handlers.values() for known in handler.event_types)
-        ),
+        subjects=tuple(sorted({known.name for known in declared})),
+        producers=tuple(sorted({entry.service for entry in own})),
+        consumers=tuple(sorted(_readers(name, services))),
     )
+
+
+def _readers(topic: str, services: Sequence[Service]) -> Iterable[str]:
+    for service in services:
+        for consumer, handlers in service.consumers.items():
+            if any(known.topic == topic for handler in handlers.values() for known in handler.event_types):
+                yield consumer
 
 
 def _handlers(service: Service) -> Iterable[tuple[str, Handler]]:
@@ -115,8 +116,8 @@ def _handler(service: Service, consumer: str, handler: Handler) -> HandlerEntry:
         name=handler.name,
         service=service.name,
         consumer=consumer,
-        reads=[_reading(handler, known) for known in sorted(handler.event_types, key=lambda known: known.name)],
-        publishes=sorted(known.name for known in handler.uses.publishes),
+        reads=tuple(_reading(handler, known) for known in sorted(handler.event_types, key=lambda known: known.name)),
+        publishes=tuple(sorted(known.name for known in handler.uses.publishes)),
         reliability=Reliability(
             deliveries=policy.deliveries,
             first_delay=policy.first_delay,
@@ -134,7 +135,7 @@ def _reading(handler: Handler, event_type: EventType[object]) -> Reading:
     fields = handler.uses.reads_of(event_type)
     if not event_type.external:
         return Reading(subject=event_type.name, fields=fields)
-    declared = sorted(event_type.payload.fields)
+    declared = tuple(sorted(event_type.payload.fields))
     return Reading(
         subject=event_type.name,
         fields=declared if fields is None else fields,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date
 from typing import Literal
 
@@ -59,13 +59,13 @@ class TopicEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     owner: str
-    ordering: Sequence[str]
+    ordering: tuple[str, ...]
     guarantee: Guarantee
     parallelism: Parallelism
     dead_letters: str
-    subjects: Sequence[str]
-    producers: Sequence[str]
-    consumers: Sequence[str]
+    subjects: tuple[str, ...]
+    producers: tuple[str, ...]
+    consumers: tuple[str, ...]
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     them. `schema` is the reader's own declaration of a foreign fact, canonical text; None where it reads the owner's."""
 
     subject: str
-    fields: Sequence[str] | None = None
+    fields: tuple[str, ...] | None = None
     schema: str | None = None
 
 
@@ -97,8 +97,8 @@ class HandlerEntry(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     service: str
     consumer: str
-    reads: Sequence[Reading]
-    publishes: Sequence[str]
+    reads: tuple[Reading, ...]
+    publishes: tuple[str, ...]
     reliability: Reliability
 
 
@@ -107,17 +107,17 @@ class FlowEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     service: str
-    subjects: Sequence[str] = ()
+    subjects: tuple[str, ...] = ()
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """What some services say and hear. Every list is sorted, so that the same declarations give the same bytes."""
 
-    services: Sequence[str] = ()
-    events: Sequence[EventEntry] = ()
-    topics: Sequence[TopicEntry] = ()
-    handlers: Sequence[HandlerEntry] = ()
-    flows: Sequence[FlowEntry] = ()
+    services: tuple[str, ...] = ()
+    events: tuple[EventEntry, ...] = ()
+    topics: tuple[TopicEntry, ...] = ()
+    handlers: tuple[HandlerEntry, ...] = ()
+    flows: tuple[FlowEntry, ...] = ()
 
     def event(self, subject: str) -> EventEntry | None:
         """The entry of a full subject, if a listed service owns it."""

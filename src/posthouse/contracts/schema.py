@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 import msgspec
 
 from posthouse.contracts.normal import normalised
 from posthouse.contracts.terms import SchemaFormat
-from posthouse.contracts.values import canonical
+from posthouse.contracts.values import canonical, sha256
 from posthouse.errors import ConfigurationError
-
-HASH = "sha256-"
 
 
 class Schema(msgspec.Struct, frozen=True):
@@ -24,7 +21,7 @@ class Schema(msgspec.Struct, frozen=True):
     @property
     def hash(self) -> str:
         """`sha256-…` of the canonical text."""
-        return HASH + hashlib.sha256(self.text.encode()).hexdigest()
+        return sha256(self.text)
 
 
 def json_schema(document: Mapping[str, object] | bool) -> Schema:

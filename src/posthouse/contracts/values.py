@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 
@@ -9,6 +10,11 @@ from collections.abc import Iterable
 def canonical(value: object) -> str:
     """One text per JSON value: sorted names, no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def sha256(text: str) -> str:
+    """`sha256-…` of a text."""
+    return f"sha256-{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def type_of(value: object) -> str:

@@ -41,11 +41,11 @@ class Uses(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigurationError(*problems)
         return cls(reads=None if fields is None else tuple(sorted(set(fields))), publishes=tuple(said))
 
-    def reads_of(self, event_type: EventType[object]) -> Sequence[str] | None:
+    def reads_of(self, event_type: EventType[object]) -> tuple[str, ...] | None:
         """The fields that are read of one of the handler's events: those of its fields that were declared as read."""
         if self.reads is None:
             return None
-        return [field for field in self.reads if _first(field) in event_type.payload.fields]
+        return tuple(field for field in self.reads if _first(field) in event_type.payload.fields)
 
     def with_result(self, annotation: object) -> Uses:
         """Together with the events that a return annotation names."""

@@ -1,0 +1,30 @@
+"""`posthouse catalog`: everything that services declare, shown, frozen into files, and compared with these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from posthouse.cli.catalog.freezing import check, freeze
+from posthouse.cli.catalog.showing import show
+
+
+class _ShowsByDefault(TyperGroup):
+    """`posthouse catalog shop:orders` is `posthouse catalog show shop:orders`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_ShowsByDefault,
+    no_args_is_help=True,
+    help="Show what services declare, freeze it into files, and compare the two.",
+)
+
+for verb in (show, freeze, check):
+    app.command()(verb)

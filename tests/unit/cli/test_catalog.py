@@ -1,0 +1,87 @@
+"""`posthouse catalog` shows, freezes and checks what services declare."""
+
+from __future__ import annotations
+
+import json
+from typing import cast
+
+import pytest
+
+from tests.unit.cli.conftest import SHOP, Project
+
+FROZEN = "event-schemas/orders/order/placed/v1.json"
+
+
+def test_the_catalogue_is_shown_for_people(project: Project) -> None:
+    result = project.run("catalog", "shop")
+    assert result.exit_code == 0
+    assert "shop.orders.order.placed.v1  nobody  order_id  hot" in result.stdout
+    assert "ordered per key: order_id" in result.stdout
+    assert "shop.orders.order.placed.v1 (any field)" in result.stdout
+    assert project.run("catalog", "show", "shop").stdout == result.stdout
+
+
+def test_the_catalogue_is_one_json_value(project: Project) -> None:
+    document = cast("dict[str, list[dict[str, object]]]", project.json("catalog", "shop"))
+    assert [event["subject"] for event in document["events"]] == ["shop.orders.order.placed.v1"]
+    assert [handler["name"] for handler in document["handlers"]] == ["shop.invoice"]
+    assert project.run("catalog", "--json", "shop").exit_code == 0
+
+
+def test_a_service_without_events_says_so(project: Project) -> None:
+    project.write("quiet.py", "from posthouse import Service\nquiet = Service('quiet')\n")
+    assert project.run("catalog", "quiet").stdout == "no events are declared\n"
+
+
+def test_freezing_writes_files_once_and_the_check_agrees(project: Project) -> None:
+    first = project.run("catalog", "freeze", "shop")
+    assert first.exit_code == 0
+    assert "1 event frozen, 3 files changed" in first.stdout
+    schema = json.loads((project.folder / FROZEN).read_text())
+    assert schema["$id"] == "schemas://orders/order/placed/v1"
+    assert project.json("catalog", "freeze", "shop") == {"touched": [], "stale": []}
+    assert project.run("catalog", "check", "shop").exit_code == 0
+    assert project.run("catalog", "freeze", "shop", "--check").exit_code == 0
+
+
+@pytest.mark.parametrize("command", [("check",), ("freeze", "--check")])
+def test_a_change_fails_the_check_with_a_sentence_and_writes_nothing(
+    project: Project, command: tuple[str, ...]
+) -> None:
+    project.run("catalog", "freeze", "shop")
+    before = (project.folder / FROZEN).read_bytes()
+    project.write("shop.py", SHOP.replace("total_cents: int\n", "total_cents: float\n"))
+    result = project.run("catalog", *command, "shop")
+    assert result.exit_code == 1
+    assert "changed: shop.orders.order.placed.v1 changed without a new version" in result.stderr
+    assert "1 disagreement between the code and event-schemas" in result.stderr
+    assert (project.folder / FROZEN).read_bytes() == before
+
+
+def test_disagreements_are_json_too(project: Project) -> None:
+    result = project.run("catalog", "check", "shop", "--dir", "elsewhere", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found["agree"] is False
+    assert [one["kind"] for one in found["disagreements"]] == ["missing", "topics"]
+
+
+def test_a_retired_event_stays_until_it_is_pruned(project: Project) -> None:
+    project.run("catalog", "freeze", "shop")
+    project.write("shop.py", SHOP.replace("placed.v1", "placed.v2"))
+    kept = project.run("catalog", "freeze", "shop")
+    assert "1 schema no longer declared: --prune removes orders/order/placed/v1.json" in kept.stdout
+    assert (project.folder / FROZEN).exists()
+    assert project.run("catalog", "check", "shop").exit_code == 1
+    project.run("catalog", "freeze", "shop", "--prune")
+    assert not (project.folder / FROZEN).exists()
+    assert project.run("catalog", "check", "shop").exit_code == 0
+
+
+def test_a_broken_lock_is_named_and_nothing_is_written(project: Project) -> None:
+    project.run("catalog", "freeze", "shop")
+    (project.folder / "event-schemas" / "catalogue.lock").write_text("<<<<<<< HEAD\n")
+    result = project.run("catalog", "freeze", "shop")
+    assert result.exit_code == 2
+    assert "catalogue.lock cannot be read" in result.stderr
+    assert "resolve the merge" in result.stderr
