@@ -7,15 +7,17 @@ from tests.servers.nats import nats_server
 from tests.servers.pgbouncer import pgbouncer
 from tests.servers.postgres import postgres_server, postgres_url
 from tests.servers.pubsub import plain_pubsub_server, pubsub_server
-from tests.servers.rabbitmq import rabbitmq_server
+from tests.servers.rabbitmq import managed_rabbitmq_server, rabbitmq_server
 from tests.servers.redis import redis_server
 from tests.servers.roles import ground
+from tests.servers.s3 import s3_port
 from tests.servers.sqs import sqs_server, sqs_url
 from tests.servers.table import print_table
 
 __all__ = [
     "ground",
     "kafka_server",
+    "managed_rabbitmq_server",
     "nats_server",
     "pgbouncer",
     "plain_pubsub_server",
@@ -24,6 +26,7 @@ __all__ = [
     "pubsub_server",
     "rabbitmq_server",
     "redis_server",
+    "s3_port",
     "sqs_server",
     "sqs_url",
 ]

@@ -1,6 +1,6 @@
 """PORT: a broker moves frames between services. It decodes nothing, retries nothing and counts nothing.
 
-The whole contract is on this page; `posthouse.testing.BrokerContract` proves an adapter against it.
+The whole contract is on this page; `posthouse.testing.broker_contract.BrokerContract` proves an adapter against it.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ class Broker(Protocol):
     sheet: Capabilities
 
     async def ensure(self, topology: Topology) -> None:
-        """Make the topics and groups that are missing; change and delete nothing. Idempotent."""
+        """Make the topics and groups that are missing; change and delete nothing. Idempotent. A group that was only made
+        here starts where its first member says."""
         ...
 
     async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:
@@ -153,7 +154,7 @@ class Broker(Protocol):
     async def subscribe(
         self, group: str, topics: Sequence[str], *, start: Start = "earliest", window: int = 1000
     ) -> Stream:
-        """Join a group. `start` matters only when the group is new to a topic."""
+        """Join a group. `start` matters only when the group is new to a topic. May be called several times at once."""
         ...
 
     async def seek(

@@ -77,6 +77,17 @@ class ConsumingContract(BrokerFixtures):
             for stream in streams:
                 assert ids(await self.collect(stream, 10)) == ids_of(sent)
 
+    async def test_subscriptions_made_at_once_are_each_their_own(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topics = [await self.topic(broker) for _ in range(3)]
+            groups = [await self.group(broker, topic) for topic in topics]
+            joining = [broker.subscribe(group, [topic]) for group, topic in zip(groups, topics, strict=True)]
+            streams = await asyncio.gather(*joining)
+            for topic, stream in zip(topics, streams, strict=True):
+                sent = await self.publish(broker, topic, 2)
+                assert ids(await self.collect(stream, 2)) == ids_of(sent)
+
     async def test_new_group_reads_history(self) -> None:
         async with self.brokers() as make:
             broker = await make()

@@ -140,14 +140,19 @@ class BrokerFixtures:
         return frames
 
     async def collect(self, stream: Stream, count: int, *, ack: bool = True) -> list[Delivery]:
-        """Exactly `count` deliveries, or TimeoutError."""
+        """Exactly `count` deliveries, or TimeoutError that says how many came."""
         got: list[Delivery] = []
-        async with asyncio.timeout(self.deadline):
-            while len(got) < count:
-                batch = await stream.receive(count - len(got), self.deadline)
-                got += batch
-                if ack:
-                    await stream.ack(batch)
+        try:
+            async with asyncio.timeout(self.deadline):
+                while len(got) < count:
+                    batch = await stream.receive(count - len(got), self.deadline)
+                    got += batch
+                    if ack:
+                        await stream.ack(batch)
+        except TimeoutError as error:
+            last = f"the last at position {got[-1].position!r}" if got else "none at all"
+            said = f"{len(got)} of {count} frames came within {self.deadline:g} s, {last}"
+            raise TimeoutError(f"{said}; `deadline` of the test class may be raised") from error
         return got
 
     async def insist(self, broker: Broker, frames: Sequence[Frame]) -> None:

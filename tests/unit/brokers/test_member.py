@@ -1,0 +1,243 @@
+"""Members that share a log which has no groups of its own: here a list."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+import pytest
+
+from posthouse.broker import Delivery, Frame
+from posthouse.brokers.ledger import Ledger, Signs, partition_of
+from posthouse.brokers.member import LogMember, Settings
+from posthouse.clock import ManualClock
+from posthouse.errors import BrokerError, BrokerUnavailable
+
+PARTITIONS = 4
+SETTINGS = Settings(lease=8.0, poll=1.0, window=6)
+
+
+class ListLog:
+    """Frames in a list, ledgers as bytes; `down` makes every call fail, `hurdles` makes edits come too late."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.ledgers: dict[str, bytes] = {}
+        self.down = False
+        self.hurdles: list[Callable[[], None]] = []
+
+    async def end(self, topic: str) -> int:
+        self._answer()
+        return len(self.frames) + 1
+
+    async def read(self, topic: str, position: int) -> Sequence[Delivery]:
+        self._answer()
+        found = enumerate(self.frames[position - 1 : position + 2], position)
+        return [Delivery(frame=frame, position=number, stored_at=float(number)) for number, frame in found]
+
+    async def edit(self, group: str, topic: str, edit: Callable[[Ledger], None]) -> Ledger:
+        self._answer()
+        while True:
+            before = self.ledgers.get(group)
+            ledger = Ledger.of(PARTITIONS) if before is None else msgspec.json.decode(before, type=Ledger)
+            edit(ledger)
+            while self.hurdles:
+                self.hurdles.pop()()
+            await asyncio.sleep(0)
+            if self.ledgers.get(group) == before:
+                self.ledgers[group] = msgspec.json.encode(ledger)
+                return ledger
+
+    def ledger(self) -> Ledger:
+        return msgspec.json.decode(self.ledgers["g"], type=Ledger)
+
+    def say(self, *keys: str) -> None:
+        self.frames += [
+            Frame(topic="t", id=str(n), key=key, body=b"") for n, key in enumerate(keys, len(self.frames) + 1)
+        ]
+
+    def _answer(self) -> None:
+        if self.down:
+            raise BrokerUnavailable("down")
+
+
+async def joined(log: ListLog, clock: ManualClock) -> LogMember:
+    member = LogMember(log, "g", ["t"], clock=clock, settings=SETTINGS)
+    await member.join()
+    return member
+
+
+async def pass_time(clock: ManualClock, seconds: float) -> None:
+    """In small steps, so that signs of life are given on the way."""
+    for _ in range(int(seconds)):
+        clock.advance(1.0)
+        for _ in range(12):
+            await asyncio.sleep(0)
+
+
+def ids(deliveries: Sequence[Delivery]) -> list[str]:
+    return [delivery.frame.id for delivery in deliveries]
+
+
+async def test_a_lone_member_gets_everything_in_order_and_only_once() -> None:
+    log, clock = ListLog(), ManualClock()
+    member = await joined(log, clock)
+    log.say("a", "b", "a", "c", "a")
+    got = await member.receive(10, 0)
+    assert sorted(ids(got)) == ["1", "2", "3", "4", "5"]
+    assert [d.frame.id for d in got if d.frame.key == "a"] == ["1", "3", "5"]
+    assert not any(delivery.redelivered for delivery in got)
+    await member.ack(got)
+    assert await member.receive(10, 0) == []
+    assert log.ledger().acknowledged == 5
+    await member.aclose()
+
+
+async def test_what_was_acknowledged_out_of_order_does_not_come_again_after_a_close() -> None:
+    log, clock = ListLog(), ManualClock()
+    member = await joined(log, clock)
+    log.say("a", "a", "a", "a")
+    got = await member.receive(10, 0)
+    await member.ack([got[1], got[3]])
+    await member.aclose()
+    heir = await joined(log, clock)
+    again = await heir.receive(10, 0)
+    assert ids(again) == ["1", "3"]
+    assert all(delivery.redelivered for delivery in again)
+    await heir.ack(again)
+    assert log.ledger().acknowledged == 4
+    await heir.aclose()
+
+
+async def test_no_more_is_handed_out_than_the_window_until_the_cursor_moves() -> None:
+    log, clock = ListLog(), ManualClock()
+    member = await joined(log, clock)
+    log.say(*["a"] * 20)
+    first = await member.receive(100, 0)
+    assert ids(first) == ["1", "2", "3", "4", "5", "6"]
+    await member.ack(first[1:])
+    assert await member.receive(100, 0) == []
+    await member.ack(first[:1])
+    assert len(await member.receive(100, 0)) == 6
+    await member.aclose()
+
+
+async def test_a_partition_is_left_only_when_nothing_of_it_is_in_hand() -> None:
+    log, clock = ListLog(), ManualClock()
+    old = await joined(log, clock)
+    log.say(*"abcdefgh")
+    in_hand = await old.receive(100, 0)
+    young = await joined(log, clock)
+    await pass_time(clock, 6)
+    assert {place.owner for place in log.ledger().places} == {log.ledger().places[0].owner}
+    assert await young.receive(10, 0) == []
+    await old.ack(in_hand)
+    await pass_time(clock, 6)
+    log.say(*"abcdefgh")
+    shares = [await old.receive(100, 0), await young.receive(100, 0)]
+    assert all(shares)
+    keys = [{delivery.frame.key for delivery in share} for share in shares]
+    assert keys[0] | keys[1] == set("abcdefgh")
+    assert not keys[0] & keys[1]
+    await old.aclose()
+    await young.aclose()
+
+
+async def test_a_member_that_gives_no_sign_for_a_lease_is_replaced_and_its_late_ack_changes_nothing() -> None:
+    log, clock, frozen = ListLog(), ManualClock(), ManualClock()
+    sleeper = await joined(log, frozen)
+    log.say("a", "a")
+    stale = await sleeper.receive(10, 0)
+    heir = await joined(log, clock)
+    await pass_time(clock, 7)
+    assert await heir.receive(10, 0) == []
+    await pass_time(clock, 4)
+    got = await heir.receive(10, 0)
+    assert ids(got) == ["1", "2"]
+    assert all(delivery.redelivered for delivery in got)
+    await sleeper.ack(stale)
+    assert log.ledger().acknowledged == 0
+    await heir.ack(got)
+    assert log.ledger().acknowledged == 2
+    await heir.aclose()
+    await sleeper.aclose()
+
+
+async def test_whoever_cannot_renew_hands_out_nothing_that_another_may_have() -> None:
+    log, clock = ListLog(), ManualClock()
+    member = await joined(log, clock)
+    log.say("a", "a")
+    assert len(await member.receive(1, 0)) == 1
+    log.down = True
+    await pass_time(clock, 9)
+    with pytest.raises(BrokerUnavailable):
+        await member.receive(1, 0)
+    log.down = False
+    assert ids(await member.receive(1, 0)) == ["2"]
+    await member.aclose()
+
+
+async def test_a_seek_makes_late_acknowledgements_void_and_everything_known_a_repeat() -> None:
+    log, clock = ListLog(), ManualClock()
+    member = await joined(log, clock)
+    log.say("a", "a", "a")
+    got = await member.receive(10, 0)
+    stored = [0] * PARTITIONS
+    stored[partition_of(log.frames[0], PARTITIONS)] = 3
+    await log.edit("g", "t", lambda ledger: ledger.seek(1, [0] * PARTITIONS, stored))
+    await member.ack(got)
+    assert log.ledger().acknowledged == 0
+    again = await member.receive(10, 0)
+    assert ids(again) == ["1", "2", "3"]
+    assert all(delivery.redelivered for delivery in again)
+    await member.aclose()
+
+
+async def test_an_edit_that_came_too_late_is_made_again_on_the_newer_ledger() -> None:
+    log, clock = ListLog(), ManualClock()
+    member = await joined(log, clock)
+    log.say("a")
+    got = await member.receive(1, 0)
+
+    def faster() -> None:
+        ledger = log.ledger()
+        ledger.signs["other"] = 7
+        log.ledgers["g"] = msgspec.json.encode(ledger)
+
+    log.hurdles.append(faster)
+    await member.ack(got)
+    assert log.ledger().signs["other"] == 7
+    assert log.ledger().acknowledged == 1
+    await member.aclose()
+
+
+async def test_a_closed_member_owns_nothing_and_says_so() -> None:
+    log, clock = ListLog(), ManualClock()
+    member = await joined(log, clock)
+    await asyncio.gather(member.aclose(), member.aclose())
+    assert log.ledger().signs == {}
+    assert {place.owner for place in log.ledger().places} == {None}
+    with pytest.raises(BrokerError, match="closed"):
+        await member.receive(1, 0)
+
+
+def test_only_the_first_member_says_where_a_group_starts() -> None:
+    ledger = Ledger.of(2)
+    ledger.begin(5, [3, 1])
+    ledger.begin(1, [0, 0])
+    assert (ledger.acknowledged, ledger.truncated) == (4, True)
+
+
+def test_a_silent_member_is_struck_out_by_the_clock_of_whoever_looks() -> None:
+    ledger, signs = Ledger.of(2), Signs("me", lease=10.0)
+    ledger.signs["other"] = 3
+    signs.renew(ledger, 100.0)
+    signs.renew(ledger, 110.0)
+    assert set(ledger.signs) == {"me", "other"}
+    ledger.signs["other"] += 1
+    signs.renew(ledger, 115.0)
+    signs.renew(ledger, 125.0)
+    assert set(ledger.signs) == {"me", "other"}
+    signs.renew(ledger, 125.5)
+    assert set(ledger.signs) == {"me"}
