@@ -1,0 +1,159 @@
+"""Protobuf files as values: what comparisons need of a compiled schema, with names and features resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
+from google.protobuf.message import DecodeError
+
+from posthouse.errors import SchemaError
+
+TYPE_NAMES = {
+    number: name.removeprefix("TYPE_").lower() for name, number in descriptor_pb2.FieldDescriptorProto.Type.items()
+}
+
+
+@dataclass(eq=False)
+class Enum:
+    """`closed`: a reader does not see the numbers that it has no name for (proto2)."""
+
+    name: str
+    names: dict[int, str]
+    closed: bool
+
+
+@dataclass(eq=False)
+class Field:
+    number: int
+    name: str
+    type: str
+    """A scalar's name, or `message`, `group`, `enum`."""
+    repeated: bool
+    required: bool
+    presence: bool
+    oneof: str | None
+    message: Message | None = None
+    enum: Enum | None = None
+    extension: bool = False
+
+    @property
+    def is_map(self) -> bool:
+        """Whether it is a map: a repeated message that the compiler made."""
+        return self.message is not None and self.message.map_entry
+
+
+@dataclass(eq=False)
+class Message:
+    name: str
+    """Without the package."""
+    map_entry: bool
+    reserved: list[range]
+    fields: dict[int, Field] = field(default_factory=dict)
+
+    def reserves(self, number: int) -> bool:
+        """Whether the number may not be used."""
+        return any(number in numbers for numbers in self.reserved)
+
+
+@dataclass(eq=False)
+class File:
+    package: str
+    syntax: str
+    messages: dict[str, Message]
+    """Those of this file, nested ones too, by their names without the package."""
+    enums: dict[str, Enum]
+
+
+def read_protobuf(compiled: bytes) -> File:
+    """The last file of a serialised FileDescriptorSet; the others are what it imports, each after what it needs."""
+    files = descriptor_pb2.FileDescriptorSet()
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        files.ParseFromString(compiled)
+        for proto in files.file:
+            pool.Add(proto)
+        if not files.file:
+            raise SchemaError("the set has no file")
+        return _Reader().file(pool.FindFileByName(files.file[-1].name), files.file[-1])
+    except (TypeError, KeyError, DecodeError) as error:
+        raise SchemaError(f"the files do not fit together: {error}") from error
+
+
+class _Reader:
+    """Makes values of descriptors, each once: types may contain themselves."""
+
+    def __init__(self) -> None:
+        self._messages: dict[str, Message] = {}
+        self._enums: dict[str, Enum] = {}
+
+    def file(self, file: FileDescriptor, proto: descriptor_pb2.FileDescriptorProto) -> File:
+        messages = list(_nested(file.message_types_by_name.values()))
+        enums = [*file.enum_types_by_name.values(), *(enum for m in messages for enum in m.enum_types)]
+        found = File(
+            package=file.package,
+            syntax="editions" if proto.edition else proto.syntax or "proto2",
+            messages={_local(m): self._message(m) for m in messages if not m.GetOptions().map_entry},
+            enums={_local(enum): self._enum(enum) for enum in enums},
+        )
+        own = [*file.extensions_by_name.values(), *(extension for m in messages for extension in m.extensions)]
+        for extension in own:
+            added = self._field(extension)
+            added.extension = True
+            self._message(extension.containing_type).fields.setdefault(added.number, added)
+        return found
+
+    def _message(self, message: Descriptor) -> Message:
+        known = self._messages.get(message.full_name)
+        if known is not None:
+            return known
+        proto = descriptor_pb2.DescriptorProto()
+        message.CopyToProto(proto)
+        reserved = [range(part.start, part.end) for part in proto.reserved_range]
+        made = Message(_local(message), message.GetOptions().map_entry, reserved)
+        self._messages[message.full_name] = made
+        for part in message.fields:
+            made.fields[part.number] = self._field(part)
+        return made
+
+    def _field(self, part: FieldDescriptor) -> Field:
+        oneof = part.containing_oneof
+        real = oneof is not None and not _is_synthetic(oneof.name, len(oneof.fields), part.name)
+        return Field(
+            number=part.number,
+            name=part.full_name if part.is_extension else part.name,
+            type=TYPE_NAMES[part.type],
+            repeated=bool(part.is_repeated),
+            required=bool(part.is_required),
+            presence=part.has_presence,
+            oneof=oneof.name if real and oneof is not None else None,
+            message=self._message(part.message_type) if part.message_type is not None else None,
+            enum=self._enum(part.enum_type) if part.enum_type is not None else None,
+        )
+
+    def _enum(self, enum: EnumDescriptor) -> Enum:
+        known = self._enums.get(enum.full_name)
+        if known is None:
+            names = {value.number: value.name for value in reversed(enum.values)}
+            known = self._enums[enum.full_name] = Enum(_local(enum), names, enum.is_closed)
+        return known
+
+
+def _is_synthetic(oneof: str, members: int, field: str) -> bool:
+    """Whether the compiler made the oneof for a proto3 `optional` field."""
+    return members == 1 and oneof.lstrip("X") == f"_{field}"
+
+
+def _nested(messages: list[Descriptor]) -> Iterator[Descriptor]:
+    waiting = list(messages)
+    while waiting:
+        message = waiting.pop()
+        yield message
+        waiting += message.nested_types
+
+
+def _local(thing: Descriptor | EnumDescriptor) -> str:
+    package = thing.file.package
+    return thing.full_name.removeprefix(f"{package}.") if package else thing.full_name
