@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from posthouse.cli import db, held, outbox, topology
+from posthouse.cli import catalog, db, held, outbox, registry, topology
 from posthouse.cli.demo import demo
 from posthouse.cli.doctor import doctor
 from posthouse.cli.group import Group
@@ -55,9 +55,11 @@ app.add_typer(held.app, name="held")
 app.add_typer(outbox.app, name="outbox")
 app.command()(timers)
 app.command()(topics)
+app.add_typer(catalog.app, name="catalog")
 app.add_typer(topology.app, name="topology")
 app.command()(seek)
 app.add_typer(db.app, name="db")
+app.add_typer(registry.app, name="registry")
 
 
 def main() -> None:

@@ -1,0 +1,106 @@
+"""`posthouse registry serve` and `posthouse registry user add|remove|list`: a schema registry over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from posthouse.cli.logs import Level, log_to_stderr
+from posthouse.cli.options import AsJson
+from posthouse.cli.output import print_json, print_table, say
+from posthouse.errors import ConfigurationError
+from posthouse.registry import users
+
+app = typer.Typer(no_args_is_help=True, help="A schema registry over HTTP, for Confluent's clients and serializers.")
+user_app = typer.Typer(no_args_is_help=True, help="The file of those who may use a registry.")
+app.add_typer(user_app, name="user")
+
+UsersFile = Annotated[Path, typer.Option("--users", metavar="FILE", help="The file of users.")]
+Name = Annotated[str, typer.Argument(help="The user's name.")]
+
+
+@app.command()
+def serve(
+    store: Annotated[
+        str, typer.Option(help="Where schemas are kept: sqlite:///registry.db or postgresql://…")
+    ] = "sqlite:///registry.db",
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 takes a free one.")] = 8081,
+    users_file: Annotated[
+        Path | None, typer.Option("--users", metavar="FILE", help="Who may ask; needed beyond the loopback.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate for TLS.")] = None,
+    key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key.")] = None,
+    most_bytes: Annotated[int, typer.Option(min=1_000, help="The largest body of a request.")] = 2 * 1024 * 1024,
+    patience: Annotated[float, typer.Option(min=1.0, help="Seconds that one request may take.")] = 30.0,
+    log_level: Annotated[Level, typer.Option(help="What is logged to stderr.")] = "info",
+    log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per line of the log.")] = False,
+) -> None:
+    """Serve a registry until it is interrupted. Any number of processes may share one store."""
+    try:
+        from posthouse.registry.serving import Listening
+        from posthouse.registry.serving import serve as serve_registry
+    except ImportError as error:
+        raise ConfigurationError("a registry needs starlette and uvicorn: pip install 'posthouse[registry]'") from error
+    log_to_stderr(log_level, as_json=log_json)
+    listening = Listening(
+        host=host,
+        port=port,
+        users=users_file,
+        certificate=certificate,
+        key=key,
+        most_bytes=most_bytes,
+        patience=patience,
+    )
+    asyncio.run(serve_registry(store, listening, lambda address: say(f"the registry listens on {address}")))
+
+
+@user_app.command()
+def add(
+    name: Name,
+    users_file: UsersFile,
+    role: Annotated[str, typer.Option(help="read, write or admin.")] = "read",
+    token: Annotated[
+        bool, typer.Option("--token", help="Make a bearer token instead of asking for a password.")
+    ] = False,
+    password_stdin: Annotated[
+        bool, typer.Option("--password-stdin", help="Read the password from stdin instead of asking.")
+    ] = False,
+) -> None:
+    """Add a user to the file, or give one a new secret. A token is printed once and kept only as a hash."""
+    users.check_name(name)
+    chosen = users.role_named(role)
+    secret = users.new_token(name) if token else _password(password_stdin)
+    users.keep_user(users_file, users.User(name, chosen, users.hashed(secret)))
+    if token:
+        typer.echo(secret)
+    else:
+        say(f"{name} may {chosen.name.lower()}", "green")
+
+
+@user_app.command()
+def remove(name: Name, users_file: UsersFile) -> None:
+    """Take a user out of the file. A registry that runs notices at the next request."""
+    users.drop_user(users_file, name)
+    say(f"{name} is gone", "green")
+
+
+@user_app.command("list")
+def list_users(users_file: UsersFile, as_json: AsJson = False) -> None:
+    """Show the users of a file and their roles."""
+    found = users.read_users(users_file)
+    if as_json:
+        print_json([{"name": user.name, "role": user.role.name.lower()} for user in found.values()])
+    else:
+        print_table(("USER", "ROLE"), [(user.name, user.role.name.lower()) for user in found.values()])
+
+
+def _password(from_stdin: bool) -> str:
+    given = sys.stdin.readline().rstrip("\r\n") if from_stdin else typer.prompt("Password", hide_input=True)
+    password = str(given)
+    users.check_password(password)
+    return password
