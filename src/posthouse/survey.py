@@ -32,7 +32,8 @@ class Thing(msgspec.Struct, frozen=True, kw_only=True):
     """One thing of ours in a broker: a topic, or, with `group`, the place of a group in a topic.
 
     `called` is its name in the broker's own tools (`stream shop_orders_order`). `frames` counts those that go with it: all of a
-    topic, for a group those it has not acknowledged; None where the broker does not tell. `at_work` is True while a member
+    topic, or, without history, those that no group has; for a group those it has not acknowledged; None where the broker does
+    not tell. `at_work` is True while a member
     reads there, as far as the broker tells.
     """
 
@@ -51,7 +52,7 @@ class Surveyed(Protocol):
 
     async def survey(self, topology: Topology) -> Sequence[Thing]:
         """Everything of ours that the broker has, and what the topology wants and is missing; each once. Changes and makes
-        nothing. Things of other makers are left out."""
+        nothing. Things of other makers are left out. A broker that cannot list, and says so, answers for what is wanted."""
         ...
 
     async def mend(self, thing: Thing) -> None:

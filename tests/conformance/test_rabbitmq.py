@@ -10,6 +10,7 @@ from posthouse.brokers.rabbitmq import RabbitmqBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
+from posthouse.testing.broker_contract.surveying import SurveyingContract
 from tests.conformance.broker_path import BrokerPathContract
 from tests.servers.proxy import Proxy
 from tests.servers.rabbitmq import RabbitmqServer
@@ -17,6 +18,7 @@ from tests.servers.rabbitmq import RabbitmqServer
 
 class TestRabbitmq(BrokerContract):
     deadline = 60.0  # a node takes seconds to start
+    lists = False  # AMQP does not
 
     @pytest.fixture(autouse=True)
     def _server(self, rabbitmq_server: RabbitmqServer) -> None:
@@ -43,6 +45,19 @@ class TestRabbitmq(BrokerContract):
 
     async def make_restricted(self, topic: str) -> Broker:
         return RabbitmqBroker(self.node.url_of("reader"), clock=SystemClock())
+
+
+class TestRabbitmqManaged(SurveyingContract):
+    """With the management API a survey sees everything."""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, managed_rabbitmq_server: RabbitmqServer) -> None:
+        self.node = managed_rabbitmq_server
+
+    async def make_broker(self) -> Broker:
+        return RabbitmqBroker(
+            self.node.url, clock=SystemClock(), partitions=4, settle=0, heartbeat=1, management=self.node.management
+        )
 
 
 class TestRabbitmqPath(BrokerPathContract):

@@ -34,6 +34,16 @@ log.console = false
 vm_memory_high_watermark.absolute = 1GB
 disk_free_limit.absolute = 50MB
 """
+MANAGEMENT = """
+management.tcp.ip = 127.0.0.1
+management.tcp.port = {port}
+collect_statistics_interval = 500
+"""
+ERLANG = (
+    "-kernel inet_dist_use_interface {127,0,0,1} -start_epmd false "
+    "-rabbit quorum_tick_interval 500 "  # how old the lists of a managed node are
+    "+sbwt none +sbwtdcpu none +sbwtdio none"  # schedulers that wait leave the cores to others
+)
 GREETING = b"AMQP\x00\x00\x09\x01"
 RIGHTS = {
     "shop": {"configure": ".*", "write": ".*", "read": ".*"},
@@ -44,13 +54,14 @@ RIGHTS = {
 class RabbitmqServer:
     """A data folder, ports, and one process at a time beside the name server that Erlang wants."""
 
-    def __init__(self, home: Path, folder: Path) -> None:
+    def __init__(self, home: Path, folder: Path, *, managed: bool = False) -> None:
         self._home = home
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._names: subprocess.Popen[bytes] | None = None
+        self._managed = managed
         self.ours = True
-        self.port, self._far_port, self._names_port = free_ports(3)
+        self.port, self._far_port, self._names_port, self._management_port = free_ports(4)
 
     @property
     def url(self) -> str:
@@ -63,6 +74,11 @@ class RabbitmqServer:
     def url_of(self, user: str, port: int | None = None) -> str:
         return f"rabbitmq://{user}:{user}@127.0.0.1:{port or self.port}"
 
+    @property
+    def management(self) -> str:
+        """The URL of its management API, where it was started with it: that takes twice as long."""
+        return f"http://127.0.0.1:{self._management_port}"
+
     def start(self) -> None:
         if self._names is None:
             epmd = shutil.which("epmd") or "epmd"
@@ -73,9 +89,11 @@ class RabbitmqServer:
                 start_new_session=True,
             )
             _wait_for(lambda: _greets(self._names_port, b""), "epmd did not start")
-        (self._folder / "rabbitmq.conf").write_text(CONFIGURATION.format(port=self.port, folder=self._folder))
+        settings = CONFIGURATION.format(port=self.port, folder=self._folder)
+        settings += MANAGEMENT.format(port=self._management_port) if self._managed else ""
+        (self._folder / "rabbitmq.conf").write_text(settings)
         (self._folder / "definitions.json").write_text(json.dumps(definitions()))
-        (self._folder / "plugins").write_text("[].")
+        (self._folder / "plugins").write_text("[rabbitmq_management]." if self._managed else "[].")
         log = (self._folder / "log").open("ab")
         with log:
             self._process = subprocess.Popen(
@@ -103,7 +121,8 @@ class RabbitmqServer:
             self._process = None
 
     def close(self) -> None:
-        self.end(signal.SIGTERM)
+        """Its folder is thrown away: there is nothing to wait for."""
+        self.end(signal.SIGKILL)
         if self._names is not None:
             self._names.kill()
             self._names.wait(PATIENCE)
@@ -131,7 +150,7 @@ class RabbitmqServer:
             "RABBITMQ_CONFIG_FILE": str(self._folder / "rabbitmq.conf"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._folder / "plugins"),
             "RABBITMQ_CONF_ENV_FILE": str(self._folder / "none"),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} -start_epmd false",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG,
             "RUNNING_UNDER_SYSTEMD": "1",  # the script then becomes Erlang, and its process id is the server's
         }
 
@@ -189,11 +208,11 @@ def install() -> None:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[RabbitmqServer]:
-    """A new node with nothing in it."""
+def running(*, managed: bool = False) -> Iterator[RabbitmqServer]:
+    """A new node with nothing in it; `managed`: with its management API."""
     place = home()
     with tempfile.TemporaryDirectory(prefix="posthouse-rabbitmq-", ignore_cleanup_errors=True) as folder:
-        server = RabbitmqServer(place, Path(folder))
+        server = RabbitmqServer(place, Path(folder), managed=managed)
         try:
             server.start()
             yield server
@@ -213,6 +232,14 @@ def rabbitmq_server() -> Iterator[RabbitmqServer]:
         return
     with running() as server:
         report("rabbitmq", "real", f"{server.version}, {server._home}")
+        yield server
+
+
+@pytest.fixture(scope="session")
+def managed_rabbitmq_server() -> Iterator[RabbitmqServer]:
+    """A second node, with the management API, for those who look at everything that is there."""
+    with running(managed=True) as server:
+        report("rabbitmq, managed", "real", f"{server.version}, {server._home}")
         yield server
 
 

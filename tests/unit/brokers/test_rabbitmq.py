@@ -12,6 +12,8 @@ from posthouse.broker import Frame
 from posthouse.brokers import open_broker
 from posthouse.brokers.rabbitmq import RabbitmqBroker, messages
 from posthouse.brokers.rabbitmq.broker import version_check
+from posthouse.brokers.rabbitmq.drift import argument_drift, policy_drift, said
+from posthouse.brokers.rabbitmq.management import Management
 from posthouse.brokers.rabbitmq.members import Members, Notice
 from posthouse.brokers.rabbitmq.wire import address_of
 from posthouse.clock import SystemClock
@@ -147,3 +149,70 @@ def test_a_url_names_a_broker() -> None:
     assert isinstance(open_broker("rabbitmq://u:w@h/v?partitions=4&tls=true", clock=SystemClock()), RabbitmqBroker)
     with pytest.raises(ConfigurationError, match="partitions must be one of"):
         RabbitmqBroker("amqp://h", clock=SystemClock(), partitions=3)
+
+
+@pytest.mark.parametrize(
+    ("words", "setting", "found", "wanted"),
+    [
+        (
+            "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': received the value 'quorum' of"
+            " type 'longstr' but current is none",
+            *("x-queue-type", "none", "quorum"),
+        ),
+        (
+            "PRECONDITION_FAILED - inequivalent arg 'x-max-length' for queue 'q' in vhost 'a: b': received none but current is"
+            " the value '9' of type 'signedint'",
+            *("x-max-length", "9", "none"),
+        ),
+        (
+            "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'x' in vhost '/': received 'topic' but current is"
+            " 'fanout'",
+            *("type", "fanout", "topic"),
+        ),
+    ],
+)
+def test_the_servers_words_on_a_difference_are_understood(words: str, setting: str, found: str, wanted: str) -> None:
+    drift = said(words)
+    assert (drift.setting, drift.found, drift.wanted, drift.mendable) == (setting, found, wanted, False)
+
+
+def test_words_that_say_something_else_are_told_as_they_are() -> None:
+    drift = said("PRECONDITION_FAILED - something new")
+    assert (drift.found, drift.mendable) == ("PRECONDITION_FAILED - something new", False)
+
+
+def test_arguments_that_change_nothing_for_us_are_nobodys_business() -> None:
+    wanted: dict[str, object] = {"x-queue-type": "quorum", "x-single-active-consumer": True}
+    assert argument_drift({**wanted, "x-queue-leader-locator": "balanced"}, wanted) == []
+    (drift,) = argument_drift({"x-queue-type": "quorum", "x-single-active-consumer": False}, wanted)
+    assert (drift.setting, drift.found, drift.wanted) == ("x-single-active-consumer", "false", "true")
+    (drift,) = argument_drift({**wanted, "x-dead-letter-exchange": "theirs"}, wanted)
+    assert (drift.found, drift.wanted) == ("theirs", "none")
+
+
+def test_of_a_policy_only_what_takes_frames_away_is_named() -> None:
+    assert policy_drift(None, []) == []
+    assert policy_drift("ha", {"queue-leader-locator": "balanced"}) == []
+    (drift,) = policy_drift("short", {"message-ttl": 60, "queue-leader-locator": "balanced"})
+    assert (drift.setting, drift.found) == ("policy message-ttl", "60")
+    assert "'short'" in drift.fix
+
+
+@pytest.mark.parametrize(
+    ("management", "broker", "asks"),
+    [
+        ("http://h:15672", "amqp://me:w%40rd@h:5672/shop", ("http://h:15672/api/", "bWU6d0ByZA==", "shop")),
+        ("http://you:word@h:15672/m/", "amqp://me:w@h:5672", ("http://h:15672/m/api/", "eW91OndvcmQ=", "/")),
+        ("http://h:15672", "amqp://h/%2Fodd", ("http://h:15672/api/", "Z3Vlc3Q6Z3Vlc3Q=", "/odd")),
+    ],
+)
+def test_the_management_api_is_asked_as_the_brokers_user_about_its_virtual_host(
+    management: str, broker: str, asks: tuple[str, str, str]
+) -> None:
+    api = Management(management, broker, timeout=1.0)
+    assert (api._base, api._word, api._vhost) == asks
+
+
+def test_a_management_url_that_is_none_is_told() -> None:
+    with pytest.raises(ConfigurationError, match="management"):
+        open_broker("rabbitmq://host?management=host:15672", clock=SystemClock())

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
+from posthouse.brokers.rabbitmq.inventory import Inventory, called
+from posthouse.brokers.rabbitmq.management import Management
 from posthouse.brokers.rabbitmq.places import COUNTS, Places, lane_queue
 from posthouse.brokers.rabbitmq.publishing import Publisher
+from posthouse.brokers.rabbitmq.questions import Questions
 from posthouse.brokers.rabbitmq.stream import RabbitmqStream
 from posthouse.brokers.rabbitmq.wire import Wire
 from posthouse.checks import Check, judged, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, ConfigurationError, SeekUnsupported, did_you_mean
+from posthouse.survey import Drift, Thing, wanted, with_missing
 
 LEAST = (3, 10)
 MEBIBYTE = 1024 * 1024
@@ -29,8 +34,9 @@ class RabbitmqBroker:
     that can work side by side; fixed once the group exists. `replicas`: of a lane, where the cluster's own number is
     not wanted. `unread`: how many frames of a topic are kept that no group took. `heartbeat`: whole seconds; a member
     that is silent for twice as long is replaced. `timeout`: seconds for one answer. `settle`: seconds that `ensure`
-    waits after it made something: a queue that is younger when its server is killed may be lost. `driver` is passed to
-    aiormq's `connect` as it is.
+    waits after it made something: a queue that is younger when its server is killed may be lost. `management`:
+    the URL of its management API, `http://host:15672`; with it a survey sees everything, without it what is asked for.
+    `driver` is passed to aiormq's `connect` as it is.
 
     `Delivery.stored_at` is when the publisher said it. `Progress.pending` counts what waits in the lanes and what
     members of this instance have in hand; what those of other processes have is not known.
@@ -47,12 +53,20 @@ class RabbitmqBroker:
         heartbeat: int = 5,
         timeout: float = 5.0,
         settle: float = 1.0,
+        management: str | None = None,
         driver: Mapping[str, object] | None = None,
     ) -> None:
         if partitions not in COUNTS:
             raise ConfigurationError(f"partitions must be one of {', '.join(map(str, COUNTS))}, not {partitions}")
         self._wire = Wire(url, timeout=timeout, heartbeat=heartbeat, driver=driver or {})
         self._places = Places(self._wire, lanes=partitions, replicas=replicas, unread=unread)
+        self._questions = Questions(self._wire, self._places)
+        tls = (driver or {}).get("context")
+        lists = None
+        if management is not None:
+            context = tls if isinstance(tls, ssl.SSLContext) else None
+            lists = Management(management, url, timeout=timeout, tls=context)
+        self._inventory = Inventory(self._places, self._questions, lists)
         self._settle = settle
         self._clock = clock
         self._streams: set[RabbitmqStream] = set()
@@ -119,17 +133,47 @@ class RabbitmqBroker:
 
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
         """The exchanges and lanes that this instance has used: the server compares them with what we would make."""
-        checks = [version_check(await self._wire.version())]
+        checks = [version_check(await self._wire.version()), self._inventory.check()]
         for topic in sorted(self._places.topics):
-            checks.append(as_made(f"topic {topic}", await self._places.differs(topic)))
-        for group, topic in sorted(self._places.groups):
-            checks.append(as_made(f"lanes of {group} in {topic}", await self._places.differs(topic, group)))
+            checks.append(as_made(f"topic {topic}", await self._questions.topic(topic)))
+        for (group, topic), lanes in sorted(self._places.groups.items()):
+            checks.append(as_made(f"lanes of {group} in {topic}", await self._questions.lanes(group, topic, lanes)))
         self.sheet = msgspec.structs.replace(self.sheet, notes=(HISTORY, *warnings(checks)))
         return checks
+
+    async def survey(self, topology: Topology) -> Sequence[Thing]:
+        """AMQP lists nothing: without `management` these are the things that the topology names. What it names is known from
+        then on, and judged by the checks."""
+        asked = wanted(topology)
+        for topic, _ in asked:
+            self._places.forget(topic)
+        found = [await self._counted(thing) for thing in await self._inventory.found(topology)]
+        for thing in found:
+            if (thing.topic, thing.group) in asked:
+                await self._places.remember(thing.topic, thing.group)
+        return with_missing(topology, found, called)
+
+    async def mend(self, thing: Thing) -> None:
+        """Make again what is missing of it: queues and bindings. What is there stays as it is for life."""
+        self._places.forget(thing.topic)
+        if thing.group is None:
+            await self._places.complete_topic(thing.topic)
+        else:
+            await self._places.complete_group(thing.group, thing.topic)
+
+    async def remove(self, things: Sequence[Thing]) -> None:
+        await self._inventory.remove(things)
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
         await self._wire.aclose()
+
+    async def _counted(self, thing: Thing) -> Thing:
+        """With what members of this instance have in hand."""
+        if thing.group is None:
+            return thing
+        progress = await self._progress(thing.group, thing.topic)
+        return msgspec.structs.replace(thing, frames=progress.pending)
 
     async def _progress(self, group: str, topic: str) -> Progress:
         lanes = await self._places.lanes_of(group, topic)
@@ -149,11 +193,13 @@ def version_check(version: str) -> Check:
     )
 
 
-def as_made(name: str, difference: str) -> Check:
+def as_made(name: str, drift: Sequence[Drift]) -> Check:
+    """A group keeps the lanes that it was made with: their number is no fault."""
+    wrong = [f"{each.setting} is {each.found}, not {each.wanted}" for each in drift if each.setting != "partitions"]
     return judged(
         name,
-        difference or "durable, quorum, one active consumer, no end of deliveries",
-        wrong=bool(difference),
+        ", ".join(wrong) or "durable, quorum, one active consumer, no end of deliveries",
+        wrong=bool(wrong),
         as_="fail",
         fix="frames may be lost or overtake each other: delete it when it is empty, and let ensure() make it anew",
     )

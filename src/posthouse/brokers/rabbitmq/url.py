@@ -22,6 +22,7 @@ class RabbitmqOptions(msgspec.Struct, frozen=True):
     heartbeat: Annotated[int, msgspec.Meta(ge=1, le=600)] = 5
     timeout: Annotated[float, msgspec.Meta(gt=0)] = 5.0
     settle: Annotated[float, msgspec.Meta(ge=0)] = 1.0
+    management: Annotated[str, msgspec.Meta(pattern="^https?://[^/]")] | None = None
     tls: bool = False
     tls_ca: str | None = None
 
@@ -46,5 +47,6 @@ def from_url(parts: SplitResult, clock: Clock) -> RabbitmqBroker:
         heartbeat=options.heartbeat,
         timeout=options.timeout,
         settle=options.settle,
+        management=options.management,
         driver={} if tls is None else {"context": tls},
     )
