@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from posthouse.contracts import EventType
 from posthouse.contracts.bundle import LOCK, Bundle, Files, Lock, is_part, read_bundle, read_lock
 from posthouse.errors import ConfigurationError
 
@@ -24,6 +25,20 @@ def lock_in(folder: Path) -> Lock:
         raise ConfigurationError(
             f"{folder} holds no frozen catalogue ({error.strerror}): run `posthouse catalog freeze --dir {folder}`"
         ) from error
+
+
+def unfrozen(folder: Path, events: Iterable[EventType[object]]) -> list[str]:
+    """Why these events must not be published: their schemas are not the frozen ones, so that readers would hold them."""
+    try:
+        locked = {entry.subject: entry.hash for entry in lock_in(folder).schemas.values()}
+    except ConfigurationError as error:
+        return list(error.problems)
+    return [
+        f"{event_type.name} is {'not as ' if event_type.name in locked else 'not '}frozen in {folder}: run `posthouse catalog "
+        f"freeze --dir {folder}` and publish the result"
+        for event_type in events
+        if locked.get(event_type.name) != event_type.payload.schema.hash
+    ]
 
 
 def write_folder(folder: Path, files: Files, removed: Iterable[str] = ()) -> list[str]:

@@ -9,15 +9,18 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import date
+from functools import partial
+from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
 from posthouse.broker import Broker, Start, Topology
 from posthouse.brokers import open_broker
 from posthouse.checks import refusals, warnings
 from posthouse.clock import Clock, SystemClock
-from posthouse.contracts import Catalogue, Retention, Terms, Topics, declare, event_type_of
+from posthouse.contracts import Catalogue, EventType, FirstSight, Retention, Terms, Topics, declare, event_type_of
 from posthouse.errors import ConfigurationError, StoreOutdated, did_you_mean
 from posthouse.events import CODECS, METADATA_LIMIT, Actor, Producer, Subject
+from posthouse.frozen import lock_in, unfrozen
 from posthouse.processes import Timers
 from posthouse.receiving import Applier, Consumer, Desk, Handler, Policy, Retrier, Uses, dead_letter_topic, handler_of
 from posthouse.runtime import PARTS, Part, Runtime
@@ -52,7 +55,8 @@ class Service:
     facts about one thing in order, one per `subject` gives each type its own. `limit` is the largest event, in bytes,
     that it says or reads; `inbox_retention` the seconds for which unordered events are remembered; `start` where a new
     consumer begins. `owner` is the team that answers for its events, `residency` the region that their data must not
-    leave; an event may say otherwise.
+    leave; an event may say otherwise. `schemas` is the folder of frozen schemas: what it says must be in there, and what
+    it reads is compared with it.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Service:
         region: str = "",
         owner: str = "",
         residency: str | None = None,
+        schemas: str | Path | None = None,
         clock: Clock | None = None,
     ) -> None:
         if wire not in CODECS:
@@ -86,6 +91,7 @@ class Service:
         self.owner = owner
         self.in_flight = in_flight
         self._terms = Terms(owner=owner, residency=residency).checked(name)
+        self._schemas = None if schemas is None else Path(schemas)
         self._topics: Topics = topics
         self._limit = limit
         self._inbox_retention = inbox_retention
@@ -353,7 +359,7 @@ class Service:
 
     def _unworkable(self) -> list[str]:
         """What was declared and cannot work."""
-        problems: list[str] = []
+        problems = [] if self._schemas is None else unfrozen(self._schemas, self._own_events())
         redelivery = self.broker.sheet.redelivery_s
         for name, handlers in self.consumers.items():
             for handler in set(handlers.values()):
@@ -367,6 +373,10 @@ class Service:
                     )
             problems += _order_conflicts(name, handlers)
         return problems
+
+    def _own_events(self) -> list[EventType[object]]:
+        own = (self.namespace, self.name)
+        return [known for known in self.catalogue if (known.subject.namespace, known.subject.service) == own]
 
     async def _wire(self, source: RelaySource) -> Runtime:
         tail = await self.store.tail() if source == "wal" else None
@@ -399,6 +409,7 @@ class Service:
             clock=self.clock,
             remembers=self._inbox_retention,
             limit=self._limit + METADATA_LIMIT,
+            sight=FirstSight(None if self._schemas is None else partial(lock_in, self._schemas), self.clock.now),
         )
 
 

@@ -24,6 +24,7 @@ from posthouse.contracts.document import (
 from posthouse.contracts.payload import Payload, PayloadType
 from posthouse.contracts.payloads import payload_of
 from posthouse.contracts.schema import Schema, json_schema, schema_hash
+from posthouse.contracts.sight import FirstSight
 from posthouse.contracts.terms import Retention, SchemaFormat, Terms
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Document",
     "EventEntry",
     "EventType",
+    "FirstSight",
     "FlowEntry",
     "HandlerEntry",
     "Payload",

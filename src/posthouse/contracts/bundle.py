@@ -50,13 +50,15 @@ class FrozenSchema(msgspec.Struct, frozen=True, kw_only=True):
         return self.path.rpartition("/")[0]
 
 
-class Locked(msgspec.Struct, frozen=True, kw_only=True):
+class Locked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the lock says about one schema. `earlier` are hashes that this version had before; events that carry them may
-    still be on their way."""
+    still be on their way. `writers` are the schemas of all these hashes where nobody can read the bytes without them:
+    Avro's."""
 
     subject: str
     hash: str
     earlier: tuple[str, ...] = ()
+    writers: tuple[str, ...] = ()
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True):

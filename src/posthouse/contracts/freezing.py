@@ -80,10 +80,12 @@ def merged_topics(document: Document, before: Sequence[TopicEntry]) -> tuple[Top
 
 
 def _locked(entry: EventEntry, before: Locked | None) -> Locked:
+    writers = [entry.schema] if entry.format == "avro" else []
     if before is None:
-        return Locked(subject=entry.subject, hash=entry.hash)
+        return Locked(subject=entry.subject, hash=entry.hash, writers=tuple(writers))
     earlier = [known for known in dict.fromkeys((*before.earlier, before.hash)) if known != entry.hash]
-    return Locked(subject=entry.subject, hash=entry.hash, earlier=tuple(earlier))
+    kept = dict.fromkeys((*before.writers, *writers))
+    return Locked(subject=entry.subject, hash=entry.hash, earlier=tuple(earlier), writers=tuple(kept))
 
 
 def _without(topic: TopicEntry, services: Sequence[str]) -> TopicEntry:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar, dataclass_transform
 
 import msgspec
@@ -38,6 +38,18 @@ class PayloadType(Protocol[T]):
     def decode(self, data: bytes) -> T:
         """The typed value. Unknown fields are ignored, so that a producer may add some."""
         ...
+
+    def learn(self, writers: Iterable[str]) -> None:
+        """Take note of schemas that other writers of this type use, or used. Only an encoding whose bytes cannot be read
+        without them has a use for it."""
+        ...
+
+
+class SelfExplaining:
+    """What encodings have in common whose bytes can be read without the writer's schema."""
+
+    def learn(self, writers: Iterable[str]) -> None:
+        """Nothing to learn."""
 
 
 def misfit(cls: type, error: Exception | str) -> ContractError:

@@ -13,6 +13,7 @@ import msgspec
 
 from posthouse.broker import Delivery
 from posthouse.clock import Clock, jitter
+from posthouse.contracts import FirstSight
 from posthouse.errors import CommitUnknown, ConfigurationError, DecodeError, StoreCollision, StoreFull, StoreUnavailable
 from posthouse.events import PLATFORM, Event, decode_any
 from posthouse.receiving.handler import Handler
@@ -78,6 +79,8 @@ class Applier:
     """Inbox retention in seconds."""
     limit: int
     """Bytes of the largest body that is looked at."""
+    sight: FirstSight = dataclasses.field(default_factory=FirstSight)
+    """What is known about the schemas that events name."""
     stirred: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     """Set when a held event has become due, so that nobody has to look for it."""
 
@@ -254,7 +257,7 @@ class Applier:
         handler = works[0].handler if works else None
         if handler is None:
             return
-        events = [_typed(handler, work.event) for work in works if work.event is not None]
+        events = [self._typed(handler, work.event) for work in works if work.event is not None]
         groups = _by_tenant(events, lambda event: event.tenant) if handler.many else [[event] for event in events]
         calls = [(self._tx(transaction, group[0]), group if handler.many else group[0]) for group in groups]
         results = await handler.run(self.store, transaction, calls)
@@ -262,6 +265,12 @@ class Applier:
         for tx, result in zip(said, results, strict=True):
             tx.publish_all(result)
         await said[0].flush(*said[1:])
+
+    def _typed(self, handler: Handler, event: Event[bytes]) -> Event[object]:
+        """The one place where a payload is decoded. Raises ContractError."""
+        event_type = next(known for known in handler.event_types if known.name == event.type)
+        self.sight.check(event_type, event)
+        return event.with_data(event_type.payload.decode(event.data))
 
     def _tx(self, transaction: Transaction, event: Event[object]) -> Tx:
         return Tx(transaction, self.store, self.drafter, cause_of(event), self.clock)
@@ -380,8 +389,3 @@ def _by_tenant(these: Sequence[T], tenant_of: Callable[[T], str]) -> list[list[T
     for one in these:
         lists.setdefault(tenant_of(one), []).append(one)
     return list(lists.values())
-
-
-def _typed(handler: Handler, event: Event[bytes]) -> Event[object]:
-    event_type = next(known for known in handler.event_types if known.name == event.type)
-    return event.with_data(event_type.payload.decode(event.data))

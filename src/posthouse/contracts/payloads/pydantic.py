@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from posthouse.contracts.normal import fields_of
-from posthouse.contracts.payload import JSON, PayloadType, misfit
+from posthouse.contracts.payload import JSON, PayloadType, SelfExplaining, misfit
 from posthouse.contracts.schema import json_schema
 from posthouse.errors import ConfigurationError
 
@@ -33,7 +33,7 @@ def payload(cls: type[T]) -> PayloadType[T]:
         raise ConfigurationError(f"{cls.__name__} has a field that cannot travel as JSON: {error.message}") from error
 
 
-class _PydanticPayload(Generic[T]):
+class _PydanticPayload(SelfExplaining, Generic[T]):
     content_type = JSON
 
     def __init__(self, cls: type[T]) -> None:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from posthouse.contracts.normal import fields_of
-from posthouse.contracts.payload import JSON, PayloadType, misfit
+from posthouse.contracts.payload import JSON, PayloadType, SelfExplaining, misfit
 from posthouse.contracts.payloads.formats import with_formats
 from posthouse.contracts.schema import json_schema
 from posthouse.errors import ConfigurationError
@@ -24,7 +24,7 @@ def payload(cls: type[T]) -> PayloadType[T]:
         raise ConfigurationError(f"{cls.__name__} has a field that cannot travel as JSON: {error}") from error
 
 
-class _TypedPayload(Generic[T]):
+class _TypedPayload(SelfExplaining, Generic[T]):
     content_type = JSON
 
     def __init__(self, cls: type[T]) -> None:
