@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from posthouse.cli import catalog, db, held, outbox, registry, topology
+from posthouse.cli import catalog, db, held, outbox, registry, schema, topology
 from posthouse.cli.demo import demo
 from posthouse.cli.doctor import doctor
 from posthouse.cli.group import Group
@@ -56,6 +56,7 @@ app.add_typer(outbox.app, name="outbox")
 app.command()(timers)
 app.command()(topics)
 app.add_typer(catalog.app, name="catalog")
+app.add_typer(schema.app, name="schema")
 app.add_typer(topology.app, name="topology")
 app.command()(seek)
 app.add_typer(db.app, name="db")

@@ -68,7 +68,7 @@ class Weight(StrEnum):
     """It is allowed; `way_out` says what has to be done beside."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that a change does to a reader."""
 
     path: str

@@ -36,10 +36,11 @@ def compare_additive(old_text: str | bytes, new_text: str | bytes, past: Iterabl
     """The verdict by the house rules. `past` are messages of the last weeks, for changes that only an audit can allow."""
     old, new = Document(old_text, "the old schema"), Document(new_text, "the new schema")
     checked = None if past is None else audit(new_text, past)
-    findings = {finding.path: finding for finding in _removed(old, new)}
+    pool = Pool()
+    findings = {finding.path: finding for finding in _removed(old, new, pool)}
     others: list[Finding] = []
     for reader in Mode.ADDITIVE.readers:
-        for finding in Comparison(old, new, reader, declared_only=True).findings():
+        for finding in Comparison(old, new, reader, pool, declared_only=True).findings():
             if finding.rule == "required-removed" and finding.path in findings:
                 gone = findings[finding.path]
                 findings[finding.path] = msgspec.structs.replace(gone, example=finding.example)
@@ -81,9 +82,8 @@ def _audited(finding: Finding, checked: Audit | None) -> Finding:
     )
 
 
-def _removed(old: Document, new: Document) -> Iterator[Finding]:
+def _removed(old: Document, new: Document, pool: Pool) -> Iterator[Finding]:
     """Fields that are no longer declared, the outermost only."""
-    pool = Pool()
     before = fields_of(pool, build(old, pool, Content.IGNORED))
     after = fields_of(pool, build(new, pool, Content.IGNORED))
     for path in sorted(before):

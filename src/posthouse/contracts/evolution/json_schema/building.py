@@ -8,7 +8,15 @@ from enum import Enum
 from typing import cast
 
 from posthouse.contracts.evolution.json_schema import nodes as n
-from posthouse.contracts.evolution.json_schema.document import Document, Json, Place, escaped
+from posthouse.contracts.evolution.json_schema.document import (
+    LISTS_OF_SCHEMAS,
+    MAPS_OF_SCHEMAS,
+    SCHEMAS,
+    Document,
+    Json,
+    Place,
+    escaped,
+)
 from posthouse.contracts.evolution.json_schema.evaluated import check_progress, items_reached, names_reached
 from posthouse.contracts.evolution.json_schema.literals import exact, exactly, scalar
 from posthouse.contracts.evolution.json_schema.nodes import Node, Pool
@@ -36,14 +44,18 @@ class Content(Enum):
 
 def build(document: Document, pool: Pool, content: Content = Content.AS_WRITTEN) -> Node:
     """The formula of a whole document. Raises SchemaError for references that lead nowhere or in circles."""
-    check_progress(document)
-    return _Builder(document, pool, content).value(document.place(""))
+    known = pool.built.get((document, content))
+    if known is None:
+        check_progress(document)
+        known = pool.built[document, content] = _Builder(document, pool, content).value(document.place(""))
+    return known
 
 
 class _Builder:
     def __init__(self, document: Document, pool: Pool, content: Content) -> None:
         self._document, self._pool, self._content = document, pool, content
         self._done: dict[str, Node] = {}
+        self._leaves = pool.leaves
         self._open: set[str] = set()
         self._linked: set[str] = set()
 
@@ -53,6 +65,8 @@ class _Builder:
 
     def _schema(self, place: Place, *, closing: bool = False) -> Node:
         """A schema in place: it speaks of the same value as the one around it."""
+        if isinstance(place.schema, dict) and _WITH_SCHEMAS.isdisjoint(place.schema):
+            return self._leaf(place, place.schema)
         key = f"{place.pointer}{' closed' if closing else ''}"
         if key in self._done:
             return self._done[key]
@@ -67,6 +81,14 @@ class _Builder:
             self._pool.link(self._pool.of(link), node)
         return node
 
+    def _leaf(self, place: Place, schema: dict[str, Json]) -> Node:
+        """A schema without schemas in it. There are few different ones, and all drafts read them alike."""
+        text = repr(schema)
+        known = self._leaves.get(text)
+        if known is None:
+            known = self._leaves[text] = self._formula(place, closing=False)
+        return known
+
     def _formula(self, place: Place, closing: bool) -> Node:
         schema = place.schema
         if not isinstance(schema, dict):
@@ -74,10 +96,12 @@ class _Builder:
         if self._document.draft <= 7 and "$ref" in schema:
             parts = [self._reference(place, schema)]
         else:
-            parts = [
-                part for keyword in _IN_ORDER if keyword in schema for part in _KEYWORDS[keyword](self, place, schema)
-            ]
-            parts += self._objects(place, schema) + self._arrays(place, schema)
+            rules = [_KEYWORDS[keyword] for keyword in schema if keyword in _KEYWORDS]
+            parts = [part for rule in rules for part in rule(self, place, schema)]
+            if not _OF_OBJECTS.isdisjoint(schema):
+                parts += self._objects(place, schema)
+            if not _OF_ARRAYS.isdisjoint(schema):
+                parts += self._arrays(place, schema)
         if closing:
             parts += self._closed(place)
         return self._pool.all(parts)
@@ -296,4 +320,11 @@ _KEYWORDS: dict[str, _Rule] = {
     "not": _Builder._not,
     "if": _Builder._if,
 }
-_IN_ORDER = tuple(_KEYWORDS)
+_OF_OBJECTS = frozenset(
+    (
+        "required", "properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "dependencies",
+        "dependentRequired", "dependentSchemas",
+    )
+)  # fmt: skip
+_WITH_SCHEMAS = MAPS_OF_SCHEMAS | LISTS_OF_SCHEMAS | SCHEMAS | {"$ref"}
+_OF_ARRAYS = frozenset(("items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "uniqueItems"))

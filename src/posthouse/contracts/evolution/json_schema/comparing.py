@@ -10,6 +10,7 @@ import msgspec
 from posthouse.contracts.evolution.finding import Finding, Mode, Reader, Verdict, Weight, judge
 from posthouse.contracts.evolution.json_schema.building import Content, build
 from posthouse.contracts.evolution.json_schema.document import Document, escaped
+from posthouse.contracts.evolution.json_schema.evaluated import check_progress
 from posthouse.contracts.evolution.json_schema.explaining import Explainer, Gap, Step
 from posthouse.contracts.evolution.json_schema.nodes import Pool
 from posthouse.contracts.evolution.json_schema.proving import Prover, TooMuchWork
@@ -30,11 +31,12 @@ TOO_MUCH = (
 class Comparison:
     """One direction: may `reader` read all that was written by the other schema?"""
 
-    def __init__(self, old: Document, new: Document, reader: Reader, *, declared_only: bool = False) -> None:
+    def __init__(
+        self, old: Document, new: Document, reader: Reader, pool: Pool, *, declared_only: bool = False
+    ) -> None:
         writing, reading = (old, new) if reader is Reader.NEW else (new, old)
         self._writer, self._reader = writing.validator, reading.validator
         self._who = reader
-        pool = Pool()
         self._left: Nodes = frozenset(
             (build(writing, pool, Content.DECLARED if declared_only else Content.AS_WRITTEN),)
         )
@@ -124,8 +126,13 @@ UNEXPLAINED = (
 
 def compare_meaning(old_text: str | bytes, new_text: str | bytes, mode: Mode) -> Verdict:
     """The verdict by containment, for all modes but ADDITIVE."""
-    old, new = Document(old_text, "the old schema"), Document(new_text, "the new schema")
-    return judge(mode, lambda reader: Verdict.of(Comparison(old, new, reader).findings()))
+    new = Document(new_text, "the new schema")
+    if old_text == new_text:
+        check_progress(new)
+        return Verdict.of(())
+    old = Document(old_text, "the old schema")
+    pool = Pool()
+    return judge(mode, lambda reader: Verdict.of(Comparison(old, new, reader, pool).findings()))
 
 
 def pointer(path: tuple[str, ...]) -> str:

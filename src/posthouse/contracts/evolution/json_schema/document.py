@@ -42,6 +42,8 @@ SCHEMAS = frozenset(
     )
 )  # fmt: skip
 
+_NAMING = frozenset(("$id", "$anchor", "$dynamicAnchor"))
+
 
 @dataclass(frozen=True)
 class Place:
@@ -121,6 +123,8 @@ class Document:
         self._anchors["#"] = self._places[""]
 
     def _named(self, place: Place, schema: dict[str, Json]) -> Place:
+        if _NAMING.isdisjoint(schema):
+            return place
         own = schema.get("$id")
         if isinstance(own, str) and not ("$ref" in schema and self.draft <= 7):
             whole, fragment = urldefrag(urljoin(place.base, own))

@@ -15,6 +15,8 @@ from posthouse.errors import SchemaError
 ALWAYS = ("allOf",)
 AT_TIMES = ("anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "dependencies")
 
+_APPLICATORS = frozenset(("$ref", *ALWAYS, *AT_TIMES))
+
 
 @dataclass
 class Reach:
@@ -84,6 +86,8 @@ def check_progress(document: Document) -> None:
     """Raises SchemaError when references lead in a circle that never reaches a value."""
     done: set[str] = set()
     for start in document.places():
+        if not isinstance(start.schema, dict) or "$ref" not in start.schema:
+            continue  # every circle goes through a reference
         trail: list[tuple[Place, list[Place]]] = [(start, _next(document, start))] if start.pointer not in done else []
         open_now = {start.pointer}
         while trail:
@@ -130,6 +134,8 @@ def _in_place(document: Document, start: Place) -> list[tuple[Json, bool, bool]]
 
 def _applied(document: Document, place: Place, schema: dict[str, Json]) -> list[tuple[Place, bool]]:
     found: list[tuple[Place, bool]] = []
+    if _APPLICATORS.isdisjoint(schema):
+        return found
     if isinstance(schema.get("$ref"), str):
         found.append((document.resolve(cast(str, schema["$ref"]), place), True))
         if document.draft <= 7:

@@ -297,6 +297,8 @@ class ContainsAtMost(_OfArrays):
 
 N = TypeVar("N", bound=Node)
 
+_FIELDS: dict[type[Node], tuple[str, ...]] = {}
+
 
 class Pool:
     """Interns nodes and remembers what links stand for."""
@@ -305,14 +307,22 @@ class Pool:
         self._known: dict[tuple[object, ...], Node] = {}
         self._targets: dict[Link, Node] = {}
         self._kinds: dict[Node, frozenset[Kind]] = {}
+        self.built: dict[tuple[object, object], Node] = {}
+        """Whole documents that are formulas already."""
+        self.leaves: dict[str, Node] = {}
+        """Schemas without schemas in them, by their text."""
         self.true = self.of(All(()))
         self.false = self.of(Some(()))
 
     def of(self, node: N) -> N:
         """The one node of this content."""
-        key = (type(node), *(getattr(node, field.name) for field in fields(node)))
+        kind = type(node)
+        names = _FIELDS.get(kind)
+        if names is None:
+            names = _FIELDS[kind] = tuple(field.name for field in fields(node))
+        key = (kind, *[getattr(node, name) for name in names])
         known = self._known.setdefault(key, node)
-        assert isinstance(known, type(node))
+        assert isinstance(known, kind)
         return known
 
     def all(self, parts: list[Node]) -> Node:

@@ -1,0 +1,17 @@
+"""`posthouse schema`: what a change of a schema does to those who read and write by it."""
+
+from __future__ import annotations
+
+import typer
+
+from posthouse.cli.schema.diff import diff
+
+app = typer.Typer(no_args_is_help=True, help="Compare schemas, and learn whom a change would break.")
+
+
+@app.callback()
+def schema() -> None:
+    """Compare schemas, and learn whom a change would break."""
+
+
+app.command()(diff)

@@ -1,0 +1,87 @@
+"""`posthouse schema diff`: two files, one verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from posthouse.cli.options import AsJson
+from posthouse.cli.output import print_json
+from posthouse.cli.schema.verdict import EXIT_CODES, show
+from posthouse.contracts.evolution import Mode, Verdict
+from posthouse.contracts.evolution.formats import Format, comparison_of, format_of
+from posthouse.contracts.evolution.json_schema import Past, compare
+from posthouse.errors import ConfigurationError, SchemaError
+
+MOST_BYTES = 10_000_000
+
+Old = Annotated[Path, typer.Argument(metavar="OLD", help="The schema as it was: .json, .avsc or .proto.")]
+New = Annotated[Path, typer.Argument(metavar="NEW", help="The schema as it is to be.")]
+ModeOption = Annotated[Mode, typer.Option("--mode", case_sensitive=False, help="What the change must keep.")]
+PastFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--past", help="Past messages, one JSON value per line, for ADDITIVE: a range may be tightened if all fit."
+    ),
+]
+
+
+def diff(old: Old, new: New, mode: ModeOption = Mode.BACKWARD, past: PastFile = None, as_json: AsJson = False) -> None:
+    """Whom does a change break? Ends with 0 when nobody, 1 when somebody, 2 when that cannot be told or the input is bad.
+
+    BACKWARD: new readers read old data. FORWARD: old readers read new data. FULL: both. ADDITIVE: the house rules for one
+    version of an event.
+    """
+    verdict = _verdict(old, new, mode, past)
+    if as_json:
+        print_json({"mode": mode, "old": str(old), "new": str(new), **msgspec.to_builtins(verdict)})
+    else:
+        show(verdict, mode.value)
+    raise typer.Exit(EXIT_CODES[verdict.outcome])
+
+
+def _verdict(old: Path, new: Path, mode: Mode, past: Path | None) -> Verdict:
+    formats = {format_of(old.name), format_of(new.name)}
+    if len(formats) > 1:
+        raise SchemaError(f"{old} and {new} are schemas of different formats")
+    if past is not None and (mode is not Mode.ADDITIVE or formats != {Format.JSON}):
+        raise ConfigurationError("--past goes with --mode ADDITIVE and JSON Schema")
+    before, after = _text(old), _text(new)
+    if past is not None:
+        return compare(before, after, mode, past=_messages(past))
+    return comparison_of(formats.pop())(before, after, mode)
+
+
+def _text(file: Path) -> str:
+    return _bytes(file).decode("utf-8-sig", errors="replace")
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise SchemaError(f"{file} is larger than {MOST_BYTES:,} bytes")
+        return file.read_bytes()
+    except OSError as error:
+        raise SchemaError(f"{file} cannot be read: {error.strerror}") from error
+
+
+def _messages(file: Path) -> Iterator[Past]:
+    """The lines of a file; it may be large."""
+    try:
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield Past(_message(line, file, number))
+    except OSError as error:
+        raise SchemaError(f"{file} cannot be read: {error.strerror}") from error
+
+
+def _message(line: bytes, file: Path, number: int) -> object:
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.DecodeError as error:
+        raise SchemaError(f"{file}, line {number}: not JSON: {error}") from error
