@@ -150,8 +150,7 @@ async def referrers(registry: Registry, asked: Asked) -> object:
 async def register(registry: Registry, asked: Asked) -> object:
     request = _schema_request(asked)
     found = await registry.register(asked.subject, request, normalize=asked.flag("normalize"))
-    stored = await registry.schema(found.schema_id)
-    return {"id": found.schema_id, "version": found.version} | _schema(registry, asked, stored)
+    return {"id": found.schema_id}  # nothing else: clients that find a text here remember it instead of their own
 
 
 async def lookup(registry: Registry, asked: Asked) -> object:
