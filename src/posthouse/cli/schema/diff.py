@@ -11,13 +11,11 @@ import typer
 
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import print_json
+from posthouse.cli.schema.formats import Format, compare_files, format_of, text_of
 from posthouse.cli.schema.verdict import EXIT_CODES, show
 from posthouse.contracts.evolution import Mode, Verdict
-from posthouse.contracts.evolution.formats import Format, comparison_of, format_of
 from posthouse.contracts.evolution.json_schema import Past, compare
 from posthouse.errors import ConfigurationError, SchemaError
-
-MOST_BYTES = 10_000_000
 
 Old = Annotated[Path, typer.Argument(metavar="OLD", help="The schema as it was: .json, .avsc or .proto.")]
 New = Annotated[Path, typer.Argument(metavar="NEW", help="The schema as it is to be.")]
@@ -45,28 +43,11 @@ def diff(old: Old, new: New, mode: ModeOption = Mode.BACKWARD, past: PastFile = 
 
 
 def _verdict(old: Path, new: Path, mode: Mode, past: Path | None) -> Verdict:
-    formats = {format_of(old.name), format_of(new.name)}
-    if len(formats) > 1:
-        raise SchemaError(f"{old} and {new} are schemas of different formats")
-    if past is not None and (mode is not Mode.ADDITIVE or formats != {Format.JSON}):
+    if past is None:
+        return compare_files(old, new, mode)
+    if mode is not Mode.ADDITIVE or {format_of(old), format_of(new)} != {Format.JSON}:
         raise ConfigurationError("--past goes with --mode ADDITIVE and JSON Schema")
-    before, after = _text(old), _text(new)
-    if past is not None:
-        return compare(before, after, mode, past=_messages(past))
-    return comparison_of(formats.pop())(before, after, mode)
-
-
-def _text(file: Path) -> str:
-    return _bytes(file).decode("utf-8-sig", errors="replace")
-
-
-def _bytes(file: Path) -> bytes:
-    try:
-        if file.stat().st_size > MOST_BYTES:
-            raise SchemaError(f"{file} is larger than {MOST_BYTES:,} bytes")
-        return file.read_bytes()
-    except OSError as error:
-        raise SchemaError(f"{file} cannot be read: {error.strerror}") from error
+    return compare(text_of(old), text_of(new), mode, past=_messages(past))
 
 
 def _messages(file: Path) -> Iterator[Past]:
