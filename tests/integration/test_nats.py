@@ -448,3 +448,27 @@ async def test_a_group_that_was_only_declared_may_still_start_at_the_end(broker:
     await broker.publish(newest)
     got = await collect(await broker.subscribe("late", [topic], start="latest"), 3)
     assert {delivery.frame.id for delivery in got} == {frame.id for frame in newest}, "it is not new any more"
+
+
+async def test_an_heir_that_takes_one_at_a_time_passes_over_what_was_acknowledged_at_once(
+    nats_server: NatsServer, topic: str
+) -> None:
+    """A member looks again when its lease ends, so here that is far away."""
+    broker = NatsBroker(nats_server.url, clock=SystemClock(), lease=300.0)
+    try:
+        sent = frames(topic, 5)
+        await broker.publish(sent)
+        first = await broker.subscribe("g", [topic])
+        got: list[Delivery] = []
+        async with asyncio.timeout(20):
+            while len(got) < 5:
+                got += await first.receive(5, 20)
+        await first.ack(got[1:4])
+        await first.aclose()
+        heir = await broker.subscribe("g", [topic])
+        for frame in (sent[0], sent[4]):
+            async with asyncio.timeout(20):
+                (delivery,) = await heir.receive(1, 60.0)  # the frames are all here: it need not wait for news
+            assert delivery.frame.id == frame.id
+    finally:
+        await broker.aclose()

@@ -153,6 +153,18 @@ def test_what_is_given_back_says_exactly_what_was_handed_out_and_done() -> None:
     assert taken(heir) == [(109, True), (130, False)]
 
 
+def test_frames_that_an_earlier_owner_acknowledged_make_nobody_wait_for_those_behind_them() -> None:
+    """Whoever takes one at a time would be told that nothing is there, and wait for news that came long ago."""
+    heir = lane(Claim(born="b", owner="me", cursor=100, done=(102, 103)))
+    arrive(heir, 101, 102, 103, 104)
+    assert taken(heir, 1) == [(101, False)]
+    assert taken(heir, 1) == [(104, False)]
+    assert taken(heir, 1) == []
+    heir.ack(1)
+    heir.ack(4)
+    assert heir.progressed("me").cursor == 104
+
+
 def test_an_owner_says_that_its_whole_window_may_be_out() -> None:
     one = lane(size=10)
     arrive(one, 105)

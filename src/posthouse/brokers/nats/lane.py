@@ -59,21 +59,16 @@ class Lane:
         self._bytes += len(message.data)
 
     def take(self, limit: int) -> Iterator[Delivery]:
-        for first, last, again in self.window.take(limit, self.arrived):
-            for number in range(first, last + 1):
-                delivery = self._waiting[number]
-                if delivery.position in self._done:
-                    self.ack(number)
-                elif again:
-                    yield Delivery(
-                        frame=delivery.frame,
-                        position=delivery.position,
-                        stored_at=delivery.stored_at,
-                        redelivered=True,
-                        token=delivery.token,
-                    )
-                else:
-                    yield delivery
+        """What an earlier owner had acknowledged is passed over, and others take its place."""
+        while limit > 0 and (runs := self.window.take(limit, self.arrived)):
+            for first, last, again in runs:
+                for number in range(first, last + 1):
+                    delivery = self._waiting[number]
+                    if delivery.position in self._done:
+                        self.ack(number)
+                        continue
+                    limit -= 1
+                    yield _again(delivery) if again else delivery
 
     def ack(self, number: int) -> None:
         self.window.ack(number)
@@ -117,3 +112,13 @@ class Lane:
             self._times.popleft()
             self.window.committed += 1
         self.claim, self.version = claim, version
+
+
+def _again(delivery: Delivery) -> Delivery:
+    return Delivery(
+        frame=delivery.frame,
+        position=delivery.position,
+        stored_at=delivery.stored_at,
+        redelivered=True,
+        token=delivery.token,
+    )
