@@ -3,7 +3,8 @@
 `python -m tests.servers.sqs_rules <port> <seconds that ids are remembered>`. What moto 5.2 does, and AWS does not:
 a message group whose messages timed out begins with the last of them; two requests at the same moment get the same
 messages; a receipt works after its time is up; an id is forgotten as soon as its message is deleted; numbers are random;
-a poll spins while all that is there is blocked; every message that is sent counts all the others several times.
+a poll spins while all that is there is blocked; every message that is sent counts all the others several times; whoever
+changes a setting of a queue deletes its policy.
 """
 
 from __future__ import annotations
@@ -116,6 +117,15 @@ def visible(queue: models.Queue) -> int:
     return len(queue._messages) - not_visible(queue)
 
 
+moto_sets = models.Queue._set_attributes
+
+
+def _set_attributes(queue: models.Queue, attributes: dict[str, object], now: float | None = None) -> None:
+    """A policy that is not mentioned stays."""
+    kept = {"Policy": queue.policy} if vars(queue).get("_policy_json") and "Policy" not in attributes else {}
+    moto_sets(queue, {**kept, **attributes}, now)
+
+
 def put_right() -> None:
     counts = {"": visible, "_not_visible": not_visible, "_delayed": lambda queue: 0}  # FIFO queues delay no message
     for what, count in counts.items():
@@ -125,6 +135,7 @@ def put_right() -> None:
     for owner, rule in (
         (models.Queue, add_message),
         (models.Queue, delete_message),
+        (models.Queue, _set_attributes),
         (models.SQSBackend, receive_message),
         (models.SQSBackend, change_message_visibility),
     ):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from posthouse.broker import Frame
 from posthouse.brokers import open_broker
 from posthouse.brokers.sqs import SqsBroker
 from posthouse.brokers.sqs.checks import queue_checks, subscription_checks, topic_checks
+from posthouse.brokers.sqs.drift import mended, queue_drift, subscription_drift, topic_drift, with_ours
 from posthouse.brokers.sqs.letters import (
     Message,
     Value,
@@ -20,8 +22,10 @@ from posthouse.brokers.sqs.letters import (
     is_topic,
     letter_of,
     queue_name,
+    tagged,
     token,
     topic_name,
+    untagged,
 )
 from posthouse.brokers.sqs.topics import Queue, policy
 from posthouse.brokers.sqs.wire import Missing, Refused, mapped
@@ -272,3 +276,83 @@ def test_a_url_that_cannot_work_says_what_would(url: str, says: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         open_broker(url, clock=SystemClock())
     assert says in str(caught.value)
+
+
+# Topology
+
+
+@given(group=TEXT)
+@example(group="mail ~ more=% & Ü")
+def test_a_groups_name_comes_back_from_its_tag(group: str) -> None:
+    value = tagged(group)
+    assert re.fullmatch(r"[A-Za-z0-9 _.:/=+@-]{0,256}", value)
+    assert untagged(value) == (group if value else "")
+
+
+def test_a_name_too_long_for_a_tag_is_none() -> None:
+    assert tagged("g" * 256) == "g" * 256
+    assert tagged("g" * 257) == ""
+
+
+WANTED = {
+    "FifoQueue": "true",
+    "VisibilityTimeout": "30",
+    "MessageRetentionPeriod": "1209600",
+    "Policy": policy("queue-arn", "topic-arn"),
+}
+
+
+def test_a_queue_as_we_make_it_does_not_drift() -> None:
+    assert queue_drift({**WANTED, "MaximumMessageSize": "1048576", "DelaySeconds": "0"}, WANTED, "topic-arn") == []
+    assert mended(WANTED, WANTED, "topic-arn") == {}
+
+
+@pytest.mark.parametrize(
+    ("setting", "found", "to_set"),
+    [
+        ("VisibilityTimeout", "1", "30"),
+        ("MessageRetentionPeriod", "60", "1209600"),
+        ("RedrivePolicy", "{…}", ""),
+        ("DelaySeconds", "5", "0"),
+        ("MaximumMessageSize", "1024", "262144"),
+    ],
+)
+def test_a_setting_that_weakens_the_promise_is_mended_alone(setting: str, found: str, to_set: str) -> None:
+    there = {**WANTED, setting: found}
+    (drift,) = queue_drift(there, WANTED, "topic-arn")
+    assert (drift.setting, drift.found, drift.mendable) == (setting, found, True)
+    assert mended(there, WANTED, "topic-arn") == {setting: to_set}
+
+
+def test_what_is_not_fifo_stays_so_for_life() -> None:
+    (queue,) = queue_drift({**WANTED, "FifoQueue": "false"}, WANTED, "topic-arn")
+    (topic,) = topic_drift({"FifoTopic": "false"}, {"FifoTopic": "true", "FifoThroughputScope": "MessageGroup"})
+    assert (queue.mendable, topic.mendable) == (False, False)
+    assert "make it anew" in topic.fix
+    assert mended({**WANTED, "FifoQueue": "false"}, WANTED, "topic-arn") == {}
+
+
+def test_a_policy_keeps_what_others_wrote_and_has_our_statement_once() -> None:
+    theirs = {"Version": "2008-10-17", "Id": "x", "Statement": [{"Sid": "audit"}, {"Sid": "posthouse", "Old": 1}]}
+    both = json.loads(with_ours(json.dumps(theirs), WANTED["Policy"]))
+    assert [statement["Sid"] for statement in both["Statement"]] == ["audit", "posthouse"]
+    assert (both["Version"], both["Id"], "Old" in both["Statement"][1]) == ("2008-10-17", "x", False)
+    alone = {"Statement": {"Sid": "audit"}}
+    assert [each["Sid"] for each in json.loads(with_ours(json.dumps(alone), WANTED["Policy"]))["Statement"]] == [
+        "audit",
+        "posthouse",
+    ]
+    assert json.loads(with_ours("", WANTED["Policy"])) == json.loads(WANTED["Policy"])
+
+
+def test_a_policy_that_cannot_be_read_is_left_alone_and_told() -> None:
+    with pytest.raises(BrokerError, match="cannot be read"):
+        with_ours("not json", WANTED["Policy"])
+
+
+def test_a_subscription_is_missing_wrapped_or_filtered() -> None:
+    good = {"RawMessageDelivery": "true", "FilterPolicy": "{}"}
+    assert subscription_drift(good) == []
+    assert [drift.setting for drift in subscription_drift({})] == ["subscription"]
+    odd = {"RawMessageDelivery": "false", "FilterPolicy": '{"a": ["b"]}'}
+    assert [drift.setting for drift in subscription_drift(odd)] == ["RawMessageDelivery", "FilterPolicy"]

@@ -11,6 +11,7 @@ import msgspec
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.admission import admit
 from posthouse.brokers.sqs.checks import queue_checks, subscription_checks, topic_checks
+from posthouse.brokers.sqs.inventory import Inventory, called
 from posthouse.brokers.sqs.publishing import LARGEST, Call
 from posthouse.brokers.sqs.stream import SqsStream
 from posthouse.brokers.sqs.topics import FORTNIGHT, Topics
@@ -18,6 +19,7 @@ from posthouse.brokers.sqs.wire import Missing, Wire
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, SeekUnsupported
+from posthouse.survey import Thing, wanted, with_missing
 
 OVERHEAD = 8 * 1024
 """Bytes of a message that are kept for what we add to it and for the punctuation of headers."""
@@ -53,6 +55,7 @@ class SqsBroker:
         poll = max(1, min(poll, visibility // 3))
         self._wire = Wire(region, endpoint=endpoint, timeout=timeout, poll=poll, driver=driver or {})
         self._topics = Topics(self._wire, account=account, visibility=visibility)
+        self._inventory = Inventory(self._wire, self._topics)
         self._clock = clock
         self._visibility = visibility
         self._poll = poll
@@ -149,6 +152,24 @@ class SqsBroker:
             checks.append(Check(name="aws", found=f"account {await self._topics.account()} answers"))
         self.sheet = msgspec.structs.replace(self.sheet, notes=tuple(warnings(checks)))
         return checks
+
+    async def survey(self, topology: Topology) -> Sequence[Thing]:
+        """What the topology names is known from then on, and judged by the checks."""
+        asked = wanted(topology)
+        for topic, group in asked:
+            self._topics.forget(topic, group)
+        found = await self._inventory.found(asked)
+        for thing in found:
+            if thing.group is not None and (thing.topic, thing.group) in asked:
+                await self._topics.remember(thing.group, thing.topic)
+        return with_missing(topology, found, called)
+
+    async def mend(self, thing: Thing) -> None:
+        await self._inventory.mend(thing)
+
+    async def remove(self, things: Sequence[Thing]) -> None:
+        """Whoever has frames in hand is seen; whoever only waits for some is not."""
+        await self._inventory.remove(things)
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))

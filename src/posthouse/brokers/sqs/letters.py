@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -20,6 +21,7 @@ ENTRY_OVERHEAD = 64
 """Bytes of a message that are neither body nor value: the attribute's name and type."""
 LONGEST_QUEUE = 75
 LONGEST_TOPIC = 200
+LONGEST_TAG = 256
 _name = re.compile(r"[A-Za-z0-9_]+(?:[.-][A-Za-z0-9_]+)*")
 _token = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 _odd = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -74,6 +76,16 @@ def queue_name(group: str, topic: str) -> str:
         return f"{plain}.fifo"
     mark = sha256(f"{group}\n{topic}".encode()).hexdigest()[:12]
     return f"{re.sub('[^A-Za-z0-9_]', '-', words)[: LONGEST_QUEUE - 13]}-{mark}.fifo"
+
+
+def tagged(group: str) -> str:
+    """A group's name as a tag's value, which takes few signs; empty where it is too long, and then nobody finds it by its tag."""
+    value = quote(group, safe=" +.:/@").replace("~", "%7E").replace("%", "=")
+    return value if len(value) <= LONGEST_TAG else ""
+
+
+def untagged(value: str) -> str:
+    return unquote(value.replace("=", "%"))
 
 
 def token(text: str) -> str:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import NamedTuple
 
 import msgspec
 
-from posthouse.brokers.sqs.letters import is_topic, queue_name, topic_name
+from posthouse.brokers.sqs.letters import is_topic, queue_name, tagged, topic_name
 from posthouse.brokers.sqs.wire import Missing, Refused, Wire
 from posthouse.errors import BrokerError, ConfigurationError, did_you_mean
 
 FORTNIGHT = 14 * 86_400
 """Seconds for which SQS keeps a message at most."""
+TOPIC, GROUP = "posthouse-topic", "posthouse-group"
+"""Tags of topics and queues: their names as we know them."""
+TOPIC_SETTINGS = {
+    "FifoTopic": "true",
+    "ContentBasedDeduplication": "false",
+    "FifoThroughputScope": "MessageGroup",
+}
 PARTITIONS = {"cn": "aws-cn", "us-gov": "aws-us-gov"}
 
 
@@ -90,11 +97,8 @@ class Topics:
                     "create_topic",
                     Nothing,
                     Name=topic_name(topic),
-                    Attributes={
-                        "FifoTopic": "true",
-                        "ContentBasedDeduplication": "false",
-                        "FifoThroughputScope": "MessageGroup",
-                    },
+                    Attributes=TOPIC_SETTINGS,
+                    Tags=[{"Key": TOPIC, "Value": topic}],
                 )
                 self.known[topic] = await self.arn(topic)
 
@@ -105,6 +109,19 @@ class Topics:
         except Missing:
             return None
         return Queue(group, topic, found.url)
+
+    async def remember(self, group: str, topic: str) -> None:
+        """The queue of a group, if it exists, is judged by the checks from now on."""
+        queue = await self.queue(group, topic)
+        if queue is not None:
+            self.queues[group, topic] = queue
+
+    def forget(self, topic: str, group: str | None) -> None:
+        """Look again before the next use."""
+        if group is None:
+            self.known.pop(topic, None)
+        else:
+            self.queues.pop((group, topic), None)
 
     async def begin(self, group: str, topic: str) -> Queue:
         """The queue of a group, made and subscribed if it is new. What exists stays as it is: `checks` looks at it."""
@@ -129,19 +146,26 @@ class Topics:
 
     async def subscription(self, queue: Queue) -> Mapping[str, str]:
         """The settings of the subscription that fills a queue; empty when there is none."""
-        arn, endpoint = await self.arn(queue.topic), await self._queue_arn(queue.group, queue.topic)
+        endpoint = await self._queue_arn(queue.group, queue.topic)
+        async for found in self.subscriptions(queue.topic):
+            if found.endpoint == endpoint:
+                settings = await self._wire.call(
+                    "sns", "get_subscription_attributes", Attributes, SubscriptionArn=found.arn
+                )
+                return {**settings.attributes, "SubscriptionArn": found.arn}
+        return {}
+
+    async def subscriptions(self, topic: str) -> AsyncIterator[Subscription]:
+        """All of a topic, whoever made them. Raises Missing."""
         page: str | None = ""
         while page is not None:
             given = {"NextToken": page} if page else {}
-            listed = await self._wire.call("sns", "list_subscriptions_by_topic", Subscriptions, TopicArn=arn, **given)
+            listed = await self._wire.call(
+                "sns", "list_subscriptions_by_topic", Subscriptions, TopicArn=await self.arn(topic), **given
+            )
             for found in listed.found:
-                if found.endpoint == endpoint:
-                    settings = await self._wire.call(
-                        "sns", "get_subscription_attributes", Attributes, SubscriptionArn=found.arn
-                    )
-                    return settings.attributes
+                yield found
             page = listed.next
-        return {}
 
     async def account(self) -> str:
         """Whose topics and queues these are."""
@@ -160,9 +184,9 @@ class Topics:
         region = self._wire.region
         return f"arn:{PARTITIONS.get(region.rsplit('-', 2)[0], 'aws')}:{service}:{region}:{await self.account()}:"
 
-    async def _make_queue(self, group: str, topic: str) -> Queue:
-        """A queue that stays out of the way: FIFO at full speed, no dead letters of its own, the longest retention."""
-        settings = {
+    async def queue_settings(self, group: str, topic: str) -> dict[str, str]:
+        """Of a queue that stays out of the way: FIFO at full speed, no dead letters of its own, the longest retention."""
+        return {
             "FifoQueue": "true",
             "ContentBasedDeduplication": "false",
             "DeduplicationScope": "messageGroup",
@@ -171,9 +195,14 @@ class Topics:
             "MessageRetentionPeriod": str(FORTNIGHT),
             "Policy": policy(await self._queue_arn(group, topic), await self.arn(topic)),
         }
+
+    async def _make_queue(self, group: str, topic: str) -> Queue:
+        settings, tags = await self.queue_settings(group, topic), {GROUP: tagged(group), TOPIC: topic}
         name = queue_name(group, topic)
         try:
-            made = await self._wire.call("sqs", "create_queue", QueueUrl, QueueName=name, Attributes=settings)
+            made = await self._wire.call(
+                "sqs", "create_queue", QueueUrl, QueueName=name, Attributes=settings, tags=tags
+            )
         except Refused:
             found = await self.queue(group, topic)  # somebody else has just made it, with other settings
             if found is None:
