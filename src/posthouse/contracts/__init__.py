@@ -1,5 +1,6 @@
 """What may be said: event types, their payloads and their schemas."""
 
+from posthouse.contracts.avro import avro
 from posthouse.contracts.catalogue import (
     Catalogue,
     EventType,
@@ -45,6 +46,7 @@ __all__ = [
     "Terms",
     "TopicEntry",
     "Topics",
+    "avro",
     "declare",
     "event_type_of",
     "from_json",

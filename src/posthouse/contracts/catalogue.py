@@ -65,7 +65,7 @@ def declare(
     description = _docstring(cls)
     made = as_payload_class(cls)
     payload = payload_of(made)
-    fields = list(getattr(made, "__annotations__", {}))
+    fields = [*payload.fields, *getattr(made, "__annotations__", {})]
     for base in made.__mro__[1:]:
         fields += getattr(base, "__annotations__", {})
     if key is not None and key not in fields:
