@@ -48,6 +48,11 @@ class Consumer:
         """Nothing received is waiting to be applied or acknowledged."""
         return self._gate.idle and not self._acks
 
+    async def take(self, delivery: Delivery) -> None:
+        """Deal with a frame that was brought here and did not come through a stream. Returning means: committed, as
+        applied or held or known already. What it raises is the database's trouble, and then nothing is known."""
+        await self._applier.apply(self._applier.read(delivery))
+
     async def run(self, stop: asyncio.Event) -> None:
         """Consume until `stop`: what is in flight is finished and acknowledged, the rest goes back to the broker."""
         while not stop.is_set():

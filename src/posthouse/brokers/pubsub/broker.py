@@ -25,6 +25,7 @@ from posthouse.brokers.admission import admit, frame_size
 from posthouse.brokers.pubsub.checks import checks_of, endpoint_check
 from posthouse.brokers.pubsub.inventory import Inventory, called
 from posthouse.brokers.pubsub.letters import message_of, misfit
+from posthouse.brokers.pubsub.push import Push, SilentStream, config_of, mismatch
 from posthouse.brokers.pubsub.stream import Lane, PubSubStream
 from posthouse.brokers.pubsub.wire import Wire, mapped, words
 from posthouse.checks import Check, refusals, warnings
@@ -61,7 +62,8 @@ class PubSubBroker:
     `lease` is the ack deadline in seconds (10 to 600), renewed while frames are in hand: a member that dies is replaced
     after at most that. `retention` is how long a subscription keeps frames, read or not, in seconds. `dead_letters`
     names the topic that makes the service count deliveries. `endpoint` is a regional endpoint, `emulator` a host and
-    port without TLS; `driver` goes to Google's transports as it is.
+    port without TLS; `driver` goes to Google's transports as it is. With `push` the groups of this instance are pushed
+    to an HTTPS endpoint (`posthouse.edges.push_endpoint`), and `subscribe` gives a stream on which nothing comes.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class PubSubBroker:
         endpoint: str | None = None,
         emulator: str | None = None,
         timeout: float = 10.0,
+        push: Push | None = None,
         driver: Mapping[str, object] | None = None,
     ) -> None:
         self.sheet = Capabilities(
@@ -91,12 +94,14 @@ class PubSubBroker:
             redelivery_s=retention,
         )
         self._wire = Wire(project, emulator=emulator, endpoint=endpoint, timeout=timeout, driver=driver)
-        self._inventory = Inventory(self._wire, lease=lease, retention=retention)
+        self._inventory = Inventory(self._wire, lease=lease, retention=retention, push=push)
         self._clock = clock
         self._lease = lease
         self._retention = retention
         self._dead_letters = dead_letters
+        self._push = push
         self._streams: list[PubSubStream] = []
+        self._silent: list[SilentStream] = []
 
     async def ensure(self, topology: Topology) -> None:
         groups = [(group, topic) for group, topics in topology.groups.items() for topic in topics]
@@ -119,6 +124,10 @@ class PubSubBroker:
     ) -> Stream:
         """A new group begins now, whatever `start` says: a subscription gets what is published after it was made."""
         lanes = await _all(self._join(group, topic) for topic in topics)
+        if self._push is not None:
+            silent = SilentStream(self._clock)
+            self._silent.append(silent)
+            return silent
         stream = PubSubStream(
             self._wire, lanes, clock=self._clock, window=window, lease=self._lease, on_close=self._streams.remove
         )
@@ -177,7 +186,8 @@ class PubSubBroker:
         await self._inventory.remove(things)
 
     async def aclose(self) -> None:
-        await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
+        streams: list[Stream] = [*self._streams, *self._silent]
+        await asyncio.gather(*(stream.aclose() for stream in streams))
         await self._wire.aclose()
 
     # Making things
@@ -192,6 +202,8 @@ class PubSubBroker:
         there = await self._make_subscription(group, topic)
         if there is not None and (why := refusals(checks_of(there))):
             raise BrokerError(" ".join(why))
+        if there is not None and (other := mismatch(there, self._push)):
+            raise BrokerError(other)
         return Lane(self._subscription(group, topic), topic)
 
     async def _make_subscription(self, group: str, topic: str) -> Subscription | None:
@@ -224,6 +236,7 @@ class PubSubBroker:
             dead_letter_policy=DeadLetterPolicy(
                 dead_letter_topic=self._wire.topic(self._dead_letters), max_delivery_attempts=ATTEMPTS
             ),
+            push_config=config_of(self._push),
         )
         await self._wire.subscriber.create_subscription(subscription, retry=None, timeout=self._wire.timeout)
 

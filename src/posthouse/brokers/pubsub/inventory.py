@@ -8,6 +8,7 @@ from datetime import timedelta
 from google.api_core import exceptions as google
 from google.pubsub_v1.types import ExpirationPolicy, Subscription, UpdateSubscriptionRequest
 
+from posthouse.brokers.pubsub.push import Push, config_of, push_drift
 from posthouse.brokers.pubsub.wire import Wire, mapped
 from posthouse.errors import BrokerError
 from posthouse.survey import Drift, Thing
@@ -16,12 +17,13 @@ ANEW = "it cannot be set afterwards: remove the group when it has read everythin
 
 
 class Inventory:
-    """Of one project. `lease` and `retention` are what this instance makes subscriptions with, in seconds."""
+    """Of one project. `lease`, `retention` (both in seconds) and `push` are what this instance makes subscriptions with."""
 
-    def __init__(self, wire: Wire, *, lease: int, retention: float) -> None:
+    def __init__(self, wire: Wire, *, lease: int, retention: float, push: Push | None = None) -> None:
         self._wire = wire
         self._lease = lease
         self._retention = retention
+        self._push = push
 
     async def found(self) -> list[Thing]:
         """Every topic of the project, and every `<group>.<topic>.sub`. Nobody tells how much is in them, or who reads."""
@@ -30,7 +32,7 @@ class Inventory:
             place = place_of(subscription)
             if place is not None:
                 group, topic = place
-                drift = drift_of(subscription, self._lease, self._retention)
+                drift = drift_of(subscription, self._lease, self._retention, self._push)
                 things.append(Thing(topic=topic, group=group, called=called(topic, group), frames=None, drift=drift))
         return things
 
@@ -46,6 +48,7 @@ class Inventory:
             retain_acked_messages=True,
             message_retention_duration=timedelta(seconds=self._retention),
             expiration_policy=ExpirationPolicy(),
+            push_config=config_of(self._push),
         )
         paths = [PATHS[drift.setting] for drift in thing.drift if drift.mendable]
         with mapped(f"mending {name}"):
@@ -107,6 +110,7 @@ PATHS = {
     "retention": "message_retention_duration",
     "keeps acknowledged": "retain_acked_messages",
     "expires": "expiration_policy",
+    "push": "push_config",
 }
 """The mendable settings, and their names in the service."""
 
@@ -122,7 +126,7 @@ def place_of(subscription: Subscription) -> tuple[str, str] | None:
     return (name.removesuffix(ending), topic) if name.endswith(ending) else None
 
 
-def drift_of(found: Subscription, lease: int, retention: float) -> list[Drift]:
+def drift_of(found: Subscription, lease: int, retention: float, push: Push | None = None) -> list[Drift]:
     """The settings that are not as ours."""
     kept = found.message_retention_duration.total_seconds() if found.message_retention_duration else 0.0
     expiry = found.expiration_policy.ttl
@@ -136,6 +140,7 @@ def drift_of(found: Subscription, lease: int, retention: float) -> list[Drift]:
         drift.append(Drift(setting="keeps acknowledged", found="no", wanted="yes"))
     if expiry:
         drift.append(Drift(setting="expires", found=f"after {expiry.total_seconds():,.0f} s", wanted="never"))
+    drift += push_drift(found, push)
     if not found.enable_message_ordering:
         drift.append(Drift(setting="order", found="not kept", wanted="kept", mendable=False, fix=ANEW))
     if found.filter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from google.pubsub_v1.types import PubsubMessage
 
@@ -40,16 +40,26 @@ def message_of(frame: Frame) -> PubsubMessage:
 
 
 def frame_of(topic: str, message: PubsubMessage) -> Frame:
+    return frame_from(
+        topic,
+        message.data,
+        attributes=message.attributes,
+        ordering_key=message.ordering_key,
+        message_id=message.message_id,
+    )
+
+
+def frame_from(topic: str, data: bytes, *, attributes: Mapping[str, str], ordering_key: str, message_id: str) -> Frame:
     """A message of somebody else has no id of ours: its `ce-id`, or the id that Pub/Sub gave it."""
-    headers = {name.lower(): value for name, value in message.attributes.items()}
+    headers = {name.lower(): value for name, value in attributes.items()}
     for name in [name for name in headers if name.endswith("~1") and name[:-2] in headers]:
         for number in itertools.count(1):
             piece = headers.pop(f"{name[:-2]}~{number}", None)
             if piece is None:
                 break
             headers[name[:-2]] += piece
-    id_ = headers.pop(ID, None) or headers.get("ce-id") or message.message_id
-    return Frame(topic=topic, id=id_, key=message.ordering_key or None, body=message.data, headers=headers)
+    id_ = headers.pop(ID, None) or headers.get("ce-id") or message_id
+    return Frame(topic=topic, id=id_, key=ordering_key or None, body=data, headers=headers)
 
 
 def _attributes(frame: Frame) -> dict[str, str]:

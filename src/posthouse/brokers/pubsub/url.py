@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from typing import Annotated
-from urllib.parse import SplitResult
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from posthouse.brokers.options import options_of, said_in
 from posthouse.brokers.pubsub.broker import PubSubBroker
+from posthouse.brokers.pubsub.push import Push
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
 
@@ -23,6 +24,9 @@ class PubSubOptions(msgspec.Struct, frozen=True):
     endpoint: str | None = None
     emulator: str | None = None
     timeout: Annotated[float, msgspec.Meta(gt=0)] = 10.0
+    push: str | None = None
+    push_account: str = ""
+    push_audience: str = ""
 
 
 def from_url(parts: SplitResult, clock: Clock) -> PubSubBroker:
@@ -31,6 +35,7 @@ def from_url(parts: SplitResult, clock: Clock) -> PubSubBroker:
     options = options_of("pubsub", said_in(parts), PubSubOptions(), problems)
     if not parts.netloc:
         problems.append(f"{parts.geturl()!r} names no project: write pubsub://my-project")
+    problems += push_problems(options)
     if problems:
         raise ConfigurationError(*problems)
     return PubSubBroker(
@@ -42,4 +47,27 @@ def from_url(parts: SplitResult, clock: Clock) -> PubSubBroker:
         endpoint=options.endpoint,
         emulator=options.emulator or os.environ.get("PUBSUB_EMULATOR_HOST"),  # as Google's own clients do
         timeout=options.timeout,
+        push=push_of(options),
     )
+
+
+def push_of(options: PubSubOptions) -> Push | None:
+    if options.push is None:
+        return None
+    return Push(endpoint=options.push, account=options.push_account, audience=options.push_audience)
+
+
+def push_problems(options: PubSubOptions) -> list[str]:
+    """The service brings tokens only to https, and a push without one can come from anybody."""
+    if options.push is None:
+        alone = [name for name in ("push_account", "push_audience") if getattr(options, name)]
+        return [f"pubsub: {name} needs push, the https URL that the service pushes to" for name in alone]
+    problems = []
+    if urlsplit(options.push).scheme != "https" or not urlsplit(options.push).hostname:
+        problems.append(f"pubsub: push={options.push!r} is no https URL: Pub/Sub pushes to no other")
+    if not options.push_account:
+        problems.append(
+            "pubsub: push needs push_account, the service account that Pub/Sub signs its tokens for, as in "
+            "push_account=push@my-project.iam.gserviceaccount.com"
+        )
+    return problems

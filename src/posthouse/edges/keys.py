@@ -1,0 +1,143 @@
+"""The public keys of an issuer: a JSON Web Key Set, fetched when it is needed and kept as long as it may be."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import re
+from collections.abc import Mapping
+from http.client import HTTPException, HTTPMessage
+from typing import IO
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+import jwt
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from posthouse.clock import Clock
+from posthouse.errors import ConfigurationError
+
+log = logging.getLogger("posthouse.push")
+
+GOOGLE = "https://www.googleapis.com/oauth2/v3/certs"
+
+TIMEOUT = 5.0
+LARGEST = 256 * 1024
+"""Bytes of a set of keys."""
+SHORTEST, LONGEST = 300.0, 86_400.0
+"""Seconds for which a set is good, whatever its issuer says."""
+GRACE = 3_600.0
+"""Seconds for which an old set is used on while no new one can be had."""
+PAUSE = 30.0
+"""Seconds between two fetches, whatever asks for them: strange key ids must not become a flood of fetches."""
+FEWEST_BITS = 2048
+MAX_AGE = re.compile(r"(?:^|[,\s])max-age=(\d{1,9})")
+
+
+class KeysUnavailable(Exception):
+    """Whether a token is good cannot be told now."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What is looked at of one key; all others of the set are passed over."""
+
+    kid: str
+    kty: str
+    n: str = ""
+    e: str = ""
+    alg: str = "RS256"
+    use: str = "sig"
+
+
+class KeySet:
+    """Keys by their id. One fetch at a time, at most one in half a minute."""
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        self._url = _checked(url)
+        self._clock = clock
+        self._keys: Mapping[str, RSAPublicKey] = {}
+        self._good_until = 0.0
+        self._asked_at: float | None = None
+        self._fetching = asyncio.Lock()
+
+    async def key(self, kid: str) -> RSAPublicKey | None:
+        """None when the issuer has no such key. Raises KeysUnavailable."""
+        if not self._is_fresh(kid):
+            async with self._fetching:
+                if not self._is_fresh(kid) and self._may_ask():
+                    await self._fetch()
+        now = self._clock.now()
+        if not self._keys or now > self._good_until + GRACE:
+            raise KeysUnavailable("the keys of the issuer cannot be had")
+        return self._keys.get(kid)
+
+    def _is_fresh(self, kid: str) -> bool:
+        return kid in self._keys and self._clock.now() <= self._good_until
+
+    def _may_ask(self) -> bool:
+        return self._asked_at is None or not 0 <= self._clock.now() - self._asked_at < PAUSE
+
+    async def _fetch(self) -> None:
+        self._asked_at = self._clock.now()
+        try:
+            body, age = await asyncio.to_thread(_get, self._url)
+            keys = _keys_in(body)
+        except (OSError, HTTPException, ValueError) as error:
+            log.warning("the keys at %s cannot be had, next try in %.0f s: %s", self._url, PAUSE, error)
+            return
+        if not keys:
+            log.warning("the set at %s has no RSA key for signatures: the last one is kept", self._url)
+            return
+        self._keys = keys
+        self._good_until = self._clock.now() + min(max(age, SHORTEST), LONGEST)
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> None:
+        """Whoever is sent elsewhere does not go."""
+
+
+_opener = build_opener(_NoRedirect)
+
+
+def _get(url: str) -> tuple[bytes, float]:
+    """The body, and the seconds for which it may be kept."""
+    with _opener.open(url, timeout=TIMEOUT) as answer:
+        body: bytes = answer.read(LARGEST + 1)
+        said = MAX_AGE.search(answer.headers.get("Cache-Control", "").lower())
+    if len(body) > LARGEST:
+        raise ValueError(f"more than {LARGEST:,} bytes")
+    return body, float(said[1]) if said else 0.0
+
+
+def _keys_in(body: bytes) -> dict[str, RSAPublicKey]:
+    """Those that sign with RS256 and are long enough."""
+    found: dict[str, RSAPublicKey] = {}
+    for raw in msgspec.json.decode(body, type=dict[str, list[msgspec.Raw]]).get("keys", []):
+        try:
+            entry = msgspec.json.decode(raw, type=Entry)
+            if (entry.kty, entry.alg, entry.use) != ("RSA", "RS256", "sig"):
+                continue
+            key = jwt.PyJWK({"kty": "RSA", "n": entry.n, "e": entry.e}, algorithm="RS256").key
+        except (msgspec.ValidationError, jwt.PyJWTError, ValueError):
+            continue
+        if isinstance(key, RSAPublicKey) and key.key_size >= FEWEST_BITS:
+            found[entry.kid] = key
+    return found
+
+
+def _checked(url: str) -> str:
+    """https, or a test's own server on the loopback."""
+    parts = urlsplit(url)
+    if parts.scheme == "https" and parts.hostname:
+        return url
+    try:
+        if parts.scheme == "http" and ipaddress.ip_address(parts.hostname or "").is_loopback:
+            return url
+    except ValueError:
+        pass
+    raise ConfigurationError(f"keys_url={url!r}: keys come by https only, or from a loopback address in tests")
