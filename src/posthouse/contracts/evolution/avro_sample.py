@@ -32,8 +32,12 @@ class _Sampler:
                 return False
             case Primitive(name="string" | "bytes"):
                 return ""
-            case Primitive():
+            case Primitive(name="int"):
                 return 0
+            case Primitive(name="long"):
+                return 2**31  # more than an int holds: in a union it is clear which is meant
+            case Primitive():
+                return 0.5
             case Fixed(size=size) if size <= MOST_VALUES:
                 return "\0" * size
             case Enum(symbols=[first, *_]):
