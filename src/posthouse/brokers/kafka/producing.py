@@ -20,13 +20,13 @@ from functools import partial
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from posthouse.broker import ACCEPTED, Frame, Verdict
+from posthouse.brokers.admission import BEHIND
 from posthouse.brokers.kafka.places import Spot
 from posthouse.brokers.kafka.records import Letter, letter_of, wire_size
 from posthouse.brokers.kafka.topics import Topic, Topics
 from posthouse.brokers.kafka.wire import PRODUCER, Wire, configured, words
 from posthouse.errors import BrokerUnavailable
 
-BEHIND = Verdict(False, "an earlier frame of this key was refused in the same call")
 OF_TOPIC = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,

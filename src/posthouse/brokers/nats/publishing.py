@@ -8,11 +8,11 @@ stored together or not at all.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 from posthouse.broker import Frame, Verdict
-from posthouse.brokers.admission import admit
+from posthouse.brokers.admission import Admission
 from posthouse.brokers.nats.letters import headers_of, misfit, stream_of, subject_of, wire_size
 from posthouse.brokers.nats.topics import Topic, Topics
 from posthouse.brokers.nats.wire import NOBODY, Letter, Refusal, Wire
@@ -26,7 +26,6 @@ BYTES = 32 * 1024 * 1024
 CODE_TOO_LARGE = 10054
 FEW = 50
 """Headers that are small beside half a message."""
-BEHIND = Verdict(False, "an earlier frame of this key was refused in the same call")
 
 
 class Call:
@@ -36,33 +35,26 @@ class Call:
         self._wire = wire
         self._topics = topics
         self._frames = frames
-        self.verdicts = admit(frames, topics.known, limit)
+        self._admission = Admission(frames, topics.known, limit)
+        self.verdicts = self._admission.verdicts
         self._letters: dict[int, Letter] = {}
-        self._blocked: set[tuple[str, str | None]] = set()
 
     async def store(self) -> None:
         """Each topic for itself, all at the same time."""
-        topics: dict[str, list[int]] = defaultdict(list)
-        for index, frame in enumerate(self._frames):
-            if self._fits(index, frame):
-                topics[frame.topic].append(index)
+        topics = self._admission.by_topic(self._write)
         stored = (self._store(self._topics.known[topic], indices) for topic, indices in topics.items())
         for outcome in await asyncio.gather(*stored, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
 
-    def _fits(self, index: int, frame: Frame) -> bool:
-        """Whether it is to be sent; if so its letter is written."""
-        if self.verdicts[index].accepted and not self._is_behind(index):
-            topic, headers = self._topics.known[frame.topic], headers_of(frame)
-            reason = misfit(frame) or self._excess(topic, headers, frame.body)
-            if not reason:
-                self._letters[index] = Letter(subject_of(frame, topic.partitions), frame.body, headers)
-                return True
-            self._refuse(index, Verdict(False, reason, final=True))
-        elif not self.verdicts[index].accepted:
-            self._refuse(index, self.verdicts[index])
-        return False
+    def _write(self, index: int) -> str:
+        """Its letter; or, in words, why it can have none."""
+        frame = self._frames[index]
+        topic, headers = self._topics.known[frame.topic], headers_of(frame)
+        reason = misfit(frame) or self._excess(topic, headers, frame.body)
+        if not reason:
+            self._letters[index] = Letter(subject_of(frame, topic.partitions), frame.body, headers)
+        return reason
 
     def _excess(self, topic: Topic, headers: dict[str, str], body: bytes) -> str:
         """What `admit` cannot know: punctuation, our own headers, and a limit of this stream's own."""
@@ -76,8 +68,7 @@ class Call:
         )
 
     async def _store(self, topic: Topic, indices: list[int]) -> None:
-        for chunk in self._chunks(indices):
-            sent = [index for index in chunk if not self._is_behind(index)]
+        for sent in self._admission.chunks(indices, most=TOGETHER, most_bytes=BYTES):
             if topic.together and self._turns(sent) > TURNS:
                 letters = [self._letters[index] for index in sent]
                 answer = await self._wire.store_together(stream_of(topic.name), letters)
@@ -93,44 +84,15 @@ class Call:
     async def _store_in_turns(self, left: list[int]) -> None:
         """The first of each key, then the second … so that each waits for its elder."""
         while left:
-            turn: dict[object, int] = {}
-            for index in left:
-                turn.setdefault(self._frames[index].key or index, index)
-            now = list(turn.values())
+            now = self._admission.turn(left)
             answers = await self._wire.store([self._letters[index] for index in now])
             for index, answer in zip(now, answers, strict=True):
                 if answer.error is not None:
-                    self._refuse(index, self._verdict(self._frames[index].topic, answer.error))
+                    self._admission.refuse(index, self._verdict(self._frames[index].topic, answer.error))
                 elif answer.stream != stream_of(self._frames[index].topic):
-                    self._refuse(index, Verdict(False, f"the stream {answer.stream} took it: who made it?"))
+                    self._admission.refuse(index, Verdict(False, f"the stream {answer.stream} took it: who made it?"))
             sent = set(now)
-            left = [index for index in left if index not in sent and not self._is_behind(index)]
-
-    def _chunks(self, indices: list[int]) -> Iterator[list[int]]:
-        chunk: list[int] = []
-        size = 0
-        for index in indices:
-            bytes_ = len(self._frames[index].body)
-            if chunk and (len(chunk) == TOGETHER or size + bytes_ > BYTES):
-                yield chunk
-                chunk, size = [], 0
-            chunk.append(index)
-            size += bytes_
-        if chunk:
-            yield chunk
-
-    def _is_behind(self, index: int) -> bool:
-        frame = self._frames[index]
-        behind = (frame.topic, frame.key) in self._blocked
-        if behind:
-            self.verdicts[index] = BEHIND
-        return behind
-
-    def _refuse(self, index: int, verdict: Verdict) -> None:
-        frame = self._frames[index]
-        self.verdicts[index] = verdict
-        if frame.key is not None:
-            self._blocked.add((frame.topic, frame.key))
+            left = self._admission.ahead([index for index in left if index not in sent])
 
     def _verdict(self, topic: str, refusal: Refusal) -> Verdict:
         if refusal is NOBODY:

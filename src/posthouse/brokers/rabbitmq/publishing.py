@@ -20,13 +20,12 @@ from aiormq.exceptions import (
 )
 
 from posthouse.broker import ACCEPTED, Frame, Verdict
-from posthouse.brokers.admission import admit
+from posthouse.brokers.admission import BEHIND, admit
 from posthouse.brokers.rabbitmq.messages import misfit, properties_of, route_of
 from posthouse.brokers.rabbitmq.places import Places
 from posthouse.brokers.rabbitmq.wire import Wire, mapped
 from posthouse.clock import Clock
 
-BLOCKED = Verdict(False, "an earlier frame of this key was refused in the same call")
 _too_large = re.compile(r"larger than.*?(\d+)\D*$")
 
 
@@ -66,7 +65,7 @@ class Publisher:
                 continue
             place = (frame.topic, frame.id if frame.key is None else f"key:{frame.key}")
             if place in blocked:
-                verdicts[number] = BLOCKED
+                verdicts[number] = BEHIND
             elif reason := misfit(frame):
                 verdicts[number] = Verdict(False, reason, final=True)
                 if frame.key is not None:
@@ -83,7 +82,7 @@ class Publisher:
             verdicts[number] = await self._store(channel, frames[number], at)
             if not verdicts[number].accepted:
                 for later in numbers[done:]:
-                    verdicts[later] = BLOCKED
+                    verdicts[later] = BEHIND
                 return
 
     async def _store(self, channel: Channel, frame: Frame, at: float) -> Verdict:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from posthouse.broker import Frame, Verdict
+from posthouse.brokers.admission import BEHIND
 from posthouse.brokers.sqs.letters import Letter, letter_of
 from posthouse.brokers.sqs.wire import Missing, Refused, Wire
 
@@ -21,7 +22,6 @@ LARGEST = 256 * 1024
 TOGETHER = 10
 SIDE_BY_SIDE = 8
 """Batches of one topic on their way at the same time."""
-BEHIND = Verdict(False, "an earlier frame of this key was refused in the same call")
 
 
 class Failure(msgspec.Struct, frozen=True):
