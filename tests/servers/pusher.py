@@ -63,7 +63,7 @@ class Pusher:
             attempt, pause = 1, 0.02
             while not await self._accepted(client, wrapped(frame, self._subscription, attempt=attempt)):
                 await asyncio.sleep(pause)
-                attempt, pause = attempt + 1, min(pause * 2, 0.5)
+                attempt, pause = attempt + 1, min(pause * 2, 0.1)
 
     async def _accepted(self, client: httpx.AsyncClient, body: dict[str, Any]) -> bool:
         try:
