@@ -18,8 +18,8 @@ HEADERS = {"content-type": "application/cloudevents+json"}
 AT_ONCE = 1_000
 FROM_THE_BEGINNING = """
 DELETE FROM posthouse.member;
-UPDATE posthouse.lane
-SET s1 = '1:1:', s2 = NULL, last_id = NULL, hi_id = NULL, owner = NULL, until = 0, epoch = epoch + 1
+UPDATE posthouse.lane SET s1 = '1:1:', backlog = NULL, floor = 0, owner = NULL, until = 0, epoch = epoch + 1;
+DELETE FROM posthouse.backlog;
 """
 PATIENCE = 300.0
 """Seconds after which a drain that has not come to its end is given up."""

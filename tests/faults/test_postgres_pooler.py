@@ -7,7 +7,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -24,6 +23,7 @@ from posthouse.clock import SystemClock
 from posthouse.errors import StoreError
 from posthouse.store import HeldFilter
 from tests.faults.plant import at_work, booking, effects, say, settled
+from tests.servers.ports import free_port
 from tests.servers.postgres import PATIENCE, unprivileged
 
 CONFIGURATION = """
@@ -46,9 +46,7 @@ class Pooler:
 
     def __init__(self, program: str, place: Path, url: str) -> None:
         parts = urlsplit(url)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.url = parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}").geturl()
         self._command = [program, str(place / "pgbouncer.ini")]
         (place / "pgbouncer.ini").write_text(

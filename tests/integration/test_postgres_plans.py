@@ -22,7 +22,7 @@ MANY = 10_000_000 if os.environ.get("POSTHOUSE_BIG") == "1" else 1_000_000
 """Rows that are retained in the table."""
 
 # A call of a function whose answer is of a type that drivers know.
-POLL = "SELECT count(*), count(id) FROM posthouse.poll(%s::smallint[], %s::bigint[], %s, %s)"
+POLL = "SELECT count(*), count(id) FROM posthouse.poll(%s::smallint[], %s::bigint[], %s, %s, 0, NULL)"
 
 # How often this transaction has read a leaf whole, and which indexes of the outbox it has used.
 SCANS = """

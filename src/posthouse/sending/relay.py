@@ -12,7 +12,7 @@ from posthouse.broker import Broker, Verdict
 from posthouse.clock import Clock, jitter, new_id
 from posthouse.errors import BrokerError, StoreError
 from posthouse.sending.breaker import Breaker
-from posthouse.sending.draft import frame_of
+from posthouse.sending.draft import frames_of
 from posthouse.store import Lane, OutboxReader, OutboxRow, OutboxTail, Poll, RelaySource, Store, StuckRow
 
 log = logging.getLogger("posthouse.relay")
@@ -60,7 +60,6 @@ class Relay:
         self._outbox: OutboxReader = tail or store.outbox
         self._changed = tail.changed if tail else store.changed
         self._tail = tail
-        self._parts = 2 if tail is None and store.writers > 1 else 1
         self._broker = broker
         self._clock = clock
         self._settings = settings or RelaySettings()
@@ -69,7 +68,6 @@ class Relay:
         self._lanes: Sequence[Lane] = ()
         self._leased_at = float("-inf")
         self._stop = asyncio.Event()
-        self._behind = False
         self._limit = self._settings.batch
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -111,20 +109,10 @@ class Relay:
         return 0 <= self._clock.now() - self._leased_at < self._settings.lease / 3
 
     async def _relay_all(self) -> int:
-        """Until nothing is left over, or the lease must be renewed. Behind a backlog the lanes are worked off in two
-        parts, so that the database reads for one while the other is published; a key is in one of them."""
-        parts = [self._lanes[first :: self._parts] for first in range(self._parts)] if self._behind else [self._lanes]
-        self._behind = False
-        moved = await asyncio.gather(*(self._relay_part(lanes) for lanes in parts if lanes), return_exceptions=True)
-        for trouble in moved:
-            if isinstance(trouble, BaseException):
-                raise trouble
-        return sum(count for count in moved if isinstance(count, int))
-
-    async def _relay_part(self, lanes: Sequence[Lane]) -> int:
+        """Until nothing is left over, or the lease must be renewed."""
         count = 0
         while True:
-            poll = await self._relay_new(lanes)
+            poll = await self._relay_new(self._lanes)
             count += len(poll.rows)
             self._adapt(poll)
             if not poll.more or not self._holding or self._stop.is_set():
@@ -133,21 +121,20 @@ class Relay:
     def _adapt(self, poll: Poll) -> None:
         """Read more at once behind a backlog, as long as it is not too large."""
         settings = self._settings
-        self._behind = self._behind or poll.more
         if not poll.more or not poll.rows:
             self._limit = settings.batch
             return
-        average = sum(len(row.body) for row in poll.rows) // len(poll.rows) + 1
+        average = sum([len(row.body) for row in poll.rows]) // len(poll.rows) + 1
         self._limit = max(1, min(2 * self._limit, settings.backlog_batch, settings.backlog_bytes // average))
 
     async def _relay_new(self, lanes: Sequence[Lane]) -> Poll:
         poll = await self._outbox.poll(lanes, self._limit)
         if not poll.rows and poll.cursor is None:
             return poll
-        fresh = [row for row in poll.rows if row.id not in poll.stuck]
+        fresh = [row for row in poll.rows if row.id not in poll.stuck] if poll.stuck else poll.rows
         verdicts = await self._publish(fresh)
         now = self._clock.now()
-        waiting = [self._parked(row, now) for row in poll.rows if row.id in poll.stuck]
+        waiting = [self._parked(row, now) for row in poll.rows if row.id in poll.stuck] if poll.stuck else []
         waiting += [self._refused(row, verdict, now) for row, verdict in self._failures(fresh, verdicts)]
         if not await self._outbox.settle(self._owner, poll, waiting):
             self._fenced()
@@ -170,7 +157,7 @@ class Relay:
         return len(sent)
 
     async def _publish(self, rows: Sequence[OutboxRow]) -> Sequence[Verdict]:
-        return await self._broker.publish([frame_of(row) for row in rows]) if rows else []
+        return await self._broker.publish(frames_of(rows)) if rows else []
 
     def _failures(
         self, rows: Sequence[OutboxRow], verdicts: Sequence[Verdict]

@@ -14,9 +14,10 @@ SELECT (SELECT coalesce(max(id), 0) > (SELECT min(cursor) FROM posthouse_lane) F
 """
 
 UNSENT_IN_POSTGRES = """
-SELECT (SELECT count(*) FROM posthouse_lane l JOIN posthouse_outbox o ON o.lane = l.number
+SELECT (SELECT count(*) FROM posthouse_lane l LEFT JOIN posthouse_backlog b ON b.number = l.backlog
+        JOIN posthouse_outbox o ON o.lane = l.number
         WHERE NOT pg_visible_in_snapshot(o.xid, l.s1)
-            AND NOT coalesce(pg_visible_in_snapshot(o.xid, l.s2) AND o.id <= l.last_id, false))
+            AND NOT coalesce(pg_visible_in_snapshot(o.xid, b.s2) AND o.id <= b.last_id, false))
     + (SELECT count(*) FROM posthouse_stuck)
 """
 

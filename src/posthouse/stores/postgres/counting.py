@@ -11,10 +11,10 @@ from posthouse.stores.postgres.database import Database
 # Every figure, told apart by its first column.
 FIGURES = """
 SELECT 'backlog' AS what, o.topic AS a, '' AS b, count(*) AS n, 0::bigint AS m
-FROM posthouse.lane l CROSS JOIN LATERAL (
+FROM posthouse.lane l LEFT JOIN posthouse.backlog b ON b.number = l.backlog CROSS JOIN LATERAL (
     SELECT p.topic FROM posthouse.outbox p
     WHERE p.lane = l.number AND p.xid >= pg_snapshot_xmin(l.s1) AND NOT pg_visible_in_snapshot(p.xid, l.s1)
-        AND NOT coalesce(pg_visible_in_snapshot(p.xid, l.s2) AND p.id <= l.last_id, false)) o
+        AND NOT coalesce(pg_visible_in_snapshot(p.xid, b.s2) AND p.id <= b.last_id, false)) o
 GROUP BY o.topic
 UNION ALL SELECT 'sent', topic, '', sum(count)::bigint, 0 FROM posthouse.sent GROUP BY topic
 UNION ALL SELECT 'stuck', topic, '', count(*), 0 FROM posthouse.stuck GROUP BY topic

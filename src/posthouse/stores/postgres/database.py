@@ -146,6 +146,15 @@ class Database:
             async with connection.transaction():
                 return await connection.run(self.text(sql), parameters)
 
+    async def fetch(self, sql: str, *parameters: object) -> Sequence[Sequence[Any]]:
+        """`run` for many rows: they are the driver's own, which need not be copied."""
+        async with self.connected() as connection:
+            fetch: Callable[..., Awaitable[list[Any]]] = connection.fetch
+            if not self.settings.pooled:
+                return await fetch(self.text(sql), *parameters)
+            async with connection.transaction():
+                return await fetch(self.text(sql), *parameters)
+
     async def run_committed(self, sql: str, *parameters: object) -> Rows:
         """One statement that must see what was committed last, whatever isolation this database has as its default."""
         async with self.connected() as connection, connection.transaction(isolation="read_committed"):

@@ -109,7 +109,7 @@ def _outbox(metadata: MetaData) -> None:
         Column("id", BigInteger, Identity(always=True, cache=1), nullable=False),
         *_outbox_columns(),
         Index("outbox_by_transaction", "lane", "xid"),
-        Index("outbox_by_id", text("(lane + 0)"), "id"),
+        Index("outbox_by_id", "id"),
         postgresql_partition_by="LIST (slot)",
     )
     for leaf in LEAVES:
@@ -119,7 +119,7 @@ def _outbox(metadata: MetaData) -> None:
             Column("id", BigInteger, nullable=False),
             *_outbox_columns(),
             Index(f"{leaf}_lane_xid_idx", "lane", "xid"),
-            Index(f"{leaf}_expr_id_idx", text("(lane + 0)"), "id"),
+            Index(f"{leaf}_id_idx", "id"),
             info={"leaf_of": "outbox"},
         )
     Table(
@@ -145,8 +145,15 @@ def _outbox(metadata: MetaData) -> None:
         Column("epoch", BigInteger, nullable=False, server_default=text("0")),
         Column("until", Double, nullable=False, server_default=text("0")),
         Column("s1", PgSnapshot, nullable=False, server_default=text("'1:1:'::pg_snapshot")),
-        *_columns(PgSnapshot, "s2?"),
-        *_columns(BigInteger, "last_id?", "hi_id?"),
+        *_columns(BigInteger, "backlog?"),
+        Column("floor", BigInteger, nullable=False, server_default=text("0")),
+    )
+    Table(
+        "backlog",
+        metadata,
+        Column("number", BigInteger, Identity(always=True), primary_key=True),
+        *_columns(PgSnapshot, "s2"),
+        *_columns(BigInteger, "last_id", "hi_id", "floor"),
     )
     Table("member", metadata, _text("owner", primary_key=True), *_columns(Double, "until"), *_columns(Text, "reads?"))
     Table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,8 +13,9 @@ import msgspec
 
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import StoreError, StoreUnavailable
-from posthouse.store import Lane, OutboxRow, Poll, Rows, StuckRow, Transaction
+from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction
 from posthouse.stores.postgres.append import appending
+from posthouse.stores.postgres.backlog import Backlog, Page, Pages
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FENCED, sqlstate_of
 from posthouse.stores.postgres.joins import Joined, JoinedAsync, joined
@@ -43,25 +45,19 @@ UPDATE posthouse.lane SET owner = NULL, until = 0 WHERE owner = $1
 AT_HOME = "SELECT posthouse.at_home()"
 
 # What is new in some lanes.
-POLL = "SELECT * FROM posthouse.poll($1, $2, $3, $4)"
+POLL = "SELECT * FROM posthouse.poll($1, $2, $3, $4, $5, $6)"
 
-# The same, each row with the snapshot that it was read in; where nothing is new, the snapshot alone.
-POLL_AT = """
-SELECT pg_current_snapshot()::text, p.*
-FROM (VALUES (1)) one LEFT JOIN LATERAL posthouse.poll($1, $2, $3, $4) p ON true
-"""
+# The same, each row with the snapshot that it was read in.
+POLL_AT = "SELECT pg_current_snapshot()::text, p.* FROM posthouse.poll($1, $2, $3, $4, $5, $6) p"
 
 # Whether lanes are held.
 HOLDS = f"SELECT posthouse.holds($2, $3, $4, {NOW})"
 
 # Move cursors and count what was sent.
-SETTLE = "SELECT posthouse.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+SETTLE = "SELECT posthouse.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 
-# The same, and park rows.
-SETTLE_AND_PARK = f"""
-SELECT CASE WHEN {SETTLE.removeprefix("SELECT ")}
-    THEN posthouse.park($15, $16, $17, $18, $19, $20, $21, $22, $23, $24) ELSE false END
-"""
+# Move on in a backlog and count what was sent; the backlog's number, 0 when it is at its end.
+SETTLE_PAGE = "SELECT posthouse.settle_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
 
 # Let writers go on to an empty leaf; the leaves that may be emptied.
 TURN = "SELECT posthouse.turn($1, $2, $3)"
@@ -85,12 +81,14 @@ class Move(msgspec.Struct, frozen=True):
 
     lane: int
     s1: str
-    s2: str | None
-    last_id: int | None
     s1_after: str
-    s2_after: str | None = None
-    last_id_after: int | None = None
-    hi_id_after: int | None = None
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """All that is new for some lanes was read. `floor` as in the lanes; None leaves theirs."""
+
+    moves: Sequence[Move]
+    floor: int | None
 
 
 class PostgresOutbox(StuckRows):
@@ -99,8 +97,12 @@ class PostgresOutbox(StuckRows):
     def __init__(self, database: Database, clock: Clock | None, window: float) -> None:
         super().__init__(database, clock)
         self._window = window
+        self._pages = Pages(database)
         self._next_lane = 0
+        self._next_backlog = 0
         self._tidied = float("-inf")
+        self._drawn: int | None = None
+        """An id up to which all are drawn, on the server that the connections are to."""
         self._known = 0
 
     async def append(self, tx: Transaction, rows: Sequence[OutboxRow]) -> Sequence[str]:
@@ -128,24 +130,34 @@ class PostgresOutbox(StuckRows):
         await self._database.run(RELEASE, owner)
 
     async def poll(self, lanes: Sequence[Lane], limit: int) -> Poll:
-        return self._read(lanes, await self._look(POLL, lanes, limit))
+        await self._be_at_home()
+        page = await self._pages.next(lanes, limit)
+        if page is not None:
+            return _poll_of(page, lanes)
+        found, drawn = await self._look(POLL, lanes, limit)
+        return await self._read(lanes, limit, found, drawn)
 
     async def poll_at(self, lanes: Sequence[Lane], limit: int) -> tuple[Poll, Snapshot]:
         """A poll, and the snapshot in which it looked."""
-        found: Sequence[Sequence[Any]] = await self._look(POLL_AT, lanes, limit)
-        rows = [row[1:] for row in found if row[1] is not None]
-        return self._read(lanes, rows), Snapshot.of(found[0][0])
-
-    async def _look(self, statement: str, lanes: Sequence[Lane], limit: int) -> Rows:
         await self._be_at_home()
-        time = asyncio.get_running_loop().time()
+        found, drawn = await self._look(POLL_AT, lanes, limit)
+        rows = [row[1:] for row in found]
+        return await self._read(lanes, limit, rows, drawn), Snapshot.of(found[0][0])
+
+    async def _look(
+        self, statement: str, lanes: Sequence[Lane], limit: int
+    ) -> tuple[Sequence[Sequence[Any]], int | None]:
+        """What a poll found, and an id up to which all were drawn before it."""
+        time, made, drawn = asyncio.get_running_loop().time(), self._database.made, self._drawn
         tidy = time - self._tidied >= TIDY
         ordered = sorted(lanes, key=lambda lane: (lane.number < self._next_lane, lane.number))
-        numbers, epochs = numbers_of(ordered)
-        found = await self._database.run(statement, numbers, epochs, limit, tidy)
+        parameters = (*numbers_of(ordered), limit, tidy, self._next_backlog, drawn)
+        found = await self._database.fetch(statement, *parameters)
         if tidy:
             self._tidied = time
-        return found
+        if made != self._database.made:  # perhaps it is another server now
+            drawn = self._drawn = None
+        return found, drawn
 
     async def _be_at_home(self) -> None:
         """After a new connection: is it to the server that the lanes were leased on? A restore may have come between."""
@@ -154,64 +166,86 @@ class PostgresOutbox(StuckRows):
             return
         if not (await self._database.run(AT_HOME)).scalar():
             raise StoreUnavailable("the database was restored from a dump: the next lease puts the cursors right")
-        self._known = made
+        self._known, self._drawn = made, None
 
-    def _read(self, lanes: Sequence[Lane], found: Iterable[Sequence[Any]]) -> Poll:
-        marks: list[tuple[int, str]] = []
+    async def _read(self, lanes: Sequence[Lane], limit: int, found: Iterable[Sequence[Any]], drawn: int | None) -> Poll:
+        moves: list[Move] = []
         rows: list[OutboxRow] = []
         stuck: set[int] = set()
-        last: dict[int, int] = {}
-        for lane, mark, *columns, flag in found:
-            if mark is not None:
-                marks.append((lane, mark))
+        more = False
+        for mark, lane, *columns, flag in found:
+            if mark is None:
+                rows.append(row_of(columns))
+                if flag:
+                    stuck.add(columns[0])
                 continue
-            rows.append(row := row_of(columns))
-            if row.id > last.get(lane, 0):
-                last[lane] = row.id
-            if flag:
-                stuck.add(row.id)
-        rows.sort(key=_id)
-        moves, more = [], False
-        for lane, mark in marks:
-            if mark == "more":
+            kind, _, rest = mark.partition("|")
+            if kind == "drawn":
+                self._drawn = int(rest)
+            elif kind == "whole":
+                moves.append(Move(lane, *rest.split("|")))
+            elif kind == "more":
                 more, self._next_lane = True, lane
-                continue
-            move = _move(lane, mark, last.get(lane))
-            moves.append(move)
-            if move.s2_after is not None:
-                more, self._next_lane = True, lane + 1
-        return Poll(lanes=lanes, rows=rows, stuck=frozenset(stuck), more=more, cursor=tuple(moves) or None)
+            else:
+                backlog = Backlog.of(rest, drawn)
+                self._next_backlog = backlog.number or 0
+                return _poll_of(await self._pages.first(backlog, lanes, limit), lanes)
+        self._next_backlog = 0
+        rows.sort(key=_id)
+        cursor = Whole(moves, drawn) if moves else None
+        return Poll(lanes=lanes, rows=rows, stuck=frozenset(stuck), more=more, cursor=cursor)
 
     async def settle(self, owner: str, poll: Poll, stuck: Sequence[StuckRow]) -> bool:
-        numbers, epochs = numbers_of(poll.lanes)
-        moves: Any = poll.cursor
-        if moves is None:
-            return bool((await self._database.run(HOLDS, self.now(), owner, numbers, epochs)).scalar())
+        cursor = poll.cursor
+        if cursor is None:
+            return bool((await self._database.run(HOLDS, self.now(), owner, *numbers_of(poll.lanes))).scalar())
         waiting = [*stuck, *self._unnamed(poll, stuck)]
         parked = {row.row.id for row in waiting}
-        sent = Counter(row.topic for row in poll.rows if row.id not in parked)
-        return await self.move(owner, poll.lanes, moves, sent, waiting)
+        sent = Counter(row.topic for row in poll.rows if row.id not in parked) if parked else _topics(poll.rows)
+        if isinstance(cursor, Page):
+            return await self._turn(owner, poll.lanes, cursor, sent, waiting)
+        if not isinstance(cursor, Whole):
+            raise StoreError("this poll is not of this store")
+        return await self.move(owner, poll.lanes, cursor, sent, waiting)
 
     async def move(
-        self, owner: str, lanes: Sequence[Lane], moves: Sequence[Move], sent: Counter[str], waiting: Sequence[StuckRow]
+        self, owner: str, lanes: Sequence[Lane], whole: Whole, sent: Counter[str], waiting: Sequence[StuckRow]
     ) -> bool:
         """Move cursors, count what was sent and park what waits, all or nothing. False when the lanes are not held, or
         a cursor stands elsewhere."""
-        numbers, epochs = numbers_of(lanes)
+        moves = whole.moves
         parameters = (
-            owner, self.now(), numbers, epochs, [move.lane for move in moves],
-            [move.s1 for move in moves], [move.s2 for move in moves], [move.last_id for move in moves],
-            [move.s1_after for move in moves], [move.s2_after for move in moves],
-            [move.last_id_after for move in moves], [move.hi_id_after for move in moves], list(sent), list(sent.values()),
+            owner, self.now(), *numbers_of(lanes), [move.lane for move in moves], [move.s1 for move in moves],
+            [move.s1_after for move in moves], whole.floor, list(sent), list(sent.values()),
         )  # fmt: skip
-        try:
-            if not waiting:
-                return bool((await self._database.run(SETTLE, *parameters)).scalar())
+        return await self._settled(SETTLE, parameters, waiting) is not None
+
+    async def _turn(
+        self, owner: str, lanes: Sequence[Lane], page: Page, sent: Counter[str], waiting: Sequence[StuckRow]
+    ) -> bool:
+        """The same for a page of a backlog. Those behind it are read anew when some of it is parked: they may be of the
+        same keys."""
+        backlog = page.backlog
+        parameters = (
+            owner, self.now(), *numbers_of(lanes), backlog.number, backlog.s2, backlog.last_id, page.last_id,
+            backlog.hi_id, backlog.floor, backlog.lanes, backlog.s1, list(sent), list(sent.values()),
+        )  # fmt: skip
+        number = await self._settled(SETTLE_PAGE, parameters, waiting)
+        if number and not waiting:
+            self._pages.settled(page, number)
+        return number is not None
+
+    async def _settled(self, statement: str, parameters: Sequence[object], waiting: Sequence[StuckRow]) -> int | None:
+        """What a settle says; None when the lanes are not ours any more, or a cursor stands elsewhere."""
+        if waiting:
             places = parking(waiting, (await self._database.check()).lanes)
-            return bool((await self._database.run(SETTLE_AND_PARK, *parameters, *places)).scalar())
+            statement, parameters = _and_park(statement, len(parameters), len(places)), (*parameters, *places)
+        try:
+            done = await self._database.run(statement, *parameters)
+            return _any(done[0][0]) if done else None
         except StoreError as error:
             if sqlstate_of(error.__cause__ or error) == FENCED:
-                return False
+                return None
             raise
 
     def _unnamed(self, poll: Poll, stuck: Sequence[StuckRow]) -> Iterable[StuckRow]:
@@ -234,18 +268,30 @@ class PostgresOutbox(StuckRows):
         return int(_any((await self._database.run(SWEEP, limit, SMALL_BYTES)).scalar()))
 
 
-_id = operator.attrgetter("id")
+_id, _topic = operator.attrgetter("id"), operator.attrgetter("topic")
 
 
-def _move(lane: int, mark: str, last: int | None) -> Move:
-    """What a mark of `posthouse.poll` asks for once its rows, up to the id `last`, were dealt with."""
-    kind, s1, s2, last_id, hi_id = mark.split("|")
-    if kind == "whole":
-        return Move(lane, s1, None, None, s2)
-    s2_was, last_was = (None, None) if kind == "open" else (s2, int(last_id))
-    if kind == "end" or last is None or last == int(hi_id):
-        return Move(lane, s1, s2_was, last_was, s2)
-    return Move(lane, s1, s2_was, last_was, s1, s2, last, int(hi_id))
+def _topics(rows: Sequence[OutboxRow]) -> Counter[str]:
+    return Counter(map(_topic, rows))
+
+
+def _poll_of(page: Page, lanes: Sequence[Lane]) -> Poll:
+    """A page as a relay sees it. There may always be more: at its end what was committed meanwhile."""
+    rows: Any = page.rows
+    return Poll(
+        lanes=lanes,
+        rows=list(map(row_of, rows)),
+        stuck=frozenset([columns[0] for columns in rows if columns[9]]),
+        more=True,
+        cursor=page,
+    )
+
+
+@functools.cache
+def _and_park(statement: str, parameters: int, places: int) -> str:
+    """A settle that also parks rows, in one statement."""
+    following = ", ".join(f"${number}" for number in range(parameters + 1, parameters + places + 1))
+    return f"SELECT s.done, posthouse.park({following}) FROM ({statement} AS done) s WHERE s.done IS NOT NULL"
 
 
 def _any(value: Any) -> Any:

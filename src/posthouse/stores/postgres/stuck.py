@@ -15,7 +15,7 @@ from posthouse.stores.postgres.steps import NOW, unpacked
 STUCK = """
 SELECT o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body,
     s.attempts, s.first_at, s.next_at, s.error, s.quarantined
-FROM posthouse.stuck s JOIN posthouse.outbox o ON (o.lane + 0) = s.lane::integer AND o.id = s.id
+FROM posthouse.stuck s JOIN posthouse.outbox o ON o.id = s.id
 """
 
 # The first row of each stuck key, when its time has come.
@@ -101,8 +101,8 @@ def parked_row(row: OutboxRow, now: float) -> StuckRow:
 
 
 def row_of(columns: Sequence[Any]) -> OutboxRow:
-    """A row from its columns, in the order of STUCK and of `posthouse.poll`."""
-    id, topic, tenant, key, sequence, lineage, event_id, headers, body = columns
+    """A row from its columns, in the order of STUCK, `posthouse.poll` and `posthouse.page`, which have others behind."""
+    id, topic, tenant, key, sequence, lineage, event_id, headers, body, *_ = columns
     return OutboxRow(
         id=id,
         topic=topic,
@@ -120,7 +120,7 @@ def row_of(columns: Sequence[Any]) -> OutboxRow:
 def _stuck_row(columns: Sequence[Any]) -> StuckRow:
     attempts, first_at, next_at, error, quarantined = columns[9:]
     return StuckRow(
-        row=row_of(columns[:9]),
+        row=row_of(columns),
         attempts=attempts,
         first_at=first_at,
         next_at=next_at,

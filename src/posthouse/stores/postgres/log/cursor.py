@@ -32,10 +32,10 @@ MARK = f"""
 SELECT pg_current_snapshot()::text, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint, f.*,
     (SELECT array_agg(l.number ORDER BY l.number) FROM posthouse.lane l
         JOIN unnest($2::smallint[], $3::bigint[]) AS w (number, epoch) ON l.number = w.number AND l.epoch = w.epoch
-        WHERE l.s2 IS NULL),
+        WHERE l.backlog IS NULL),
     (SELECT array_agg(l.s1::text ORDER BY l.number) FROM posthouse.lane l
         JOIN unnest($2::smallint[], $3::bigint[]) AS w (number, epoch) ON l.number = w.number AND l.epoch = w.epoch
-        WHERE l.s2 IS NULL)
+        WHERE l.backlog IS NULL)
 FROM ({FACTS}) f
 """
 

@@ -17,7 +17,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -29,7 +28,7 @@ from posthouse.stores.postgres.log.following import NUDGE, STUCK_PAUSE, Followin
 from posthouse.stores.postgres.log.pgoutput import Inserted
 from posthouse.stores.postgres.log.receiving import Receiving
 from posthouse.stores.postgres.log.stream import Message
-from posthouse.stores.postgres.outbox import Move, PostgresOutbox
+from posthouse.stores.postgres.outbox import Move, PostgresOutbox, Whole
 from posthouse.stores.postgres.snapshot import Snapshot
 from posthouse.stores.postgres.stuck import parked_row
 
@@ -297,12 +296,12 @@ class PostgresTail:
         sent, parked, touched = now.dealt.seen(mark.snapshot)
         everything = now.moves_all(time)
         numbers = sorted(self._numbers if everything else touched)
-        moves = [Move(lane, mark.cursors[lane], None, None, mark.snapshot.text) for lane in numbers]
+        moves = [Move(lane, mark.cursors[lane], mark.snapshot.text) for lane in numbers]
         now.mark, now.moved_at = None, time
         if not moves:
             return True
         try:
-            done = await self._outbox.move(owner, self._lanes, moves, sent, parked)
+            done = await self._outbox.move(owner, self._lanes, Whole(moves, None), sent, parked)
         except StoreError:
             self._poll_again("nobody knows whether the cursors have moved")  # polls begin where they stand
             raise
@@ -313,8 +312,7 @@ class PostgresTail:
 
 
 def _moves(poll: Poll) -> Sequence[Move]:
-    moves: Any = poll.cursor
-    return moves or ()
+    return poll.cursor.moves if isinstance(poll.cursor, Whole) else ()
 
 
 def _time() -> float:
