@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.ports import free_port
 from tests.servers.table import give_up, report
 
 PATIENCE = 30.0
@@ -45,9 +46,7 @@ class NatsServer:
         self._folder = folder
         self._sync = sync
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
 
     @property
     def url(self) -> str:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.servers.ports import free_port
 from tests.servers.postgres import PATIENCE, PostgresServer, unprivileged
 from tests.servers.table import give_up, report
 
@@ -49,10 +50,8 @@ def pooling(databases: str) -> Iterator[int]:
     program = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
     if program is None:
         give_up("pgbouncer", "not on this machine, and no package of Python's brings one: apt-get install pgbouncer")
-    with tempfile.TemporaryDirectory(prefix="posthouse-pgbouncer-") as place, socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        probe.close()
+    with tempfile.TemporaryDirectory(prefix="posthouse-pgbouncer-") as place:
+        port = free_port()
         file = Path(place) / "pgbouncer.ini"
         file.write_text(CONFIGURATION.format(databases=databases, listen_port=port))
         os.chmod(place, 0o755)

@@ -13,7 +13,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -28,6 +27,7 @@ from psycopg import sql
 
 from posthouse.clock import new_id
 from tests.servers import table
+from tests.servers.ports import free_port
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -167,7 +167,7 @@ def _made(folder: Path, data: Path, user: int | None) -> None:
 
 @contextlib.contextmanager
 def _served(folder: Path, data: Path, user: int | None, settings: Mapping[str, str]) -> Iterator[int]:
-    port = _free_port()
+    port = free_port()
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     log = data.parent / "log"
     with (
@@ -208,10 +208,3 @@ def _end(server: subprocess.Popen[bytes]) -> None:
             server.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             server.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

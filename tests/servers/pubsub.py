@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.ports import free_port
 from tests.servers.table import give_up, report
 
 PATIENCE = 30.0
@@ -32,9 +33,7 @@ class PubSubServer:
     def __init__(self, program: Path, *, plain: bool = False) -> None:
         self._command = [str(program), *(["-plain"] if plain else [])]
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
 
     @property
     def address(self) -> str:

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.servers.ports import free_ports
 from tests.servers.table import give_up, report
 
 PATIENCE = 60.0
@@ -167,14 +168,6 @@ def definitions() -> dict[str, object]:
 def hashed(password: str) -> str:
     salt = b"salt"
     return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 def home() -> Path:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.ports import free_port
 from tests.servers.table import give_up, report
 
 PATIENCE = 30.0
@@ -37,9 +38,7 @@ class RedisServer:
         self._folder = folder
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
 
     @property
     def url(self) -> str:

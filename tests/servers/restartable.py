@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.servers.ports import free_port
 from tests.servers.postgres import PATIENCE, SETTINGS, Unavailable, binaries, give_up, unprivileged
 
 
@@ -28,9 +28,7 @@ class RestartablePostgres:
         self._place = place
         self._user = unprivileged()
         self._server: subprocess.Popen[bytes] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port: int = probe.getsockname()[1]
+        self._port = free_port()
         self.url = f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
 
     def make(self) -> None:

@@ -9,7 +9,6 @@ import contextlib
 import importlib.util
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.servers.ports import free_port
 from tests.servers.table import give_up, report
 
 PATIENCE = 60.0
@@ -34,9 +34,7 @@ class SqsServer:
         self._log = log
         self._remembered = remembered
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
 
     @property
     def url(self) -> str:
