@@ -33,9 +33,15 @@ PATIENCE = 30.0
 
 
 def registry_app(
-    ledger: Ledger, *, door: Door | None = None, most_bytes: int = MOST_BYTES, patience: float = PATIENCE
+    ledger: Ledger,
+    *,
+    door: Door | None = None,
+    opened: bool = False,
+    most_bytes: int = MOST_BYTES,
+    patience: float = PATIENCE,
 ) -> ASGIApp:
-    """The application. It opens the ledger when the server starts and closes it when the server ends.
+    """The application. It opens the ledger when the server starts and closes it when the server ends, unless whoever made
+    it has `opened` it, and closes it.
 
     Without a `door` everybody may do everything. A body of more than `most_bytes` is refused, and a request that takes more
     than `patience` seconds is given up.
@@ -44,7 +50,10 @@ def registry_app(
     desk = _Desk(registry, door or OpenDoor(), most_bytes, patience)
 
     @contextlib.asynccontextmanager
-    async def opened(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        if opened:
+            yield
+            return
         await ledger.open()
         try:
             yield
@@ -53,7 +62,7 @@ def registry_app(
 
     routes = [Route(question.path, desk.answering(question), methods=[question.method]) for question in QUESTIONS]
     app = Starlette(
-        routes=routes, lifespan=opened, exception_handlers={404: _no_such_path, 405: _no_such_path, 500: _broken}
+        routes=routes, lifespan=lifespan, exception_handlers={404: _no_such_path, 405: _no_such_path, 500: _broken}
     )
     app.router.redirect_slashes = False
     return _RawPaths(app)

@@ -45,13 +45,14 @@ class Listening(msgspec.Struct, frozen=True, kw_only=True):
 async def serve(url: str, listening: Listening, say: Callable[[str], None]) -> None:
     """Serve the registry that is kept at `url` until a signal ends it. `say` is told where, once it listens.
 
-    Raises ConfigurationError with everything that is wrong.
+    Raises ConfigurationError with everything that is wrong, and StoreErrors of the ledger.
     """
     check_listening(listening)
     ledger = open_ledger(url)
     door = UsersDoor(listening.users) if listening.users else OpenDoor()
-    app = registry_app(ledger, door=door, most_bytes=listening.most_bytes, patience=listening.patience)
+    app = registry_app(ledger, door=door, opened=True, most_bytes=listening.most_bytes, patience=listening.patience)
     with _listener(listening) as listener:
+        await ledger.open()
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -64,10 +65,10 @@ async def serve(url: str, listening: Listening, say: Callable[[str], None]) -> N
             ssl_certfile=listening.certificate,
             ssl_keyfile=listening.key,
         )
-        server = _Server(config, lambda: say(_address(listening, listener)))
-        await server.serve(sockets=[listener])
-    if not server.started:
-        raise ConfigurationError(f"the registry at {url} could not be opened; the log says why")
+        try:
+            await _Server(config, lambda: say(_address(listening, listener))).serve(sockets=[listener])
+        finally:
+            await ledger.aclose()
 
 
 def check_listening(listening: Listening) -> None:

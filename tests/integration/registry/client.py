@@ -63,7 +63,11 @@ async def served(url: str, *, door: Door | None = None, **bounds: float) -> Asyn
     """A client of a registry that is kept at the URL."""
     ledger = open_ledger(url)
     app = registry_app(
-        ledger, door=door, most_bytes=int(bounds.get("most_bytes", 100_000)), patience=bounds.get("patience", 30.0)
+        ledger,
+        door=door,
+        opened=True,
+        most_bytes=int(bounds.get("most_bytes", 100_000)),
+        patience=bounds.get("patience", 30.0),
     )
     await ledger.open()
     try:
