@@ -8,6 +8,7 @@ from posthouse.contracts.evolution.finding import Mode, Verdict
 from posthouse.contracts.evolution.json_schema.additive import compare_additive
 from posthouse.contracts.evolution.json_schema.audit import Audit, Past, audit
 from posthouse.contracts.evolution.json_schema.comparing import compare_meaning
+from posthouse.errors import SchemaError
 
 __all__ = ["Audit", "Past", "audit", "compare"]
 
@@ -19,6 +20,9 @@ def compare(old_text: str | bytes, new_text: str | bytes, mode: Mode, *, past: I
     verdict is compatible only where that is proven. `past` are messages that were sent, with which ADDITIVE may let a range be
     tightened.
     """
-    if mode.step is Mode.ADDITIVE:
-        return compare_additive(old_text, new_text, past)
-    return compare_meaning(old_text, new_text, mode)
+    try:
+        if mode.step is Mode.ADDITIVE:
+            return compare_additive(old_text, new_text, past)
+        return compare_meaning(old_text, new_text, mode)
+    except RecursionError as error:
+        raise SchemaError("the schemas lead from reference to reference too long to be compared") from error

@@ -8,15 +8,7 @@ from enum import Enum
 from typing import cast
 
 from posthouse.contracts.evolution.json_schema import nodes as n
-from posthouse.contracts.evolution.json_schema.document import (
-    LISTS_OF_SCHEMAS,
-    MAPS_OF_SCHEMAS,
-    SCHEMAS,
-    Document,
-    Json,
-    Place,
-    escaped,
-)
+from posthouse.contracts.evolution.json_schema.document import NESTING, Document, Json, Place, escaped
 from posthouse.contracts.evolution.json_schema.evaluated import check_progress, items_reached, names_reached
 from posthouse.contracts.evolution.json_schema.literals import exact, exactly, scalar
 from posthouse.contracts.evolution.json_schema.nodes import Node, Pool
@@ -30,6 +22,10 @@ TYPES = {
     "array": frozenset((n.ARRAY,)),
     "object": frozenset((n.OBJECT,)),
 }
+
+
+DEEPEST = 40
+"""What lies deeper is a link, and read afterwards: references may go on for long."""
 
 
 class Content(Enum):
@@ -47,7 +43,7 @@ def build(document: Document, pool: Pool, content: Content = Content.AS_WRITTEN)
     known = pool.built.get((document, content))
     if known is None:
         check_progress(document)
-        known = pool.built[document, content] = _Builder(document, pool, content).value(document.place(""))
+        known = pool.built[document, content] = _Builder(document, pool, content).whole()
     return known
 
 
@@ -58,6 +54,15 @@ class _Builder:
         self._leaves = pool.leaves
         self._open: set[str] = set()
         self._linked: set[str] = set()
+        self._later: list[tuple[n.Link, Place, bool]] = []
+
+    def whole(self) -> Node:
+        """The formula of the document, with all that links stand for."""
+        root = self.value(self._document.place(""))
+        while self._later:
+            link, place, closing = self._later.pop()
+            self._pool.link(link, self._schema(place, closing=closing))
+        return root
 
     def value(self, place: Place) -> Node:
         """A schema for a value of its own: the message, a property, an item."""
@@ -65,14 +70,17 @@ class _Builder:
 
     def _schema(self, place: Place, *, closing: bool = False) -> Node:
         """A schema in place: it speaks of the same value as the one around it."""
-        if isinstance(place.schema, dict) and _WITH_SCHEMAS.isdisjoint(place.schema):
-            return self._leaf(place, place.schema)
+        if isinstance(place.schema, dict) and NESTING.isdisjoint(place.schema):
+            return self._leaf(place.schema)
         key = f"{place.pointer}{' closed' if closing else ''}"
         if key in self._done:
             return self._done[key]
         link = n.Link(f"{self._document.name}, {self._content.value}", key)
         if key in self._open:
             self._linked.add(key)
+            return self._pool.of(link)
+        if len(self._open) >= DEEPEST:
+            self._later.append((self._pool.of(link), place, closing))
             return self._pool.of(link)
         self._open.add(key)
         node = self._done[key] = self._formula(place, closing)
@@ -81,12 +89,12 @@ class _Builder:
             self._pool.link(self._pool.of(link), node)
         return node
 
-    def _leaf(self, place: Place, schema: dict[str, Json]) -> Node:
+    def _leaf(self, schema: dict[str, Json]) -> Node:
         """A schema without schemas in it. There are few different ones, and all drafts read them alike."""
         text = repr(schema)
         known = self._leaves.get(text)
         if known is None:
-            known = self._leaves[text] = self._formula(place, closing=False)
+            known = self._leaves[text] = self._formula(Place("", schema, ""), closing=False)
         return known
 
     def _formula(self, place: Place, closing: bool) -> Node:
@@ -180,8 +188,11 @@ class _Builder:
     def _objects(self, place: Place, schema: dict[str, Json]) -> list[Node]:
         pool = self._pool
         parts: list[Node] = [pool.of(n.Required(name)) for name in cast(list[str], schema.get("required", []))]
-        for name in cast(dict[str, Json], schema.get("properties", {})):
-            parts.append(pool.of(n.Property(name, self.value(self._inner(place, "properties", name)))))
+        for name, inner in cast(dict[str, Json], schema.get("properties", {})).items():
+            if isinstance(inner, dict) and NESTING.isdisjoint(inner):
+                parts.append(pool.of(n.Property(name, self._leaf(inner))))
+            else:
+                parts.append(pool.of(n.Property(name, self.value(self._inner(place, "properties", name)))))
         for pattern in cast(dict[str, Json], schema.get("patternProperties", {})):
             value = self.value(self._inner(place, "patternProperties", pattern))
             parts.append(pool.of(n.PatternProperty(pattern, value)))
@@ -326,5 +337,4 @@ _OF_OBJECTS = frozenset(
         "dependentRequired", "dependentSchemas",
     )
 )  # fmt: skip
-_WITH_SCHEMAS = MAPS_OF_SCHEMAS | LISTS_OF_SCHEMAS | SCHEMAS | {"$ref"}
 _OF_ARRAYS = frozenset(("items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "uniqueItems"))

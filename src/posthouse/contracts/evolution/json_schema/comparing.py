@@ -20,6 +20,8 @@ from posthouse.contracts.evolution.json_schema.wording import words_for
 
 MOST_CANDIDATES = 12
 MOST_GUESSES = 60
+MOST_STEPS = 20_000
+STEPS_PER_GAP = 2_000
 LARGEST_INTEGER = 2**63
 
 TOO_MUCH = (
@@ -44,6 +46,7 @@ class Comparison:
             (build(reading, pool, Content.IGNORED if declared_only else Content.AS_WRITTEN),)
         )
         self._prover = Prover(pool)
+        self._finder = Finder(self._prover, budget=MOST_STEPS)
 
     def findings(self) -> list[Finding]:
         """Nothing, where every value of the writer is proven to be one of the reader's."""
@@ -63,7 +66,7 @@ class Comparison:
 
     def _finding(self, gap: Gap) -> Finding:
         said = words_for(gap, self._who)
-        example = next(self._examples(gap), msgspec.UNSET)
+        example = self._example(gap)
         return Finding(
             path=pointer(gap.path),
             rule=said.rule,
@@ -74,13 +77,16 @@ class Comparison:
             example=example,
         )
 
-    def _examples(self, gap: Gap) -> Iterator[object]:
-        """Whole messages that the writer may send and the reader refuses, at the place of the gap where possible."""
-        finder = Finder(self._prover)
-        candidates = list(islice(self._messages(finder, gap), MOST_CANDIDATES))
-        shown = [message for message in candidates if self._refused(message)]
-        yield from (message for message in shown if self._refused_at(message, gap))
-        yield from shown
+    def _example(self, gap: Gap) -> object:
+        """A whole message that the writer may send and the reader refuses, at the place of the gap where possible."""
+        self._finder.allow(STEPS_PER_GAP)
+        elsewhere: object = msgspec.UNSET
+        for message in islice(self._messages(self._finder, gap), MOST_CANDIDATES):
+            if self._refused(message):
+                if self._refused_at(message, gap):
+                    return message
+                elsewhere = message if elsewhere is msgspec.UNSET else elsewhere
+        return elsewhere
 
     def _messages(self, finder: Finder, gap: Gap) -> Iterator[object]:
         for value in islice(finder.values(gap.left, gap.right), MOST_CANDIDATES):
@@ -107,8 +113,8 @@ class Comparison:
         """Where no gap could be shown, perhaps some message can show all the same that the change breaks."""
         if findings and any(finding.has_example for finding in findings):
             return findings
-        finder = Finder(self._prover)
-        for message in islice(finder.values(self._left, self._right), MOST_GUESSES):
+        self._finder.allow(STEPS_PER_GAP)
+        for message in islice(self._finder.values(self._left, self._right), MOST_GUESSES):
             if self._refused(message):
                 first = findings[0] if findings else self._unexplained("schema-narrowed", *UNEXPLAINED)
                 return [msgspec.structs.replace(first, weight=Weight.BREAKS, example=message), *findings[1:]]

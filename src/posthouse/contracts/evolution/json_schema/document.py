@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from typing import NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
 import jsonschema_rs
@@ -42,11 +42,13 @@ SCHEMAS = frozenset(
     )
 )  # fmt: skip
 
+NESTING = MAPS_OF_SCHEMAS | LISTS_OF_SCHEMAS | SCHEMAS | {"$ref"}
+"""A schema without any of these is a leaf."""
 _NAMING = frozenset(("$id", "$anchor", "$dynamicAnchor"))
+_WORTH_A_PLACE = NESTING | _NAMING
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A schema inside a document. `base` is the URI that references in it are relative to."""
 
     pointer: str
@@ -67,7 +69,7 @@ class Document:
         self._collect(Place("", self.root, ""))
 
     def places(self) -> list[Place]:
-        """Every schema of the document."""
+        """Every schema that has schemas in it, or a name."""
         return list(self._places.values())
 
     def place(self, pointer: str) -> Place:
@@ -109,7 +111,7 @@ class Document:
         return Place(pointer, node, start.base) if isinstance(node, (dict, bool)) else None
 
     def _collect(self, root: Place) -> None:
-        """Every schema by its pointer, and those with an `$id` or an anchor by that."""
+        """Schemas with schemas in them by their pointer, and those with an `$id` or an anchor by that."""
         waiting = [root]
         while waiting:
             place = waiting.pop()
@@ -117,7 +119,9 @@ class Document:
             if isinstance(schema, dict):
                 place = self._named(place, schema)
                 waiting += [
-                    Place(f"{place.pointer}/{step}", part, place.base) for step, part in _schemas_inside(schema)
+                    Place(f"{place.pointer}/{step}", part, place.base)
+                    for step, part in _schemas_inside(schema)
+                    if isinstance(part, dict) and not _WORTH_A_PLACE.isdisjoint(part)
                 ]
             self._places[place.pointer] = place
         self._anchors["#"] = self._places[""]

@@ -9,7 +9,7 @@ from posthouse.contracts.evolution.json_schema import nodes as n
 from posthouse.contracts.evolution.json_schema.arrays import ArrayFacts
 from posthouse.contracts.evolution.json_schema.nodes import Atom, Kind, Node
 from posthouse.contracts.evolution.json_schema.objects import Member, ObjectFacts
-from posthouse.contracts.evolution.json_schema.proving import Prover
+from posthouse.contracts.evolution.json_schema.proving import Prover, Question
 from posthouse.contracts.evolution.json_schema.sequent import Nodes, Sequent
 
 MOST_GAPS = 100
@@ -53,6 +53,7 @@ class Explainer:
     def __init__(self, prover: Prover) -> None:
         self._prover = prover
         self._gaps: list[Gap] = []
+        self._open: set[Question] = set()
 
     def gaps(self, left: Nodes, right: Nodes) -> list[Gap]:
         """All gaps, up to a sensible number. Raises TooMuchWork."""
@@ -60,20 +61,27 @@ class Explainer:
         return self._gaps
 
     def _explain(self, left: Nodes, right: Nodes, steps: tuple[Step, ...]) -> None:
-        if len(self._gaps) >= MOST_GAPS or self._prover.prove(left, right):
-            return
-        left = self._explain_type(left, right, steps)
+        question = (left, right)
+        if len(self._gaps) >= MOST_GAPS or question in self._open or self._prover.prove(left, right):
+            return  # a recursive schema is explained once round
+        self._open.add(question)
+        self._explain_parts(self._explain_type(left, right, steps), right, steps)
+        self._open.remove(question)
+
+    def _explain_parts(self, left: Nodes, right: Nodes, steps: tuple[Step, ...]) -> None:
         sequent = self._prover.sequent(left, right)
         if sequent is None:
             return
-        known = frozenset(self._prover.interned(sequent.left()))
+        known = frozenset(sequent.left())
         goals = frozenset(sequent.goals)
         if len(sequent.bundles) == 1:
             for part in sequent.bundles[0]:
                 self._explain(known, goals | {part}, steps)
         elif sequent.choices:
-            for branch in self._prover.branches(sequent):
-                self._explain(branch, frozenset(self._prover.failing(sequent)), steps)
+            failing = self._prover.failing(sequent)
+            for branch, others in self._prover.branches(sequent):
+                if not others or not self._prover.prove(branch, failing | others):
+                    self._explain(branch, failing, steps)
         elif sequent.bundles:
             self._explain_union(sequent, known, steps)
         else:
@@ -100,8 +108,7 @@ class Explainer:
         if len(near) == 1 and len(bundles) > 1:
             self._explain(known, goals | {near[0]}, steps)
         else:
-            right = frozenset(self._prover.failing(sequent))
-            self._gaps.append(Gap(steps, None, known, right, sequent.kinds))
+            self._gaps.append(Gap(steps, None, known, self._prover.failing(sequent), sequent.kinds))
 
     def _explain_atoms(self, sequent: Sequent, known: Nodes, steps: tuple[Step, ...]) -> None:
         for kind in sorted(sequent.kinds):

@@ -9,15 +9,17 @@ from __future__ import annotations
 from posthouse.contracts.evolution.json_schema import arrays, objects
 from posthouse.contracts.evolution.json_schema import nodes as n
 from posthouse.contracts.evolution.json_schema.arrays import ArrayFacts
-from posthouse.contracts.evolution.json_schema.nodes import Atom, Kind, Node, Pool
+from posthouse.contracts.evolution.json_schema.nodes import Atom, Kind, Pool
 from posthouse.contracts.evolution.json_schema.numbers import Undecided
 from posthouse.contracts.evolution.json_schema.objects import ObjectFacts
-from posthouse.contracts.evolution.json_schema.scalars import find_scalar
+from posthouse.contracts.evolution.json_schema.scalars import is_none_left
 from posthouse.contracts.evolution.json_schema.sequent import Nodes, Sequent, reduce
 
 MOST_QUESTIONS = 20_000
 DEEPEST = 60
 MOST_COMBINATIONS = 64
+MOST_EXCLUSIVE = 8
+"""Of a `oneOf` with more branches it is not used that the others fail."""
 
 Question = tuple[Nodes, Nodes]
 NONE: Nodes = frozenset()
@@ -77,31 +79,36 @@ class Prover:
             return True
         if len(sequent.bundles) == 1:
             goals = frozenset(sequent.goals)
-            known = frozenset(self.interned(sequent.left()))
+            known = frozenset(sequent.left())
             return all(self.prove(known, goals | {part}) for part in sequent.bundles[0])
         if not sequent.bundles and all(self.kind_shown(sequent, kind) for kind in sequent.kinds):
             return True
         if sequent.choices:
-            return all(self.prove(known, frozenset(self.failing(sequent))) for known in self.branches(sequent))
+            right = self.failing(sequent)
+            return all(
+                self.prove(known, right) or (bool(others) and self.prove(known, right | others))
+                for known, others in self.branches(sequent)
+            )
         return bool(sequent.bundles) and self._one_of_several(sequent)
 
-    def branches(self, sequent: Sequent) -> list[Nodes]:
-        """The left side for each part of the smallest choice."""
-        at = min(range(len(sequent.choices)), key=lambda index: len(sequent.choices[index]))
-        known = self.interned(sequent.left(without=at))
-        return [frozenset(known | {part}) for part in sequent.choices[at]]
+    def branches(self, sequent: Sequent) -> list[tuple[Nodes, Nodes]]:
+        """The left side for each part of the smallest choice; where only one part may hold, also those that then do not."""
+        at = min(range(len(sequent.choices)), key=lambda index: len(sequent.choices[index].parts))
+        choice = sequent.choices[at]
+        known = sequent.left(without=at)
+        exclusive = isinstance(choice, n.Exactly) and len(choice.parts) <= MOST_EXCLUSIVE
+        return [
+            (frozenset(known | {part}), frozenset(choice.parts) - {part} if exclusive else NONE)
+            for part in choice.parts
+        ]
 
-    def interned(self, nodes: set[Node]) -> set[Node]:
-        """Choices that were made smaller are nodes of their own."""
-        return {self.pool.of(node) if isinstance(node, n.Some) else node for node in nodes}
-
-    def failing(self, sequent: Sequent) -> set[Node]:
+    def failing(self, sequent: Sequent) -> Nodes:
         """The right side again."""
-        return {*sequent.goals, *(self.pool.of(n.All(parts)) for parts in sequent.bundles)}
+        return frozenset((*sequent.goals, *(self.pool.of(n.All(parts)) for parts in sequent.bundles)))
 
     def _one_of_several(self, sequent: Sequent) -> bool:
         """One branch alone, or all combinations of a part of each."""
-        known = frozenset(self.interned(sequent.left()))
+        known = frozenset(sequent.left())
         goals = frozenset(sequent.goals)
         bundles = sorted(sequent.bundles, key=len)
         if any(self.prove(known, goals | {self.pool.of(n.All(parts))}) for parts in bundles):
@@ -124,7 +131,7 @@ class Prover:
         if kind == n.ARRAY:
             return self._array_shown(facts, sequent.goals)
         try:
-            return find_scalar(kind, facts, sequent.goals) is None
+            return is_none_left(kind, facts, sequent.goals)
         except Undecided:
             return False
 

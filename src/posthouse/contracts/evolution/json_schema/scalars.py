@@ -88,6 +88,17 @@ def find_scalar(kind: Kind, holding: Atoms, failing: Atoms) -> Scalar | None:
     return None if number is None else (kind, number)
 
 
+def is_none_left(kind: Kind, holding: Atoms, failing: Atoms) -> bool:
+    """Whether there is provably no such value, also for readers that take formats for remarks. Raises Undecided."""
+    holding, failing = list(holding), list(failing)
+    if find_scalar(kind, holding, failing) is not None:
+        return False
+    if kind != n.STRING or any(isinstance(atom, n.Format) for atom in failing):
+        return True
+    unasserted = [atom for atom in holding if not isinstance(atom, n.Format)]
+    return len(unasserted) == len(holding) or find_scalar(kind, unasserted, failing) is None
+
+
 def plain(scalar: Scalar) -> object:
     """The value as JSON libraries have it."""
     kind, value = scalar

@@ -8,6 +8,7 @@ from posthouse.contracts.evolution.json_schema import nodes as n
 from posthouse.contracts.evolution.json_schema.nodes import Atom, Kind, Node, Pool
 
 Nodes = frozenset[Node]
+Choice = n.Some | n.Exactly
 
 
 @dataclass(frozen=True)
@@ -19,14 +20,14 @@ class Sequent:
     """
 
     facts: tuple[Atom, ...]
-    choices: tuple[tuple[Node, ...], ...]
+    choices: tuple[Choice, ...]
     goals: tuple[Atom, ...]
     bundles: tuple[tuple[Node, ...], ...]
     kinds: frozenset[Kind]
 
     def left(self, *, without: int | None = None) -> set[Node]:
         """The left side again, without one of the choices."""
-        return {*self.facts, *(n.Some(parts) for at, parts in enumerate(self.choices) if at != without)}
+        return {*self.facts, *(choice for at, choice in enumerate(self.choices) if at != without)}
 
 
 class _Shown(Exception):
@@ -46,7 +47,7 @@ class _Reduction:
         self._pool = pool
         self._true: dict[Node, None] = {}
         self._false: dict[Node, None] = {}
-        self._choices: list[tuple[Node, ...]] = []
+        self._choices: list[Choice] = []
         self._bundles: list[tuple[Node, ...]] = []
         self._kinds = n.KINDS
         for node in left:
@@ -83,7 +84,7 @@ class _Reduction:
             case n.Link():
                 self._hold(self._pool.follow(node))
             case n.Some() | n.Exactly():
-                self._choices.append(node.parts)
+                self._choices.append(node)
             case n.Kinds() | n.Values():
                 self._narrow_kinds(self._pool.kinds_of(node))
 
@@ -129,14 +130,15 @@ class _Reduction:
         """Drop what is decided by what is known; True when something new became known."""
         known = len(self._true) + len(self._false)
         choices, self._choices = self._choices, []
-        for parts in choices:
-            self._choose(parts)
+        for choice in choices:
+            self._choose(choice)
         bundles, self._bundles = self._bundles, []
         for parts in bundles:
             self._bundle(parts)
         return len(self._true) + len(self._false) > known
 
-    def _choose(self, parts: tuple[Node, ...]) -> None:
+    def _choose(self, choice: Choice) -> None:
+        parts = choice.parts
         if any(part in self._true for part in parts):
             return
         open_parts = tuple(
@@ -146,8 +148,10 @@ class _Reduction:
             raise _Shown
         if len(open_parts) == 1:
             self._hold(open_parts[0])
+        elif isinstance(choice, n.Some):
+            self._choices.append(self._pool.of(n.Some(open_parts)))
         else:
-            self._choices.append(open_parts)
+            self._choices.append(self._pool.of(n.Exactly(open_parts)))
 
     def _bundle(self, parts: tuple[Node, ...]) -> None:
         if any(part in self._false or not self._pool.kinds_of(part) & self._kinds for part in parts):

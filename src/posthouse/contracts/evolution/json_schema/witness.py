@@ -20,18 +20,28 @@ from posthouse.contracts.evolution.json_schema.proving import NONE, NONE_NAMED, 
 from posthouse.contracts.evolution.json_schema.scalars import find_scalar, plain
 from posthouse.contracts.evolution.json_schema.sequent import Nodes, Sequent
 
-MOST_STEPS = 4_000
+MOST_STEPS = 3_000
 DEEPEST = 12
+DEEPEST_GIVEN = 60
+"""Where a value is given it may be deeper than one that would be made up."""
 LONGEST = 200
 KIND_ORDER = (n.OBJECT, n.STRING, n.INTEGER, n.BOOLEAN, n.FRACTION, n.ARRAY, n.NULL)
 
 
 class Finder:
-    """One search; its budget is spent once."""
+    """A search with a budget: `allow` gives it some of what is left."""
 
-    def __init__(self, prover: Prover, steps: int = MOST_STEPS) -> None:
+    def __init__(self, prover: Prover, budget: int = MOST_STEPS) -> None:
         self._prover, self._pool = prover, prover.pool
-        self._steps = steps
+        self._budget = budget
+        self._steps = 0
+        self.allow(budget)
+
+    def allow(self, steps: int) -> None:
+        """So many steps for what comes next."""
+        self._budget += max(0, self._steps)
+        self._steps = min(steps, self._budget)
+        self._budget -= self._steps
 
     def values(self, left: Nodes, right: Nodes, fuel: int = DEEPEST) -> Iterator[object]:
         """Candidates, the plainest first."""
@@ -44,8 +54,8 @@ class Finder:
         if sequent.bundles:
             yield from self._break_one(sequent, fuel)
         elif sequent.choices:
-            for known in self._prover.branches(sequent):
-                yield from self.values(known, frozenset(sequent.goals), fuel)
+            for known, others in self._prover.branches(sequent):
+                yield from self.values(known, frozenset(sequent.goals) | others, fuel)
         else:
             for kind in KIND_ORDER:
                 if kind in sequent.kinds and all(kind in goal.speaks_of for goal in sequent.goals):
@@ -59,11 +69,11 @@ class Finder:
             more += [self._pool.of(n.Required(name)), self._pool.of(n.Property(name, inner))]
         else:
             more += [self._pool.of(n.MinItems(name + 1)), self._pool.of(n.Item(name, inner))]
-        yield from self.values(left | frozenset(more), NONE)
+        yield from self.values(left | frozenset(more), NONE, DEEPEST_GIVEN)
 
     def _break_one(self, sequent: Sequent, fuel: int) -> Iterator[object]:
         """Of every bundle one part must fail."""
-        known = frozenset(self._prover.interned(sequent.left()))
+        known = frozenset(sequent.left())
         others = frozenset(self._pool.of(n.All(parts)) for parts in sequent.bundles[1:])
         for part in sequent.bundles[0]:
             yield from self.values(known, frozenset(sequent.goals) | others | {part}, fuel)
