@@ -19,16 +19,18 @@ SETTINGS = Settings(lease=8.0, poll=1.0, window=6)
 
 
 class ListLog:
-    """Frames in a list, ledgers as bytes; `down` makes every call fail, `hurdles` makes edits come too late."""
+    """Frames in a list, ledgers as bytes; `down` makes every call fail, `hurdles` make edits come too late, `delay` takes time."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
         self.ledgers: dict[str, bytes] = {}
         self.down = False
         self.hurdles: list[Callable[[], None]] = []
+        self.delay: Callable[[], None] = lambda: None
 
     async def end(self, topic: str) -> int:
         self._answer()
+        self.delay()
         return len(self.frames) + 1
 
     async def read(self, topic: str, position: int) -> Sequence[Delivery]:
@@ -175,6 +177,17 @@ async def test_whoever_cannot_renew_hands_out_nothing_that_another_may_have() ->
         await member.receive(1, 0)
     log.down = False
     assert ids(await member.receive(1, 0)) == ["2"]
+    await member.aclose()
+
+
+async def test_a_member_that_was_stopped_while_it_read_hands_out_nothing() -> None:
+    log, clock = ListLog(), ManualClock()
+    member = await joined(log, clock)
+    log.say("a")
+    log.delay = lambda: clock.advance(9.0)  # longer than its lease: another may have taken over meanwhile
+    assert await member.receive(1, 0) == []
+    log.delay = lambda: None
+    assert ids(await member.receive(1, 0)) == ["1"]
     await member.aclose()
 
 

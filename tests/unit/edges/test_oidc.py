@@ -145,6 +145,11 @@ async def test_what_is_no_token_is_refused_and_asks_nobody(issuer: Issuer, sende
     assert issuer.fetches == 0
 
 
+async def test_a_token_longer_than_any_of_googles_is_refused_however_good_it_is(issuer: Issuer, sender: Sender) -> None:
+    with pytest.raises(Refused, match="too long"):
+        await sender.check(issuer.token(now=NOW, padding="x" * 8_192))
+
+
 async def test_a_changed_claim_breaks_the_signature(issuer: Issuer, sender: Sender) -> None:
     header, _, signature = issuer.token(now=NOW).split(".")
     other = issuer.token(now=NOW, email="x@y").split(".")[1]
@@ -230,6 +235,21 @@ async def test_without_keys_nobody_can_tell_and_it_is_asked_again_later(
     issuer.answer = None
     clock.advance(31)
     await sender.check(issuer.token(now=NOW))
+
+
+async def test_a_set_of_keys_that_is_too_large_is_not_read_to_its_end(issuer: Issuer, sender: Sender) -> None:
+    issuer.answer = (200, issuer.document() + b" " * 300_000)
+    with pytest.raises(KeysUnavailable):
+        await sender.check(issuer.token(now=NOW))
+
+
+async def test_an_empty_set_does_not_replace_the_last_good_one(
+    issuer: Issuer, sender: Sender, clock: ManualClock
+) -> None:
+    await sender.check(issuer.token(now=NOW))
+    issuer.answer = (200, b'{"keys": []}')
+    clock.advance(3_601)
+    await sender.check(issuer.token(now=clock.now()))
 
 
 async def test_only_keys_that_sign_with_rsa_and_are_long_enough_are_taken(issuer: Issuer, sender: Sender) -> None:
