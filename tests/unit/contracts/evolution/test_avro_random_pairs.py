@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 from collections.abc import Callable
 from typing import Any
 
+import avro.schema
 import fastavro
+from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -202,6 +205,22 @@ def test_an_example_of_a_change_that_breaks_is_not_read(seed: int) -> None:
     for finding in findings:
         if finding.weight is Weight.BREAKS and finding.has_example and finding.rule not in FASTAVRO_IS_LOOSER:
             assert not _is_read(old, new, finding.example), (old, new, finding)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**40))
+def test_the_checker_of_avro_itself_says_the_same(seed: int) -> None:
+    """Karapace asks it."""
+    maker = Maker(seed)
+    old = maker.schema()
+    new = maker.changed(old)
+    if has_empty_union(old) or has_empty_union(new):
+        return
+    reader, writer = (avro.schema.parse(json.dumps(schema)) for schema in (new, old))
+    checker = ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]  # its constructor has no types
+    theirs = checker.get_compatibility(reader, writer).compatibility
+    ours = compare_types(read_avro(old), read_avro(new), Mode.BACKWARD).compatible
+    assert ours is (theirs is SchemaCompatibilityType.compatible), (old, new)
 
 
 def test_the_pairs_are_of_both_kinds() -> None:
