@@ -207,11 +207,80 @@ def test_drafts_may_differ_between_the_versions() -> None:
     assert outcome(old, new, Mode.FULL) is Outcome.COMPATIBLE
 
 
+@pytest.mark.parametrize(
+    ("draft", "body"),
+    [
+        ("http://json-schema.org/draft-07/schema#", {"dependentRequired": {"a": ["b"]}}),
+        ("http://json-schema.org/draft-07/schema#", {"unevaluatedProperties": False}),
+        ("http://json-schema.org/draft-07/schema#", {"prefixItems": [{"type": "string"}]}),
+        ("http://json-schema.org/draft-06/schema#", {"if": {"required": ["a"]}, "then": {"required": ["b"]}}),
+        ("https://json-schema.org/draft/2019-09/schema", {"prefixItems": [{"type": "string"}]}),
+    ],
+)
+def test_a_keyword_counts_only_in_the_drafts_that_have_it(draft: str, body: dict[str, object]) -> None:
+    old: Schema = {"$schema": draft, "properties": {"x": body}}
+    new: Schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "properties": {"x": body}}
+    assert outcome(old, new) is Outcome.INCOMPATIBLE
+    assert outcome(new, old) is Outcome.COMPATIBLE
+
+
+def test_additional_items_say_nothing_in_2020_12_not_even_to_unevaluated_items() -> None:
+    new: Schema = {"prefixItems": [{"type": "string"}], "additionalItems": True, "unevaluatedItems": False}
+    assert outcome({"prefixItems": [{"type": "string"}]}, new) is Outcome.INCOMPATIBLE
+
+
 def test_beside_a_reference_draft_7_reads_nothing_and_2020_12_everything() -> None:
     beside: dict[str, object] = {"$ref": "#/definitions/any", "type": "string", "definitions": {"any": {}}}
     draft7: Schema = {"$schema": "http://json-schema.org/draft-07/schema#", **beside}
     assert outcome({"type": "integer"}, draft7) is Outcome.COMPATIBLE
     assert outcome({"type": "integer"}, beside) is Outcome.INCOMPATIBLE
+
+
+def test_what_was_taken_for_granted_in_a_failed_attempt_is_not_believed_later() -> None:
+    """The first branch fails at `n`, after `z` was found to fit if the whole did; the second asks for `z` again."""
+    whole: Schema = {"type": "integer"}
+    old: Schema = {
+        "$ref": "#/$defs/a",
+        "$defs": {
+            "a": {
+                "type": "object",
+                "properties": {
+                    "x": {"$ref": "#/$defs/in"},
+                    "z": {"$ref": "#/$defs/too"},
+                    "n": whole,
+                    "k": whole,
+                    "m": whole,
+                },
+            },
+            "in": {"type": "object", "properties": {"back": {"$ref": "#/$defs/a"}}},
+            "too": {"type": "object", "properties": {"again": {"$ref": "#/$defs/a"}}},
+        },
+    }
+    number: Schema = {"type": "number"}
+    new: Schema = {
+        "anyOf": [{"$ref": "#/$defs/b"}, {"$ref": "#/$defs/c"}],
+        "$defs": {
+            "b": {"properties": {"x": {"$ref": "#/$defs/in"}, "z": {"$ref": "#/$defs/too"}, "n": {"type": "string"}}},
+            "c": {"properties": {"z": {"$ref": "#/$defs/too"}, "k": number, "m": number, "n": number}},
+            "in": {"properties": {"back": {"$ref": "#/$defs/b"}}},
+            "too": {"properties": {"again": {"$ref": "#/$defs/b"}}},
+        },
+    }
+    assert outcome(old, new) is Outcome.INCOMPATIBLE
+
+
+def test_if_then_and_else_bind_only_their_own_cases() -> None:
+    either: Schema = {
+        "type": "object",
+        "if": {"required": ["a"]},
+        "then": {"required": ["c"]},
+        "else": {"required": ["b"]},
+    }
+    assert outcome(either, {"anyOf": [{"required": ["a", "c"]}, {"required": ["b"]}]}) is Outcome.COMPATIBLE
+    assert outcome(either, {"required": ["b"]}) is Outcome.INCOMPATIBLE
+    assert outcome(either, {"required": ["c"]}) is Outcome.INCOMPATIBLE
+    assert outcome({"type": "object", "required": ["b"], "maxProperties": 1}, either) is Outcome.COMPATIBLE
+    assert outcome({"type": "object", "required": ["a"]}, either) is Outcome.INCOMPATIBLE
 
 
 def test_a_recursive_change_is_told_once() -> None:

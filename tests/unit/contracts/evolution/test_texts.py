@@ -96,6 +96,11 @@ def test_lengths_and_single_texts_count() -> None:
     assert find_text(Wanted(excluded=frozenset(("a", "0")))) not in ("a", "0", None)
 
 
+def test_a_match_is_one_also_where_the_default_engine_of_the_validator_is_wrong() -> None:
+    assert not matches("(?:ab)+a?(?:ab)+", "ab")
+    assert matches("^(?=a)", "ab")  # look-around needs that engine all the same
+
+
 PIECES = st.sampled_from(
     ["a", "b", "[ab]", "[^a]", ".", "a?", "b*", "(a|bb)", "a{1,2}", "^", "$", "|", "(?:ab)+", r"\d", r"\w"]
 )

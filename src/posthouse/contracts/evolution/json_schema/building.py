@@ -90,8 +90,8 @@ class _Builder:
         return node
 
     def _leaf(self, schema: dict[str, Json]) -> Node:
-        """A schema without schemas in it. There are few different ones, and all drafts read them alike."""
-        text = repr(schema)
+        """A schema without schemas in it. There are few different ones."""
+        text = f"{self._document.draft} {schema!r}"
         known = self._leaves.get(text)
         if known is None:
             known = self._leaves[text] = self._formula(Place("", schema, ""), closing=False)
@@ -165,6 +165,8 @@ class _Builder:
         return [self._pool.negation(self._schema(self._inner(place, "not")))]
 
     def _if(self, place: Place, schema: dict[str, Json]) -> list[Node]:
+        if self._document.draft < 7:
+            return []
         condition = self._schema(self._inner(place, "if"))
         parts = []
         if "then" in schema:

@@ -71,9 +71,10 @@ def items_reached(document: Document, place: Place, besides: str = "") -> ItemRe
         own = len(prefix) if isinstance(prefix, list) else 0
         reach.maybe = None if reach.maybe is None else max(reach.maybe, own)
         reach.sure = max(reach.sure, own) if always else reach.sure
-        rest = [keyword for keyword in ("items", "additionalItems", "unevaluatedItems") if keyword in schema]
+        rest: list[str] = [keyword for keyword in ("items", "unevaluatedItems") if keyword in schema]
         if isinstance(schema.get("items"), list):
             rest.remove("items")
+            rest += ["additionalItems"] if "additionalItems" in schema else []
         if any(not (top and keyword == besides) for keyword in rest):
             reach.maybe = None
             reach.whole |= always

@@ -12,6 +12,7 @@ from functools import lru_cache
 import jsonschema_rs
 
 from posthouse.contracts.evolution.json_schema import nodes as n
+from posthouse.contracts.evolution.json_schema.document import validator_of
 from posthouse.contracts.evolution.json_schema.nodes import Atom, Kind, Scalar
 from posthouse.contracts.evolution.json_schema.numbers import Undecided, find_number, plain_number
 from posthouse.contracts.evolution.json_schema.regex_parsing import Irregular
@@ -150,7 +151,7 @@ def matches(pattern: str, text: str) -> bool:
 
 @lru_cache(maxsize=2_000)
 def _checker(keyword: str, value: str) -> jsonschema_rs.Validator:
-    return jsonschema_rs.Draft202012Validator({keyword: value}, validate_formats=True, offline=True)
+    return validator_of({keyword: value}, jsonschema_rs.Draft202012Validator)
 
 
 def _listed(kind: Kind, holding: list[Atom]) -> list[Scalar] | None:
