@@ -89,6 +89,7 @@ def test_the_next_version_that_is_declared_is_the_successor() -> None:
     assert (first.deprecated, first.successor) == (date(2027, 1, 31), "shop.orders.order.placed.v3")
     assert (later.deprecated, later.successor, later.description) == (None, None, "")
     assert (later.owner, later.residency) == ("checkout", "me")
+    assert {entry.successor for entry in DOCUMENT.events if entry is not first} == {None}
 
 
 def test_a_topic_is_listed_with_its_guarantee_and_who_uses_it() -> None:

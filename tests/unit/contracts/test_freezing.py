@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from posthouse import Payload, Service
-from posthouse.contracts import Document, from_json, to_json
+from posthouse.contracts import Document, from_json, json_schema, to_json
 from posthouse.contracts.agreement import disagreements
 from posthouse.contracts.bundle import LOCK, TOPICS, Bundle, Files, is_part, place_of, read_bundle
 from posthouse.contracts.freezing import freeze
+from posthouse.contracts.schema_files import file_of, schema_in
 from posthouse.errors import ConfigurationError
 from posthouse.listing import catalogue_of
 
@@ -47,6 +48,9 @@ def billing(payload: type = Placed) -> Service:
 
     @service.on(payload)
     async def invoice(event: object) -> None: ...
+
+    @service.on(payload, consumer="mail")
+    async def mail(event: object) -> None: ...
 
     return service
 
@@ -129,7 +133,9 @@ def test_a_frozen_event_that_nobody_declares_is_stale_until_it_is_pruned() -> No
     assert made.stale == ["orders/order/placed/v1.json"]
     pruned = {path: data for path, data in {**after, **made.files}.items() if path not in made.stale}
     assert [one.kind for one in disagreements(newer, read_bundle(pruned))] == []
-    assert "orders/order/placed/v1.json" not in read_bundle(pruned).lock.schemas
+    left = read_bundle(pruned).lock.schemas
+    assert "orders/order/placed/v1.json" not in left
+    assert "billing/invoice/issued/v1.json" in left, "it belongs to a service that was not named"
 
 
 def test_a_file_or_a_lock_that_was_edited_by_hand_is_found() -> None:
@@ -144,6 +150,10 @@ def test_a_file_or_a_lock_that_was_edited_by_hand_is_found() -> None:
     lock["schemas"][path]["hash"] = "sha256-0"
     (found,) = disagreements(both(), read_bundle({**files, LOCK: json.dumps(lock).encode()}))
     assert (found.kind, found.path) == ("edited", path)
+
+    other = {**json.loads(files[LOCK]), "topics": "sha256-0"}
+    (found,) = disagreements(both(), read_bundle({**files, LOCK: json.dumps(other).encode()}))
+    assert (found.kind, found.path) == ("edited", TOPICS)
 
     del lock["schemas"][path]
     (found,) = disagreements(both(), read_bundle({**files, LOCK: json.dumps(lock).encode()}))
@@ -197,6 +207,27 @@ def test_a_consumer_that_is_gone_leaves_the_topic() -> None:
     silent.event("invoice.issued.v1")(Issued)
     after = read_bundle({**files, **freeze(catalogue_of([silent]), read_bundle(files)).files})
     assert [topic.consumers for topic in after.topics if topic.name == "shop.orders.order"] == [()]
+
+
+def test_a_foreign_topic_that_nobody_reads_any_more_is_gone() -> None:
+    reader = Service("billing", namespace="shop")
+
+    @reader.external("depot.stock.item.counted.v1")
+    class ItemCounted(Payload):
+        item: str
+
+    @reader.on(ItemCounted)
+    async def count(event: object) -> None: ...
+
+    files = frozen_files(catalogue_of([reader]))
+    assert [topic.name for topic in read_bundle(files).topics] == ["depot.stock.item"]
+    assert read_bundle(frozen_files(catalogue_of([reader]), catalogue_of([Service("billing")]))).topics == ()
+
+
+def test_a_schema_whose_references_cannot_be_followed_is_written_as_it_is() -> None:
+    schema = json_schema({"$anchor": "top", "properties": {"a": {"$ref": "#top"}}})
+    data = file_of(schema, place="schemas://a/b/v1", subject="a.b.v1", description="")
+    assert schema_in("a/b/v1.json", data) == schema
 
 
 def test_two_namespaces_cannot_share_a_file() -> None:

@@ -226,6 +226,12 @@ SAME: list[tuple[Any, Any]] = [
     ({"type": "object", "required": ["b", "a"]}, {"required": ["a", "b", "a"], "type": "object", "properties": {}}),
     ({"type": "object", "additionalProperties": True}, {"type": "object"}),
     ({"allOf": [{"type": "string"}]}, {"type": "string"}),
+    ({"allOf": [{"type": "string"}], "default": "a"}, {"type": "string", "default": "a"}),
+    (
+        {"anyOf": [{"type": "object", "required": ["b"]}, {"type": "object", "required": ["a"]}]},
+        {"anyOf": [{"type": "object", "required": ["a"]}, {"type": "object", "required": ["b"]}]},
+    ),
+    ({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "number"}]}, {"type": "number"}),
     ({"$ref": "#/$defs/A", "$defs": {"A": {"type": "string"}}}, {"type": "string"}),
     ({"$ref": "#/definitions/A", "definitions": {"A": {"$ref": "#/definitions/B"}, "B": {}}}, {}),
     ({"type": "string", "minimum": 3, "minLength": 0}, {"type": "string"}),
@@ -261,6 +267,76 @@ DIFFERENT: list[tuple[Any, Any]] = [
 @pytest.mark.parametrize(("one", "other"), DIFFERENT, ids=[json.dumps(one) for one, _ in DIFFERENT])
 def test_another_meaning_has_another_hash(one: Any, other: Any) -> None:
     assert schema_hash(one) != schema_hash(other)
+
+
+VALUES_OF_ALL_KINDS: list[Any] = [
+    None,
+    True,
+    False,
+    0,
+    1,
+    2,
+    7,
+    -1,
+    0.5,
+    1.0,
+    2.5,
+    "",
+    "a",
+    "ab",
+    "abc",
+    [],
+    ["a"],
+    [1],
+    [1, "a"],
+    [1, 2],
+]
+VALUES_OF_ALL_KINDS += [["a", "b", "c"], {}, {"a": 1}, {"b": "x"}, {"a": None, "b": 1}, {"c": {}}]
+
+DELICATE: list[dict[str, Any]] = [
+    {"anyOf": [{"type": ["string", "null"], "not": {"type": "null"}}, {"type": "integer"}]},
+    {"anyOf": [{"type": "number", "minimum": 2}, {"type": "integer"}]},
+    {"anyOf": [{"type": "number", "maximum": 0}, {"type": "integer", "minimum": 2}]},
+    {"anyOf": [{"type": "number", "maximum": 0}, {"type": "integer", "minimum": 2}, {"type": "null"}]},
+    {
+        "anyOf": [
+            {"type": "string", "minLength": 2},
+            {"type": "array", "minItems": 2},
+            {"type": "object", "minProperties": 1},
+        ]
+    },
+    {"anyOf": [{"type": "string"}, {"minLength": 2}]},
+    {"anyOf": [{"enum": ["a", 1]}, {"type": "null"}, {"enum": [True]}], "not": {"const": 1}},
+    {"$ref": "#/$defs/A", "minLength": 1, "$defs": {"A": {"type": "string", "minLength": 2}}},
+    {
+        "$ref": "#/$defs/A",
+        "properties": {"b": {}},
+        "$defs": {"A": {"properties": {"a": {}}, "additionalProperties": False}},
+    },
+    {"$ref": "#/$defs/A", "allOf": [{"minLength": 1}], "$defs": {"A": {"type": "string", "maxLength": 2}}},
+    {"allOf": [{"type": "string"}], "minLength": 2},
+    {"prefixItems": [{}], "maxItems": 2, "items": {"type": "string"}},
+    {"prefixItems": [{"type": "integer"}], "items": False},
+    {"prefixItems": [{"type": "integer"}, {}], "maxItems": 1, "items": {"type": "string"}},
+    {"type": "array", "items": {"$ref": "#/$defs/A"}, "$defs": {"A": {"anyOf": [{"$ref": "#"}, {"type": "string"}]}}},
+    {"oneOf": [{"type": "integer"}, {"minimum": 2}]},
+    {"oneOf": [{"type": "object", "properties": {"a": {"const": 1}}}, {"type": "object", "required": ["b"]}]},
+    {"enum": [1, True, "a"], "type": ["boolean", "string"]},
+    {"if": {"type": "string"}, "then": {"minLength": 2}, "else": {"type": "array"}},
+    {"then": False},
+    {"not": {}},
+    {"allOf": [True, False]},
+    {"anyOf": [False, {"type": "string"}]},
+    {"type": "object", "patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": False},
+    {"type": "string", "properties": {"a": False}},
+]
+
+
+@pytest.mark.parametrize("document", DELICATE, ids=json.dumps)
+def test_the_normal_form_accepts_the_same_in_delicate_cases(document: dict[str, Any]) -> None:
+    before = jsonschema_rs.Draft202012Validator(document)
+    after = jsonschema_rs.Draft202012Validator(typing.cast("dict[str, Any] | bool", normalised(document)))
+    assert [before.is_valid(v) for v in VALUES_OF_ALL_KINDS] == [after.is_valid(v) for v in VALUES_OF_ALL_KINDS]
 
 
 def test_a_definition_that_would_fill_the_memory_stays_a_definition() -> None:

@@ -108,6 +108,16 @@ def test_an_unknown_hash_is_looked_up_again_but_not_all_the_time() -> None:
     assert reader.count == 2
 
 
+def test_what_was_found_fine_is_not_looked_at_again() -> None:
+    moments, now = clock()
+    sight = FirstSight(Reader(lock("sha256-now"), lock("sha256-later")), now)
+    sight.check(order_placed(), event(f"{PLACE}#sha256-now"))
+    moments[0] = LOOK_AGAIN
+    with pytest.raises(ContractError):
+        sight.check(order_placed(), event(f"{PLACE}#sha256-other"))
+    sight.check(order_placed(), event(f"{PLACE}#sha256-now"))
+
+
 def test_a_lock_that_cannot_be_read_for_a_moment_leaves_what_was_known() -> None:
     known = [lock("sha256-now")]
 
