@@ -40,15 +40,22 @@ class MemberContract(BrokerFixtures):
 
             sent: set[str] = set()
             tasks = [asyncio.create_task(work(await broker.subscribe(group, [topic])))]
-            async with asyncio.timeout(self.deadline):
-                while len([stream for stream in seen if seen[stream]]) < 2:
-                    sent |= ids_of(await self.publish(broker, topic, 40, keys=20))
-                    if len(tasks) == 1:
-                        tasks.append(asyncio.create_task(work(await other.subscribe(group, [topic]))))
-                    await asyncio.sleep(0.01)
-                while set[str]().union(*seen.values()) != sent:
-                    progressed.clear()
-                    await progressed.wait()
+            try:
+                async with asyncio.timeout(self.deadline):
+                    while len([stream for stream in seen if seen[stream]]) < 2:
+                        sent |= ids_of(await self.publish(broker, topic, 40, keys=20))
+                        if len(tasks) == 1:
+                            tasks.append(asyncio.create_task(work(await other.subscribe(group, [topic]))))
+                        await asyncio.sleep(0.01)
+                    while set[str]().union(*seen.values()) != sent:
+                        progressed.clear()
+                        await progressed.wait()
+            except TimeoutError as error:
+                said = " and ".join(f"{len(got):,}" for got in seen.values())
+                raise TimeoutError(
+                    f"of {len(sent):,} frames the members got {said} within {self.deadline:g} s: both must get some, so a "
+                    "topic of which one member owns all needs more partitions"
+                ) from error
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
