@@ -102,11 +102,72 @@ FREE = {"properties": {"kind": {"const": "free"}}, "required": ["kind"]}
             {"required": ["a"]},
         ),
         ({"type": "string", "minLength": 2, "pattern": "^a*$"}, {"pattern": "^aa"}),
+        ({"type": "string"}, {"dependentRequired": {"a": ["b"]}}),
+        ({"type": "object", "required": ["a"], "maxProperties": 1}, {"properties": {"b": False}}),
+        (
+            {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+            {"oneOf": [{"required": ["b"]}, {"required": ["a"]}]},
+        ),
     ],
     ids=lambda schema: json.dumps(schema)[:60],
 )
 def test_what_follows_from_the_old_schema_is_compatible(old: Schema, new: Schema) -> None:
     assert outcome(old, new) is Outcome.COMPATIBLE, findings(old, new)
+
+
+ONE: Schema = {"const": 1}
+SOME_CLOSED: Schema = {
+    "anyOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"type": "object"}],
+    "unevaluatedProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "example"),
+    [
+        ({"type": "array", "prefixItems": [ONE]}, {"contains": {"type": "integer"}}, []),
+        ({"type": "array", "contains": ONE}, {"contains": ONE, "minContains": 2}, [1]),
+        (
+            {"type": "array", "contains": {"enum": [1, 2]}, "maxContains": 3},
+            {"contains": {"type": "integer"}, "maxContains": 2},
+            None,
+        ),
+        ({"type": "array", "prefixItems": [ONE], "minItems": 1}, {"const": [1]}, None),
+        (
+            {"type": "array", "prefixItems": [ONE], "contains": {"type": "string"}, "unevaluatedItems": False},
+            {"maxItems": 1},
+            None,
+        ),
+        ({"type": "object", "properties": {"a": ONE}, "required": ["a"]}, {"const": {"a": 1}}, None),
+        (
+            {"type": "object", "patternProperties": {"^x": {}}, "additionalProperties": ONE},
+            {"additionalProperties": ONE},
+            None,
+        ),
+        (
+            {
+                "type": "object",
+                "anyOf": [{"required": ["a"], "additionalProperties": True}, {"required": ["b"]}],
+                "unevaluatedProperties": False,
+            },
+            {"maxProperties": 0},
+            None,
+        ),
+        (
+            {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False},
+            SOME_CLOSED,
+            {"a": "a"},
+        ),
+        ({"type": "integer", "minimum": 3}, {"exclusiveMinimum": 3}, 3),
+        ({"type": "number", "exclusiveMinimum": 3, "exclusiveMaximum": 4}, False, None),
+        ({"type": "integer", "exclusiveMinimum": 3}, {"minimum": 5}, 4),
+    ],
+    ids=lambda part: json.dumps(part)[:50],
+)
+def test_what_does_not_follow_is_shown(old: Schema, new: Schema, example: object) -> None:
+    verdict = compare(json.dumps(old), json.dumps(new), Mode.BACKWARD)
+    assert verdict.outcome is Outcome.INCOMPATIBLE
+    assert example is None or verdict.findings[0].example == example
 
 
 @pytest.mark.parametrize(

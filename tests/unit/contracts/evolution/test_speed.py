@@ -10,8 +10,8 @@ from posthouse.contracts.evolution import Mode, Outcome
 from posthouse.contracts.evolution.json_schema import compare
 
 PAIRS = 500
-GENEROUS = 20.0
-"""Seconds for all pairs on a busy machine; about one is usual."""
+GENEROUS = 15.0
+"""Seconds of processor time for all pairs on a busy machine; one or two are usual."""
 
 FIELDS: list[dict[str, object]] = [
     {"type": "string", "maxLength": 100},
@@ -45,7 +45,7 @@ def test_five_hundred_changed_schemas_are_compared_soon() -> None:
         new_count = "number" if seed % 2 else "string"
         old = order(Random(seed), "^[A-Z]{3}$", "integer")
         pairs.append((old, order(Random(seed), "^[A-Z]+$", new_count)))
-    began = time.monotonic()
+    began = time.process_time()
     outcomes = [compare(old, new, Mode.BACKWARD).outcome for old, new in pairs]
-    assert time.monotonic() - began < GENEROUS
+    assert time.process_time() - began < GENEROUS
     assert outcomes == [Outcome.INCOMPATIBLE, Outcome.COMPATIBLE] * (PAIRS // 2)

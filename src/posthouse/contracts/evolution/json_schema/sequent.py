@@ -139,7 +139,10 @@ class _Reduction:
 
     def _choose(self, choice: Choice) -> None:
         parts = choice.parts
-        if any(part in self._true for part in parts):
+        holding = sum(part in self._true for part in parts)
+        if holding > 1 and isinstance(choice, n.Exactly):
+            raise _Shown
+        if holding:
             return
         open_parts = tuple(
             part for part in parts if part not in self._false and self._pool.kinds_of(part) & self._kinds

@@ -181,17 +181,25 @@ class Finder:
         length = max([facts.least, *(index + 1 for index, _ in wrong)])
         for size in (length, length + 1):
             if size <= LONGEST and (facts.most is None or size <= facts.most):
-                made = self._array(facts, goals, wrong, size, fuel)
-                if made is not None:
-                    yield made
+                for late in (False, True) if facts.contained else (False,):
+                    made = self._array(facts, goals, wrong, size, fuel, late=late)
+                    if made is not None:
+                        yield made
 
     def _array(
-        self, facts: ArrayFacts, goals: tuple[Atom, ...], wrong: list[tuple[int, Node]], size: int, fuel: int
+        self,
+        facts: ArrayFacts,
+        goals: tuple[Atom, ...],
+        wrong: list[tuple[int, Node]],
+        size: int,
+        fuel: int,
+        *,
+        late: bool,
     ) -> list[object] | None:
         repeated = any(isinstance(goal, n.Unique) for goal in goals)
         made: list[object] = []
         for index in range(size):
-            left, right = self._around(facts, goals, index)
+            left, right = self._around(facts, goals, index, size - 1 - index if late else index)
             right |= {node for at, node in wrong if at == index}
             if repeated and index == size - 1 and size > 1:
                 left.add(exactly(self._pool, made[-1]))
@@ -208,11 +216,11 @@ class Finder:
             made.append(found[0])
         return made
 
-    def _around(self, facts: ArrayFacts, goals: tuple[Atom, ...], index: int) -> tuple[set[Node], set[Node]]:
-        """What an item must and must not be, also for the sake of `contains`."""
+    def _around(self, facts: ArrayFacts, goals: tuple[Atom, ...], index: int, turn: int) -> tuple[set[Node], set[Node]]:
+        """What an item must and must not be, also for the sake of `contains`: its items come first, by `turn`."""
         left, right = set(facts.item(index)), set[Node]()
         for atom in facts.contained:
-            if index < atom.count:
+            if turn < atom.count:
                 left.add(atom.item)
         for limit in facts.limited:
             if index >= limit.count:
