@@ -92,15 +92,16 @@ def read_bundle(files: Files) -> Bundle:
     """What the files say. Raises ConfigurationError with a sentence for each that cannot be read."""
     problems: list[str] = []
     schemas: dict[str, FrozenSchema] = {}
+    topics = _decoded(files, TOPICS, TopicList, problems) or TopicList()
+    lock = _decoded(files, LOCK, Lock, problems) or Lock()
     for path in sorted(files):
         place = _place(path)
         if place is not None:
+            locked = lock.schemas.get(path)
             try:
-                schemas[path] = _frozen(path, place, schema_in(path, files[path]))
+                schemas[path] = _frozen(path, place, schema_in(path, files[path], locked.hash if locked else ""))
             except ConfigurationError as error:
                 problems += error.problems
-    topics = _decoded(files, TOPICS, TopicList, problems) or TopicList()
-    lock = _decoded(files, LOCK, Lock, problems) or Lock()
     if problems:
         raise ConfigurationError(*problems)
     return Bundle(schemas=schemas, topics=topics.topics, lock=lock)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Node = dict[str, object] | bool
 """A schema: an object, or True for anything and False for nothing."""
@@ -26,6 +26,9 @@ MANY = words("allOf anyOf oneOf prefixItems")
 
 NAMED = words("properties patternProperties dependentSchemas $defs definitions")
 """Keywords whose value maps names, which are the author's own, to schemas."""
+
+HOLDING = ONE | MANY | NAMED
+"""Keywords with schemas inside."""
 
 BOUND: Mapping[str, frozenset[str]] = {
     "string": words("minLength maxLength pattern format contentEncoding contentMediaType contentSchema"),
@@ -53,21 +56,23 @@ PROSE = words("title description examples $comment deprecated readOnly writeOnly
 
 def mapped(node: Node, change: Callable[[Node], Node]) -> Node:
     """The schema with every schema directly inside it changed."""
-    if isinstance(node, bool):
+    if isinstance(node, bool) or not node.keys() & HOLDING:
         return node
-    return {name: _mapped_value(name, value, change) for name, value in node.items()}
+    return {name: _mapped_value(name, value, change) if name in HOLDING else value for name, value in node.items()}
 
 
 def children(node: Node) -> Iterator[Node]:
     """Every schema directly inside this one."""
-    found: list[Node] = []
-
-    def keep(child: Node) -> Node:
-        found.append(child)
-        return child
-
-    mapped(node, keep)
-    return iter(found)
+    if isinstance(node, bool) or not node.keys() & HOLDING:
+        return
+    for name, value in node.items():
+        if name in ONE:
+            inside: Iterable[object] = (value,)
+        elif name in MANY:
+            inside = value if isinstance(value, list) else ()
+        else:
+            inside = value.values() if name in NAMED and isinstance(value, dict) else ()
+        yield from (child for child in inside if isinstance(child, bool | dict))
 
 
 def _mapped_value(name: str, value: object, change: Callable[[Node], Node]) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from posthouse.contracts.keywords import ASSERTING, BOUND, PROSE, Node, mapped, words
 from posthouse.contracts.references import ROOT, expanded, references_in, rename
@@ -12,7 +13,8 @@ from posthouse.contracts.values import canonical, exactly, plain, type_of
 ROUNDS = 10
 """One rule may make room for another: they are applied until nothing changes. Two rounds are the rule."""
 
-_BOUNDS = words("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf")
+_NORMAL_ALREADY = words("type format")
+_WITH_NUMBERS = BOUND["number"] | words("default const enum")
 _NOTHING_SAID: Mapping[str, Sequence[object]] = {
     "minLength": (0,),
     "minItems": (0,),
@@ -89,7 +91,10 @@ def _names(root: Node, definitions: Mapping[str, Node]) -> dict[str, str]:
 def _normal(node: Node) -> Node:
     if isinstance(node, bool):
         return {} if node else False
-    inner = mapped({name: value for name, value in node.items() if name not in PROSE}, _normal)
+    told = {name: value for name, value in node.items() if name not in PROSE}
+    if told.keys() <= _NORMAL_ALREADY and isinstance(told.get("type"), str):
+        return told  # most nodes of most schemas
+    inner = mapped(told, _normal)
     for rule in RULES:
         if isinstance(inner, bool):
             return {} if inner else False
@@ -98,8 +103,9 @@ def _normal(node: Node) -> Node:
 
 
 def _with_plain_numbers(node: dict[str, object]) -> Node:
-    places = _BOUNDS | {"default", "const", "enum"}
-    return {name: plain(value) if name in places else value for name, value in node.items()}
+    if not node.keys() & _WITH_NUMBERS:
+        return node
+    return {name: plain(value) if name in _WITH_NUMBERS else value for name, value in node.items()}
 
 
 def _with_one_type(node: dict[str, object]) -> Node:
@@ -150,11 +156,9 @@ def _with_closed_tuples(node: dict[str, object]) -> Node:
 
 def _without_needless(node: dict[str, object]) -> Node:
     kinds = _types(node.get("type"))
-    if kinds is not None:
-        bound = frozenset().union(*(BOUND[kind] for kind in kinds if kind in BOUND))
-        others = frozenset().union(*BOUND.values()) - bound - {"format"}
+    if kinds is not None and node.keys() & (others := _bound_to_others(frozenset(kinds))):
         node = {name: value for name, value in node.items() if name not in others}
-    if "if" not in node:
+    if "if" not in node and node.keys() & {"then", "else"}:
         node = {name: value for name, value in node.items() if name not in ("then", "else")}
     if node.get("not") == {}:
         return False
@@ -163,6 +167,13 @@ def _without_needless(node: dict[str, object]) -> Node:
         for name, value in node.items()
     }
     return {name: value for name, value in kept.items() if not _says_nothing(name, value)}
+
+
+@cache
+def _bound_to_others(kinds: frozenset[str]) -> frozenset[str]:
+    """Keywords that say something only about other types. A format may be a note for people on any type."""
+    own = frozenset().union(*(BOUND[kind] for kind in kinds if kind in BOUND))
+    return frozenset().union(*BOUND.values()) - own - {"format"}
 
 
 def _says_nothing(name: str, value: object) -> bool:

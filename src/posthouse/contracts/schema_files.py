@@ -9,10 +9,12 @@ from posthouse.contracts.avro_schema import avro_schema
 from posthouse.contracts.keywords import DIALECT
 from posthouse.contracts.schema import Schema, json_schema
 from posthouse.contracts.terms import SchemaFormat
+from posthouse.contracts.values import canonical
 from posthouse.errors import ConfigurationError
 
 EXTENSIONS: Mapping[SchemaFormat, str] = {"json": ".json", "avro": ".avsc", "protobuf": ".proto"}
 
+_HEAD = ("$schema", "$id", "title", "description")
 _COMMENT = "// "
 
 
@@ -30,8 +32,12 @@ def file_of(schema: Schema, *, place: str, subject: str, description: str) -> by
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def schema_in(path: str, data: bytes) -> Schema:
-    """The schema in a file, by its extension. Raises ConfigurationError, which names the file."""
+def schema_in(path: str, data: bytes, expected: str = "") -> Schema:
+    """The schema in a file, by its extension. Raises ConfigurationError, which names the file.
+
+    `expected` is the hash that it should have. A file that has it was written here, in normal form, and need not be
+    brought into it again, which takes most of the time of reading many.
+    """
     try:
         text = data.decode()
         if path.endswith(EXTENSIONS["protobuf"]):
@@ -40,14 +46,18 @@ def schema_in(path: str, data: bytes) -> Schema:
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
     try:
-        return avro_schema(document) if path.endswith(EXTENSIONS["avro"]) else _json(document)
+        return avro_schema(document) if path.endswith(EXTENSIONS["avro"]) else _json(document, expected)
     except ConfigurationError as error:
         raise ConfigurationError(*(f"{path}: {problem}" for problem in error.problems)) from error
 
 
-def _json(document: object) -> Schema:
+def _json(document: object, expected: str) -> Schema:
     if not isinstance(document, dict | bool):
         raise ConfigurationError(f"a JSON Schema is an object or a boolean, not {type(document).__name__}")
+    if isinstance(document, dict):
+        as_written = Schema("json", canonical({name: document[name] for name in document if name not in _HEAD}))
+        if as_written.hash == expected:
+            return as_written
     return json_schema(document)
 
 
