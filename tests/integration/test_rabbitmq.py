@@ -217,7 +217,7 @@ async def test_checks_compare_what_is_there_with_what_is_needed(
     small = checks[f"lanes of small in {topic}"]
     assert (small.judgement, "x-max-length" in small.found) == ("fail", True)
     gone = checks[f"lanes of gone in {topic}"]
-    assert (gone.judgement, "lanes is 0, not 1" in gone.found) == ("fail", True)
+    assert (gone.judgement, "lanes: 0, not 1" in gone.found) == ("fail", True)
     theirs = checks[f"topic {topic}.theirs"]
     assert (theirs.judgement, "type" in theirs.found) == ("fail", True)
     assert broker.sheet.durable_ack

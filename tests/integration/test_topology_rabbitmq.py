@@ -276,3 +276,18 @@ async def test_a_survey_tells_rabbitmq_what_to_judge(
         assert {f"topic {ground.topic}", f"lanes of {ground.group} in {ground.topic}"} <= names
     finally:
         await judge.aclose()
+
+
+async def test_what_a_user_may_not_compare_is_not_said_to_be_right(
+    managed_rabbitmq_server: RabbitmqServer, seeing: RabbitmqBroker, ground: Ground
+) -> None:
+    await seeing.ensure(ground.wanted)
+    reader = RabbitmqBroker(managed_rabbitmq_server.url_of("reader"), clock=SystemClock(), partitions=2)
+    try:
+        (step,) = await plan(reader, Topology(topics=[ground.topic]), ground.scope)
+        assert [(drift.setting, drift.found) for drift in step.drift] == [("settings", "hidden")]
+        assert "configure" in step.blocked
+        topic = {check.name: check for check in await reader.checks()}[f"topic {ground.topic}"]
+        assert topic.judgement == "warn"
+    finally:
+        await reader.aclose()

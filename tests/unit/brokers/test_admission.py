@@ -59,8 +59,10 @@ def test_what_was_not_admitted_is_not_asked_about() -> None:
 
 
 def test_chunks_are_bounded_by_count_and_bytes_and_keep_the_order() -> None:
-    call = Admission([frame(body=bytes(n)) for n in (1, 1, 1, 9, 9)], {"t"}, 10)
-    assert list(call.chunks(range(5), most=2, most_bytes=10)) == [[0, 1], [2, 3], [4]]
+    call = Admission([frame(body=bytes(n)) for n in (1, 9, 1, 9, 9)], {"t"}, 10)
+    assert list(call.chunks(range(5), most=3, most_bytes=10)) == [[0, 1], [2, 3], [4]]
+    assert list(call.chunks(range(5), most=2, most_bytes=100)) == [[0, 1], [2, 3], [4]]
+    assert list(call.chunks([], most=2, most_bytes=100)) == []
 
 
 def test_a_refusal_holds_back_its_key_in_the_chunks_that_follow() -> None:

@@ -11,13 +11,14 @@ from pamqp.header import ContentHeader
 from posthouse.broker import Frame
 from posthouse.brokers import open_broker
 from posthouse.brokers.rabbitmq import RabbitmqBroker, messages
-from posthouse.brokers.rabbitmq.broker import version_check
-from posthouse.brokers.rabbitmq.drift import argument_drift, policy_drift, said
+from posthouse.brokers.rabbitmq.broker import as_made, version_check
+from posthouse.brokers.rabbitmq.drift import HIDDEN, argument_drift, missing, policy_drift, said
 from posthouse.brokers.rabbitmq.management import Management
 from posthouse.brokers.rabbitmq.members import Members, Notice
 from posthouse.brokers.rabbitmq.wire import address_of
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError
+from posthouse.survey import partition_drift
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 names = st.from_regex(r"[a-z][a-z0-9-]{0,20}", fullmatch=True)
@@ -196,6 +197,19 @@ def test_of_a_policy_only_what_takes_frames_away_is_named() -> None:
     (drift,) = policy_drift("short", {"message-ttl": 60, "queue-leader-locator": "balanced"})
     assert (drift.setting, drift.found) == ("policy message-ttl", "60")
     assert "'short'" in drift.fix
+
+
+def test_what_is_missing_is_told_apart_from_what_is_wrong() -> None:
+    """Without the queue for unread frames they are refused; without a lane they are lost to its group."""
+    gone, lanes = missing("queue t.unread"), missing("lanes", "1", "2")
+    assert as_made("topic t", [gone], lost="refused").judgement == "warn"
+    assert as_made("lanes", [lanes], lost="lost").judgement == "fail"
+    assert "topology apply" in as_made("lanes", [lanes], lost="lost").fix
+    assert as_made("topic t", [HIDDEN], lost="refused").judgement == "warn"
+    assert "configure" in as_made("lanes", [HIDDEN], lost="lost").fix
+    wrong = as_made("topic t", [gone, said("something new")], lost="refused")
+    assert (wrong.judgement, "make it anew" in wrong.fix) == ("fail", True)
+    assert as_made("topic t", partition_drift(4, 8), lost="refused").judgement == "ok"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 
 from confluent_kafka import ConsumerGroupState, KafkaError
@@ -16,13 +17,14 @@ from confluent_kafka.admin import (
 
 from posthouse.brokers.kafka.drift import drift_of
 from posthouse.brokers.kafka.offsets import Offsets, progress_of, spots_of
-from posthouse.brokers.kafka.places import REGISTER, Places, Spot, placed
+from posthouse.brokers.kafka.places import REGISTER, Claim, Places, Spot, placed
 from posthouse.brokers.kafka.topics import Settings, Topic, Topics, is_missing
 from posthouse.brokers.kafka.wire import PAUSE, Wire, answer, words
 from posthouse.errors import BrokerError, BrokerUnavailable
 from posthouse.survey import Thing
 
 NOBODY = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+SIDE_BY_SIDE = 8
 NO_GROUP = (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.INVALID_GROUP_ID)
 
 
@@ -44,9 +46,10 @@ class Inventory:
         signs = self._settings.config().keys()
         ours = [topic for topic in topics.values() if topic.name in asked or signs <= topic.own]
         things = [self._topic(topic, firsts, ends) for topic in ours]
-        registers = [name for name in await self._group_names() if name.endswith(REGISTER)]
-        for group in sorted(name.removesuffix(REGISTER) for name in registers):
-            things += await self._places_of(group, topics, firsts, ends)
+        groups = [name.removesuffix(REGISTER) for name in await self._group_names() if name.endswith(REGISTER)]
+        members = await self._members(groups)
+        for group, standing in (await self._standing(groups, spots)).items():
+            things += places_of(group, standing, topics, firsts, ends, members.get(group))
         return things
 
     async def mend(self, topic: str) -> None:
@@ -83,8 +86,7 @@ class Inventory:
         if found is None:
             return
         spots = spots_of(found)
-        places = Places(self._wire, group)
-        try:
+        async with contextlib.aclosing(Places(self._wire, group)) as places:
             if is_at_work((await self._members([group])).get(group), topic):
                 raise BrokerError(f"group {group!r} has members at work in {topic}: stop them first")
             if not await places.standing(spots):
@@ -94,8 +96,6 @@ class Inventory:
                 raise BrokerError(f"group {group!r} has members in other topics: stop them before it leaves {topic}")
             if not await places.standing(await self._all_spots()):
                 await self._drop_group(group)
-        finally:
-            await places.aclose()
 
     async def _drop_group(self, group: str) -> None:
         """It stands nowhere any more. Its register stays for whoever has slept, until Kafka forgets it."""
@@ -136,41 +136,24 @@ class Inventory:
     async def _readers(self, topic: Topic) -> list[str]:
         names = sorted({name.removesuffix(REGISTER) for name in await self._group_names()})
         members = await self._members(names)
-        readers = []
-        for name in names:
-            places = Places(self._wire, name)
-            try:
-                if is_at_work(members.get(name), topic.name) or await places.standing(spots_of(topic)):
-                    readers.append(name)
-            finally:
-                await places.aclose()
-        return readers
+        standing = await self._standing(names, spots_of(topic))
+        return [name for name in names if standing[name] or is_at_work(members.get(name), topic.name)]
+
+    async def _standing(self, groups: Sequence[str], spots: Sequence[Spot]) -> dict[str, dict[Spot, Claim]]:
+        """Where each group has a place. A client can ask for one group only: a few ask at the same time."""
+        few = asyncio.Semaphore(SIDE_BY_SIDE)
+
+        async def ask(group: str) -> dict[Spot, Claim]:
+            async with few, contextlib.aclosing(Places(self._wire, group)) as places:
+                return await places.standing(spots)
+
+        found = await asyncio.gather(*map(ask, groups))
+        return dict(sorted(zip(groups, found, strict=True)))
 
     def _topic(self, topic: Topic, firsts: Mapping[Spot, int], ends: Mapping[Spot, int]) -> Thing:
         frames = sum(ends[spot] - firsts[spot] for spot in spots_of(topic))
         drift = drift_of(topic, self._settings)
         return Thing(topic=topic.name, called=called(topic.name, None), frames=frames, drift=drift)
-
-    async def _places_of(
-        self, group: str, topics: Mapping[str, Topic], firsts: Mapping[Spot, int], ends: Mapping[Spot, int]
-    ) -> list[Thing]:
-        places = Places(self._wire, group)
-        try:
-            there = await places.standing(list(ends))
-        finally:
-            await places.aclose()
-        members = (await self._members([group])).get(group) if there else None
-        claims = {spot: placed(there.get(spot)) for spot in ends}
-        return [
-            Thing(
-                topic=topic,
-                group=group,
-                called=called(topic, group),
-                frames=progress_of(spots_of(topics[topic]), claims, firsts, ends).pending,
-                at_work=is_at_work(members, topic),
-            )
-            for topic in sorted({topic for topic, _ in there})
-        ]
 
     async def _members(self, groups: list[str]) -> dict[str, ConsumerGroupDescription]:
         """Of those that Kafka knows."""
@@ -210,6 +193,28 @@ class Inventory:
 
 def called(topic: str, group: str | None) -> str:
     return f"topic {topic}" if group is None else f"group {group} in {topic}"
+
+
+def places_of(
+    group: str,
+    standing: Mapping[Spot, Claim],
+    topics: Mapping[str, Topic],
+    firsts: Mapping[Spot, int],
+    ends: Mapping[Spot, int],
+    members: ConsumerGroupDescription | None,
+) -> list[Thing]:
+    """One for each topic in which a group stands."""
+    claims = {spot: placed(standing.get(spot)) for spot in ends}
+    return [
+        Thing(
+            topic=topic,
+            group=group,
+            called=called(topic, group),
+            frames=progress_of(spots_of(topics[topic]), claims, firsts, ends).pending,
+            at_work=is_at_work(members, topic),
+        )
+        for topic in sorted({topic for topic, _ in standing})
+    ]
 
 
 def is_at_work(group: ConsumerGroupDescription | None, topic: str) -> bool:

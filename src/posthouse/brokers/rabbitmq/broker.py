@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
+from posthouse.brokers.rabbitmq.drift import HIDDEN
 from posthouse.brokers.rabbitmq.inventory import Inventory, called
 from posthouse.brokers.rabbitmq.management import Management
 from posthouse.brokers.rabbitmq.places import COUNTS, Places, lane_queue
@@ -135,9 +137,11 @@ class RabbitmqBroker:
         """The exchanges and lanes that this instance has used: the server compares them with what we would make."""
         checks = [version_check(await self._wire.version()), self._inventory.check()]
         for topic in sorted(self._places.topics):
-            checks.append(as_made(f"topic {topic}", await self._questions.topic(topic)))
+            checks.append(as_made(f"topic {topic}", await self._questions.topic(topic), lost="refused"))
         for (group, topic), lanes in sorted(self._places.groups.items()):
-            checks.append(as_made(f"lanes of {group} in {topic}", await self._questions.lanes(group, topic, lanes)))
+            checks.append(
+                as_made(f"lanes of {group} in {topic}", await self._questions.lanes(group, topic, lanes), lost="lost")
+            )
         self.sheet = msgspec.structs.replace(self.sheet, notes=(HISTORY, *warnings(checks)))
         return checks
 
@@ -193,13 +197,23 @@ def version_check(version: str) -> Check:
     )
 
 
-def as_made(name: str, drift: Sequence[Drift]) -> Check:
-    """A group keeps the lanes that it was made with: their number is no fault."""
-    wrong = [f"{each.setting} is {each.found}, not {each.wanted}" for each in drift if each.setting != "partitions"]
+def as_made(name: str, drift: Sequence[Drift], *, lost: Literal["lost", "refused"]) -> Check:
+    """A group keeps the lanes that it was made with: their number is no fault. `lost`: what becomes of frames where a part is
+    missing."""
+    wrong = [each for each in drift if each.setting != "partitions"]
+    unfit = [each for each in wrong if not each.mendable and each != HIDDEN]
+    missing = [each for each in wrong if each.mendable]
+    if unfit:
+        fix = "frames may be lost or overtake each other: delete it when it is empty, and let ensure() make it anew"
+    elif missing:
+        fix = f"frames may be {lost}: `posthouse topology apply` makes again what is missing"
+    else:
+        fix = HIDDEN.fix
     return judged(
         name,
-        ", ".join(wrong) or "durable, quorum, one active consumer, no end of deliveries",
+        ", ".join(f"{each.setting}: {each.found}, not {each.wanted}" for each in wrong)
+        or "durable, quorum, one active consumer, no end of deliveries",
         wrong=bool(wrong),
-        as_="fail",
-        fix="frames may be lost or overtake each other: delete it when it is empty, and let ensure() make it anew",
+        as_="fail" if unfit or (missing and lost == "lost") else "warn",
+        fix=fix,
     )

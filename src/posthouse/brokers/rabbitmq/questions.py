@@ -41,7 +41,7 @@ class Questions:
         drift += await self._compare_exchange(topic, "topic", topic_arguments(topic))
         drift += await self._compare_exchange(rest, "fanout", {})
         drift += await self._compare_queue(rest, unread_arguments(self._places.unread))
-        return drift
+        return once(drift)
 
     async def lanes(self, group: str, topic: str, count: int) -> list[Drift]:
         drift, there = partition_drift(count, self._places.lanes), 0
