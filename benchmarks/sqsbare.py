@@ -94,7 +94,7 @@ class SqsPlug:
     @contextlib.contextmanager
     def serving(self) -> Iterator[str]:
         with running() as server:
-            yield server.url
+            yield f"{server.url}&poll=1"  # as the bare client polls; closing waits for it
 
     @contextlib.asynccontextmanager
     async def bare(self, url: str) -> AsyncIterator[SqsBare]:

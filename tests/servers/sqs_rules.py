@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import logging
 import sys
 import time
 import uuid
@@ -132,6 +133,11 @@ def put_right() -> None:
         setattr(models.Queue, f"approximate_number_of_messages{what}", property(count))
     vars(models)["camelcase_to_underscores"] = functools.cache(camelcase_to_underscores)  # half of what a message costs
     vars(models)["generate_receipt_handle"] = lambda: uuid.uuid4().hex  # and a tenth
+    find = (
+        DomainDispatcherApplication.get_backend_for_host
+    )  # reads folders at every request, and all others wait for it
+    setattr(DomainDispatcherApplication, find.__name__, functools.cache(find))
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it writes a line for each
     for owner, rule in (
         (models.Queue, add_message),
         (models.Queue, delete_message),
