@@ -7,7 +7,7 @@ import sys
 import uvicorn
 
 from posthouse import Event, Payload, Service, Tx
-from posthouse.edges import PushEndpoint, push_endpoint
+from posthouse.edges.push import PushEndpoint, push_endpoint
 from tests.servers.issuer import ACCOUNT, AUDIENCE
 
 

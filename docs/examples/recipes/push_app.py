@@ -8,8 +8,8 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from posthouse import Event, Payload, Service, Tx
-from posthouse.edges import push_endpoint
 from posthouse.edges.keys import GOOGLE
+from posthouse.edges.push import push_endpoint
 
 ENDPOINT = "https://billing.example/push"
 ACCOUNT = "push@my-project.iam.gserviceaccount.com"

@@ -16,12 +16,18 @@ from urllib.parse import urlsplit
 import msgspec
 
 from posthouse.broker import Delivery
-from posthouse.brokers.pubsub.letters import frame_from
-from posthouse.edges.keys import GOOGLE, KeySet, KeysUnavailable
-from posthouse.edges.oidc import NotWelcome, Refused, Sender
 from posthouse.errors import ConfigurationError, PosthouseError
 from posthouse.receiving import Consumer
 from posthouse.service import Service
+
+try:
+    from posthouse.brokers.pubsub.letters import frame_from
+    from posthouse.edges.keys import GOOGLE, KeySet, KeysUnavailable
+    from posthouse.edges.oidc import NotWelcome, Refused, Sender
+except ImportError as error:
+    raise ImportError(
+        f"a push endpoint needs google-cloud-pubsub and pyjwt: pip install 'posthouse[push]' ({error})"
+    ) from error
 
 log = logging.getLogger("posthouse.push")
 
@@ -137,7 +143,8 @@ class PushEndpoint:
             await self._live(receive, send)
         elif scope["type"] == "http":
             answer = await self._answer(scope, receive)
-            headers = [(b"content-length", b"%d" % len(answer.text)), *answer.headers]
+            length = [(b"content-length", b"%d" % len(answer.text))] if answer.text else []
+            headers = [*length, *answer.headers]
             await send({"type": "http.response.start", "status": answer.status, "headers": headers})
             await send({"type": "http.response.body", "body": answer.text.encode()})
         else:
@@ -222,12 +229,14 @@ class PushEndpoint:
     async def _live(self, receive: Receive, send: Send) -> None:
         """Served by itself: the service runs as long as the server does."""
         await receive()
+        phase = "startup"
         try:
             async with self._service.running():
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
+                phase = "shutdown"
         except PosthouseError as error:
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            await send({"type": f"lifespan.{phase}.failed", "message": str(error)})
             return
         await send({"type": "lifespan.shutdown.complete"})
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,7 @@ from posthouse import Event, Payload, Policy, Service, Tx
 from posthouse.broker import Frame
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock, new_id
-from posthouse.edges import PushEndpoint, push_endpoint
-from posthouse.edges.push import LARGEST
+from posthouse.edges.push import LARGEST, PushEndpoint, push_endpoint
 from posthouse.errors import ConfigurationError, StoreUnavailable
 from posthouse.store import HeldFilter
 from tests.servers.issuer import ACCOUNT, AUDIENCE, Issuer, issuing
@@ -369,6 +370,30 @@ async def test_served_by_itself_it_runs_the_service(house: House) -> None:
     turns.put_nowait({"type": "lifespan.shutdown"})
     await living
     assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+async def test_a_service_that_cannot_start_says_why_to_the_server(tmp_path: Path, issuer: Issuer) -> None:
+    service = Service("billing", store=f"sqlite:///{tmp_path}/no/such/folder/b.db", broker="memory://")
+    endpoint = push_endpoint(service, audience=AUDIENCE, service_account=ACCOUNT, project="shop", keys_url=issuer.url)
+    said: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "lifespan.startup"}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    await endpoint({"type": "lifespan"}, receive, send)
+    assert [message["type"] for message in said] == ["lifespan.startup.failed"]
+    assert said[0]["message"]
+
+
+@pytest.mark.parametrize("missing", ["jwt", "google.pubsub_v1"])
+def test_without_its_libraries_it_says_what_to_install(missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; import posthouse.edges.push"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode != 0
+    assert "pip install 'posthouse[push]'" in run.stderr.splitlines()[-1]
 
 
 def test_what_cannot_work_is_said_all_at_once(tmp_path: Path) -> None:

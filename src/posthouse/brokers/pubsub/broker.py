@@ -63,7 +63,7 @@ class PubSubBroker:
     after at most that. `retention` is how long a subscription keeps frames, read or not, in seconds. `dead_letters`
     names the topic that makes the service count deliveries. `endpoint` is a regional endpoint, `emulator` a host and
     port without TLS; `driver` goes to Google's transports as it is. With `push` the groups of this instance are pushed
-    to an HTTPS endpoint (`posthouse.edges.push_endpoint`), and `subscribe` gives a stream on which nothing comes.
+    to an HTTPS endpoint (`posthouse.edges.push`), and `subscribe` gives a stream on which nothing comes.
     """
 
     def __init__(

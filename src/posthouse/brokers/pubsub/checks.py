@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from google.pubsub_v1.types import Subscription
 
 from posthouse.checks import Check, judged
 
 DAY = 86_400
+
+
+def seconds(duration: object) -> float:
+    """Of what the driver declares as a protobuf message and gives as a timedelta, or as None; 0 means not set."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else 0.0
 
 
 def endpoint_check(endpoint: str | None, emulator: str | None) -> Check:
@@ -32,8 +38,8 @@ def endpoint_check(endpoint: str | None, emulator: str | None) -> Check:
 def checks_of(subscription: Subscription) -> Sequence[Check]:
     """One finding for each setting of a subscription that the promise rests on."""
     name = f"subscription {subscription.name.rsplit('/', 1)[-1]}"
-    kept = subscription.message_retention_duration.total_seconds() if subscription.message_retention_duration else 0.0
-    expiry = subscription.expiration_policy.ttl
+    kept = seconds(subscription.message_retention_duration)
+    expiry = seconds(subscription.expiration_policy.ttl)
     return [
         judged(
             f"{name}, topic",
@@ -82,7 +88,7 @@ def checks_of(subscription: Subscription) -> Sequence[Check]:
         ),
         judged(
             f"{name}, expiry",
-            f"{expiry.total_seconds() / DAY:g} days" if expiry else "never",
+            f"{expiry / DAY:g} days" if expiry else "never",
             wrong=bool(expiry),
             fix="a group that is silent for so long is deleted with its backlog: set the expiration policy to never",
         ),

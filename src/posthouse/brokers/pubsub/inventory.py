@@ -8,6 +8,7 @@ from datetime import timedelta
 from google.api_core import exceptions as google
 from google.pubsub_v1.types import ExpirationPolicy, Subscription, UpdateSubscriptionRequest
 
+from posthouse.brokers.pubsub.checks import seconds
 from posthouse.brokers.pubsub.push import Push, config_of, push_drift
 from posthouse.brokers.pubsub.wire import Wire, mapped
 from posthouse.errors import BrokerError
@@ -128,8 +129,8 @@ def place_of(subscription: Subscription) -> tuple[str, str] | None:
 
 def drift_of(found: Subscription, lease: int, retention: float, push: Push | None = None) -> list[Drift]:
     """The settings that are not as ours."""
-    kept = found.message_retention_duration.total_seconds() if found.message_retention_duration else 0.0
-    expiry = found.expiration_policy.ttl
+    kept = seconds(found.message_retention_duration)
+    expiry = seconds(found.expiration_policy.ttl)
     drift = []
     if found.ack_deadline_seconds != lease:
         drift.append(Drift(setting="ack deadline", found=f"{found.ack_deadline_seconds} s", wanted=f"{lease} s"))
@@ -139,7 +140,7 @@ def drift_of(found: Subscription, lease: int, retention: float, push: Push | Non
     if not found.retain_acked_messages:
         drift.append(Drift(setting="keeps acknowledged", found="no", wanted="yes"))
     if expiry:
-        drift.append(Drift(setting="expires", found=f"after {expiry.total_seconds():,.0f} s", wanted="never"))
+        drift.append(Drift(setting="expires", found=f"after {expiry:,.0f} s", wanted="never"))
     drift += push_drift(found, push)
     if not found.enable_message_ordering:
         drift.append(Drift(setting="order", found="not kept", wanted="kept", mendable=False, fix=ANEW))
