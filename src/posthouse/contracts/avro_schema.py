@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from posthouse.contracts.normal import canonical
 from posthouse.contracts.schema import Schema
-from posthouse.contracts.values import canonical
 from posthouse.errors import ConfigurationError
 
 PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])

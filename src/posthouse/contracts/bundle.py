@@ -14,9 +14,9 @@ from typing import TypeVar
 import msgspec
 
 from posthouse.contracts.document import EventEntry, TopicEntry
+from posthouse.contracts.normal import canonical, sha256
 from posthouse.contracts.schema import Schema
 from posthouse.contracts.schema_files import EXTENSIONS, file_of, schema_in
-from posthouse.contracts.values import canonical, sha256
 from posthouse.errors import ConfigurationError
 
 T = TypeVar("T")

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from posthouse.contracts.normal import normalised
+from posthouse.contracts.normal import canonical, normalised, sha256
 from posthouse.contracts.terms import SchemaFormat
-from posthouse.contracts.values import canonical, sha256
 from posthouse.errors import ConfigurationError
 
 

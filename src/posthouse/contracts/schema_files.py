@@ -6,10 +6,9 @@ import json
 from collections.abc import Mapping
 
 from posthouse.contracts.avro_schema import avro_schema
-from posthouse.contracts.keywords import DIALECT
+from posthouse.contracts.normal import DIALECT, canonical
 from posthouse.contracts.schema import Schema, json_schema
 from posthouse.contracts.terms import SchemaFormat
-from posthouse.contracts.values import canonical
 from posthouse.errors import ConfigurationError
 
 EXTENSIONS: Mapping[SchemaFormat, str] = {"json": ".json", "avro": ".avsc", "protobuf": ".proto"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from posthouse.contracts.keywords import ASSERTING, BOUND, PROSE, Node, mapped, words
-from posthouse.contracts.references import ROOT, expanded, references_in, rename
-from posthouse.contracts.unions import apart, united
-from posthouse.contracts.values import canonical, exactly, plain, type_of
+from posthouse.contracts.normal.keywords import ASSERTING, BOUND, PROSE, Node, mapped, words
+from posthouse.contracts.normal.references import ROOT, expanded, references_in, rename
+from posthouse.contracts.normal.unions import apart, united
+from posthouse.contracts.normal.values import canonical, exactly, plain, type_of
 
 ROUNDS = 10
 """One rule may make room for another: they are applied until nothing changes. Two rounds are the rule."""

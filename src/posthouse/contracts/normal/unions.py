@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from posthouse.contracts.keywords import BOUND, Node
-from posthouse.contracts.values import canonical, exactly, type_of
+from posthouse.contracts.normal.keywords import BOUND, Node
+from posthouse.contracts.normal.values import canonical, exactly, type_of
 
 Branch = dict[str, object]
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from posthouse.contracts.keywords import ASSERTING, DIALECT, Node, children, mapped, words
+from posthouse.contracts.normal.keywords import ASSERTING, DIALECT, Node, children, mapped, words
 
 MAX_NODES = 50_000
 """A document that would grow past so many nodes keeps its definitions as they are."""
