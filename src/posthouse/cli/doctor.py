@@ -18,7 +18,7 @@ from posthouse.cli.output import Cell, print_json, print_table, say
 from posthouse.cli.places import without_password
 from posthouse.cli.sheet import sheet_rows
 from posthouse.cli.target import Targets, load_all
-from posthouse.errors import PosthouseError
+from posthouse.errors import BrokerError, PosthouseError
 from posthouse.promise import Clause, promise_of
 from posthouse.service import Service
 from posthouse.survey import Surveyed
@@ -27,6 +27,7 @@ from posthouse.topology import Scope, plan
 STYLES: dict[Judgement, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 UNREACHED = "opening"
 """The name of the only check of what cannot be opened."""
+UNCOMPARED = "grant the right to list what is there, or run `posthouse topology plan` as somebody who has it"
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,8 +99,12 @@ async def _broker_checks(service: Service) -> Sequence[Check]:
 
 
 async def _topology_check(service: Service) -> Check:
-    """What is missing is made at the next start; what is set otherwise or left over stays until somebody decides."""
-    verbs = [step.verb for step in await plan(service.broker, service.topology(), Scope.of([service]))]
+    """What is missing is made at the next start; what is set otherwise or left over stays until somebody decides. A service
+    may run without the right to list what is there."""
+    try:
+        verbs = [step.verb for step in await plan(service.broker, service.topology(), Scope.of([service]))]
+    except BrokerError as error:
+        return Check(name="topology", found=f"not compared: {error}", judgement="warn", fix=UNCOMPARED)
     missing, changed, left = (verbs.count(verb) for verb in ("create", "change", "delete"))
     if changed or left:
         found = f"{missing} missing, {changed} set otherwise, {left} not declared any more"

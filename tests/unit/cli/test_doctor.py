@@ -173,6 +173,31 @@ async def hear(event: Event[OrderPlaced], tx: Tx) -> None: ...
 """
 
 
+SHY = """
+from posthouse import Service
+from posthouse.broker import Topology
+from posthouse.brokers.memory import MemoryBroker
+from posthouse.clock import SystemClock
+from posthouse.errors import BrokerError
+
+
+class Shy(MemoryBroker):
+    async def survey(self, topology: Topology) -> list:
+        raise BrokerError("you may not list topics")
+
+
+orders = Service("orders", namespace="shop", broker=Shy(clock=SystemClock()))
+"""
+
+
+def test_a_service_that_may_not_list_is_examined_all_the_same(project: Project) -> None:
+    project.write("shop.py", SHY)
+    found = checks_of(project.json("doctor", "shop:orders"), "broker")
+    assert found["topology"]["judgement"] == "warn"
+    assert "you may not list topics" in found["topology"]["found"]
+    assert "memory" in found
+
+
 def test_order_that_is_lost_between_topics_is_told(project: Project) -> None:
     for topics, order, told in (
         ("subject", '"key"', True),
