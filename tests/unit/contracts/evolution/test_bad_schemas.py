@@ -13,7 +13,7 @@ from posthouse.errors import SchemaError
 
 FINE = '{"type": "object"}'
 SOON = 10.0
-"""Seconds; each of these takes far less on a machine with nothing else to do."""
+"""Seconds of processor time; each of these takes far less on a machine with nothing else to do."""
 
 
 def nested(depth: int) -> str:
@@ -53,14 +53,14 @@ HIDDEN_CIRCLE = {
     ids=lambda value: str(value)[:40],
 )
 def test_a_schema_that_cannot_be_used_gets_a_clear_error_soon(text: str, said: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     for old, new in ((text, FINE), (FINE, text), (text, text)):
         for mode in (Mode.FULL, Mode.ADDITIVE):
             with pytest.raises(SchemaError) as caught:
                 compare(old, new, mode)
             assert said in str(caught.value)
             assert "the old schema" in str(caught.value) or "the new schema" in str(caught.value)
-    assert time.monotonic() - began < SOON
+    assert time.process_time() - began < SOON
 
 
 def big_union(branches: int) -> str:
@@ -80,27 +80,35 @@ def many_states(size: int) -> str:
     return json.dumps({"type": "string", "pattern": f"^(a|b)*a(a|b){{{size}}}$"})
 
 
+def many_patterns(count: int, size: int) -> str:
+    patterns = [f"^(a|b)*a(a|b){{{size + number}}}$" for number in range(count)]
+    return json.dumps(
+        {"properties": {f"p{at}": {"type": "string", "pattern": text} for at, text in enumerate(patterns)}}
+    )
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
+        (many_patterns(200, 20), many_patterns(200, 19)),
         (big_union(12), big_union(13)),
         (deep_references(300), deep_references(300).replace("integer", "string")),
         (many_states(30), many_states(29)),
         (json.dumps({"type": "integer", "multipleOf": 7919}), json.dumps({"not": {"multipleOf": 7907}})),
     ],
-    ids=["union", "references", "pattern", "steps"],
+    ids=["patterns", "union", "references", "pattern", "steps"],
 )
 def test_what_takes_too_much_work_is_never_called_compatible_and_ends_soon(old: str, new: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     verdict = compare(old, new, Mode.FULL)
     assert verdict.outcome is not Outcome.COMPATIBLE
-    assert time.monotonic() - began < 3 * SOON
+    assert time.process_time() - began < 3 * SOON
 
 
 def test_large_schemas_that_are_allowed_are_compared_soon() -> None:
     fields = {f"field_{number}": {"type": "string", "maxLength": number + 1} for number in range(8_000)}
     old = json.dumps({"type": "object", "properties": fields, "required": sorted(fields)})
     new = json.dumps({"type": "object", "properties": fields})
-    began = time.monotonic()
+    began = time.process_time()
     assert compare(old, new, Mode.BACKWARD).compatible
-    assert time.monotonic() - began < 2 * SOON
+    assert time.process_time() - began < 2 * SOON

@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from posthouse.contracts.evolution.json_schema import texts
 from posthouse.contracts.evolution.json_schema.regex_parsing import Irregular
 from posthouse.contracts.evolution.json_schema.scalars import matches
-from posthouse.contracts.evolution.json_schema.texts import TooMany, Wanted, find_text
+from posthouse.contracts.evolution.json_schema.texts import Effort, TooMany, Wanted
+
+
+def find_text(wanted: Wanted) -> str | None:
+    return texts.find_text(wanted, Effort())
 
 
 def contained(one: str, other: str) -> str | None:
@@ -86,6 +91,14 @@ def test_what_is_no_plain_pattern_is_refused(pattern: str) -> None:
 def test_patterns_with_too_many_states_are_given_up() -> None:
     with pytest.raises(TooMany):
         find_text(Wanted(matching=frozenset(("^(a|b)*a(a|b){20}$",)), avoiding=frozenset(("^(a|b)*b(a|b){19}$",))))
+
+
+def test_many_patterns_share_one_effort() -> None:
+    effort = Effort(states=100)
+    wanted = Wanted(matching=frozenset(("^(a|b)*a(a|b){7}$",)), avoiding=frozenset(("^[ab]*$",)))
+    assert texts.find_text(wanted, effort) is None  # more than a hundred states, but begun in time
+    with pytest.raises(TooMany):
+        texts.find_text(wanted, effort)
 
 
 def test_lengths_and_single_texts_count() -> None:

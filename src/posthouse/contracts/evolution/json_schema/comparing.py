@@ -55,7 +55,7 @@ class Comparison:
                 return []
             gaps = Explainer(self._prover).gaps(self._left, self._right)
         except (TooMuchWork, RecursionError):
-            return [self._unexplained("too-much-work", *TOO_MUCH)]
+            return self._with_a_guess([self._unexplained("too-much-work", *TOO_MUCH)])
         found: dict[tuple[str, str, str], Finding] = {}
         for gap in gaps:
             finding = self._finding(gap)

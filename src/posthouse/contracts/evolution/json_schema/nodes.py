@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TypeVar
 
+from posthouse.contracts.evolution.json_schema.texts import Effort
+
 Kind = str
 Scalar = tuple[Kind, bool | Fraction | str | None]
 """A value that is no container, with its kind."""
@@ -309,6 +311,7 @@ class Pool:
         self._kinds: dict[Node, frozenset[Kind]] = {}
         self.built: dict[tuple[object, object], Node] = {}
         """Whole documents that are formulas already."""
+        self.effort = Effort()
         self.leaves: dict[str, Node] = {}
         """Schemas without schemas in them, by their text."""
         self.true = self.of(All(()))

@@ -11,7 +11,7 @@ from posthouse.contracts.evolution.json_schema.nodes import Atom, Node, Pool
 from posthouse.contracts.evolution.json_schema.regex_parsing import Irregular
 from posthouse.contracts.evolution.json_schema.scalars import matches
 from posthouse.contracts.evolution.json_schema.sequent import Nodes
-from posthouse.contracts.evolution.json_schema.texts import TooMany, Wanted, find_text
+from posthouse.contracts.evolution.json_schema.texts import Effort, TooMany, Wanted, find_text
 
 MOST_PATTERNS = 5
 OTHER_NAMES = ("other", "another", "more", "extra", "x", "y", "z")
@@ -118,7 +118,7 @@ class ObjectFacts:
         for signs in product((False, True), repeat=len(told_apart)):
             matched = frozenset(pattern for pattern, sign in zip(told_apart, signs, strict=True) if sign)
             avoided = frozenset(told_apart) - matched
-            name = _name(Wanted(matching=matched | wanted, avoiding=avoided, excluded=listed))
+            name = _name(Wanted(matching=matched | wanted, avoiding=avoided, excluded=listed), self._pool.effort)
             if name is None:
                 continue
             known = {atom.value for atom in self._patterned if atom.pattern in matched}
@@ -172,7 +172,7 @@ def covers(atom: Atom, name: str) -> bool:
             return False
 
 
-def _name(wanted: Wanted) -> str | None:
+def _name(wanted: Wanted, effort: Effort) -> str | None:
     """A name for an example; "" where there may be one but none was found, None where there is provably none."""
     for name in OTHER_NAMES:
         if name in wanted.excluded or any(matches(pattern, name) for pattern in wanted.avoiding):
@@ -180,6 +180,6 @@ def _name(wanted: Wanted) -> str | None:
         if all(matches(pattern, name) for pattern in wanted.matching):
             return name
     try:
-        return find_text(wanted)
+        return find_text(wanted, effort)
     except (Irregular, TooMany):
         return ""

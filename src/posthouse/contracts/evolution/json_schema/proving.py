@@ -131,7 +131,7 @@ class Prover:
         if kind == n.ARRAY:
             return self._array_shown(facts, sequent.goals)
         try:
-            return is_none_left(kind, facts, sequent.goals)
+            return is_none_left(kind, facts, sequent.goals, self.pool.effort)
         except Undecided:
             return False
 

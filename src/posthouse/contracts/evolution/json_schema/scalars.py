@@ -16,7 +16,7 @@ from posthouse.contracts.evolution.json_schema.document import validator_of
 from posthouse.contracts.evolution.json_schema.nodes import Atom, Kind, Scalar
 from posthouse.contracts.evolution.json_schema.numbers import Undecided, find_number, plain_number
 from posthouse.contracts.evolution.json_schema.regex_parsing import Irregular
-from posthouse.contracts.evolution.json_schema.texts import TooMany, Wanted, find_text
+from posthouse.contracts.evolution.json_schema.texts import Effort, TooMany, Wanted, find_text
 
 Atoms = Iterable[Atom]
 
@@ -73,7 +73,7 @@ GUESSES = (
 )
 
 
-def find_scalar(kind: Kind, holding: Atoms, failing: Atoms) -> Scalar | None:
+def find_scalar(kind: Kind, holding: Atoms, failing: Atoms, effort: Effort) -> Scalar | None:
     """A value of the kind for which all of `holding` hold and all of `failing` fail. Raises Undecided."""
     holding, failing = list(holding), list(failing)
     listed = _listed(kind, holding)
@@ -82,22 +82,22 @@ def find_scalar(kind: Kind, holding: Atoms, failing: Atoms) -> Scalar | None:
     if any(isinstance(atom, n.Opaque) for atom in failing):
         raise Undecided
     if kind == n.STRING:
-        text = _find_string(holding, failing)
+        text = _find_string(holding, failing, effort)
         return None if text is None else (kind, text)
     excluded = {value for atom in failing if isinstance(atom, n.Values) for _, value in atom.scalars}
     number = find_number(kind, holding, failing, {value for value in excluded if type(value) is Fraction})
     return None if number is None else (kind, number)
 
 
-def is_none_left(kind: Kind, holding: Atoms, failing: Atoms) -> bool:
+def is_none_left(kind: Kind, holding: Atoms, failing: Atoms, effort: Effort) -> bool:
     """Whether there is provably no such value, also for readers that take formats for remarks. Raises Undecided."""
     holding, failing = list(holding), list(failing)
-    if find_scalar(kind, holding, failing) is not None:
+    if find_scalar(kind, holding, failing, effort) is not None:
         return False
     if kind != n.STRING or any(isinstance(atom, n.Format) for atom in failing):
         return True
     unasserted = [atom for atom in holding if not isinstance(atom, n.Format)]
-    return len(unasserted) == len(holding) or find_scalar(kind, unasserted, failing) is None
+    return len(unasserted) == len(holding) or find_scalar(kind, unasserted, failing, effort) is None
 
 
 def plain(scalar: Scalar) -> object:
@@ -181,7 +181,7 @@ def _pick(listed: list[Scalar], holding: list[Atom], failing: list[Atom]) -> Sca
     return None
 
 
-def _find_string(holding: list[Atom], failing: list[Atom]) -> str | None:
+def _find_string(holding: list[Atom], failing: list[Atom], effort: Effort) -> str | None:
     wanted = _wanted(holding, failing)
     formats = {atom.format for atom in holding if isinstance(atom, n.Format)}
     barred = {atom.format for atom in failing if isinstance(atom, n.Format)}
@@ -192,7 +192,7 @@ def _find_string(holding: list[Atom], failing: list[Atom]) -> str | None:
         return None
     found: str | None = None
     try:
-        found = find_text(wanted)
+        found = find_text(wanted, effort)
         if found is None:
             return None
     except (Irregular, TooMany):

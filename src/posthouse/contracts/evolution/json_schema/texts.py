@@ -6,12 +6,14 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from posthouse.contracts.evolution.json_schema import regex_terms as terms
-from posthouse.contracts.evolution.json_schema.regex_parsing import Dialect, is_ambiguous, parse
+from posthouse.contracts.evolution.json_schema.regex_parsing import Dialect, Irregular, is_ambiguous, parse
 from posthouse.contracts.evolution.json_schema.regex_terms import Term
 
 MOST_STATES = 1_500
+MOST_STATES_IN_ALL = 10_000
 LONGEST_COUNTED = 200
 """Lengths up to here are counted exactly; beyond, only patterns decide."""
 
@@ -31,18 +33,53 @@ class TooMany(ValueError):
     """The patterns have more states than are looked at."""
 
 
-@lru_cache(maxsize=5_000)
-def find_text(wanted: Wanted) -> str | None:
+class Effort:
+    """How many states may be looked at for one comparison; beyond that, patterns are given up at once."""
+
+    def __init__(self, states: int = MOST_STATES_IN_ALL) -> None:
+        self._left = states
+
+    def spend(self, states: int) -> None:
+        """Raises TooMany when nothing is left."""
+        if self._left <= 0:
+            raise TooMany("the patterns of these schemas have too many states in all")
+        self._left -= states
+
+
+def find_text(wanted: Wanted, effort: Effort) -> str | None:
     """A shortest text, or None when there is provably none. Raises Irregular or TooMany where that cannot be told."""
     if wanted.most is not None and wanted.most < wanted.least:
         return None
     if not wanted.matching and not wanted.avoiding:
         return _of_length(wanted)
-    found: str | None = None
+    effort.spend(0)
+    answer = _answer(wanted)
+    effort.spend(answer.states)
+    if answer.error is not None:
+        raise answer.error
+    return answer.text
+
+
+class _Answer(NamedTuple):
+    text: str | None
+    error: Irregular | TooMany | None
+    states: int
+
+
+@lru_cache(maxsize=5_000)
+def _answer(wanted: Wanted) -> _Answer:
+    """The search in each dialect that counts."""
     ambiguous = any(is_ambiguous(pattern) for pattern in wanted.matching | wanted.avoiding)
+    states = 0
     for dialect in Dialect if ambiguous else (Dialect.UNICODE,):
-        found = _search(wanted, dialect) if found is None else found
-    return found
+        try:
+            found, looked_at = _search(wanted, dialect)
+        except (Irregular, TooMany) as error:
+            return _Answer(None, error.with_traceback(None), states + MOST_STATES * isinstance(error, TooMany))
+        states += looked_at
+        if found is not None:
+            return _Answer(found, None, states)
+    return _Answer(None, None, states)
 
 
 def _of_length(wanted: Wanted) -> str | None:
@@ -56,7 +93,7 @@ def _of_length(wanted: Wanted) -> str | None:
     return next(text for text in ("a" * length, *candidates) if text not in wanted.excluded)
 
 
-def _search(wanted: Wanted, dialect: Dialect) -> str | None:
+def _search(wanted: Wanted, dialect: Dialect) -> tuple[str | None, int]:
     inside = [parse(pattern, dialect) for pattern in sorted(wanted.matching)]
     least = min(wanted.least, LONGEST_COUNTED)
     most = wanted.most if wanted.most is not None and wanted.most <= LONGEST_COUNTED else None
@@ -68,8 +105,8 @@ def _search(wanted: Wanted, dialect: Dialect) -> str | None:
     return _shortest(inside, outside)
 
 
-def _shortest(inside: Sequence[Term], outside: Sequence[Term]) -> str | None:
-    """Breadth first over the derivatives of all terms side by side."""
+def _shortest(inside: Sequence[Term], outside: Sequence[Term]) -> tuple[str | None, int]:
+    """Breadth first over the derivatives of all terms side by side; with the number of states."""
     letters = _alphabet([*inside, *outside])
     start = tuple(inside), tuple(outside)
     seen = {start}
@@ -77,7 +114,7 @@ def _shortest(inside: Sequence[Term], outside: Sequence[Term]) -> str | None:
     while queue:
         (left, right), text = queue.popleft()
         if all(map(terms.nullable, left)) and not any(map(terms.nullable, right)):
-            return text
+            return text, len(seen)
         for letter in letters:
             state = (
                 tuple(terms.derivative(term, letter) for term in left),
@@ -89,7 +126,7 @@ def _shortest(inside: Sequence[Term], outside: Sequence[Term]) -> str | None:
             if len(seen) > MOST_STATES:
                 raise TooMany(f"the patterns have more than {MOST_STATES} states together")
             queue.append((state, text + chr(letter)))
-    return None
+    return None, len(seen)
 
 
 def _alphabet(all_terms: Iterable[Term]) -> list[int]:

@@ -90,7 +90,7 @@ class Finder:
     def _scalars(self, kind: Kind, facts: tuple[Atom, ...], goals: tuple[Atom, ...]) -> Iterator[object]:
         for _ in range(4):
             try:
-                found = find_scalar(kind, facts, goals)
+                found = find_scalar(kind, facts, goals, self._pool.effort)
             except Undecided:
                 return
             if found is None:
