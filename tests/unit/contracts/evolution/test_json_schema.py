@@ -103,6 +103,11 @@ FREE = {"properties": {"kind": {"const": "free"}}, "required": ["kind"]}
         ),
         ({"type": "string", "minLength": 2, "pattern": "^a*$"}, {"pattern": "^aa"}),
         ({"type": "string"}, {"dependentRequired": {"a": ["b"]}}),
+        ({"type": "number", "multipleOf": 2}, {"type": "integer"}),
+        (
+            {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+            {"anyOf": [{"properties": {"a": False}}, {"properties": {"b": False}}]},
+        ),
         ({"type": "object", "required": ["a"], "maxProperties": 1}, {"properties": {"b": False}}),
         (
             {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},

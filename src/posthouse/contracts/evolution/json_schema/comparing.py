@@ -78,15 +78,10 @@ class Comparison:
         )
 
     def _example(self, gap: Gap) -> object:
-        """A whole message that the writer may send and the reader refuses, at the place of the gap where possible."""
+        """A whole message that the writer may send and the reader refuses."""
         self._finder.allow(STEPS_PER_GAP)
-        elsewhere: object = msgspec.UNSET
-        for message in islice(self._messages(self._finder, gap), MOST_CANDIDATES):
-            if self._refused(message):
-                if self._refused_at(message, gap):
-                    return message
-                elsewhere = message if elsewhere is msgspec.UNSET else elsewhere
-        return elsewhere
+        candidates = islice(self._messages(self._finder, gap), MOST_CANDIDATES)
+        return next((message for message in candidates if self._refused(message)), msgspec.UNSET)
 
     def _messages(self, finder: Finder, gap: Gap) -> Iterator[object]:
         for value in islice(finder.values(gap.left, gap.right), MOST_CANDIDATES):
@@ -98,16 +93,6 @@ class Comparison:
             return _writable(message) and self._writer.is_valid(message) and not self._reader.is_valid(message)
         except ValueError:
             return False
-
-    def _refused_at(self, message: object, gap: Gap) -> bool:
-        """Whether the reader complains of the place that is meant, and not of something else only."""
-        depth = len(gap.steps)
-        where = [step.name for step in gap.steps]
-        for error in self._reader.iter_errors(message):
-            path = list(error.instance_path)
-            if path[:depth] == where[: len(path)] and len(path) >= depth - 1:
-                return True
-        return False
 
     def _with_a_guess(self, findings: list[Finding]) -> list[Finding]:
         """Where no gap could be shown, perhaps some message can show all the same that the change breaks."""

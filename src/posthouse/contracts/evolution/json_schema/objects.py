@@ -92,7 +92,7 @@ class ObjectFacts:
 
     def contradictory(self) -> bool:
         """Whether there is no such object, at a glance."""
-        return bool(self.absent & self.required) or (self.most is not None and self.least > self.most)
+        return self.most is not None and self.least > self.most
 
     def unsatisfiable(self, prove: Prove) -> bool:
         """Whether there is no such object: a member that must be there cannot, or there are too few that can."""
