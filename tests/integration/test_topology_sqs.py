@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError
 from posthouse.survey import Thing
 from posthouse.topology import Scope, Step, carry_out, plan
-from tests.servers.sqs import SqsServer
+from tests.servers.sqs import SqsServer, running
 
 DRIVER = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
 PATIENCE = 20.0
@@ -37,14 +37,21 @@ class Ground:
         self.queue = queue_name(self.group, self.topic)
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[SqsServer]:
+    """With nothing of other tests in it: a survey looks at everything."""
+    with running() as made:
+        yield made
+
+
 @pytest.fixture
 def ground() -> Ground:
     return Ground()
 
 
 @pytest_asyncio.fixture
-async def broker(sqs_server: SqsServer) -> AsyncIterator[SqsBroker]:
-    endpoint = f"http://127.0.0.1:{sqs_server.port}"
+async def broker(server: SqsServer) -> AsyncIterator[SqsBroker]:
+    endpoint = f"http://127.0.0.1:{server.port}"
     made = SqsBroker("eu-central-1", clock=SystemClock(), endpoint=endpoint, visibility=3, poll=1, driver=DRIVER)
     yield made
     await made.aclose()
@@ -73,8 +80,8 @@ class Aws:
 
 
 @pytest_asyncio.fixture
-async def aws(sqs_server: SqsServer) -> AsyncIterator[Aws]:
-    given = {"region_name": "eu-central-1", "endpoint_url": f"http://127.0.0.1:{sqs_server.port}", **DRIVER}
+async def aws(server: SqsServer) -> AsyncIterator[Aws]:
+    given = {"region_name": "eu-central-1", "endpoint_url": f"http://127.0.0.1:{server.port}", **DRIVER}
     session = get_session()
     async with session.create_client("sns", **given) as sns, session.create_client("sqs", **given) as sqs:
         yield Aws(sns, sqs)
@@ -229,9 +236,9 @@ async def test_a_topic_that_somebody_elses_queue_is_subscribed_to_is_not_removed
     assert [thing.group for thing in await ours(broker, ground) if thing.exists] == [None]
 
 
-async def test_a_survey_tells_sqs_what_to_judge(sqs_server: SqsServer, broker: SqsBroker, ground: Ground) -> None:
+async def test_a_survey_tells_sqs_what_to_judge(server: SqsServer, broker: SqsBroker, ground: Ground) -> None:
     await broker.ensure(ground.wanted)
-    endpoint = f"http://127.0.0.1:{sqs_server.port}"
+    endpoint = f"http://127.0.0.1:{server.port}"
     judge = SqsBroker("eu-central-1", clock=SystemClock(), endpoint=endpoint, driver=DRIVER)
     try:
         await judge.survey(ground.wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -84,7 +85,10 @@ class KafkaBroker:
         await self._topics.make(sorted(names))
         for group, topics in topology.groups.items():
             spots = [spot for topic in topics for spot in spots_of(self._topics.known[topic])]
-            await self._places(group).declare(spots)
+            async with contextlib.aclosing(
+                Places(self._wire, group)
+            ) as places:  # whoever only declares keeps no clients
+                await places.declare(spots)
         self._fill_in()
 
     async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:
