@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
+from posthouse.registry.ledgers import open_ledger
 from tests.integration.registry.client import (
     ORDER,
     ORDER_WITH_NOTE,
@@ -253,6 +254,38 @@ async def test_references_lead_to_a_version_that_is_there(registry: Client) -> N
     assert shown["references"] == [link | {"version": 2}]
 
 
+CHAINS = {
+    "AVRO": (
+        '{"type": "enum", "name": "Colour", "symbols": ["RED"]}',
+        '{"type": "record", "name": "Paint", "fields": [{"name": "colour", "type": "Colour"}]}',
+        '{"type": "record", "name": "Wall", "fields": [{"name": "paint", "type": "Paint"}]}',
+    ),
+    "JSON": (
+        '{"enum": ["RED"]}',
+        '{"type": "object", "properties": {"colour": {"$ref": "Colour"}}}',
+        '{"type": "object", "properties": {"paint": {"$ref": "Paint"}}}',
+    ),
+    "PROTOBUF": (
+        'syntax = "proto3"; enum Colour { RED = 0; }',
+        'syntax = "proto3"; import "Colour"; message Paint { Colour colour = 1; }',
+        'syntax = "proto3"; import "Paint"; message Wall { Paint paint = 1; }',
+    ),
+}
+
+
+@pytest.mark.parametrize("type", list(CHAINS))
+async def test_what_a_reference_refers_to_is_found_too(registry: Client, type: str) -> None:
+    colour, paint, wall = CHAINS[type]
+    await registry.register("colour", colour, type)
+    await registry.register("paint", paint, type, references=[{"name": "Colour", "subject": "colour", "version": 1}])
+    link = {"name": "Paint", "subject": "paint", "version": 1}
+    assert await registry.register("wall", wall, type, references=[link]) == 3
+    body = schema_body(wall, type, references=[link])
+    assert (await registry.ask("POST", "/compatibility/subjects/wall/versions", body)).json()["is_compatible"]
+    alone = schema_body(wall, type)
+    assert await registry.refused("POST", "/subjects/wall/versions", alone) == (422, 42201)
+
+
 async def test_a_subject_may_have_any_name_that_a_url_can_carry(registry: Client) -> None:
     for name in ("a/b", "ä ö", "with%percent", "a?b#c", "x" * 500):
         await registry.register(quote(name, safe=""), ORDER)
@@ -340,6 +373,36 @@ async def test_a_body_beyond_the_limit_is_refused() -> None:
         answer = await client.http.post("/subjects/a/versions", content=pieces())  # type: ignore[arg-type]  # a stream
         assert answer.status_code == 413
         assert await client.register("a", ORDER) == 1
+
+
+async def test_a_request_that_takes_too_long_is_given_up_and_the_next_one_works(store_url: str) -> None:
+    async with served(store_url, patience=1.0) as client:
+        other = open_ledger(store_url)
+        await other.open()
+        async with other.writing():  # as long as another one writes
+            assert await client.refused("POST", "/subjects/a/versions", schema_body(ORDER)) == (500, 50002)
+        await other.aclose()
+        assert await client.get("/subjects") == []
+        assert await client.register("a", ORDER) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "type"),
+    [
+        ("[" * 90_000, "AVRO"),
+        ('{"type":"array","items":' * 3_000 + '"int"' + "}" * 3_000, "AVRO"),
+        ('{"items":' * 8_000 + "{}" + "}" * 8_000, "JSON"),
+        ('{"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}', "JSON"),
+        ('syntax = "proto3"; ' + "message A { " * 5_000 + "}" * 5_000, "PROTOBUF"),
+        ('{"maximum": ' + "9" * 90_000 + "}", "JSON"),
+    ],
+    ids=["open", "deep-avro", "deep-json", "circle", "deep-protobuf", "digits"],
+)
+async def test_a_hostile_schema_is_refused_with_words(quick: Client, text: str, type: str) -> None:
+    body = schema_body(text, type)
+    await quick.register("a", {"type": "object"}, "JSON")
+    assert (await quick.ask("POST", "/subjects/a/versions", body)).status_code in (409, 422)
+    assert await quick.get("/subjects/a/versions") == [1]
 
 
 async def test_a_registry_is_the_same_after_a_restart(store_url: str) -> None:

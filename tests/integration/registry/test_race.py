@@ -7,10 +7,18 @@ import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
+from posthouse.registry.books import Reference
+from posthouse.registry.formats import known_formats
+from posthouse.registry.ledger import Ledger, Session
+from posthouse.registry.ledgers import open_ledger
+from posthouse.registry.refusal import Refusal
+from posthouse.registry.registry import Registry, SchemaRequest
 from tests.integration.registry.client import ORDER, Client, schema_body, served
 
 ROOT = Path(__file__).parents[3]
@@ -93,3 +101,39 @@ async def test_of_two_versions_that_cannot_both_be_one_is_refused(registry: Clie
     )
     assert sorted(answer.status_code for answer in answers) == [200, 409]
     assert await registry.get("/subjects/a/versions") == [1, 2]
+
+
+class Interrupted:
+    """A ledger on which something happens just before a writer's turn."""
+
+    def __init__(self, ledger: Ledger, happens: Callable[[], Awaitable[object]]) -> None:
+        self._ledger = ledger
+        self._happens = happens
+
+    async def open(self) -> None:
+        await self._ledger.open()
+
+    async def aclose(self) -> None:
+        await self._ledger.aclose()
+
+    def reading(self) -> AbstractAsyncContextManager[Session]:
+        return self._ledger.reading()
+
+    @contextlib.asynccontextmanager
+    async def writing(self) -> AsyncIterator[Session]:
+        await self._happens()
+        async with self._ledger.writing() as session:
+            yield session
+
+
+async def test_what_is_referred_to_may_not_go_before_the_reference_is_written(store_url: str) -> None:
+    async with served(store_url) as client:
+        await client.register("payment", {"type": "enum", "name": "Payment", "symbols": ["CARD"]})
+        ledger = Interrupted(open_ledger(store_url), lambda: client.ask("DELETE", "/subjects/payment"))
+        await ledger.open()
+        order = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "paid", "type": "Payment"}]})
+        request = SchemaRequest(schema=order, references=(Reference("Payment", "payment", 1),))
+        with pytest.raises(Refusal, match="not there"):
+            await Registry(ledger, known_formats()).register("order", request, normalize=False)
+        await ledger.aclose()
+        assert await client.get("/subjects") == []

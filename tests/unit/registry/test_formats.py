@@ -196,6 +196,7 @@ def test_protobuf_is_the_same_schema_as_text_and_as_descriptor() -> None:
     text = PROTOBUF.read(EVERYTHING_3, [])
     sent = FileDescriptorSet.FromString(compiled(EVERYTHING_3, {})).file[-1]
     sent.name = "shop/order.proto"
+    sent.source_code_info.location.add(path=[4, 0], span=[1, 2, 3], leading_comments="from somewhere")
     descriptor = PROTOBUF.read(base64.b64encode(sent.SerializeToString()).decode(), [])
     assert descriptor.canonical == text.canonical
     assert descriptor.text.startswith('syntax = "proto3";')

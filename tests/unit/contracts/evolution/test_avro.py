@@ -250,6 +250,27 @@ def test_the_branch_that_reads_is_taken_though_another_one_has_the_name() -> Non
     assert verdict(old, new, Mode.BACKWARD).compatible
 
 
+def test_a_branch_reads_though_only_one_type_of_its_own_union_does() -> None:
+    old = [record(field("a"), name="x.Order")]
+    new = [record(field("a", "string"), name="y.Order"), record(field("a", ["null", "int"]), name="x.Order")]
+    assert verdict(old, new, Mode.BACKWARD).compatible
+
+
+def test_a_branch_fails_with_what_it_contains_in_whatever_order_that_is_seen() -> None:
+    """The first branch fails through P and C, the last one through C; only the one between them reads."""
+
+    def part(kind: str) -> Schema:
+        return record(field("c", record(field("v", kind), name="shared.C")), name="shared.P")
+
+    old = [record(field("x", part("int")), field("c2", "shared.C"), name="Order")]
+    new = [
+        record(field("x", part("string")), name="a.Order"),
+        record(name="b.Order"),
+        record(field("c2", "shared.C"), name="g.Order"),
+    ]
+    assert verdict(old, new, Mode.BACKWARD).compatible
+
+
 @pytest.mark.parametrize(
     ("schema", "words"),
     [

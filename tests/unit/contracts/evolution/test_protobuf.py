@@ -265,6 +265,11 @@ def test_a_number_that_may_be_used_again_is_noted() -> None:
     assert [(f.rule, f.way_out) for f in found.findings] == [("number-not-reserved", "say `reserved 2;`")]
 
 
+def test_zero_and_unset_are_told_apart_in_a_note() -> None:
+    found = verdict(order("int32 n = 2;"), order("optional int32 n = 2;"), Mode.BACKWARD)
+    assert [(f.rule, f.weight) for f in found.findings] == [("presence-added", Weight.NOTE)]
+
+
 def test_types_of_imported_files_are_compared_too() -> None:
     def files(money: str, package: str = "bank") -> bytes:
         text = f'syntax = "proto3"; import "money.proto"; message Order {{ {package}.Money total = 1; }}'
