@@ -69,6 +69,16 @@ async def test_a_reader_sees_one_state_while_others_write(store_url: str) -> Non
     await other.aclose()
 
 
+async def test_a_reader_waits_for_no_writer_of_its_own_process(store_url: str) -> None:
+    ledger = open_ledger(store_url)
+    await ledger.open()
+    async with ledger.writing() as writing:
+        await writing.fetch("UPDATE posthouse_registry.counter SET last_id = 7")
+        async with asyncio.timeout(10), ledger.reading() as reading:
+            assert await Books(reading).last_id() == 0
+    await ledger.aclose()
+
+
 async def test_a_role_that_may_only_use_the_tables_is_enough(postgres_server: PostgresServer) -> None:
     with postgres_server.database() as url:
         async with served(url):

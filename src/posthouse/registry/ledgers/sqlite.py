@@ -23,7 +23,9 @@ class SqliteLedger:
     def __init__(self, path: Path | str, *, patience: float = 10.0) -> None:
         self._path = path
         self._patience = patience
-        self._alone = asyncio.Lock()
+        self._writing = asyncio.Lock()
+        self._reading = self._writing if path == MEMORY else asyncio.Lock()
+        """A connection has one transaction at a time; in memory there is but one connection."""
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
 
@@ -40,7 +42,7 @@ class SqliteLedger:
 
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncIterator[Session]:
-        async with self._alone:  # one statement after another on the loop, and one transaction on a connection
+        async with self._reading:
             connection = _opened(self._reader)
             session = SqliteSession(connection)
             with mapped("reading the registry"):
@@ -52,7 +54,7 @@ class SqliteLedger:
 
     @contextlib.asynccontextmanager
     async def writing(self) -> AsyncIterator[Session]:
-        async with self._alone:
+        async with self._writing:
             connection = _opened(self._writer)
             await begin(connection, patience=self._patience)
             with mapped("writing to the registry"):
