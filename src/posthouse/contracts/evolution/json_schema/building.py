@@ -8,7 +8,7 @@ from enum import Enum
 from typing import cast
 
 from posthouse.contracts.evolution.json_schema import nodes as n
-from posthouse.contracts.evolution.json_schema.document import NESTING, Document, Json, Place, escaped
+from posthouse.contracts.evolution.json_schema.document import Document, Json, Place, escaped
 from posthouse.contracts.evolution.json_schema.evaluated import check_progress, items_reached, names_reached
 from posthouse.contracts.evolution.json_schema.literals import exact, exactly, scalar
 from posthouse.contracts.evolution.json_schema.nodes import Node, Pool
@@ -51,7 +51,6 @@ class _Builder:
     def __init__(self, document: Document, pool: Pool, content: Content) -> None:
         self._document, self._pool, self._content = document, pool, content
         self._done: dict[str, Node] = {}
-        self._leaves = pool.leaves
         self._open: set[str] = set()
         self._linked: set[str] = set()
         self._later: list[tuple[n.Link, Place, bool]] = []
@@ -70,8 +69,21 @@ class _Builder:
 
     def _schema(self, place: Place, *, closing: bool = False) -> Node:
         """A schema in place: it speaks of the same value as the one around it."""
-        if isinstance(place.schema, dict) and NESTING.isdisjoint(place.schema):
-            return self._leaf(place.schema)
+        text = self._shared_text(place.schema, closing)
+        if text is None:
+            return self._own(place, closing)
+        known = self._pool.shared.get(text)
+        if known is None:
+            known = self._pool.shared[text] = self._formula(place, closing)
+        return known
+
+    def _shared_text(self, schema: Json, closing: bool) -> str | None:
+        """Schemas of one text mean the same wherever they stand, unless references or names are in them: None then."""
+        text = repr(schema)
+        return None if "'$" in text else f"{self._document.draft} {self._content.value} {closing} {text}"
+
+    def _own(self, place: Place, closing: bool) -> Node:
+        """A schema that may lead back to itself."""
         key = f"{place.pointer}{' closed' if closing else ''}"
         if key in self._done:
             return self._done[key]
@@ -88,14 +100,6 @@ class _Builder:
         if key in self._linked:
             self._pool.link(self._pool.of(link), node)
         return node
-
-    def _leaf(self, schema: dict[str, Json]) -> Node:
-        """A schema without schemas in it. There are few different ones."""
-        text = f"{self._document.draft} {schema!r}"
-        known = self._leaves.get(text)
-        if known is None:
-            known = self._leaves[text] = self._formula(Place("", schema, ""), closing=False)
-        return known
 
     def _formula(self, place: Place, closing: bool) -> Node:
         schema = place.schema
@@ -191,10 +195,11 @@ class _Builder:
         pool = self._pool
         parts: list[Node] = [pool.of(n.Required(name)) for name in cast(list[str], schema.get("required", []))]
         for name, inner in cast(dict[str, Json], schema.get("properties", {})).items():
-            if isinstance(inner, dict) and NESTING.isdisjoint(inner):
-                parts.append(pool.of(n.Property(name, self._leaf(inner))))
-            else:
-                parts.append(pool.of(n.Property(name, self.value(self._inner(place, "properties", name)))))
+            text = self._shared_text(inner, self._content is Content.DECLARED)
+            value = pool.shared.get(text) if text is not None else None
+            if value is None:
+                value = self.value(self._inner(place, "properties", name))
+            parts.append(pool.of(n.Property(name, value)))
         for pattern in cast(dict[str, Json], schema.get("patternProperties", {})):
             value = self.value(self._inner(place, "patternProperties", pattern))
             parts.append(pool.of(n.PatternProperty(pattern, value)))

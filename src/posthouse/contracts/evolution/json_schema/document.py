@@ -66,6 +66,7 @@ class Document:
         self.validator = _validator(text, self.draft, name)
         self._places: dict[str, Place] = {}
         self._anchors: dict[str, Place] = {}
+        self._resolved: dict[tuple[str, str], Place] = {}
         self._collect(Place("", self.root, ""))
 
     def places(self) -> list[Place]:
@@ -81,6 +82,12 @@ class Document:
 
     def resolve(self, reference: str, place: Place) -> Place:
         """The schema that a `$ref` means."""
+        known = self._resolved.get((place.base, reference))
+        if known is None:
+            known = self._resolved[place.base, reference] = self._resolve(reference, place)
+        return known
+
+    def _resolve(self, reference: str, place: Place) -> Place:
         target = place.base + reference if reference.startswith("#") else urljoin(place.base, reference)
         whole, fragment = urldefrag(target)
         fragment = unquote(fragment)

@@ -312,8 +312,8 @@ class Pool:
         self.built: dict[tuple[object, object], Node] = {}
         """Whole documents that are formulas already."""
         self.effort = Effort()
-        self.leaves: dict[str, Node] = {}
-        """Schemas without schemas in them, by their text."""
+        self.shared: dict[str, Node] = {}
+        """Schemas without references in them, by their text."""
         self.true = self.of(All(()))
         self.false = self.of(Some(()))
 
