@@ -1,0 +1,107 @@
+"""Findings for machines: SARIF 2.1.0 for code scanning, and annotations for GitHub's workflows. One writer for every command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+from urllib.parse import quote
+
+import msgspec
+
+Level = Literal["error", "warning", "note"]
+"""As SARIF says it; GitHub calls the last one a notice."""
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding. `file` is relative to the root of the repository where that is known, with forward slashes; `line` counts
+    from 1; `name` is what is meant when it is no file: a subject, a handler, a topic."""
+
+    rule: str
+    level: Level
+    text: str
+    file: str | None = None
+    line: int | None = None
+    name: str = ""
+
+
+class RuleText(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report may say about a rule: one line, and a paragraph in Markdown."""
+
+    id: str
+    summary: str
+    help: str = ""
+    level: Level = "error"
+
+
+def sarif(reports: Iterable[Report], rules: Sequence[RuleText], *, command: str, version: str) -> bytes:
+    """One run of one tool. `command` is the name under which results are tracked, as in `posthouse check`."""
+    places = {rule.id: number for number, rule in enumerate(rules)}
+    document = {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": command,
+                        "version": version,
+                        "rules": [_rule(rule) for rule in rules],
+                    }
+                },
+                "columnKind": "utf16CodeUnits",
+                "results": [_result(report, places) for report in reports],
+            }
+        ],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def github(reports: Iterable[Report]) -> list[str]:
+    """One workflow command for each; GitHub shows them beside the changed lines."""
+    return [_annotation(report) for report in reports]
+
+
+def _rule(rule: RuleText) -> dict[str, object]:
+    made: dict[str, object] = {
+        "id": rule.id,
+        "shortDescription": {"text": rule.summary},
+        "defaultConfiguration": {"level": rule.level},
+    }
+    if rule.help:
+        made["help"] = {"text": rule.help, "markdown": rule.help}
+    return made
+
+
+def _result(report: Report, places: dict[str, int]) -> dict[str, object]:
+    made: dict[str, object] = {"ruleId": report.rule, "level": report.level, "message": {"text": report.text}}
+    if report.rule in places:
+        made["ruleIndex"] = places[report.rule]
+    location: dict[str, object] = {}
+    if report.file is not None:
+        physical: dict[str, object] = {"artifactLocation": {"uri": quote(report.file)}}
+        if report.line is not None:
+            physical["region"] = {"startLine": report.line}
+        location["physicalLocation"] = physical
+    if report.name:
+        location["logicalLocations"] = [{"fullyQualifiedName": report.name}]
+    if location:
+        made["locations"] = [location]
+    return made
+
+
+def _annotation(report: Report) -> str:
+    kind = "notice" if report.level == "note" else report.level
+    place = {"file": report.file, "line": report.line, "title": f"{report.rule} {report.name}".strip()}
+    said = ",".join(f"{name}={_property(str(value))}" for name, value in place.items() if value is not None)
+    return f"::{kind} {said}::{_data(report.text)}"
+
+
+def _data(text: str) -> str:
+    """The runner reads a line; what would end it is escaped as it wants."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
