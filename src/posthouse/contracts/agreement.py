@@ -7,18 +7,19 @@ from typing import Literal
 
 import msgspec
 
-from posthouse.contracts.bundle import LOCK, TOPICS, Bundle, topics_hash
+from posthouse.contracts.bundle import CONSUMERS, LOCK, TOPICS, Bundle, Locked, topics_hash
 from posthouse.contracts.document import Document, EventEntry, TopicEntry
-from posthouse.contracts.freezing import by_place, merged_topics, stale_places
+from posthouse.contracts.freezing import by_place, merged_consumers, merged_topics, stale_places, with_terms
 
-Kind = Literal["missing", "changed", "stale", "edited", "topics"]
+Kind = Literal["missing", "changed", "terms", "stale", "edited", "topics", "consumers"]
 
 FREEZE = "run `posthouse catalog freeze` and commit the result"
 
 
 class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
-    """`missing`: not frozen. `changed`: other content under the same version. `stale`: no longer declared. `edited`: the
-    files and the lock contradict each other. `topics`: a topic is not as declared."""
+    """`missing`: not frozen. `changed`: other content under the same version. `terms`: another key, topic, owner,
+    retention or residency. `stale`: no longer declared. `edited`: the files and the lock contradict each other. `topics`: a
+    topic is not as declared. `consumers`: a handler reads something else than the files say."""
 
     kind: Kind
     path: str
@@ -29,6 +30,7 @@ def disagreements(document: Document, bundle: Bundle) -> list[Disagreement]:
     """Every difference between the catalogue of some services and a bundle, sorted by path. What the bundle holds of
     other services is not looked at."""
     found = [*_schemas(document, bundle), *_stale(document, bundle), *_topics(document, bundle)]
+    found += _consumers(document, bundle)
     return sorted(found, key=lambda one: (one.path, one.kind))
 
 
@@ -41,6 +43,13 @@ def _schemas(document: Document, bundle: Bundle) -> Iterator[Disagreement]:
             yield Disagreement(kind="changed", path=path, sentence=_changed(path, entry, frozen.schema.hash))
         if frozen is not None and (locked is None or locked.hash != frozen.schema.hash):
             yield Disagreement(kind="edited", path=path, sentence=_edited(path, locked is not None))
+        if locked is not None and locked.topic and (difference := _terms(with_terms(locked, entry), locked)):
+            yield Disagreement(kind="terms", path=path, sentence=f"{entry.subject} {difference}: {FREEZE}")
+
+
+def _terms(wanted: Locked, found: Locked) -> str:
+    names = [name for name in Locked.__struct_fields__ if getattr(wanted, name) != getattr(found, name)]
+    return "; ".join(f"has {_said(getattr(wanted, n))} as {n}, not {_said(getattr(found, n))}" for n in names)
 
 
 def _changed(path: str, entry: EventEntry, frozen: str) -> str:
@@ -83,6 +92,16 @@ def _topics(document: Document, bundle: Bundle) -> Iterator[Disagreement]:
         yield Disagreement(kind="edited", path=TOPICS, sentence=sentence)
 
 
+def _consumers(document: Document, bundle: Bundle) -> Iterator[Disagreement]:
+    wanted = {(entry.consumer, entry.handler): entry for entry in merged_consumers(document, bundle.consumers)}
+    found = {(entry.consumer, entry.handler): entry for entry in bundle.consumers}
+    for place in sorted(wanted.keys() | found.keys()):
+        if wanted.get(place) != found.get(place):
+            consumer, handler = place
+            sentence = f"what {handler} reads in the consumer {consumer} is not as in {CONSUMERS}: {FREEZE}"
+            yield Disagreement(kind="consumers", path=CONSUMERS, sentence=sentence)
+
+
 def _difference(wanted: TopicEntry | None, found: TopicEntry | None) -> str:
     if found is None:
         return f"is not in {TOPICS}"
@@ -95,7 +114,7 @@ def _difference(wanted: TopicEntry | None, found: TopicEntry | None) -> str:
 def _said(value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(map(str, value)) or "nothing"
-    return str(value) or "nothing"
+    return str(value) if value not in ("", None) else "nothing"
 
 
 def _short(content_hash: str) -> str:

@@ -2,7 +2,8 @@
 
 orders/order/placed/v1.json     one schema: service, aggregate (if there is one), verb, version
 topics.json                     every topic with its owner, guarantee, producers and consumers
-catalogue.lock                  the content hash of each schema, now and earlier
+consumers.json                  what each handler reads, where there are handlers
+catalogue.lock                  the content hash of each schema, now and earlier, and the terms of its event
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from typing import TypeVar
 
 import msgspec
 
-from posthouse.contracts.document import EventEntry, TopicEntry
+from posthouse.contracts.document import EventEntry, Reading, TopicEntry
 from posthouse.contracts.normal import canonical, sha256
 from posthouse.contracts.schema import Schema
 from posthouse.contracts.schema_files import EXTENSIONS, file_of, schema_in
+from posthouse.contracts.terms import Retention
 from posthouse.errors import ConfigurationError
 
 T = TypeVar("T")
 
 FOLDER = "event-schemas"
 TOPICS = "topics.json"
+CONSUMERS = "consumers.json"
 LOCK = "catalogue.lock"
 
 Files = Mapping[str, bytes]
@@ -53,12 +56,17 @@ class FrozenSchema(msgspec.Struct, frozen=True, kw_only=True):
 class Locked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the lock says about one schema. `earlier` are hashes that this version had before; events that carry them may
     still be on their way. `writers` are the schemas of all these hashes where nobody can read the bytes without them:
-    Avro's."""
+    Avro's. `topic` and what follows are the event's terms; a lock of an older release has none, and its `topic` is empty."""
 
     subject: str
     hash: str
     earlier: tuple[str, ...] = ()
     writers: tuple[str, ...] = ()
+    topic: str = ""
+    key: str | None = None
+    owner: str = ""
+    retention: Retention = "hot"
+    residency: str | None = None
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,17 +83,33 @@ class TopicList(msgspec.Struct, frozen=True):
     topics: tuple[TopicEntry, ...] = ()
 
 
+class ConsumerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """What one handler of one consumer group reads."""
+
+    handler: str
+    service: str
+    consumer: str
+    reads: tuple[Reading, ...]
+
+
+class ConsumerList(msgspec.Struct, frozen=True):
+    """What consumers.json holds."""
+
+    consumers: tuple[ConsumerEntry, ...] = ()
+
+
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     """A frozen catalogue. An empty one stands for a folder that is not there yet."""
 
     schemas: Mapping[str, FrozenSchema] = {}
     topics: tuple[TopicEntry, ...] = ()
+    consumers: tuple[ConsumerEntry, ...] = ()
     lock: Lock = Lock()
 
 
 def is_part(path: str) -> bool:
     """Whether a file of this name belongs to a bundle; others may lie beside them."""
-    return path in (TOPICS, LOCK) or _place(path) is not None
+    return path in (TOPICS, CONSUMERS, LOCK) or _place(path) is not None
 
 
 def read_bundle(files: Files) -> Bundle:
@@ -93,6 +117,7 @@ def read_bundle(files: Files) -> Bundle:
     problems: list[str] = []
     schemas: dict[str, FrozenSchema] = {}
     topics = _decoded(files, TOPICS, TopicList, problems) or TopicList()
+    consumers = _decoded(files, CONSUMERS, ConsumerList, problems) or ConsumerList()
     lock = _decoded(files, LOCK, Lock, problems) or Lock()
     for path in sorted(files):
         place = _place(path)
@@ -104,7 +129,7 @@ def read_bundle(files: Files) -> Bundle:
                 problems += error.problems
     if problems:
         raise ConfigurationError(*problems)
-    return Bundle(schemas=schemas, topics=topics.topics, lock=lock)
+    return Bundle(schemas=schemas, topics=topics.topics, consumers=consumers.consumers, lock=lock)
 
 
 def read_lock(text: bytes) -> Lock:
@@ -131,6 +156,10 @@ def schema_file(entry: EventEntry) -> bytes:
 
 def topics_file(topics: tuple[TopicEntry, ...]) -> bytes:
     return _laid_out(TopicList(topics))
+
+
+def consumers_file(consumers: tuple[ConsumerEntry, ...]) -> bytes:
+    return _laid_out(ConsumerList(consumers))
 
 
 def lock_file(lock: Lock) -> bytes:

@@ -11,12 +11,15 @@ import msgspec
 from msgspec.structs import replace
 
 from posthouse.contracts.bundle import (
+    CONSUMERS,
     LOCK,
     TOPICS,
     Bundle,
+    ConsumerEntry,
     Files,
     Lock,
     Locked,
+    consumers_file,
     lock_file,
     place_of,
     schema_file,
@@ -28,7 +31,7 @@ from posthouse.errors import ConfigurationError
 
 
 class Frozen(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of the services at hand, topics and lock; `stale` are schema files that no event has any more."""
+    """The files of the services at hand, topics, consumers and lock; `stale` are schema files that no event has any more."""
 
     files: Files
     stale: Sequence[str]
@@ -44,8 +47,12 @@ def freeze(document: Document, before: Bundle, *, prune: bool = False) -> Frozen
         kept[path] = _locked(entry, before.lock.schemas.get(path))
     topics = merged_topics(document, before.topics)
     lock = Lock(schemas=dict(sorted(kept.items())), topics=topics_hash(topics))
-    schemas = {path: schema_file(entry) for path, entry in entries.items()}
-    return Frozen(files={**schemas, TOPICS: topics_file(topics), LOCK: lock_file(lock)}, stale=stale)
+    files = {path: schema_file(entry) for path, entry in entries.items()}
+    files |= {TOPICS: topics_file(topics), LOCK: lock_file(lock)}
+    consumers = merged_consumers(document, before.consumers)
+    if consumers or before.consumers:
+        files[CONSUMERS] = consumers_file(consumers)
+    return Frozen(files=files, stale=stale)
 
 
 def by_place(document: Document) -> dict[str, EventEntry]:
@@ -79,13 +86,36 @@ def merged_topics(document: Document, before: Sequence[TopicEntry]) -> tuple[Top
     return tuple(merged[name] for name in sorted(merged) if merged[name].producers or merged[name].consumers)
 
 
+def merged_consumers(document: Document, before: Sequence[ConsumerEntry]) -> tuple[ConsumerEntry, ...]:
+    """What the handlers of these services read, and what is known of the others."""
+    others = [entry for entry in before if entry.service not in document.services]
+    own = [
+        ConsumerEntry(handler=entry.name, service=entry.service, consumer=entry.consumer, reads=entry.reads)
+        for entry in document.handlers
+    ]
+    return tuple(sorted([*others, *own], key=lambda entry: (entry.service, entry.consumer, entry.handler)))
+
+
+def with_terms(locked: Locked, entry: EventEntry) -> Locked:
+    """The same with the terms that an event is declared with."""
+    return replace(
+        locked,
+        topic=entry.topic,
+        key=entry.key,
+        owner=entry.owner,
+        retention=entry.retention,
+        residency=entry.residency,
+    )
+
+
 def _locked(entry: EventEntry, before: Locked | None) -> Locked:
     writers = [entry.schema] if entry.format == "avro" else []
     if before is None:
-        return Locked(subject=entry.subject, hash=entry.hash, writers=tuple(writers))
+        return with_terms(Locked(subject=entry.subject, hash=entry.hash, writers=tuple(writers)), entry)
     earlier = [known for known in dict.fromkeys((*before.earlier, before.hash)) if known != entry.hash]
     kept = dict.fromkeys((*before.writers, *writers))
-    return Locked(subject=entry.subject, hash=entry.hash, earlier=tuple(earlier), writers=tuple(kept))
+    locked = replace(before, subject=entry.subject, hash=entry.hash, earlier=tuple(earlier), writers=tuple(kept))
+    return with_terms(locked, entry)
 
 
 def _without(topic: TopicEntry, services: Sequence[str]) -> TopicEntry:

@@ -36,7 +36,7 @@ def test_a_service_without_events_says_so(project: Project) -> None:
 def test_freezing_writes_files_once_and_the_check_agrees(project: Project) -> None:
     first = project.run("catalog", "freeze", "shop")
     assert first.exit_code == 0
-    assert "1 event frozen, 3 files changed" in first.stdout
+    assert "1 event frozen, 4 files changed" in first.stdout
     schema = json.loads((project.folder / FROZEN).read_text())
     assert schema["$id"] == "schemas://orders/order/placed/v1"
     assert project.json("catalog", "freeze", "shop") == {"touched": [], "stale": []}
@@ -63,7 +63,7 @@ def test_disagreements_are_json_too(project: Project) -> None:
     assert result.exit_code == 1
     found = json.loads(result.stdout)
     assert found["agree"] is False
-    assert [one["kind"] for one in found["disagreements"]] == ["missing", "topics"]
+    assert [one["kind"] for one in found["disagreements"]] == ["consumers", "missing", "topics"]
 
 
 def test_a_retired_event_stays_until_it_is_pruned(project: Project) -> None:

@@ -11,7 +11,7 @@ import pytest
 from posthouse import Payload, Service
 from posthouse.contracts import Document, from_json, json_schema, to_json
 from posthouse.contracts.agreement import disagreements
-from posthouse.contracts.bundle import LOCK, TOPICS, Bundle, Files, is_part, place_of, read_bundle
+from posthouse.contracts.bundle import CONSUMERS, LOCK, TOPICS, Bundle, Files, is_part, place_of, read_bundle
 from posthouse.contracts.freezing import freeze
 from posthouse.contracts.schema_files import file_of, schema_in
 from posthouse.errors import ConfigurationError
@@ -71,6 +71,7 @@ def test_schemas_lie_where_their_subject_says() -> None:
     assert sorted(files) == [
         "billing/invoice/issued/v1.json",
         LOCK,
+        CONSUMERS,
         "orders/order/placed/v1.json",
         "orders/uploaded/v1.json",
         TOPICS,
@@ -102,8 +103,10 @@ def test_what_was_just_frozen_agrees() -> None:
 
 def test_an_event_that_is_not_frozen_is_missing() -> None:
     found = disagreements(both(), Bundle())
-    assert {one.kind for one in found} == {"missing", "topics"}
-    assert "shop.orders.order.placed.v1 is not frozen: run `posthouse catalog freeze`" in found[1].sentence
+    assert {one.kind for one in found} == {"missing", "topics", "consumers"}
+    assert any(
+        "shop.orders.order.placed.v1 is not frozen: run `posthouse catalog freeze`" in one.sentence for one in found
+    )
 
 
 def test_a_change_under_the_same_version_is_said_with_the_way_out() -> None:
@@ -181,11 +184,42 @@ def test_topics_say_what_differs() -> None:
     other = Service("orders", namespace="shop", owner="finance")
     other.event("order.placed.v1")(Placed)
     other.event("uploaded.v1")(Uploaded)
-    whole, aggregate = [one.sentence for one in disagreements(catalogue_of([other]), bundle)]
+    found = disagreements(catalogue_of([other]), bundle)
+    whole, aggregate = [one.sentence for one in found if one.kind == "topics"]
     assert whole.startswith("the topic shop.orders has finance as owner, not sales: run")
     assert (
         "shop.orders.order has finance as owner, not sales; has nothing as ordering, not order_id; has un" in aggregate
     )
+
+
+def test_the_lock_keeps_the_terms_of_an_event_and_says_what_differs() -> None:
+    bundle = read_bundle(frozen_files(both()))
+    placed = bundle.lock.schemas["orders/order/placed/v1.json"]
+    assert (placed.topic, placed.key, placed.owner, placed.retention) == (
+        "shop.orders.order",
+        "order_id",
+        "sales",
+        "hot",
+    )
+    other = Service("orders", namespace="shop", owner="sales")
+    other.event("order.placed.v1", retention="cold")(Placed)
+    other.event("uploaded.v1")(Uploaded)
+    (said,) = [one.sentence for one in disagreements(catalogue_of([other]), bundle) if one.kind == "terms"]
+    assert "order.placed.v1 has nothing as key, not order_id; has cold as retention, not hot: run" in said
+
+
+def test_what_handlers_read_is_frozen_and_compared() -> None:
+    bundle = read_bundle(frozen_files(both()))
+    assert [(one.consumer, one.reads[0].fields) for one in bundle.consumers] == [
+        ("billing", None),
+        ("billing.mail", None),
+    ]
+    quiet = Service("billing", namespace="shop")
+    quiet.event("invoice.issued.v1")(Issued)
+    found = [one.sentence for one in disagreements(catalogue_of([quiet]), bundle) if one.kind == "consumers"]
+    assert len(found) == 2
+    assert "reads in the consumer billing.mail is not as in consumers.json" in found[1]
+    assert b"mail" not in freeze(catalogue_of([quiet]), bundle).files[CONSUMERS]
 
 
 def test_one_service_alone_leaves_the_files_of_others_as_they_are() -> None:
