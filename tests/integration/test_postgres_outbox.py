@@ -376,6 +376,60 @@ async def test_lanes_are_taken_over_when_the_database_says_so(store: PostgresSto
 # Transactions
 
 
+NASTY = "o'k\\ \u00e9 \n; COMMIT; --"
+
+
+async def test_a_last_row_goes_with_the_commit_as_it_is(store: PostgresStore) -> None:
+    given = OutboxRow(
+        topic=TOPIC, tenant=NASTY, event_id=NASTY, body=bytes(range(256)), headers={"a": NASTY}, key=NASTY
+    )
+    said: list[str] = []
+    async with store.begin() as tx:
+        await tx.execute("SELECT 1")
+        connection: Any = tx.connection
+        connection.add_query_logger(lambda record: said.append(record.query))
+        await store.outbox.append(tx, [given], last=True)
+        assert said == []
+    assert said[0].endswith("COMMIT;")
+    [found] = await drain(store)
+    assert (found.tenant, found.event_id, found.headers, found.key) == (NASTY, NASTY, {"a": NASTY}, NASTY)
+    assert (found.body, found.sequence) == (given.body, 1)
+
+
+async def test_what_comes_after_a_last_row_finds_it_there(store: PostgresStore) -> None:
+    async with store.begin() as tx:
+        await tx.execute("SELECT 1")
+        await store.outbox.append(tx, [row("k", event_id="first")], last=True)
+        await store.outbox.append(tx, [row("k", event_id="second")], last=True)
+        assert (await tx.execute("SELECT count(*) FROM posthouse.outbox")).scalar() == 2
+    assert ids(await drain(store)) == ["first", "second"]
+
+
+async def test_a_last_row_of_a_transaction_that_has_run_nothing_is_committed(store: PostgresStore) -> None:
+    async with store.begin(lazily=True) as tx:
+        await tx.execute("SELECT 1")
+        await store.outbox.append(tx, [row("k", event_id="e")], last=True)
+    assert ids(await drain(store)) == ["e"]
+
+
+async def test_a_last_row_that_is_refused_takes_the_transaction_with_it(store: PostgresStore) -> None:
+    async with store.begin() as tx:
+        await tx.execute("CREATE TABLE mine (name text)")
+        await tx.execute("ALTER TABLE posthouse.outbox ADD CONSTRAINT short CHECK (length(event_id) < 10)")
+
+    async def commit() -> None:
+        async with store.begin() as tx:
+            await tx.execute("INSERT INTO mine VALUES ('a')")
+            await store.outbox.append(tx, [row("k", event_id="much too long")], last=True)
+
+    with pytest.raises(StoreError, match="short"):
+        await commit()
+    assert await fetch(store, "SELECT count(*) FROM mine") == 0, "and the connection is in no transaction any more"
+    await add(store, row("k", event_id="e"))
+    [found] = await drain(store)
+    assert (found.event_id, found.sequence) == ("e", 1)
+
+
 async def test_an_answer_to_a_commit_that_never_came_is_unknown(store: PostgresStore, postgres_url: str) -> None:
     async with store.begin() as tx:
         await tx.execute("CREATE TABLE mine (name text)")

@@ -82,9 +82,10 @@ class Tx:
         """Write what was said so far, here and in others around the same transaction: the rows in one statement. Whoever
         began the transaction calls it before the commit."""
         said = (self, *others)
+        timers = [timer for tx in said for timer in tx._timers]
         if rows := [row for tx in said for row in tx._rows]:
-            await self._store.outbox.append(self._transaction, rows)
-        for timer in [timer for tx in said for timer in tx._timers]:
+            await self._store.outbox.append(self._transaction, rows, last=not timers)
+        for timer in timers:
             await self._store.timers.set(self._transaction, timer)
         for tx in said:
             tx._rows, tx._timers = [], []

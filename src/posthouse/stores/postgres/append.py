@@ -7,7 +7,7 @@ from typing import Any
 
 from posthouse.store import OutboxRow, lane_of
 from posthouse.stores.postgres.schema import Place
-from posthouse.stores.postgres.steps import Steps, packed
+from posthouse.stores.postgres.steps import Steps, literal, packed
 
 # Number the rows and add them; the event ids that stand for them, or NULL when they stand for themselves.
 APPEND = """
@@ -15,6 +15,9 @@ SELECT posthouse.append(CAST($1 AS text), CAST($2 AS integer), CAST($3 AS smalli
     CAST($5 AS text[]), CAST($6 AS text[]), CAST($7 AS boolean[]), CAST($8 AS text[]), CAST($9 AS text[]),
     CAST($10 AS bytea[]), CAST($11 AS text[]), CAST($12 AS double precision), CAST($13 AS double precision))
 """
+
+# The same for one row without an intent, in a statement that has no parameters.
+APPEND_ONE = "SELECT posthouse.append_one"
 
 
 def appending(rows: Sequence[OutboxRow], place: Place, now: float | None, window: float) -> Steps[Sequence[str]]:
@@ -40,6 +43,19 @@ def appending(rows: Sequence[OutboxRow], place: Place, now: float | None, window
     )
     standing: Any = (yield APPEND, parameters).scalar()
     return ids if standing is None else list(standing)
+
+
+def words_of(rows: Sequence[OutboxRow], place: Place) -> str | None:
+    """What `APPEND_ONE` is called with, in words that another statement can take along; None where it would not do."""
+    if len(rows) != 1 or rows[0].idempotency_key is not None:
+        return None
+    row = rows[0]
+    texts = (row.topic, row.tenant, row.key, row.event_id)
+    if any("\x00" in text for text in texts if text):
+        return None  # refused as a parameter, with an error that says so
+    lane = f"{lane_of_row(row, place.lanes)}::smallint"
+    given = (row.topic, row.tenant, row.key, row.numbered, row.event_id, packed(row.headers), row.body)
+    return f"({literal(place.identity)}, {place.lanes}, {lane}, {', '.join(map(literal, given))})"
 
 
 def lane_of_row(row: OutboxRow, lanes: int) -> int:

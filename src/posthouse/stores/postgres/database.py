@@ -60,10 +60,16 @@ class StoreConnection(asyncpg.Connection):
     """The server's word on the last command: COMMIT of a failed transaction says ROLLBACK."""
     first_words = ""
     """What the next BEGIN takes along."""
+    last_words = ""
+    """What the next COMMIT takes along, before it."""
 
     def begin_with(self, *words: str) -> None:
         """Let the next BEGIN take statements along, in its own round trip."""
         self.first_words = "; ".join(words)
+
+    def end_with(self, words: str) -> None:
+        """Let the next COMMIT take a statement along, before it, in its own round trip."""
+        self.last_words = words
 
     def mark_unclean(self) -> None:
         """Reset the session before the next one has it."""
@@ -79,6 +85,8 @@ class StoreConnection(asyncpg.Connection):
     async def execute(self, query: str, *arguments: object, timeout: float | None = None) -> str:
         if self.first_words and query.startswith("BEGIN"):
             query, self.first_words = f"{query} {self.first_words}", ""
+        elif self.last_words and query.startswith("COMMIT"):
+            query, self.last_words = f"{self.last_words}; {query}", ""
         self.status = await super().execute(query, *arguments, timeout=timeout)
         return self.status
 

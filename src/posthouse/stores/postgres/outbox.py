@@ -14,7 +14,7 @@ import msgspec
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction
-from posthouse.stores.postgres.append import appending
+from posthouse.stores.postgres.append import APPEND_ONE, appending, words_of
 from posthouse.stores.postgres.backlog import Backlog, Page, Pages
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FENCED, sqlstate_of
@@ -22,7 +22,7 @@ from posthouse.stores.postgres.joins import Joined, JoinedAsync, joined
 from posthouse.stores.postgres.snapshot import Snapshot
 from posthouse.stores.postgres.steps import NOW
 from posthouse.stores.postgres.stuck import StuckRows, numbers_of, parked_row, parking, row_of
-from posthouse.stores.postgres.transaction import BEGUN
+from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction
 
 LEAF_BYTES, SMALL_BYTES = 16 * 2**20, 2**20
 """A leaf of the first size, indexes included, is left behind by writers, and truncated when all of it was sent. One of the
@@ -105,11 +105,15 @@ class PostgresOutbox(StuckRows):
         """An id up to which all are drawn, on the server that the connections are to."""
         self._known = 0
 
-    async def append(self, tx: Transaction, rows: Sequence[OutboxRow]) -> Sequence[str]:
+    async def append(self, tx: Transaction, rows: Sequence[OutboxRow], *, last: bool = False) -> Sequence[str]:
         if isinstance(tx, BEGUN):
             tx.ready()
             tx.appended = True
             place = self._database.place or await self._database.check()
+            words = words_of(rows, place) if last and isinstance(tx, PostgresTransaction) else None
+            if words is not None and isinstance(tx, PostgresTransaction):
+                await tx.part_with(self._database.text(APPEND_ONE) + words)
+                return [row.event_id for row in rows]
             return await tx.carry_out(appending(rows, place, self.now(), self._window))
         theirs = tx if isinstance(tx, Joined | JoinedAsync) else joined(self._database, tx.connection)
         place = await theirs.checked()

@@ -49,6 +49,8 @@ def literal(value: object) -> str:
             return "E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
         case bytes():
             return f"'\\x{value.hex()}'::bytea"
+        case bool():
+            return "true" if value else "false"
         case int() | float():
             return repr(value)
     raise ValueError(f"{value!r} cannot be written into a statement")

@@ -31,7 +31,18 @@ class PostgresTransaction:
     connection is cut, so that nobody who still holds it can write."""
 
     submit = None
-    __slots__ = ("_block", "_check", "_connection", "_lazily", "appended", "database", "open", "task", "tenant")
+    __slots__ = (
+        "_block",
+        "_check",
+        "_connection",
+        "_lazily",
+        "_parting",
+        "appended",
+        "database",
+        "open",
+        "task",
+        "tenant",
+    )
 
     def __init__(
         self, database: Database, *, check: bool = True, tenant: str | None = None, lazily: bool = False
@@ -45,6 +56,7 @@ class PostgresTransaction:
         self.task: asyncio.Task[object] | None = None
         self._check = check
         self._lazily = lazily
+        self._parting = ""
         self._connection: StoreConnection | None = None
         self._block: Any = None
 
@@ -94,6 +106,14 @@ class PostgresTransaction:
         """Whether its BEGIN is still to be sent."""
         return self._block is None
 
+    async def part_with(self, words: str) -> None:
+        """Run a statement without parameters, as it is, in the round trip of the commit, or before whatever still comes."""
+        if self._parting or self._block is None:
+            await self._run(words)
+        else:
+            self._ready()
+            self._parting = words
+
     async def begin_with(self, words: str) -> str:
         """Begin, and run a statement without parameters, as it is, in the same round trip; the server's word on it."""
         connection = self._ready()
@@ -108,6 +128,9 @@ class PostgresTransaction:
         try:
             if self._block is None:
                 await self._begin(connection)
+            if self._parting:
+                words, self._parting = self._parting, ""
+                await connection.execute(words)
             return await connection.run(sql, parameters)
         except (*FOREIGN, ValueError, TypeError) as error:  # the last two: a parameter that does not fit its type
             raise translated(error, f"running {' '.join(sql.split())[:60]!r}") from error
@@ -179,17 +202,29 @@ class PostgresTransaction:
         lost_before = is_gone(connection)
         if not lost_before and not connection.is_in_transaction():
             raise TransactionClosed("the transaction was ended inside its block, by a statement: this is not a commit")
+        if self._parting:
+            connection.end_with(self._parting)
         try:
             await self._block.commit()
         except FOREIGN as error:
             if is_lost(error) and not lost_before:
                 self.database.abandon(connection)
                 raise CommitUnknown(f"committing: {error}: it may or may not have happened") from error
+            if self._parting and not is_gone(connection):
+                await self._end_failed(connection)
             raise translated(error, "committing") from error
         if connection.status == "ROLLBACK":
             raise StoreError(PASSED_OVER)
         if self.appended:
             self.database.bell.ring()
+
+    async def _end_failed(self, connection: StoreConnection) -> None:
+        """What was said before the COMMIT failed, so that there was none."""
+        try:
+            await connection.execute("ROLLBACK")
+        except FOREIGN as error:
+            log.info("rolling back failed, the connection is replaced: %s", error)
+            self.database.abandon(connection)
 
     async def _roll_back(self, connection: StoreConnection) -> None:
         try:

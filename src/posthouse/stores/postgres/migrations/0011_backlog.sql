@@ -348,9 +348,54 @@ BEGIN
     UPDATE posthouse.lane l SET until = moment + seconds WHERE l.owner = holder RETURNING l.number, l.epoch;
 END $$;
 
--- As before, with the transaction's own id first: ids of rows are drawn after it, which is what a floor rests on. Add rows to the outbox; one element of each array per row. Returns the
--- event id that stands for each row, or NULL when each stands for itself. `identity` and `lanes` are what the caller
--- believes of this database. Locks are taken in one order everywhere: intents, then keys, each sorted.
+-- What a row is written with, once it is sure that this is the database that the caller believes it to be. The transaction
+-- has its id from here on: ids of rows are drawn after it, which is what a floor rests on.
+CREATE FUNCTION posthouse.writing(identity text, lanes integer, OUT lineage integer, OUT slot smallint)
+LANGUAGE plpgsql AS $$
+DECLARE
+    here record;
+BEGIN
+    PERFORM pg_current_xact_id();
+    -- A commit that a crash may undo could have been published, and its number be given again.
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    SELECT m.identity, m.lanes, m.lineage, m.timeline, m.slot INTO STRICT here FROM posthouse.meta m;
+    IF here.identity <> writing.identity THEN
+        RAISE EXCEPTION 'this connection is to another database than the store' USING ERRCODE = 'PH001';
+    END IF;
+    IF here.lanes <> writing.lanes THEN
+        RAISE EXCEPTION 'the outbox has % lanes, not %', here.lanes, writing.lanes USING ERRCODE = 'PH002';
+    END IF;
+    IF here.timeline IS NOT NULL AND here.timeline <> substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) THEN
+        here.lineage := posthouse.new_timeline(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8));
+    END IF;
+    lineage := here.lineage;
+    slot := here.slot;
+END $$;
+
+-- Add one row without an intent, by far the most frequent: no sets, no sorting.
+CREATE FUNCTION posthouse.append_one(
+    identity text, lanes integer, lane smallint, topic text, tenant text, key text, numbered boolean, event_id text,
+    headers text, body bytea
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    here record := posthouse.writing(identity, lanes);
+    number bigint;
+BEGIN
+    IF append_one.numbered AND append_one.key IS NOT NULL THEN
+        INSERT INTO posthouse.key AS k (topic, tenant, key, sequence)
+        VALUES (append_one.topic, append_one.tenant, append_one.key, 1)
+        ON CONFLICT ON CONSTRAINT key_pkey DO UPDATE SET sequence = k.sequence + 1 RETURNING k.sequence INTO number;
+    END IF;
+    INSERT INTO posthouse.outbox (lane, topic, tenant, key, sequence, lineage, event_id, headers, body, slot)
+    VALUES (append_one.lane, append_one.topic, append_one.tenant, append_one.key, number, here.lineage,
+            append_one.event_id, append_one.headers, append_one.body, here.slot);
+END $$;
+
+-- Add rows; one element of each array per row. Returns the event id that stands for each row, or NULL when each stands for
+-- itself. `identity` and `lanes` are what the caller believes of this database. Locks are taken in one order everywhere:
+-- intents, then keys, each sorted.
 CREATE OR REPLACE FUNCTION posthouse.append(
     identity text, lanes integer, lane_numbers smallint[], topics text[], tenants text[], keys text[],
     numbered boolean[], event_ids text[], header_texts text[], bodies bytea[], intents text[],
@@ -359,40 +404,18 @@ CREATE OR REPLACE FUNCTION posthouse.append(
 #variable_conflict use_column
 DECLARE
     here record;
-    number bigint;
     standing text[];
     fresh boolean[];
     intent record;
     moment double precision := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
 BEGIN
-    PERFORM pg_current_xact_id();
-    -- A commit that a crash may undo could have been published, and its number be given again.
-    IF current_setting('synchronous_commit') = 'off' THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
-    END IF;
-    SELECT m.identity, m.lanes, m.lineage, m.timeline, m.slot INTO STRICT here FROM posthouse.meta m;
-    IF here.identity <> append.identity THEN
-        RAISE EXCEPTION 'this connection is to another database than the store' USING ERRCODE = 'PH001';
-    END IF;
-    IF here.lanes <> append.lanes THEN
-        RAISE EXCEPTION 'the outbox has % lanes, not %', here.lanes, append.lanes USING ERRCODE = 'PH002';
-    END IF;
-    IF here.timeline IS NOT NULL AND here.timeline <> substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) THEN
-        here.lineage := posthouse.new_timeline(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8));
-    END IF;
-
-    -- One row without an intent is by far the most frequent: no sets, no sorting.
     IF cardinality(event_ids) = 1 AND intents[1] IS NULL THEN
-        IF numbered[1] AND keys[1] IS NOT NULL THEN
-            INSERT INTO posthouse.key AS k (topic, tenant, key, sequence) VALUES (topics[1], tenants[1], keys[1], 1)
-            ON CONFLICT (topic, tenant, key) DO UPDATE SET sequence = k.sequence + 1 RETURNING k.sequence INTO number;
-        END IF;
-        INSERT INTO posthouse.outbox (lane, topic, tenant, key, sequence, lineage, event_id, headers, body, slot)
-        VALUES (lane_numbers[1], topics[1], tenants[1], keys[1], number, here.lineage, event_ids[1], header_texts[1],
-                bodies[1], here.slot);
+        PERFORM posthouse.append_one(identity, lanes, lane_numbers[1], topics[1], tenants[1], keys[1], numbered[1],
+            event_ids[1], header_texts[1], bodies[1]);
         RETURN NULL;
     END IF;
 
+    here := posthouse.writing(identity, lanes);
     fresh := array_fill(true, ARRAY[cardinality(event_ids)]);
     FOR intent IN
         SELECT g.topic, g.tenant, g.name, g.event_id, g.place::integer AS place
