@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from google.protobuf import descriptor_pb2, descriptor_pool
@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from posthouse.errors import SchemaError
 
-TYPE_NAMES = {
+TYPE_NAMES: dict[int, str] = {
     number: name.removeprefix("TYPE_").lower() for name, number in descriptor_pb2.FieldDescriptorProto.Type.items()
 }
 
@@ -102,7 +102,8 @@ class _Reader:
         for extension in own:
             added = self._field(extension)
             added.extension = True
-            self._message(extension.containing_type).fields.setdefault(added.number, added)
+            if extension.containing_type is not None:  # every extension has one; its type does not say so
+                self._message(extension.containing_type).fields.setdefault(added.number, added)
         return found
 
     def _message(self, message: Descriptor) -> Message:
@@ -146,7 +147,7 @@ def _is_synthetic(oneof: str, members: int, field: str) -> bool:
     return members == 1 and oneof.lstrip("X") == f"_{field}"
 
 
-def _nested(messages: list[Descriptor]) -> Iterator[Descriptor]:
+def _nested(messages: Iterable[Descriptor]) -> Iterator[Descriptor]:
     waiting = list(messages)
     while waiting:
         message = waiting.pop()
