@@ -23,7 +23,7 @@ demo: $(READY) ## two services, three tenants, one poison event, one killed work
 
 servers: ## install the servers that no package of Python's brings, where Debian's packages can be (as root)
 	apt-get update -qq
-	RUNLEVEL=1 apt-get install -y -qq --no-install-recommends rabbitmq-server
+	RUNLEVEL=1 apt-get install -y -qq --no-install-recommends rabbitmq-server faketime
 
 test: $(READY) ## every test: unit, conformance, integration, faults, documentation
 	$(BIN)/python -m pytest

@@ -1,4 +1,4 @@
-"""Faults 24 and 25: clocks that jump. Leases and due times go by the database's clock, whatever the machines think."""
+"""Fault 24: clocks that jump. Leases and due times go by the database's clock, whatever the machines think."""
 
 from __future__ import annotations
 

@@ -121,8 +121,15 @@ def binaries() -> Path:
 
 
 @contextlib.contextmanager
-def running(folder: Path, settings: Mapping[str, str] = SETTINGS, *, within: Path | None = None) -> Iterator[str]:
-    """A new server in a temporary folder, `within` another one if it is named; the URL of its maintenance database."""
+def running(
+    folder: Path,
+    settings: Mapping[str, str] = SETTINGS,
+    *,
+    within: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[str]:
+    """A new server in a temporary folder, `within` another one if it is named, with more in its environment; the URL of
+    its maintenance database."""
     place = Path(tempfile.mkdtemp(prefix="posthouse-postgres-", dir=within))
     try:
         user = unprivileged()
@@ -130,7 +137,7 @@ def running(folder: Path, settings: Mapping[str, str] = SETTINGS, *, within: Pat
             os.chown(place, user, -1)
         data = place / "data"
         _made(folder, data, user)
-        with _served(folder, data, user, settings) as port:
+        with _served(folder, data, user, settings, environment or {}) as port:
             yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -166,7 +173,9 @@ def _made(folder: Path, data: Path, user: int | None) -> None:
 
 
 @contextlib.contextmanager
-def _served(folder: Path, data: Path, user: int | None, settings: Mapping[str, str]) -> Iterator[int]:
+def _served(
+    folder: Path, data: Path, user: int | None, settings: Mapping[str, str], environment: Mapping[str, str]
+) -> Iterator[int]:
     port = free_port()
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     log = data.parent / "log"
@@ -176,6 +185,7 @@ def _served(folder: Path, data: Path, user: int | None, settings: Mapping[str, s
             [str(folder / "postgres"), "-D", str(data), "-p", str(port), *options],
             user=user,
             cwd="/",
+            env={**os.environ, **environment},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # an interrupt of the tests must not stop it before they are done

@@ -316,6 +316,8 @@ DECLARE
     seen text;
     shared bigint;
     own bigint;
+    -- One that ends later was given by a clock that was set back since.
+    longest constant double precision := greatest(seconds, 3600);
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('posthouse.lease', 0));
     moment := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
@@ -327,13 +329,14 @@ BEGIN
 
     INSERT INTO posthouse.member (owner, until) VALUES (holder, moment + seconds)
     ON CONFLICT (owner) DO UPDATE SET until = excluded.until;
-    DELETE FROM posthouse.member m WHERE m.until <= moment;
+    DELETE FROM posthouse.member m WHERE m.until <= moment OR m.until > moment + longest;
     SELECT ceil(count(*)::numeric / (SELECT count(*) FROM posthouse.member)), count(*) FILTER (WHERE l.owner = holder)
     INTO share, mine FROM posthouse.lane l;
     UPDATE posthouse.lane l SET owner = NULL, until = 0 WHERE l.number IN (
         SELECT k.number FROM posthouse.lane k WHERE k.owner = holder ORDER BY k.number OFFSET share);
     UPDATE posthouse.lane l SET owner = holder, epoch = l.epoch + 1 WHERE l.number IN (
-        SELECT k.number FROM posthouse.lane k WHERE k.owner IS NULL OR (k.until <= moment AND k.owner <> holder)
+        SELECT k.number FROM posthouse.lane k WHERE k.owner IS NULL
+            OR (k.owner <> holder AND (k.until <= moment OR k.until > moment + longest))
         ORDER BY k.backlog IS NULL, k.number LIMIT greatest(share - mine, 0) FOR UPDATE SKIP LOCKED);
     FOR shared IN
         SELECT DISTINCT l.backlog FROM posthouse.lane l JOIN posthouse.lane k ON k.backlog = l.backlog
