@@ -42,8 +42,7 @@ collect_statistics_interval = 500
 """
 ERLANG = (
     "-kernel inet_dist_use_interface {127,0,0,1} -start_epmd false "
-    "-rabbit quorum_tick_interval 500 "  # how old the lists of a managed node are
-    "+sbwt none +sbwtdcpu none +sbwtdio none"  # schedulers that wait leave the cores to others
+    "-rabbit quorum_tick_interval 500"  # how old the lists of a managed node are
 )
 GREETING = b"AMQP\x00\x00\x09\x01"
 RIGHTS = {
