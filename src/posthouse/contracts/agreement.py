@@ -98,7 +98,7 @@ def _consumers(document: Document, bundle: Bundle) -> Iterator[Disagreement]:
     for place in sorted(wanted.keys() | found.keys()):
         if wanted.get(place) != found.get(place):
             consumer, handler = place
-            sentence = f"what {handler} reads in the consumer {consumer} is not as in {CONSUMERS}: {FREEZE}"
+            sentence = f"{handler} of the consumer {consumer} does not read what {CONSUMERS} says: {FREEZE}"
             yield Disagreement(kind="consumers", path=CONSUMERS, sentence=sentence)
 
 

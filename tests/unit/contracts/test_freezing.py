@@ -218,7 +218,7 @@ def test_what_handlers_read_is_frozen_and_compared() -> None:
     quiet.event("invoice.issued.v1")(Issued)
     found = [one.sentence for one in disagreements(catalogue_of([quiet]), bundle) if one.kind == "consumers"]
     assert len(found) == 2
-    assert "reads in the consumer billing.mail is not as in consumers.json" in found[1]
+    assert "of the consumer billing.mail does not read what consumers.json says" in found[1]
     assert b"mail" not in freeze(catalogue_of([quiet]), bundle).files[CONSUMERS]
 
 

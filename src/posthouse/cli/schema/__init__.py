@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from posthouse.cli.schema.check import check
 from posthouse.cli.schema.diff import diff
 
 app = typer.Typer(no_args_is_help=True, help="Compare schemas, and learn whom a change would break.")
@@ -14,4 +15,5 @@ def schema() -> None:
     """Compare schemas, and learn whom a change would break."""
 
 
+app.command()(check)
 app.command()(diff)
