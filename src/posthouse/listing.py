@@ -64,6 +64,7 @@ def _event(event_type: EventType[object], service: Service) -> EventEntry:
         deprecated=terms.deprecated,
         successor=None,
         description=event_type.description,
+        wire=service.wire,
     )
 
 
@@ -132,7 +133,7 @@ def _handler(service: Service, consumer: str, handler: Handler) -> HandlerEntry:
 
 def _reading(handler: Handler, event_type: EventType[object]) -> Reading:
     """A fact of another service that is declared here is declared with the fields that are needed."""
-    fields = handler.uses.reads_of(event_type)
+    fields = None if event_type.name in handler.lifts else handler.uses.reads_of(event_type)
     if not event_type.external:
         return Reading(subject=event_type.name, fields=fields)
     declared = tuple(sorted(event_type.payload.fields))

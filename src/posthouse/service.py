@@ -7,9 +7,9 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import date
-from functools import partial
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import UTC, date, datetime
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
@@ -18,19 +18,35 @@ from posthouse.brokers import open_broker
 from posthouse.checks import refusals, warnings
 from posthouse.clock import Clock, SystemClock
 from posthouse.contracts import Catalogue, EventType, FirstSight, Retention, Terms, Topics, declare, event_type_of
-from posthouse.errors import ConfigurationError, StoreOutdated, did_you_mean
-from posthouse.events import CODECS, METADATA_LIMIT, Actor, Producer, Subject
-from posthouse.frozen import lock_in, unfrozen
+from posthouse.contracts.deprecation import deprecations
+from posthouse.contracts.retirement import refusal
+from posthouse.contracts.versions import Cast, cast_of, missing_links
+from posthouse.errors import ConfigurationError, DecodeError, StoreOutdated, did_you_mean
+from posthouse.events import CODECS, METADATA_LIMIT, Actor, Producer, Subject, decode_any
+from posthouse.frozen import lock_in, retired_in, unfrozen
 from posthouse.processes import Timers
-from posthouse.receiving import Applier, Consumer, Desk, Handler, Policy, Retrier, Uses, dead_letter_topic, handler_of
+from posthouse.receiving import (
+    Applier,
+    Consumer,
+    Desk,
+    Handler,
+    Policy,
+    Retrier,
+    Uses,
+    dead_letter_topic,
+    handler_of,
+    lifted,
+)
 from posthouse.runtime import PARTS, Part, Runtime
-from posthouse.sending import Block, Cause, Drafter, Outbox, Relay, RelaySettings, Tx
-from posthouse.store import RelaySource, Store, Transaction
+from posthouse.sending import Block, Cause, Drafter, Outbox, Relay, RelaySettings, Sightings, Tx
+from posthouse.store import OutboxRow, RelaySource, Store, Transaction
 from posthouse.stores import open_store
 
 log = logging.getLogger("posthouse.service")
 
 T = TypeVar("T")
+Old = TypeVar("Old")
+New = TypeVar("New")
 F = TypeVar("F", bound=Callable[..., object])
 Setup = Callable[[Tx], Awaitable[None]]
 
@@ -87,9 +103,16 @@ class Service:
         self._parts = Parts(store, broker, clock or SystemClock())
         self.catalogue = Catalogue()
         self.consumers: dict[str, dict[str, Handler]] = {}
+        """Handlers by consumer and subject; those of older versions that are lifted to theirs included."""
+        self._handlers: dict[str, dict[str, Handler]] = {}
+        """The same as they were declared."""
+        self._upcasts: dict[str, Cast] = {}
+        self._downcasts: dict[str, Cast] = {}
+        self._sightings = Sightings()
         self.outbox = Outbox(lambda: self.store, lambda: self._drafter)
         self.owner = owner
         self.in_flight = in_flight
+        self.wire = wire
         self._terms = Terms(owner=owner, residency=residency).checked(name)
         self._schemas = None if schemas is None else Path(schemas)
         self._topics: Topics = topics
@@ -112,7 +135,9 @@ class Service:
             region=region,
         )
         source = f"/{namespace}/{name}" if namespace else f"/{name}"
-        self._draft_with: Callable[[Clock], Drafter] = lambda clock: Drafter(producer, source, codec, clock, limit)
+        self._draft_with: Callable[[Clock], Drafter] = lambda clock: Drafter(
+            producer, source, codec, clock, limit, self._downcasts
+        )
         self._drafter = self._draft_with(self.clock)
 
     # What the service says and hears.
@@ -135,6 +160,8 @@ class Service:
         `deprecated` is the day from which no new consumer should start.
         """
         full = Subject.relative(subject, service=self.name, namespace=self.namespace)
+        if (retired := refusal(str(full), self._retired)) is not None:
+            raise ConfigurationError(retired)
         terms = Terms(
             retention=retention,
             owner=self._terms.owner if owner is None else owner,
@@ -174,7 +201,7 @@ class Service:
             types = [event_type_of(cls) for cls in events]
             uses = Uses.of(types, reads, publishes, by=self.name)
             handler = handler_of(function, types, policy or Policy(), uses)
-            handlers = self.consumers.setdefault(name, {})
+            handlers = self._handlers.setdefault(name, {})
             for event_type in types:
                 if event_type.name in handlers:
                     raise ConfigurationError(
@@ -183,6 +210,38 @@ class Service:
                     )
                 self.catalogue.add(event_type)
                 handlers[event_type.name] = handler
+            self._lift_handlers()
+            return function
+
+        return register
+
+    def upcast(self, old: type[Old], *, to: type[New]) -> Callable[[Callable[[Old], New]], Callable[[Old], New]]:
+        """Let handlers of `to` also take `old`, an earlier version of the same fact, as the decorated function lifts it.
+
+        Functions are chained: with one from v1 to v2 and one from v2 to v3, a handler of v3 gets all three. It sees the
+        envelope as it came and the payload lifted. A function that raises leaves the event held, as a breach of contract.
+        """
+
+        def register(function: Callable[[Old], New]) -> Callable[[Old], New]:
+            self._add_cast(self._upcasts, cast_of("upcast", old, to, function))
+            self._lift_handlers()
+            return function
+
+        return register
+
+    def downcast(self, new: type[New], *, to: type[Old]) -> Callable[[Callable[[New], Old]], Callable[[New], Old]]:
+        """Publish each `new` also as `to`, an earlier version of the same fact, as the decorated function makes it.
+
+        Both are written in the same transaction, under the same key. Functions are chained. A consumer that takes several
+        versions applies the fact once. Remove the function to publish `new` alone again.
+        """
+
+        def register(function: Callable[[New], Old]) -> Callable[[New], Old]:
+            cast = cast_of("downcast", new, to, function)
+            foreign = [t.name for t in (cast.source, cast.target) if not self._owns(t)]
+            if foreign:
+                raise ConfigurationError(f"{self.name!r} cannot publish what it does not own: {', '.join(foreign)}")
+            self._add_cast(self._downcasts, cast)
             return function
 
         return register
@@ -246,6 +305,11 @@ class Service:
     def clock(self) -> Clock:
         """The clock that everything here follows."""
         return self._parts.clock
+
+    @property
+    def today(self) -> date:
+        """The day by that clock, in UTC."""
+        return datetime.fromtimestamp(self.clock.now(), UTC).date()
 
     @property
     def store(self) -> Store:
@@ -327,6 +391,7 @@ class Service:
     def _forget(self) -> None:
         """Open everything anew at the next use, which may be on another event loop."""
         self._store, self._broker, self._runtime, self._ready = None, None, None, False
+        self._sightings = Sightings()
         self._opening = asyncio.Lock()
 
     def topology(self) -> Topology:
@@ -348,18 +413,43 @@ class Service:
 
         return made
 
+    def _add_cast(self, casts: dict[str, Cast], cast: Cast) -> None:
+        known = casts.setdefault(cast.source.name, cast)
+        if known is not cast:
+            raise ConfigurationError(
+                f"{cast.source.name} is turned into {known.target.name} already: one function begins at each version"
+            )
+        for event_type in (cast.source, cast.target):
+            self.catalogue.add(event_type)
+
+    def _lift_handlers(self) -> None:
+        """Declarations come in any order: what is lifted to whom is worked out anew with each."""
+        self.consumers.update({name: lifted(known, self._upcasts) for name, known in self._handlers.items()})
+
+    @cached_property
+    def _retired(self) -> Mapping[str, date]:
+        return {} if self._schemas is None else retired_in(self._schemas)
+
+    @property
+    def published_beside(self) -> Mapping[str, str]:
+        """Subjects of older versions that are published beside a newer one, with the newer one."""
+        return {cast.target.name: cast.source.name for cast in self._downcasts.values()}
+
     async def _refuse_what_cannot_work(self) -> None:
         """Every problem at once, of the store, the broker and the handlers; what only weakens the promise is logged."""
         checks = [*await self.store.checks(today=False), *await self.broker.checks(today=False)]
         problems = [*refusals(checks), *self._unworkable()]
         if problems:
             raise ConfigurationError(*dict.fromkeys(problems))
-        for warning in dict.fromkeys(warnings(checks)):
+        past = deprecations(list(self.catalogue), self.today, past=True)
+        for warning in dict.fromkeys([*warnings(checks), *past]):
             log.warning("%s: %s", self.name, warning)
 
     def _unworkable(self) -> list[str]:
         """What was declared and cannot work."""
         problems = [] if self._schemas is None else unfrozen(self._schemas, self._own_events())
+        handled = {name for handlers in self._handlers.values() for name in handlers}
+        problems += missing_links(self._upcasts, handled, list(self.catalogue))
         redelivery = self.broker.sheet.redelivery_s
         for name, handlers in self.consumers.items():
             for handler in set(handlers.values()):
@@ -375,24 +465,49 @@ class Service:
         return problems
 
     def _own_events(self) -> list[EventType[object]]:
-        own = (self.namespace, self.name)
-        return [known for known in self.catalogue if (known.subject.namespace, known.subject.service) == own]
+        return [known for known in self.catalogue if self._owns(known)]
+
+    def _owns(self, event_type: EventType[object]) -> bool:
+        subject = event_type.subject
+        return (subject.namespace, subject.service) == (self.namespace, self.name)
+
+    def _watched(self) -> Mapping[str, str]:
+        """Own subjects whose end is near or thinkable, with their topics: deprecated ones, and those with other versions."""
+        own = self._own_events()
+        facts = [known.subject.unversioned for known in own]
+        return {
+            known.name: known.topic
+            for known in own
+            if known.terms.deprecated is not None or facts.count(known.subject.unversioned) > 1
+        }
+
+    def _note_sent(self, watched: Mapping[str, str], topics: Collection[str], rows: Sequence[OutboxRow]) -> None:
+        """Which of the watched versions the broker accepted."""
+        for row in rows:
+            if row.topic in topics:
+                with suppress(DecodeError):
+                    name = decode_any(row.headers, row.body).type
+                    if name in watched:
+                        self._sightings.note("published", self.name, name, self.clock.now())
 
     async def _wire(self, source: RelaySource) -> Runtime:
         tail = await self.store.tail() if source == "wal" else None
         appliers = [await self._applier(name, handlers) for name, handlers in self.consumers.items()]
+        watched = self._watched()
+        sent = partial(self._note_sent, watched, frozenset(watched.values())) if watched else None
         return Runtime(
             name=self.name,
             store=self.store,
             broker=self.broker,
             clock=self.clock,
-            relay=Relay(self.store, self.broker, self.clock, self._relay_settings, tail),
+            relay=Relay(self.store, self.broker, self.clock, self._relay_settings, tail, sent),
             timers=Timers(self.store, self.clock),
             consumers=[
                 Consumer(a, self.broker, self.clock, start=self._start, in_flight=self.in_flight) for a in appliers
             ],
             retriers=[Retrier(applier, self.clock) for applier in appliers],
             inbox_retention=self._inbox_retention,
+            sightings=self._sightings,
         )
 
     async def _applier(self, name: str, handlers: Mapping[str, Handler]) -> Applier:
@@ -409,6 +524,7 @@ class Service:
             clock=self.clock,
             remembers=self._inbox_retention,
             limit=self._limit + METADATA_LIMIT,
+            sightings=self._sightings,
             sight=FirstSight(None if self._schemas is None else partial(lock_in, self._schemas), self.clock.now),
         )
 

@@ -25,6 +25,7 @@ class EventEntry(msgspec.Struct, frozen=True, kw_only=True):
     `owner` is the team, empty where nobody said; `key` the payload field that orders it, None without order;
     `schema_uri` is what stands in the envelope and ends in `hash`; `schema` is the canonical text that the hash is of.
     `deprecated` is the day from which no new consumer should start; `successor` the next version that is declared.
+    `wire` is the envelope around its payload: `structured`, `binary` or `melmastoon`.
     """
 
     subject: str
@@ -46,6 +47,7 @@ class EventEntry(msgspec.Struct, frozen=True, kw_only=True):
     deprecated: date | None = None
     successor: str | None = None
     description: str = ""
+    wire: str = "structured"
 
     @property
     def unversioned(self) -> str:

@@ -1,4 +1,4 @@
-"""`posthouse catalog`: everything that services declare, shown, frozen into files, and compared with these."""
+"""`posthouse catalog`: everything that services declare, shown, frozen into files, compared with these, and exported."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from posthouse.cli.catalog.exporting import export
 from posthouse.cli.catalog.freezing import check, freeze
 from posthouse.cli.catalog.showing import show
 
@@ -23,8 +24,8 @@ class _ShowsByDefault(TyperGroup):
 app = typer.Typer(
     cls=_ShowsByDefault,
     no_args_is_help=True,
-    help="Show what services declare, freeze it into files, and compare the two.",
+    help="Show what services declare, freeze it into files, compare the two, and export it.",
 )
 
-for verb in (show, freeze, check):
+for verb in (show, freeze, check, export):
     app.command()(verb)

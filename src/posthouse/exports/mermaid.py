@@ -1,0 +1,65 @@
+"""Mermaid: diagrams of who talks to whom, and of a flow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from posthouse.contracts import Document
+from posthouse.exports.flows import Flow
+from posthouse.exports.routes import received
+
+_PLAIN = frozenset(" ._-:/,")
+
+
+def talk(document: Document) -> str:
+    """Services, and an arrow for each pair that names what one hears of the other."""
+    heard: dict[tuple[str, str], set[str]] = {}
+    for route in received(document):
+        for subject in route.subjects:
+            entry = document.event(subject)
+            speaker = entry.service if entry else _unlisted(subject)
+            heard.setdefault((speaker, route.service), set()).add(_short(subject, speaker))
+    parties = sorted({*document.services, *(name for pair in heard for name in pair)})
+    ids = {name: f"s{number}" for number, name in enumerate(parties)}
+    lines = [f'  {ids[name]}["{label(name)}"]' for name in parties]
+    lines += [f'  {ids[a]} -->|"{_lines(heard[a, b])}"| {ids[b]}' for a, b in sorted(heard)]
+    return _fenced("flowchart LR", lines)
+
+
+def chain(flow: Flow) -> str:
+    """Events as rounded boxes, handlers as square ones with the service that runs them."""
+    events = {subject: f"e{number}" for number, subject in enumerate(flow.subjects)}
+    steps = {f"h{number}": step for number, step in enumerate(flow.steps)}
+    lines = [f'  {events[subject]}(["{label(subject)}"])' for subject in flow.subjects]
+    lines += [f'  {id_}["{label(_last(step.name))}<br/>{label(step.consumer)}"]' for id_, step in steps.items()]
+    for id_, step in steps.items():
+        lines += [f"  {events[read.subject]} --> {id_}" for read in step.reads if read.subject in events]
+        lines += [f"  {id_} --> {events[subject]}" for subject in step.publishes]
+    return _fenced("flowchart LR", lines)
+
+
+def label(said: str) -> str:
+    """Text inside quotes: what is neither letter nor digit is written as a number."""
+    return "".join(sign if sign.isalnum() or sign in _PLAIN else f"#{ord(sign)};" for sign in said)
+
+
+def _unlisted(subject: str) -> str:
+    """The owner of an event that no listed service declares, by its subject: all that stands before aggregate and verb."""
+    names = subject.split(".")[:-2]
+    return f"{'.'.join(names[:2])}, not listed" if names else "not listed"
+
+
+def _short(subject: str, service: str) -> str:
+    return subject.partition(f"{service}.")[2] or subject
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _lines(subjects: Iterable[str]) -> str:
+    return "<br/>".join(map(label, sorted(subjects)))
+
+
+def _fenced(kind: str, lines: Iterable[str]) -> str:
+    return "\n".join(["```mermaid", kind, *lines, "```"]) + "\n"

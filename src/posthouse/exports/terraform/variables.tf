@@ -1,0 +1,82 @@
+variable "project" {
+  description = "The Google Cloud project."
+  type        = string
+}
+
+variable "labels" {
+  description = "Labels of every topic and subscription."
+  type        = map(string)
+  default     = {}
+}
+
+variable "topic_retention" {
+  description = "How long a topic keeps messages, by the longest retention class of its events. Pub/Sub keeps them for 31 days at most; the archive keeps them for as long as the class says."
+  type        = map(string)
+  default = {
+    hot  = "604800s"
+    warm = "604800s"
+    cold = "604800s"
+  }
+
+  validation {
+    condition     = length(setsubtract(["hot", "warm", "cold"], keys(var.topic_retention))) == 0
+    error_message = "Say it for each of hot, warm and cold."
+  }
+}
+
+variable "subscription_retention" {
+  description = "How long a subscription keeps messages, read or not: `retention` in the broker's URL."
+  type        = string
+  default     = "604800s"
+}
+
+variable "lease" {
+  description = "The ack deadline in seconds: `lease` in the broker's URL."
+  type        = number
+  default     = 60
+
+  validation {
+    condition     = var.lease >= 10 && var.lease <= 600
+    error_message = "An ack deadline lies between 10 and 600 seconds."
+  }
+}
+
+variable "lost_topic" {
+  description = "The dead-letter topic of every subscription: `dead_letters` in the broker's URL."
+  type        = string
+  default     = "posthouse.lost"
+}
+
+variable "minimum_backoff" {
+  description = "The first pause of Pub/Sub itself before a message comes again: after a crash, or when a push was refused."
+  type        = string
+  default     = "10s"
+}
+
+variable "maximum_backoff" {
+  description = "The longest pause of Pub/Sub itself."
+  type        = string
+  default     = "600s"
+}
+
+variable "exactly_once" {
+  description = "Exactly-once delivery by Pub/Sub. The inbox applies each event once without it; it is slower, holds within one region, and is not there for push."
+  type        = bool
+  default     = false
+}
+
+variable "push" {
+  description = "Groups that are pushed to, by their names: the https endpoint, the account that tokens are signed for, and the audience, which is the endpoint unless said."
+  type = map(object({
+    endpoint = string
+    account  = string
+    audience = optional(string)
+  }))
+  default = {}
+}
+
+variable "forward_lost" {
+  description = "Whether Pub/Sub may take a message out of its key's order after 100 deliveries."
+  type        = bool
+  default     = false
+}
