@@ -117,7 +117,7 @@ class Service:
         self._schemas = None if schemas is None else Path(schemas)
         self._topics: Topics = topics
         self._limit = limit
-        self._inbox_retention = inbox_retention
+        self.inbox_retention = inbox_retention
         self._start: Start = start
         self._relay_settings = relay or RelaySettings()
         self._setups: list[Setup] = []
@@ -455,10 +455,10 @@ class Service:
             for handler in set(handlers.values()):
                 problems += [*handler.policy.problems(handler.name), *handler.problems(self.store)]
                 horizon = handler.policy.horizon + redelivery
-                if self._inbox_retention < horizon:
+                if self.inbox_retention < horizon:
                     problems.append(
                         f"{handler.name}: an event may come again after {horizon:,.0f} s ({redelivery:,.0f} s by the broker, "
-                        f"the rest by its retries), but the inbox remembers only {self._inbox_retention:,.0f} s: raise "
+                        f"the rest by its retries), but the inbox remembers only {self.inbox_retention:,.0f} s: raise "
                         "inbox_retention, or shorten the retries or the broker's retention"
                     )
             problems += _order_conflicts(name, handlers)
@@ -506,7 +506,7 @@ class Service:
                 Consumer(a, self.broker, self.clock, start=self._start, in_flight=self.in_flight) for a in appliers
             ],
             retriers=[Retrier(applier, self.clock) for applier in appliers],
-            inbox_retention=self._inbox_retention,
+            inbox_retention=self.inbox_retention,
             sightings=self._sightings,
         )
 
@@ -522,7 +522,7 @@ class Service:
             store=self.store,
             drafter=self._drafter,
             clock=self.clock,
-            remembers=self._inbox_retention,
+            remembers=self.inbox_retention,
             limit=self._limit + METADATA_LIMIT,
             sightings=self._sightings,
             sight=FirstSight(None if self._schemas is None else partial(lock_in, self._schemas), self.clock.now),
