@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from posthouse.cli import catalog, db, held, outbox, registry, schema, topology
+from posthouse.cli.check import check
 from posthouse.cli.demo import demo
 from posthouse.cli.doctor import doctor
 from posthouse.cli.group import Group
@@ -57,6 +58,7 @@ app.command()(timers)
 app.command()(topics)
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(schema.app, name="schema")
+app.command()(check)
 app.add_typer(topology.app, name="topology")
 app.command()(seek)
 app.add_typer(db.app, name="db")

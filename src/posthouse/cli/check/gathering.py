@@ -1,0 +1,67 @@
+"""Gathering: from services, their code and the project's settings to the facts that the rules look at."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+
+from posthouse.cli.check.sources import sources_in, sources_of
+from posthouse.contracts import EventType
+from posthouse.contracts.personal import personal_fields
+from posthouse.contracts.policies import RULES, Facts, PayloadClass, Settings, read, settings_of
+from posthouse.errors import ConfigurationError
+from posthouse.listing import catalogue_of
+from posthouse.service import Service
+
+
+def facts_of(services: Sequence[Service], settings: Settings, *, root: Path, today: date) -> Facts:
+    """Everything that can be known without opening a store or a broker. Files are named from `root`."""
+    sources = sources_in(settings.sources, root) if settings.sources else sources_of(services, root)
+    return Facts(
+        document=catalogue_of(services),
+        today=today,
+        settings=settings,
+        classes={known.name: _class(known) for known in _own_events(services)},
+        inbox_retention={service.name: service.inbox_retention for service in services},
+        code=read(sources),
+    )
+
+
+def settings_in(folder: Path) -> tuple[Settings, Path]:
+    """The settings of the nearest pyproject.toml, in the folder or above it, and where that lies; the folder itself where
+    there is none."""
+    for place in (folder, *folder.parents):
+        if (file := place / "pyproject.toml").is_file():
+            return settings_of(_table(file), RULES), place
+    return Settings(), folder
+
+
+def _own_events(services: Iterable[Service]) -> Iterable[EventType[object]]:
+    return (known for service in services for known in service.catalogue if not known.external)
+
+
+def _class(event_type: EventType[object]) -> PayloadClass:
+    cls = event_type.payload.cls
+    return PayloadClass(
+        name=_full_name(cls),
+        ancestors=tuple(_full_name(base) for base in cls.__mro__[1:]),
+        personal=personal_fields(cls),
+    )
+
+
+def _full_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _table(file: Path) -> Mapping[str, object]:
+    try:
+        table: object = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{file} cannot be read: {error}") from error
+    for name in ("tool", "posthouse", "check"):
+        table = table.get(name, {}) if isinstance(table, Mapping) else {}
+    if not isinstance(table, Mapping):
+        raise ConfigurationError(f"{file}: tool.posthouse.check must be a table")
+    return table
