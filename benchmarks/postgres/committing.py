@@ -22,33 +22,42 @@ Commit = Callable[[asyncpg.Connection, int], Awaitable[None]]
 
 
 async def commit(server: BenchServer, scale: Scale) -> list[Reading]:
-    """Commits with a business row and a keyed event beside the business row alone, at 1, 8 and 32 connections."""
-    return [await _commit(server, scale, connections) for connections in COMMITS]
+    """Commits with a business row and a keyed event beside the business row alone, at 1, 8 and 32 connections: in a
+    transaction of ours, and in one of the user's that we join."""
+    return [reading for connections in COMMITS for reading in await _commit(server, scale, connections)]
 
 
-async def _commit(server: BenchServer, scale: Scale, connections: int) -> Reading:
+async def _commit(server: BenchServer, scale: Scale, connections: int) -> list[Reading]:
     count = scale.count(COMMITS[connections])
     async with server.prepared() as url:
-        store = PostgresStore(url)
-        orders = orders_on(store, NowhereBroker(0))
+        orders = orders_on(PostgresStore(url, writers=connections), NowhereBroker(0))
         await orders.open()
         pool = [await asyncpg.connect(url) for _ in range(connections)]
 
-        async def with_event(connection: asyncpg.Connection, number: int) -> None:
+        async def ours(_: asyncpg.Connection, number: int) -> None:
+            order = placed(number)
+            async with orders.transaction(TENANT) as tx:
+                await tx.execute(BUSINESS, (order.order_id, order.total_cents))
+                tx.publish(order)
+
+        async def joined(connection: asyncpg.Connection, number: int) -> None:
             order = placed(number)
             async with connection.transaction():
                 await connection.execute(BUSINESS, order.order_id, order.total_cents)
                 await orders.outbox.add(connection, order, tenant=TENANT)
 
-        try:
+        async def measured(name: str, commit: Commit) -> Reading:
             return await compare(
-                f"commit, {connections} connection{'s' * (connections > 1)}",
-                lambda _: committed(pool, with_event, count),
+                f"{name}, {connections} connection{'s' * (connections > 1)}",
+                lambda _: committed(pool, commit, count),
                 lambda _: committed(pool, row_alone, count),
                 rounds=scale.turns(7),
                 count=count,
                 goal=0.6,
             )
+
+        try:
+            return [await measured("commit", ours), await measured("commit, joined", joined)]
         finally:
             await asyncio.gather(*(connection.close() for connection in pool))
             await orders.aclose()

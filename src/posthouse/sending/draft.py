@@ -9,7 +9,8 @@ import msgspec
 from posthouse.broker import Frame
 from posthouse.clock import Clock, new_id
 from posthouse.contracts import event_type_of
-from posthouse.errors import ConfigurationError, EventTooLarge
+from posthouse.contracts.versions import Cast, Casts, whole
+from posthouse.errors import ConfigurationError, ContractError, EventTooLarge
 from posthouse.events import Actor, Codec, Event, Producer, check_size, codec_of, timestamp
 from posthouse.store import OutboxRow
 
@@ -42,10 +43,21 @@ STAMP_ROOM = 64
 """Bytes that the number and the lineage, which the store gives, take at most in any wire format."""
 
 
-class Drafter:
-    """Writes envelopes for one service."""
+DUAL_OF = "dualof"
+"""The extension that all versions of one fact share when they are published together: the id of the newest one."""
+DUAL_VERSION = "dualversion"
+"""Beside it: the number of the newest version."""
+ALONE: Mapping[str, str] = {}
+"""What a fact shares with other versions when there are none."""
 
-    def __init__(self, producer: Producer, source: str, codec: Codec, clock: Clock, limit: int) -> None:
+
+class Drafter:
+    """Writes envelopes for one service. With `downcasts` it writes older versions beside the new ones."""
+
+    def __init__(
+        self, producer: Producer, source: str, codec: Codec, clock: Clock, limit: int, downcasts: Casts | None = None
+    ) -> None:
+        self._downcasts: Casts = {} if downcasts is None else downcasts
         self._producer = producer
         self._source = source
         self._codec = codec
@@ -56,10 +68,41 @@ class Drafter:
         """Never accept what the broker would refuse."""
         self._limit = min(self._limit, broker_limit - STAMP_ROOM)
 
-    def draft(
+    @property
+    def older(self) -> list[str]:
+        """The subjects that are published beside a newer version of theirs."""
+        return [cast.target.name for cast in self._downcasts.values()]
+
+    def drafts(
         self, payload: object, cause: Cause, *, at: float | None = None, idempotency_key: str | None = None
+    ) -> list[OutboxRow]:
+        """The row for one fact, and behind it one for each older version that is published beside it."""
+        casts = whole(self._downcasts, event_type_of(type(payload)).name) if self._downcasts else ()
+        if not casts:
+            return [self.draft(payload, cause, at=at, idempotency_key=idempotency_key)]
+        at = self._clock.now() if at is None else at
+        first = new_id()
+        fact = {DUAL_OF: first, DUAL_VERSION: str(casts[0].source.subject.version)}
+        rows = [self.draft(payload, cause, at=at, idempotency_key=idempotency_key, event_id=first, fact=fact)]
+        cause = msgspec.structs.replace(cause, correlation=cause.correlation or first)
+        for cast in casts:
+            payload = cast(payload)
+            row = self.draft(payload, cause, at=at, idempotency_key=idempotency_key, fact=fact)
+            rows.append(_beside(rows[0], row, cast))
+        return rows
+
+    def draft(
+        self,
+        payload: object,
+        cause: Cause,
+        *,
+        at: float | None = None,
+        idempotency_key: str | None = None,
+        event_id: str | None = None,
+        fact: Mapping[str, str] = ALONE,
     ) -> OutboxRow:
-        """The row for one fact. Raises ContractError or EventTooLarge; nothing has been written then."""
+        """The row for one fact in one version; `fact` is what it shares with its other versions. Raises ContractError or
+        EventTooLarge; nothing has been written then."""
         if not cause.tenant:
             raise ConfigurationError("every event needs a tenant: pass tenant=… ('platform' for facts of no tenant)")
         event_type = event_type_of(type(payload))
@@ -72,7 +115,7 @@ class Drafter:
         if len(data) > self._limit:
             raise EventTooLarge(len(data), self._limit, f"{event_type.name} (its data)")
         key = event_type.key_of(payload)
-        event_id = new_id()
+        event_id = event_id or new_id()
         event = Event(
             id=event_id,
             type=event_type.name,
@@ -91,6 +134,7 @@ class Drafter:
             traceparent=cause.traceparent,
             tracestate=cause.tracestate,
             metadata=event_type.metadata,
+            extensions=fact,
         )
         encoded = self._codec.encode(event)
         try:
@@ -107,6 +151,18 @@ class Drafter:
             numbered=key is not None,
             idempotency_key=idempotency_key,
         )
+
+
+def _beside(first: OutboxRow, row: OutboxRow, cast: Cast) -> OutboxRow:
+    """The row of an older version. In a topic that both share, the idempotency key of the fact is taken already: it gets
+    one of its own, so that both or none are known. Raises ContractError when it would leave the order of its key."""
+    if row.key != first.key:
+        raise ContractError(
+            f"{cast.target.name} would be published under the key {row.key!r} beside {first.key!r}: a downcast keeps the key"
+        )
+    if row.idempotency_key is None:
+        return row
+    return msgspec.structs.replace(row, idempotency_key=f"{row.idempotency_key} {cast.target.name}")
 
 
 def frame_of(row: OutboxRow) -> Frame:

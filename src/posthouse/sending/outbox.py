@@ -8,6 +8,8 @@ from posthouse.events import Actor
 from posthouse.sending.draft import Cause, Drafter
 from posthouse.store import OutboxRow, Store
 
+Rows = list[OutboxRow]
+
 
 class Outbox:
     """Adds events to a connection or session that somebody else began and will commit. Adding never commits.
@@ -34,7 +36,8 @@ class Outbox:
         idempotency key was used already."""
         cause = Cause(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
         store = self._store()
-        return await store.outbox.append(store.join(theirs), self._rows(payloads, cause, idempotency_key))
+        facts = self._facts(payloads, cause, idempotency_key)
+        return _firsts(await store.outbox.append(store.join(theirs), _rows(facts)), facts)
 
     def add_now(
         self,
@@ -48,10 +51,24 @@ class Outbox:
     ) -> Sequence[str]:
         """`add` for code without an event loop: their connection or session must be a synchronous one."""
         cause = Cause(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
-        return self._store().append_now(theirs, self._rows(payloads, cause, idempotency_key))
+        facts = self._facts(payloads, cause, idempotency_key)
+        return _firsts(self._store().append_now(theirs, _rows(facts)), facts)
 
-    def _rows(self, payloads: Sequence[object], cause: Cause, idempotency_key: str | None) -> list[OutboxRow]:
+    def _facts(self, payloads: Sequence[object], cause: Cause, idempotency_key: str | None) -> list[Rows]:
         if idempotency_key is not None and len(payloads) != 1:
             raise ValueError("an idempotency key stands for one fact: add the others in a call of their own")
         drafter = self._drafter()
-        return [drafter.draft(payload, cause, idempotency_key=idempotency_key) for payload in payloads]
+        return [drafter.drafts(payload, cause, idempotency_key=idempotency_key) for payload in payloads]
+
+
+def _rows(facts: Sequence[Rows]) -> Rows:
+    return [row for rows in facts for row in rows]
+
+
+def _firsts(ids: Sequence[str], facts: Sequence[Rows]) -> Sequence[str]:
+    """Of the ids of all rows, those of the facts as they were given: the first of its versions each."""
+    found, place = [], 0
+    for rows in facts:
+        found.append(ids[place])
+        place += len(rows)
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
 
@@ -25,7 +25,7 @@ class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where rows come from: `poll` asks the outbox, `wal` follows the database's log and needs a store that has one."""
     batch: int = 500
     """At most so many rows are published at once while the relay keeps up."""
-    backlog_batch: int = 4000
+    backlog_batch: int = 1000
     """The most when it does not: then a look costs more than the rows. As many may come again after a crash."""
     backlog_bytes: int = 8 * 1024 * 1024
     """About how large the bodies of such a batch may be together."""
@@ -47,7 +47,7 @@ class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class Relay:
     """One worker. Several of them, in any number of processes, share the lanes of one outbox. With a `tail` its rows come
-    from the database's log."""
+    from the database's log. `sent` is told which rows the broker accepted."""
 
     def __init__(
         self,
@@ -56,10 +56,12 @@ class Relay:
         clock: Clock,
         settings: RelaySettings | None = None,
         tail: OutboxTail | None = None,
+        sent: Callable[[Sequence[OutboxRow]], None] | None = None,
     ) -> None:
         self._outbox: OutboxReader = tail or store.outbox
         self._changed = tail.changed if tail else store.changed
         self._tail = tail
+        self._sent = sent
         self._broker = broker
         self._clock = clock
         self._settings = settings or RelaySettings()
@@ -157,7 +159,10 @@ class Relay:
         return len(sent)
 
     async def _publish(self, rows: Sequence[OutboxRow]) -> Sequence[Verdict]:
-        return await self._broker.publish(frames_of(rows)) if rows else []
+        verdicts = await self._broker.publish(frames_of(rows)) if rows else []
+        if self._sent is not None:
+            self._sent([row for row, verdict in zip(rows, verdicts, strict=True) if verdict.accepted])
+        return verdicts
 
     def _failures(
         self, rows: Sequence[OutboxRow], verdicts: Sequence[Verdict]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
@@ -18,7 +18,7 @@ Begin = Callable[[Cause], Awaitable[tuple[AbstractAsyncContextManager[Transactio
 class Tx:
     """What a handler, or `service.transaction()`, works with. Statements and events commit together or not at all."""
 
-    __slots__ = ("_clock", "_drafter", "_rows", "_store", "_timers", "_transaction", "cause")
+    __slots__ = ("_clock", "_drafter", "_dropped", "_rows", "_store", "_timers", "_transaction", "cause")
 
     def __init__(self, transaction: Transaction, store: Store, drafter: Drafter, cause: Cause, clock: Clock) -> None:
         self._transaction = transaction
@@ -27,6 +27,7 @@ class Tx:
         self._clock = clock
         self._rows: list[OutboxRow] = []
         self._timers: list[Timer] = []
+        self._dropped: list[str] = []
         self.cause = cause
 
     @property
@@ -53,13 +54,16 @@ class Tx:
         that stands is then the first one's, which is not known before the commit.
         """
         if after <= 0 and timer is None:
-            row = self._drafter.draft(payload, self.cause, idempotency_key=idempotency_key)
-            self._rows.append(row)
-            return row.event_id
+            rows = self._drafter.drafts(payload, self.cause, idempotency_key=idempotency_key)
+            self._rows += rows
+            return rows[0].event_id
         due_at = self._clock.now() + max(after, 0.0)
-        row = self._drafter.draft(payload, self.cause, at=due_at, idempotency_key=idempotency_key)
-        self._timers.append(Timer(name=timer or row.event_id, due_at=due_at, after=max(after, 0.0), row=row))
-        return row.event_id
+        rows = self._drafter.drafts(payload, self.cause, at=due_at, idempotency_key=idempotency_key)
+        names = self._names(timer or rows[0].event_id)
+        self._drop(names[1:])  # what had this name before may have had more versions
+        for name, row in zip(names, rows, strict=False):
+            self._timers.append(Timer(name=name, due_at=due_at, after=max(after, 0.0), row=row))
+        return rows[0].event_id
 
     def publish_all(self, payloads: object) -> None:
         """What a handler returned: nothing, one payload, or several."""
@@ -72,23 +76,39 @@ class Tx:
 
     async def cancel(self, timer: str) -> bool:
         """Stop a timer of this tenant; False when it has fired or never was."""
+        first, *beside = self._names(timer)
+        self._drop(beside)
         for waiting in self._timers:
-            if waiting.name == timer:
+            if waiting.name == first:
                 self._timers.remove(waiting)
                 return True
-        return await self._store.timers.cancel(self._transaction, self.tenant, timer)
+        return await self._store.timers.cancel(self._transaction, self.tenant, first)
+
+    def _names(self, timer: str) -> list[str]:
+        """The names under which a timer and the older versions beside it are set."""
+        return [timer, *(f"{timer} (older version {number})" for number, _ in enumerate(self._drafter.older, 1))]
+
+    def _drop(self, names: Sequence[str]) -> None:
+        """Stop the timers of older versions: here at once, in the store with the next flush."""
+        if names:
+            self._timers = [waiting for waiting in self._timers if waiting.name not in names]
+            self._dropped += names
 
     async def flush(self, *others: Tx) -> None:
         """Write what was said so far, here and in others around the same transaction: the rows in one statement. Whoever
         began the transaction calls it before the commit."""
         said = (self, *others)
         timers = [timer for tx in said for timer in tx._timers]
+        more = bool(timers) or any(tx._dropped for tx in said)
         if rows := [row for tx in said for row in tx._rows]:
-            await self._store.outbox.append(self._transaction, rows, last=not timers)
+            await self._store.outbox.append(self._transaction, rows, last=not more)
+        for tx in said:
+            for name in tx._dropped:
+                await self._store.timers.cancel(self._transaction, tx.tenant, name)
         for timer in timers:
             await self._store.timers.set(self._transaction, timer)
         for tx in said:
-            tx._rows, tx._timers = [], []
+            tx._rows, tx._timers, tx._dropped = [], [], []
 
 
 class Block:

@@ -11,7 +11,7 @@ import msgspec
 from posthouse.store import Lane
 from posthouse.stores.postgres.database import Database
 
-IN_A_ROW = 8
+IN_A_ROW = 16
 """So many pages are read ahead before a poll looks again at what else is new."""
 
 # The next rows of a backlog.
@@ -81,7 +81,7 @@ class Pages:
 
     async def first(self, backlog: Backlog, lanes: Sequence[Lane], limit: int) -> Page:
         """The next page of a backlog that a poll has named."""
-        return self._and_on(await self._read(backlog, limit, 0), lanes, limit)
+        return await self._and_on(await self._read(backlog, limit, 0), lanes, limit)
 
     async def next(self, lanes: Sequence[Lane], limit: int) -> Page | None:
         """The page that was read ahead. None when there is none, when the one before was not settled whole, or when lanes
@@ -93,19 +93,20 @@ class Pages:
             return None
         page = await ahead.page
         backlog = msgspec.structs.replace(page.backlog, number=ahead.number)
-        return self._and_on(msgspec.structs.replace(page, backlog=backlog), lanes, limit)
+        return await self._and_on(msgspec.structs.replace(page, backlog=backlog), lanes, limit)
 
     def settled(self, page: Page, number: int) -> None:
         """All of a page was sent, and its backlog has this number: what follows may be sent too."""
         if self._ahead is not None and self._ahead.behind is page:
             self._ahead.number = number
 
-    def _and_on(self, page: Page, lanes: Sequence[Lane], limit: int) -> Page:
+    async def _and_on(self, page: Page, lanes: Sequence[Lane], limit: int) -> Page:
         if page.last_id < page.backlog.hi_id and page.in_a_row < IN_A_ROW:
             after = msgspec.structs.replace(page.backlog, last_id=page.last_id)
             task = asyncio.get_running_loop().create_task(self._read(after, limit, page.in_a_row + 1))
             task.add_done_callback(_seen)
             self._ahead = _Ahead(page, lanes, self._database.made, limit, task)
+            await asyncio.sleep(0)  # it is on its way before this page is worked on
         return page
 
     async def _read(self, backlog: Backlog, limit: int, in_a_row: int) -> Page:

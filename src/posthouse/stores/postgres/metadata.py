@@ -100,6 +100,13 @@ def _whole_store(metadata: MetaData) -> None:
         Column("slot_since", DateTime(timezone=True), nullable=False, server_default=text("now()")),
         CheckConstraint("one", name="meta_one_check"),
     )
+    Table(
+        "sighting",
+        metadata,
+        *_columns(Text, "role", "party", "subject"),
+        *_columns(Double, "first_at", "last_at"),
+        PrimaryKeyConstraint("role", "party", "subject", name="sighting_pkey"),
+    )
 
 
 def _outbox(metadata: MetaData) -> None:

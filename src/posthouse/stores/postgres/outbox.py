@@ -7,6 +7,7 @@ import functools
 import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import starmap
 from typing import Any
 
 import msgspec
@@ -179,7 +180,7 @@ class PostgresOutbox(StuckRows):
         more = False
         for mark, lane, *columns, flag in found:
             if mark is None:
-                rows.append(row_of(columns))
+                rows.append(row_of(*columns))
                 if flag:
                     stuck.add(columns[0])
                 continue
@@ -284,7 +285,7 @@ def _poll_of(page: Page, lanes: Sequence[Lane]) -> Poll:
     rows: Any = page.rows
     return Poll(
         lanes=lanes,
-        rows=list(map(row_of, rows)),
+        rows=list(starmap(row_of, rows)),
         stuck=frozenset([columns[0] for columns in rows if columns[9]]),
         more=True,
         cursor=page,

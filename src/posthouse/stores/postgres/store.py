@@ -21,6 +21,7 @@ from posthouse.store import (
     OutboxRow,
     OutboxTable,
     OutboxTail,
+    SightingTable,
     TimerTable,
     Transaction,
 )
@@ -37,6 +38,7 @@ from posthouse.stores.postgres.schema import MOST_LANES, applied, is_post, migra
 from posthouse.stores.postgres.separation import Separation
 from posthouse.stores.postgres.shapes import Shapes, library_of, refusal
 from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
+from posthouse.stores.postgres.sightings import PostgresSightings
 from posthouse.stores.postgres.timers import PostgresTimers
 from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction
 from posthouse.stores.postgres.upgrade import upgraded
@@ -126,6 +128,7 @@ class PostgresStore:
         self.inbox: InboxTable = PostgresInbox(self._database, clock)
         self.held: HeldTable = PostgresHeld(self._database, clock)
         self.timers: TimerTable = PostgresTimers(self._database, self._outbox, idempotency_window)
+        self.sightings: SightingTable = PostgresSightings(self._database)
 
     @property
     def notes(self) -> Sequence[str]:

@@ -100,9 +100,19 @@ def parked_row(row: OutboxRow, now: float) -> StuckRow:
     return StuckRow(row=row, attempts=0, first_at=now, next_at=now, error="behind a refused event of its key")
 
 
-def row_of(columns: Sequence[Any]) -> OutboxRow:
+def row_of(
+    id: Any,
+    topic: Any,
+    tenant: Any,
+    key: Any,
+    sequence: Any,
+    lineage: Any,
+    event_id: Any,
+    headers: Any,
+    body: Any,
+    *_: Any,
+) -> OutboxRow:
     """A row from its columns, in the order of STUCK, `posthouse.poll` and `posthouse.page`, which have others behind."""
-    id, topic, tenant, key, sequence, lineage, event_id, headers, body, *_ = columns
     return OutboxRow(
         id=id,
         topic=topic,
@@ -120,7 +130,7 @@ def row_of(columns: Sequence[Any]) -> OutboxRow:
 def _stuck_row(columns: Sequence[Any]) -> StuckRow:
     attempts, first_at, next_at, error, quarantined = columns[9:]
     return StuckRow(
-        row=row_of(columns),
+        row=row_of(*columns),
         attempts=attempts,
         first_at=first_at,
         next_at=next_at,

@@ -96,7 +96,7 @@ class Decoder:
         lane, xid = found[9:]
         if not isinstance(lane, int) or not isinstance(xid, int):
             raise StoreError("the log sent a row without its lane or its transaction")
-        return Inserted(lane, xid, row_of(found[:9]))
+        return Inserted(lane, xid, row_of(*found[:9]))
 
 
 def _tuple(message: bytes, at: int) -> list[tuple[bytes, bytes]]:
