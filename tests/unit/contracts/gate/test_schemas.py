@@ -1,0 +1,171 @@
+"""Schemas that changed, came or went between two bundles."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from posthouse import Payload
+from posthouse.contracts import avro
+from posthouse.contracts.evolution import Mode
+from posthouse.contracts.gate import Severity
+from posthouse.contracts.schema import Schema
+from tests.unit.contracts.gate.shop import (
+    PLACED,
+    SUBJECT,
+    Declare,
+    Placed,
+    PlacedByOwner,
+    PlacedWithoutTotal,
+    PlacedWithVoucher,
+    billing,
+    frozen,
+    only,
+    orders,
+    placed,
+    report,
+)
+
+
+def second(payload: type = PlacedWithVoucher) -> Declare:
+    return lambda service: service.event("order.placed.v2", key="order_id")(payload)
+
+
+def test_what_did_not_change_passes_without_a_word() -> None:
+    found = report(frozen(orders()), frozen(orders()))
+    assert found.objections == ()
+    assert found.passes
+    assert (found.schemas, found.changed) == (1, 0)
+
+
+def test_an_added_optional_field_passes() -> None:
+    found = report(frozen(orders()), frozen(orders(placed(PlacedWithVoucher))))
+    assert found.passes
+    assert found.changed == 1
+
+
+def test_a_removed_field_names_place_rule_victims_example_and_way_out() -> None:
+    one = only(report(frozen(orders(), billing()), frozen(orders(placed(PlacedWithoutTotal)), billing())))
+    assert (one.severity, one.rule, one.path, one.file) == (Severity.ERROR, "field-removed", "/total_cents", PLACED)
+    assert one.subject == SUBJECT
+    assert one.breaks == "old readers of new data"
+    assert one.example == {"order_id": "a"}
+    assert "leave v1 as it was, declare shop.orders.order.placed.v2 beside it, and publish both" in one.way_out
+    assert [(who.consumer, who.certain) for who in one.touched] == [("billing", True)]
+
+
+def test_the_mode_decides() -> None:
+    before, after = frozen(orders()), frozen(orders(placed(PlacedWithoutTotal)))
+    assert report(before, after, Mode.BACKWARD).passes
+    assert not report(before, after, Mode.FORWARD).passes
+
+
+def test_what_cannot_be_judged_does_not_pass_and_says_so() -> None:
+    before = frozen(orders())
+    schema = before.schemas[PLACED]
+    other = Schema("json", schema.schema.text.replace('"type":"string"', '"format":"x-own","type":"string"', 1))
+    assert other != schema.schema
+    after = replace(before, schemas={PLACED: replace(schema, schema=other)})
+    unjudged = [one for one in report(before, after).objections if one.rule == "format-narrowed"]
+    assert [one.severity for one in unjudged] == [Severity.ERROR]
+    assert unjudged[0].breaks.endswith("it could not be proven that it does not")
+
+
+def test_a_schema_that_is_none_is_an_objection_and_no_crash() -> None:
+    before = frozen(orders())
+    schema = before.schemas[PLACED]
+    bad = replace(schema, schema=Schema("json", '{"type":"nonsense"}'))
+    found = report(before, replace(before, schemas={PLACED: bad}))
+    assert "schema-unusable" in [one.rule for one in found.standing]
+
+
+def test_a_new_version_beside_the_old_passes_and_names_those_to_be_told() -> None:
+    one = only(report(frozen(orders(), billing()), frozen(orders(placed(), second()), billing())))
+    assert (one.rule, one.severity) == ("version-added", Severity.NOTE)
+    assert one.sentence == "v2 is published beside v1: tell those who read v1."
+    assert [who.consumer for who in one.touched] == ["billing"]
+
+
+def test_a_new_version_in_place_of_the_old_asks_for_both() -> None:
+    one = only(report(frozen(orders(), billing()), frozen(orders(second()), billing())))
+    assert (one.rule, one.severity) == ("dual-publish-missing", Severity.ERROR)
+    assert "v2 takes the place of v1" in one.sentence
+    assert "publish both until nobody reads v1" in one.way_out
+    assert [who.consumer for who in one.touched] == ["billing"]
+
+
+def test_a_first_version_needs_nothing() -> None:
+    assert report(frozen(), frozen(orders())).objections == ()
+
+
+@pytest.mark.parametrize(("left", "rule"), [((second(),), "version-removed"), ((), "subject-removed")])
+def test_a_version_or_an_event_that_is_gone_is_an_error(left: tuple[Declare, ...], rule: str) -> None:
+    before = frozen(orders(placed(), *(second(),) * len(left)), billing())
+    after = frozen(orders(*left), billing()) if left else frozen(billing())
+    one = only(report(before, after))
+    assert (one.rule, one.severity, one.file) == (rule, Severity.ERROR, PLACED)
+    assert "nobody has received it for seven days" in one.way_out
+    assert one.touched
+
+
+def test_another_format_under_the_same_version_is_an_error() -> None:
+    @avro
+    class PlacedInAvro(Payload):
+        order_id: str
+        total_cents: int
+
+    found = report(frozen(orders(placed(PlacedByOwner))), frozen(orders(placed(PlacedInAvro))))
+    assert only(found).rule == "format-changed"
+    assert "was json and is avro now" in only(found).sentence
+
+
+def test_avro_is_compared_by_its_own_rules() -> None:
+    @avro
+    class Before(Payload):
+        order_id: str
+        total_cents: int
+
+    @avro
+    class After(Payload):
+        order_id: str
+
+    def named(payload: type) -> type:
+        payload.__name__ = payload.__qualname__ = "OrderPlaced"
+        return payload
+
+    found = report(frozen(orders(placed(named(Before)))), frozen(orders(placed(named(After)))))
+    assert not found.passes
+    assert {one.file for one in found.standing} == {"orders/order/placed/v1.avsc"}
+
+
+def test_a_file_that_was_edited_by_hand_is_found_without_the_code() -> None:
+    before = frozen(orders())
+    other = frozen(orders(placed(PlacedWithVoucher))).schemas
+    one = only(report(before, replace(before, schemas=other)))
+    assert one.rule == "lock-differs"
+    assert "edited by hand" in one.sentence
+
+
+def test_code_that_is_not_frozen_is_compared_all_the_same() -> None:
+    before = frozen(orders(), billing())
+    found = report(before, before, code=orders(placed(PlacedWithoutTotal)))
+    assert [one.rule for one in found.objections] == ["code-changed", "field-removed"]
+    assert report(before, before, code=orders(placed(Placed))).objections == ()
+
+
+def test_the_same_objection_to_another_change_has_another_fingerprint() -> None:
+    before = frozen(orders())
+    one = only(report(before, frozen(orders(placed(PlacedWithoutTotal)))))
+    again = only(report(before, frozen(orders(placed(PlacedWithoutTotal)))))
+
+    class Less(Payload):
+        order_id: str
+        note: str = ""
+        place: str = ""
+
+    other = next(
+        found for found in report(before, frozen(orders(placed(Less)))).objections if found.path == "/total_cents"
+    )
+    assert one.fingerprint == again.fingerprint
+    assert (one.rule, one.path) == (other.rule, other.path)
+    assert one.fingerprint != other.fingerprint
