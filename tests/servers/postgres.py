@@ -66,7 +66,18 @@ class PostgresServer:
         try:
             yield self.url_of(name)
         finally:
-            self.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+            self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        """A temporary slot goes with its session, a moment after that was ended."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+            except psycopg.errors.ObjectInUse:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
 
     def execute(self, statement: sql.Composed) -> None:
         """Run one statement outside a transaction."""

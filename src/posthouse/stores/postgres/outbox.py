@@ -236,8 +236,10 @@ class PostgresOutbox(StuckRows):
             backlog.hi_id, backlog.floor, backlog.lanes, backlog.s1, list(sent), list(sent.values()),
         )  # fmt: skip
         number = await self._settled(SETTLE_PAGE, parameters, waiting)
-        if number and not waiting:
-            self._pages.settled(page, number)
+        if number:
+            self._next_backlog = number
+            if not waiting:
+                self._pages.settled(page, number)
         return number is not None
 
     async def _settled(self, statement: str, parameters: Sequence[object], waiting: Sequence[StuckRow]) -> int | None:
