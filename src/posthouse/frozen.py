@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import date
 from pathlib import Path
 
 from posthouse.contracts import EventType
 from posthouse.contracts.bundle import LOCK, Bundle, Files, Lock, is_part, read_bundle, read_lock
+from posthouse.contracts.retirement import RETIRED, read_retired
 from posthouse.errors import ConfigurationError
 
 
@@ -25,6 +27,16 @@ def lock_in(folder: Path) -> Lock:
         raise ConfigurationError(
             f"{folder} holds no frozen catalogue ({error.strerror}): run `posthouse catalog freeze --dir {folder}`"
         ) from error
+
+
+def retired_in(folder: Path) -> Mapping[str, date]:
+    """The subjects that were retired, by the folder's list, and when. Raises ConfigurationError."""
+    try:
+        return read_retired((folder / RETIRED).read_bytes())
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {folder / RETIRED}: {error.strerror}") from error
 
 
 def unfrozen(folder: Path, events: Iterable[EventType[object]]) -> list[str]:

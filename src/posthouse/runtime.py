@@ -13,7 +13,7 @@ from posthouse.clock import Clock
 from posthouse.errors import BrokerError, StoreError
 from posthouse.processes import Timers
 from posthouse.receiving import Consumer, Retrier
-from posthouse.sending import Relay
+from posthouse.sending import Relay, Sightings
 from posthouse.sending.breaker import Breaker
 from posthouse.store import Store
 
@@ -40,6 +40,7 @@ class Runtime:
     consumers: Sequence[Consumer]
     retriers: Sequence[Retrier]
     inbox_retention: float
+    sightings: Sightings = dataclasses.field(default_factory=Sightings)
     housekeeping_every: float = 10.0
 
     async def run(self, stop: asyncio.Event, only: Collection[Part] = PARTS) -> None:
@@ -58,6 +59,7 @@ class Runtime:
         async with asyncio.TaskGroup() as group:
             for name, run in loops:
                 group.create_task(self._keep_running(name, run, stop), name=f"posthouse {self.name} {name}")
+        await self._write_down_the_rest()
         log.info("%s stopped", self.name)
 
     async def _keep_running(
@@ -92,3 +94,13 @@ class Runtime:
             known = await self.store.inbox.purge(before, PURGE_BATCH)
             full = PURGE_BATCH in (sent, known)
             await asyncio.sleep(0)
+        now = self.clock.now()
+        self.sightings.note("running", self.name, "", now)
+        await self.sightings.write(self.store.sightings, now)
+
+    async def _write_down_the_rest(self) -> None:
+        """What was seen since the last time; without it, the store is at most an hour behind."""
+        try:
+            await self.sightings.write(self.store.sightings, self.clock.now(), every=0.0)
+        except StoreError as error:
+            log.warning("%s: which versions were seen last could not be written: %s", self.name, error)

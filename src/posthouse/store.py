@@ -1,7 +1,7 @@
 """PORT: a store is a database that takes part in the user's transaction.
 
 It holds five small tables, each a role of its own: what goes out (`outbox`), what was applied (`inbox`), what could not
-be (`held`), what is due later (`timers`). Methods that take a transaction as their first argument write inside it and
+be (`held`), what is due later (`timers`), which versions are in use (`sightings`). Methods that take a transaction as their first argument write inside it and
 never commit; the others are transactions of their own. `posthouse.testing.StoreContract` proves an adapter.
 """
 
@@ -386,6 +386,35 @@ class TimerTable(Protocol):
         ...
 
 
+# Which versions are in use.
+
+SightingRole = Literal["published", "applied", "running"]
+"""published: a relay sent it. applied: a consumer's handler ran on it. running: the service was there to see."""
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """That `party` (a service, or a consumer) used a subject, first and last at these times. A service that is `running`
+    has an empty subject."""
+
+    role: SightingRole
+    party: str
+    subject: str
+    first_at: float
+    last_at: float
+
+
+class SightingTable(Protocol):
+    """Who used which version when. Written seldom, and never in the transaction of an event."""
+
+    async def note(self, sightings: Sequence[Sighting]) -> None:
+        """Remember them: of one (role, party, subject) the earliest first time and the latest last time stay."""
+        ...
+
+    async def seen(self) -> Sequence[Sighting]:
+        """Everything that is remembered, sorted by role, party and subject."""
+        ...
+
+
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one store: for the conservation line."""
 
@@ -420,6 +449,7 @@ class Store(Protocol):
     inbox: InboxTable
     held: HeldTable
     timers: TimerTable
+    sightings: SightingTable
     embedded: bool
     """Belongs to this service alone, so that it may be upgraded without asking."""
     writers: int

@@ -5,6 +5,7 @@ from posthouse.receiving.consumer import Consumer
 from posthouse.receiving.desk import Desk
 from posthouse.receiving.handler import Handler, handler_of
 from posthouse.receiving.holding import dead_letter_topic
+from posthouse.receiving.lifting import lifted
 from posthouse.receiving.policy import Policy
 from posthouse.receiving.retrier import Retrier
 from posthouse.receiving.uses import Uses
@@ -19,4 +20,5 @@ __all__ = [
     "Uses",
     "dead_letter_topic",
     "handler_of",
+    "lifted",
 ]

@@ -14,13 +14,23 @@ import msgspec
 from posthouse.broker import Delivery
 from posthouse.clock import Clock, jitter
 from posthouse.contracts import FirstSight
-from posthouse.errors import CommitUnknown, ConfigurationError, DecodeError, StoreCollision, StoreFull, StoreUnavailable
+from posthouse.contracts.versions import lift
+from posthouse.errors import (
+    CommitUnknown,
+    ConfigurationError,
+    DecodeError,
+    Reject,
+    StoreCollision,
+    StoreFull,
+    StoreUnavailable,
+)
 from posthouse.events import PLATFORM, Event, decode_any
+from posthouse.receiving.fact import Fact, fact_of
 from posthouse.receiving.handler import Handler
 from posthouse.receiving.holding import Holder, held_event, storable, with_error, words_of
 from posthouse.receiving.order import Standing, judge
 from posthouse.receiving.policy import Again, Dead, Policy, decide
-from posthouse.sending import Drafter, Tx, cause_of
+from posthouse.sending import Drafter, Sightings, Tx, cause_of
 from posthouse.store import Arrival, HeldEvent, HeldState, Known, Store, Transaction
 
 log = logging.getLogger("posthouse.consumer")
@@ -31,6 +41,10 @@ NOTHING_KNOWN = (StoreUnavailable, StoreFull, CommitUnknown)
 PAUSES = (0.01, 0.05, 0.2, 0.5)
 """Seconds before the transaction is run again after a collision; random, so that the two do not meet again."""
 
+NEWER_WITHIN = 10.0
+"""Seconds that an older version waits for a newer one of the same fact, when its consumer takes both from topics of
+their own: the newer one says more."""
+
 DEFAULT = Policy()
 
 T = TypeVar("T")
@@ -38,7 +52,8 @@ T = TypeVar("T")
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event on its way to its handler. `event` is None when its bytes could not be read, and `defect` says why;
-    `handler` is None when the consumer has no use for its type. `cautious`: it may have been run before."""
+    `handler` is None when the consumer has no use for its type. `cautious`: it may have been run before. `fact` is what it
+    shares with other versions; None when it was published in one."""
 
     arrival: Arrival
     headers: Mapping[str, str]
@@ -47,6 +62,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     handler: Handler | None = None
     defect: str = ""
     cautious: bool = False
+    fact: Fact | None = None
 
     @property
     def policy(self) -> Policy:
@@ -81,6 +97,8 @@ class Applier:
     """Bytes of the largest body that is looked at."""
     sight: FirstSight = dataclasses.field(default_factory=FirstSight)
     """What is known about the schemas that events name."""
+    sightings: Sightings = dataclasses.field(default_factory=Sightings)
+    """Where it is noted which versions were applied."""
     stirred: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     """Set when a held event has become due, so that nobody has to look for it."""
 
@@ -118,6 +136,7 @@ class Applier:
             event=event,
             handler=self.handlers.get(event.type),
             cautious=delivery.redelivered,
+            fact=fact_of(event, arrival) if event.extensions else None,
         )
 
     async def apply(self, work: Work) -> None:
@@ -200,8 +219,10 @@ class Applier:
 
     async def _claim(self, transaction: Transaction, works: Sequence[Work]) -> Sequence[Turn]:
         """Which of the events are ours to run now; the others were dealt with, in this transaction."""
-        fit = [not work.defect and not await self._forgotten(work.arrival) for work in works]
-        plain = [place for place, work in enumerate(works) if fit[place] and not work.cautious]
+        fit = [not work.defect and not await self._forgotten(work) for work in works]
+        plain = [
+            place for place, work in enumerate(works) if fit[place] and not work.cautious and not self._awaits(work)
+        ]
         arrivals = [works[place].arrival for place in plain]
         answers = await self.store.inbox.claim(transaction, self.consumer, arrivals) if arrivals else ()
         claimed = {place for place, answer in zip(plain, answers, strict=True) if answer}
@@ -230,6 +251,9 @@ class Applier:
             case Standing.NEXT if work.cautious and work.handler is not None:
                 await self._hold(transaction, work, "retrying", "may have run before a crash", attempts=1)
                 return Turn(mine=False, stirs=True)
+            case Standing.NEXT if self._awaits(work) and not await self._is_applied(transaction, work):
+                reason = "a newer version of the same fact is on its way"
+                await self._hold(transaction, work, "retrying", reason, next_at=now + NEWER_WITHIN)
             case Standing.NEXT:
                 await self.store.inbox.advance(transaction, self.consumer, arrival)
                 return Turn(mine=True, stirs=await self._holder.go_on(transaction, self.consumer, arrival, work.policy))
@@ -257,6 +281,11 @@ class Applier:
         handler = works[0].handler if works else None
         if handler is None:
             return
+        if any(work.fact is not None for work in works):
+            works = [work for work in works if work.fact is None or await self._is_first(transaction, work.fact)]
+            if not works:
+                return
+        self._note(works)
         events = [self._typed(handler, work.event) for work in works if work.event is not None]
         groups = _by_tenant(events, lambda event: event.tenant) if handler.many else [[event] for event in events]
         calls = [(self._tx(transaction, group[0]), group if handler.many else group[0]) for group in groups]
@@ -270,17 +299,49 @@ class Applier:
         """The one place where a payload is decoded. Raises ContractError."""
         event_type = next(known for known in handler.event_types if known.name == event.type)
         self.sight.check(event_type, event)
-        return event.with_data(event_type.payload.decode(event.data))
+        data: object = event_type.payload.decode(event.data)
+        steps = handler.lifts.get(event.type)
+        return event.with_data(data if steps is None else lift(steps, data))
+
+    def _note(self, works: Sequence[Work]) -> None:
+        now = self.clock.now()
+        for name in {work.event.type for work in works if work.event is not None}:
+            self.sightings.note("applied", self.consumer, name, now)
+
+    async def _is_first(self, transaction: Transaction, fact: Fact) -> bool:
+        """Whether no other version of the fact was applied; from here on, one was."""
+        return all(await self.store.inbox.claim(transaction, self.consumer, [fact.arrival]))
+
+    async def _is_applied(self, transaction: Transaction, work: Work) -> bool:
+        """Whether another version of the event's fact was applied already."""
+        if work.fact is None:
+            return False
+        return await self.store.inbox.standing(transaction, self.consumer, work.fact.arrival) is not None
+
+    def _awaits(self, work: Work) -> bool:
+        """Whether a newer version of its fact may still come to this consumer. In one topic it came before, if at all."""
+        if work.fact is None or not work.fact.newer or work.handler is None:
+            return False
+        newer = [(name, self.handlers[name]) for name in work.fact.newer if name in self.handlers]
+        topics = {known.topic for name, handler in newer for known in handler.event_types if known.name == name}
+        return bool(topics) and (topics != {work.arrival.topic} or work.arrival.sequence is None)
 
     def _tx(self, transaction: Transaction, event: Event[object]) -> Tx:
         return Tx(transaction, self.store, self.drafter, cause_of(event), self.clock)
 
-    async def _forgotten(self, arrival: Arrival) -> bool:
-        """Whether an unordered event is so old that its inbox row may be gone."""
-        if arrival.sequence is not None or self.clock.now() - arrival.time < self.remembers / 2:
+    async def _forgotten(self, work: Work) -> bool:
+        """Whether an unordered event is so old that its inbox row may be gone. Raises Reject for an ordered one that
+        another version of may have been applied and forgotten: it keeps its place in the line of its key."""
+        arrival = work.arrival
+        if arrival.sequence is not None and (work.fact is None or work.handler is None):
+            return False
+        if self.clock.now() - arrival.time < self.remembers / 2:
             return False
         purged_until = await self.store.inbox.purged_until(self.consumer)
-        return purged_until is not None and arrival.time <= purged_until
+        forgotten = purged_until is not None and arrival.time <= purged_until
+        if forgotten and arrival.sequence is not None:
+            raise Reject("older than the inbox remembers: it may have been applied before, in another version")
+        return forgotten
 
     async def _hold_failed(self, work: Work, error: Exception, answer: Again | Dead, attempts: int) -> None:
         """A first run failed and was rolled back: hold the event, unless somebody dealt with it meanwhile."""
@@ -355,7 +416,14 @@ class Applier:
         except DecodeError as error:
             return Work(arrival=held.arrival, headers=held.headers, body=held.body, defect=str(error))
         handler = self.handlers.get(event.type)
-        return Work(arrival=held.arrival, headers=held.headers, body=held.body, event=event, handler=handler)
+        return Work(
+            arrival=held.arrival,
+            headers=held.headers,
+            body=held.body,
+            event=event,
+            handler=handler,
+            fact=fact_of(event, held.arrival) if event.extensions else None,
+        )
 
     @property
     def _holder(self) -> Holder:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
 from posthouse.contracts import EventType
+from posthouse.contracts.versions import Cast
 from posthouse.errors import ConfigurationError
 from posthouse.receiving.deadline import in_thread, on_loop
 from posthouse.receiving.policy import Policy
@@ -34,6 +35,8 @@ class Handler:
     many: bool
     threaded: bool
     uses: Uses
+    lifts: Mapping[str, Sequence[Cast]] = dataclasses.field(default_factory=dict, compare=False)
+    """Subjects of older versions that it is also given, each with the casts that lift it."""
 
     @property
     def view(self) -> type | None:

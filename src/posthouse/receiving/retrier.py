@@ -68,8 +68,9 @@ class Retrier:
         """Begin the event that is due first; returns the seconds to wait after that, if nobody stirs before."""
         if len(self._running) >= self._most:
             return LOOK  # whoever is done stirs
+        looked_at = self._clock.now()
         try:
-            return 0.0 if await self._begin() else await self._until_next()
+            return 0.0 if await self._begin() else await self._until_next(looked_at)
         except StoreError as error:
             log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)
             return LOOK
@@ -112,12 +113,14 @@ class Retrier:
                     gap.consumer, gap.arrival.key, gap.arrival.topic, now - gap.first_at, gap.arrival.sequence, gap.id,
                 )  # fmt: skip
 
-    async def _until_next(self) -> float:
-        """Seconds to wait. Nothing was due just now, so what lies in the past is a gap, and was alarmed."""
+    async def _until_next(self, looked_at: float) -> float:
+        """Seconds to wait. Nothing was due when it was last looked, so what lies before that is a gap, and was alarmed;
+        what became due since then is not to wait for the next look."""
         await self._alarm()
         due = await self._applier.store.held.next_due(self._applier.consumer)
-        left = LOOK if due is None else due - self._clock.now()
-        return min(left, LOOK) if left > 0 else LOOK
+        if due is None or due <= looked_at:
+            return LOOK
+        return min(max(due - self._clock.now(), 0.0), LOOK)
 
 
 async def _set_after(first: asyncio.Event, then: asyncio.Event) -> None:

@@ -22,6 +22,7 @@ from posthouse.store import (
     OutboxRow,
     OutboxTable,
     OutboxTail,
+    SightingTable,
     TimerTable,
     Transaction,
 )
@@ -31,6 +32,7 @@ from posthouse.stores.sqlite.inbox import SqliteInbox
 from posthouse.stores.sqlite.joins import joined, owner_of
 from posthouse.stores.sqlite.outbox import SqliteOutbox
 from posthouse.stores.sqlite.schema import MOST_LANES, applied, migrations, missing, script, upgrading
+from posthouse.stores.sqlite.sightings import SqliteSightings
 from posthouse.stores.sqlite.steps import carry_out
 from posthouse.stores.sqlite.timers import SqliteTimers
 from posthouse.stores.sqlite.views import can_view, refused, viewed
@@ -114,6 +116,7 @@ class SqliteStore:
         self.inbox: InboxTable = SqliteInbox(self._database, self._clock)
         self.held: HeldTable = SqliteHeld(self._database)
         self.timers: TimerTable = SqliteTimers(self._database, self._clock, self._outbox)
+        self.sightings: SightingTable = SqliteSightings(self._database)
 
     def begin(self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False) -> SqliteTransaction:
         return self._database.begin()

@@ -14,6 +14,7 @@ from posthouse.testing.store_contract.held import HeldContract
 from posthouse.testing.store_contract.inbox import InboxContract
 from posthouse.testing.store_contract.lanes import LaneContract
 from posthouse.testing.store_contract.outbox import OutboxContract
+from posthouse.testing.store_contract.sightings import SightingContract
 from posthouse.testing.store_contract.stuck import StuckContract
 from posthouse.testing.store_contract.tables import TableContract
 from posthouse.testing.store_contract.timers import TimerContract
@@ -31,5 +32,6 @@ class StoreContract(
     InboxContract,
     HeldContract,
     TimerContract,
+    SightingContract,
 ):
     """Subclass it and give `make_store`; `later` too where the store's clock is not ours to move."""

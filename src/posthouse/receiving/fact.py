@@ -1,0 +1,44 @@
+"""Fact: what several versions of an event have in common when they are published together, so that it is applied once."""
+
+from __future__ import annotations
+
+import msgspec
+
+from posthouse.events import Event
+from posthouse.sending.draft import DUAL_OF, DUAL_VERSION
+from posthouse.store import Arrival
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """`arrival` is how a consumer's inbox remembers that the fact was applied, in whatever version. `newer` are the
+    subjects of the later versions that it may have been published in."""
+
+    arrival: Arrival
+    newer: tuple[str, ...] = ()
+
+
+def fact_of(event: Event[bytes], arrival: Arrival) -> Fact | None:
+    """The fact that an event is one of several versions of; None for one that was published alone."""
+    first, newest = event.extensions.get(DUAL_OF), event.extensions.get(DUAL_VERSION)
+    unversioned, _, version = event.type.rpartition(".v")
+    if not isinstance(first, str) or not first or not unversioned or not version.isdecimal():
+        return None
+    remembered = Arrival(
+        topic=f"{unversioned}.v*",
+        tenant=arrival.tenant,
+        event_id=f"{unversioned}#{first}",
+        digest=b"",
+        time=arrival.time,
+    )
+    return Fact(arrival=remembered, newer=_newer(unversioned, int(version), newest))
+
+
+MOST_VERSIONS = 100
+"""A number from the wire is not believed further than this."""
+
+
+def _newer(unversioned: str, version: int, newest: object) -> tuple[str, ...]:
+    if not isinstance(newest, str) or not newest.isdecimal() or len(newest) > 9:
+        return ()
+    last = min(int(newest), version + MOST_VERSIONS)
+    return tuple(f"{unversioned}.v{number}" for number in range(version + 1, last + 1))

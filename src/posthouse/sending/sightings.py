@@ -1,0 +1,34 @@
+"""Sightings: which versions were published and applied, when last. Kept in memory, written once in a while."""
+
+from __future__ import annotations
+
+from posthouse.store import Sighting, SightingRole, SightingTable
+
+HOUR = 3600.0
+
+Place = tuple[SightingRole, str, str]
+
+
+class Sightings:
+    """A note is one entry in a dictionary. What is new is written with the next housekeeping, what is known already once
+    an hour: what stands in the store is never more than that behind, as long as processes end in order."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Place, float] = {}
+        self._written: dict[Place, tuple[float, float]] = {}
+
+    def note(self, role: SightingRole, party: str, subject: str, now: float) -> None:
+        """`party` published or applied an event of this subject, or was running."""
+        self._seen[role, party, subject] = now
+
+    async def write(self, table: SightingTable, now: float, *, every: float = HOUR) -> int:
+        """Write what is due; returns how many. With `every` 0: all that was seen since it was last written."""
+        due = [place for place, seen in self._seen.items() if self._is_due(place, seen, now, every)]
+        if due:
+            await table.note([Sighting(*place, first_at=self._seen[place], last_at=self._seen[place]) for place in due])
+            self._written.update({place: (self._seen[place], now) for place in due})
+        return len(due)
+
+    def _is_due(self, place: Place, seen: float, now: float, every: float) -> bool:
+        written = self._written.get(place)
+        return written is None or (seen > written[0] and not 0 <= now - written[1] < every)

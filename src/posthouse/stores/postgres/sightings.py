@@ -1,0 +1,44 @@
+"""Sightings: who used which version of an event, first and last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from posthouse.store import Sighting
+from posthouse.stores.postgres.database import Database
+
+# Remember uses, always in the same order, so that two processes do not wait for each other.
+NOTE = """
+INSERT INTO posthouse.sighting AS s (role, party, subject, first_at, last_at)
+SELECT n.role, n.party, n.subject, min(n.first_at), max(n.last_at)
+FROM unnest($1::text[], $2::text[], $3::text[], $4::double precision[], $5::double precision[])
+    AS n (role, party, subject, first_at, last_at)
+GROUP BY n.role, n.party, n.subject ORDER BY n.role, n.party, n.subject
+ON CONFLICT (role, party, subject) DO UPDATE
+SET first_at = least(s.first_at, excluded.first_at), last_at = greatest(s.last_at, excluded.last_at)
+"""
+
+# All that is remembered, in the order of its bytes.
+SEEN = """
+SELECT role, party, subject, first_at, last_at FROM posthouse.sighting
+ORDER BY role COLLATE "C", party COLLATE "C", subject COLLATE "C"
+"""
+
+
+class PostgresSightings:
+    """The sightings of a `PostgresStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def note(self, sightings: Sequence[Sighting]) -> None:
+        columns = zip(*((s.role, s.party, s.subject, s.first_at, s.last_at) for s in sightings), strict=True)
+        await self._database.run(NOTE, *map(list, columns))
+
+    async def seen(self) -> Sequence[Sighting]:
+        return [_sighting(columns) for columns in await self._database.run(SEEN)]
+
+
+def _sighting(columns: Sequence[Any]) -> Sighting:
+    return Sighting(*columns)
