@@ -1,0 +1,186 @@
+"""A backlog that is read page by page: shared, taken over, refused in the middle, and long open transactions beside it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from posthouse.store import Lane, OutboxRow, Poll
+from posthouse.stores.postgres import PostgresStore
+from posthouse.testing.store_contract.samples import row, stuck
+from posthouse.testing.store_contract.steps import add
+
+KEYS = [f"k{number}" for number in range(40)]
+EACH = 10
+
+
+@pytest_asyncio.fixture
+async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
+    async with opened(postgres_url) as store:
+        await store.upgrade()
+        yield store
+
+
+@pytest_asyncio.fixture
+async def other(store: PostgresStore, postgres_url: str) -> AsyncIterator[PostgresStore]:
+    async with opened(postgres_url) as other:
+        yield other
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+async def fill(store: PostgresStore) -> None:
+    """Ten events of each of forty keys."""
+    for _ in range(EACH):
+        await add(store, *map(row, KEYS))
+
+
+async def sent(store: PostgresStore, owner: str, lanes: Sequence[Lane], most: int = 1_000) -> list[OutboxRow]:
+    """What a relay sends in at most so many polls of 10."""
+    found: list[OutboxRow] = []
+    for _ in range(most):
+        poll = await store.outbox.poll(lanes, 10)
+        if not poll.rows and poll.cursor is None:
+            break
+        assert await store.outbox.settle(owner, poll, [])
+        found += poll.rows
+    return found
+
+
+async def backlogs(store: PostgresStore) -> list[tuple[object, ...]]:
+    async with store.begin() as tx:
+        return list(await tx.execute("SELECT b.number, b.last_id FROM posthouse.backlog b ORDER BY b.number"))
+
+
+def assert_once_and_in_order(rows: Sequence[OutboxRow], *, keys: int = len(KEYS), each: int = EACH) -> None:
+    numbers: dict[str | None, list[int | None]] = defaultdict(list)
+    for one in rows:
+        numbers[one.key].append(one.sequence)
+    assert len(numbers) == keys
+    assert all(found == list(range(1, each + 1)) for found in numbers.values())
+
+
+async def test_a_backlog_is_one_row_in_the_order_of_commits_and_gone_at_its_end(store: PostgresStore) -> None:
+    await fill(store)
+    lanes = await store.outbox.lease("a", 60)
+    found = await sent(store, "a", lanes, 3)
+    assert len(await backlogs(store)) == 1
+    found += await sent(store, "a", lanes)
+    assert [one.id for one in found] == sorted(one.id for one in found)
+    assert_once_and_in_order(found)
+    assert await backlogs(store) == []
+    assert (await store.counts()).unsent == {}
+
+
+async def test_relays_that_share_out_the_lanes_share_out_the_backlog(
+    store: PostgresStore, other: PostgresStore
+) -> None:
+    await fill(store)
+    found = await sent(store, "a", await store.outbox.lease("a", 60), 5)
+    await other.outbox.lease("b", 60)  # it has no lane yet, and makes the other one give up half of them
+    mine = await store.outbox.lease("a", 60)
+    theirs = await other.outbox.lease("b", 60)
+    assert len(mine) == len(theirs)
+    assert len(await backlogs(store)) == 2
+    found += await sent(store, "a", mine, 4)
+    found += await sent(other, "b", theirs, 7)
+    found += await sent(store, "a", mine)
+    found += await sent(other, "b", theirs)
+    assert_once_and_in_order(found)
+    assert await backlogs(store) == []
+
+
+async def test_a_relay_whose_lanes_were_taken_moves_nothing_in_their_backlog(
+    store: PostgresStore, other: PostgresStore
+) -> None:
+    await fill(store)
+    lanes = await store.outbox.lease("a", 60)
+    found = await sent(store, "a", lanes, 5)
+    late = await store.outbox.poll(lanes, 10)
+    async with store.begin() as tx:
+        await tx.execute("UPDATE posthouse.lane SET until = 0")
+        await tx.execute("UPDATE posthouse.member SET until = 0")
+    taken = await other.outbox.lease("b", 60)
+    assert len(taken) == len(lanes)
+    assert not await store.outbox.settle("a", late, [])
+    rest = await sent(other, "b", taken, 1)
+    assert [one.id for one in rest] == [one.id for one in late.rows], "it begins where the other one's last settle was"
+    assert_once_and_in_order([*found, *rest, *await sent(other, "b", taken)])
+
+
+async def test_a_page_that_was_read_ahead_does_not_pass_a_refused_event(store: PostgresStore) -> None:
+    await fill(store)
+    lanes = await store.outbox.lease("a", 60)
+    first = await store.outbox.poll(lanes, 10)
+    refused = first.rows[0]
+    assert await store.outbox.settle("a", first, [stuck(refused)])
+    flagged: list[int] = []
+    while (poll := await store.outbox.poll(lanes, 10)).rows:
+        flagged += poll.stuck
+        assert await store.outbox.settle("a", poll, [])
+    waiting = [one.row for one in await store.outbox.stuck()]
+    assert [one.sequence for one in waiting if one.key == refused.key] == list(range(1, EACH + 1))
+    assert len(flagged) == EACH - 1
+
+
+async def test_a_transaction_that_was_open_before_is_read_though_its_ids_are_below_all_others(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    late: Any = await asyncpg.connect(postgres_url)
+    transaction = late.transaction()
+    await transaction.start()
+    await store.outbox.append(store.join(late), [row("late") for _ in range(EACH)])
+    lanes = await store.outbox.lease("a", 60)
+    for _ in range(3):  # the floor of the lanes rises above its ids
+        await add(store, *map(row, KEYS))
+        await sent(store, "a", lanes)
+    await transaction.commit()
+    await late.close()
+    await add(store, *(row("new") for _ in range(EACH)))
+    assert_once_and_in_order(await sent(store, "a", lanes), keys=2)
+
+
+async def test_lanes_with_few_new_rows_do_not_wait_for_the_end_of_a_backlog(store: PostgresStore) -> None:
+    await add(store, *(row("busy") for _ in range(1_000)))
+    lanes = await store.outbox.lease("a", 60)
+    before = await sent(store, "a", lanes, 2)
+    await add(store, row("quiet"))
+    polls: list[Poll] = []
+    while not any(one.key == "quiet" for poll in polls for one in poll.rows):
+        polls.append(await store.outbox.poll(lanes, 10))
+        assert await store.outbox.settle("a", polls[-1], [])
+    rows = sum(len(poll.rows) for poll in polls)
+    assert len(before) + rows < 300
+
+
+@pytest.mark.parametrize("number", [1, 3])
+async def test_a_floor_is_never_above_an_id_that_is_still_to_come(
+    store: PostgresStore, postgres_url: str, number: int
+) -> None:
+    """A transaction that has drawn nothing yet when a relay looks draws its ids above every floor that this look gives."""
+    lanes = await store.outbox.lease("a", 60)
+    await sent(store, "a", lanes)
+    waiting: Any = await asyncpg.connect(postgres_url)
+    async with waiting.transaction():
+        await waiting.execute("SELECT pg_current_xact_id()")
+        for _ in range(number):
+            await add(store, *map(row, KEYS))
+            await sent(store, "a", lanes)
+        await store.outbox.append(store.join(waiting), [row("waiting")])
+    await waiting.close()
+    await add(store, *(row("waiting") for _ in range(30)))
+    found = await sent(store, "a", lanes)
+    assert [one.sequence for one in found if one.key == "waiting"] == list(range(1, 32))
