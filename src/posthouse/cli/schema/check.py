@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -117,7 +118,9 @@ def _who(folder: Path) -> str:
     """Who runs this: the one who started the workflow, git's author, or the user of the machine."""
     if actor := os.environ.get("GITHUB_ACTOR"):
         return actor
-    try:
-        return Repository(folder).author() or getpass.getuser()
-    except (ConfigurationError, OSError, KeyError):
-        return os.environ.get("USER", "")
+    with suppress(ConfigurationError):
+        if author := Repository(folder).author():
+            return author
+    with suppress(OSError, KeyError):  # a user without a name
+        return getpass.getuser()
+    return ""
