@@ -81,4 +81,4 @@ async def test_a_gap_that_was_alarmed_is_looked_at_once_a_second_and_no_oftener(
         harness.clock.advance(61)
         [retrier] = harness._runtimes[0].retriers
         assert not await retrier.step()
-        assert await retrier._until_next() == 1.0
+        assert await retrier._until_next(harness.clock.now()) == 1.0
