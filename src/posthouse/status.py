@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from posthouse.contracts.deprecation import deprecations
 from posthouse.service import Service
 from posthouse.store import Counts
 
@@ -65,8 +66,13 @@ async def status(services: Sequence[Service]) -> Status:
         unsent={name: sum(c.unsent.values()) for name, c in counts.items()},
         stuck={name: c.stuck for name, c in counts.items()},
         timers={name: c.timers for name, c in counts.items()},
-        notes=sorted({note for service in services for note in service.broker.sheet.notes}),
+        notes=sorted({note for service in services for note in [*service.broker.sheet.notes, *_ends(service)]}),
     )
+
+
+def _ends(service: Service) -> list[str]:
+    """Its events that have a date, in words."""
+    return deprecations(list(service.catalogue), service.today, past=False)
 
 
 async def drained(*services: Service, timeout: float = 30.0) -> Status:

@@ -6,6 +6,8 @@ import typer
 
 from posthouse.cli.schema.check import check
 from posthouse.cli.schema.diff import diff
+from posthouse.cli.schema.retire import retire
+from posthouse.cli.schema.versions import versions
 
 app = typer.Typer(no_args_is_help=True, help="Compare schemas, and learn whom a change would break.")
 
@@ -17,3 +19,5 @@ def schema() -> None:
 
 app.command()(check)
 app.command()(diff)
+app.command()(versions)
+app.command()(retire)

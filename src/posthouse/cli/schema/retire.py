@@ -1,0 +1,92 @@
+"""`posthouse schema retire`: the end of a version, once nobody has used it for seven days."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from posthouse.cli.catalog.freezing import Directory
+from posthouse.cli.group import CHECK_FAILED
+from posthouse.cli.opening import opened
+from posthouse.cli.options import AsJson
+from posthouse.cli.output import complain, print_json, say
+from posthouse.cli.target import Targets, load_all
+from posthouse.contracts.bundle import FOLDER, Bundle
+from posthouse.contracts.retirement import RETIRED, obstacles, retired_file
+from posthouse.cutover import evidence_of
+from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.frozen import read_folder, retired_in, write_folder
+from posthouse.listing import catalogue_of
+from posthouse.service import Service
+
+Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="The full subject, as in shop.orders.order.placed.v1.")]
+Unseen = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--unseen", metavar="CONSUMER", help="You vouch for this consumer, which cannot be asked; repeatable."
+    ),
+]
+
+
+def retire(
+    subject: Subject,
+    targets: Targets,
+    folder: Directory = Path(FOLDER),
+    unseen: Unseen = None,
+    as_json: AsJson = False,
+) -> None:
+    """Retire a version that nobody has published or applied for seven days; its owner cannot declare it afterwards.
+
+    Name the service that owns it and those that read its topic. Ends with code 1, and says who still uses it, when it is
+    too early.
+    """
+    services = load_all(targets)
+    bundle, retired = read_folder(folder), retired_in(folder)
+    _refuse_unknown(subject, services, bundle)
+    problems: list[str] = []
+    if subject not in retired:
+        problems, day = asyncio.run(_look(subject, services, bundle, unseen or ()))
+        if not problems:
+            retired = {**retired, subject: day}
+            write_folder(folder, {RETIRED: retired_file(retired)})
+    _report(subject, folder, problems, retired.get(subject), as_json)
+    if problems:
+        raise typer.Exit(CHECK_FAILED)
+
+
+async def _look(
+    subject: str, services: Sequence[Service], bundle: Bundle, unseen: Collection[str]
+) -> tuple[list[str], date]:
+    """Why it is too early, and today's date."""
+    async with opened(services):
+        evidence = await evidence_of(subject, services, bundle.topics, unseen)
+        return obstacles(evidence, services[0].clock.now()), services[0].today
+
+
+def _refuse_unknown(subject: str, services: Sequence[Service], bundle: Bundle) -> None:
+    own = {entry.subject for entry in catalogue_of(services).events}
+    frozen = {locked.subject for locked in bundle.lock.schemas.values()}
+    if subject in own:
+        return
+    if subject not in frozen:
+        raise ConfigurationError(f"no service here publishes {subject!r}.{did_you_mean(subject, {*own, *frozen})}")
+    owner = next(path.partition("/")[0] for path, locked in bundle.lock.schemas.items() if locked.subject == subject)
+    if owner not in {service.name for service in services}:
+        raise ConfigurationError(f"{subject} belongs to {owner}: name that service too")
+
+
+def _report(subject: str, folder: Path, problems: Sequence[str], day: date | None, as_json: bool) -> None:
+    if as_json:
+        print_json({"subject": subject, "retired": day, "problems": problems})
+        return
+    for problem in problems:
+        complain(problem)
+    if day is not None:
+        say(
+            f"{subject} is retired since {day:%Y-%m-%d}: commit {folder / RETIRED}, and remove its declaration", "green"
+        )
