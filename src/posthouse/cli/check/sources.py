@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -67,18 +68,18 @@ def _is_test(parts: tuple[str, ...]) -> bool:
 
 
 def _read(files: Iterable[Path], root: Path) -> list[Source]:
-    names = {str(Path(file).resolve()): name for name, file in _imported()}
+    wanted = [file for file in files if "site-packages" not in file.parts]
+    names = _imported_names({file.name for file in wanted})
     return [
-        Source(module=names.get(str(file.resolve())) or _module_name(file), file=_shown(file, root), text=_text(file))
-        for file in files
-        if "site-packages" not in file.parts
+        Source(module=names.get(file.resolve()) or _module_name(file), file=_shown(file, root), text=_text(file))
+        for file in wanted
     ]
 
 
-def _imported() -> Iterator[tuple[str, str]]:
-    for name, module in list(sys.modules.items()):
-        if file := getattr(module, "__file__", None):
-            yield name, file
+def _imported_names(files: set[str]) -> dict[Path, str]:
+    """The modules that are imported from files of these names, by their place."""
+    places = ((name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items()))
+    return {Path(place).resolve(): name for name, place in places if place and os.path.basename(place) in files}
 
 
 def _module_name(file: Path) -> str:

@@ -9,6 +9,9 @@ from posthouse.contracts.document import Document
 
 Edges = Mapping[str, set[str]]
 
+MOST_STEPS = 20_000
+"""A search for the longest way takes no more, over all of its starts; there may be more ways than anybody can walk."""
+
 
 def flow(document: Document) -> Edges:
     """From each subject to those that some handler publishes when it comes."""
@@ -40,21 +43,26 @@ def cycles(edges: Edges) -> list[tuple[str, ...]]:
 
 
 def longest_paths(edges: Edges, longer_than: int) -> list[tuple[str, ...]]:
-    """For each start that nothing leads to, or each in a cycle, its longest way without meeting twice, if it has more steps."""
+    """For each start that nothing leads to, and each in a circle that no such start leads to, its longest way without meeting
+    twice, if it has more steps. In a thicket the search ends early, with the longest that was found."""
     targets = {target for found in edges.values() for target in found}
-    roots = sorted(set(edges) - targets) or sorted(edges)
-    ways = (_longest(root, edges) for root in roots)
+    roots = sorted(set(edges) - targets)
+    reached: list[str] = []
+    _walk_all(roots, edges, reached)
+    roots += sorted(set(edges).difference(reached))
+    steps = {node: sorted(found, reverse=True) for node, found in edges.items()}
+    ways = (_longest(root, steps, MOST_STEPS // len(roots)) for root in roots)
     return [way for way in ways if len(way) - 1 > longer_than]
 
 
-def _longest(root: str, edges: Edges, budget: int = 20_000) -> tuple[str, ...]:
+def _longest(root: str, steps: Mapping[str, list[str]], budget: int) -> tuple[str, ...]:
     best: tuple[str, ...] = (root,)
     waiting: list[tuple[str, ...]] = [(root,)]
-    while waiting and budget:
+    while waiting and budget >= 0:
         budget -= 1
         way = waiting.pop()
         best = max(best, way, key=len)
-        waiting += [(*way, step) for step in sorted(edges.get(way[-1], ()), reverse=True) if step not in way]
+        waiting += [(*way, step) for step in steps.get(way[-1], ()) if step not in way]
     return best
 
 

@@ -95,6 +95,8 @@ def _kinds(node: Node, root: Node, inside: tuple[str, ...]) -> frozenset[str]:
     kinds = {said} if isinstance(said, str) else set(cast("list[str]", said or []))
     if "object" in kinds and "properties" not in node and not _branches(node):
         kinds.add("map")
+    if _holds_anything(kinds, node):
+        kinds.add("any")
     if "contentEncoding" in node:
         kinds.add("bytes")
     for branch in _branches(node):
@@ -103,6 +105,12 @@ def _kinds(node: Node, root: Node, inside: tuple[str, ...]) -> frozenset[str]:
     if not kinds and not {"enum", "const"}.intersection(node) and inside[-1:] != ("…",):
         kinds.add("any")
     return frozenset(kinds)
+
+
+def _holds_anything(kinds: set[str], node: Node) -> bool:
+    """A list or map whose items nobody describes."""
+    items = node.get("items") or node.get("prefixItems") if "array" in kinds else node.get("additionalProperties")
+    return bool({"array", "map"} & kinds) and (not items or items is True)
 
 
 def _size(node: object, root: Node, inside: tuple[str, ...]) -> int:

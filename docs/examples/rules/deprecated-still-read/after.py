@@ -1,0 +1,21 @@
+from datetime import date
+
+from posthouse import Event, Payload, Service, Tx
+
+orders = Service("orders", namespace="shop", owner="team orders")
+billing = Service("billing", namespace="shop", owner="team billing")
+
+
+@orders.event("order.placed.v1", key="order_id", deprecated=date(2026, 1, 31))
+class OrderPlaced(Payload):
+    order_id: str
+
+
+@orders.event("order.placed.v2", key="order_id")
+class OrderPlacedAnew(Payload):
+    order_id: str
+    channel: str
+
+
+@billing.on(OrderPlacedAnew)
+async def invoice(event: Event[OrderPlacedAnew], tx: Tx) -> None: ...

@@ -1,0 +1,9 @@
+from posthouse import Payload, Service
+
+orders = Service("orders", namespace="shop", owner="team orders")
+billing = Service("billing", namespace="shop", owner="team billing")
+
+
+@orders.event("order.placed.v1", key="order_id")
+class OrderPlaced(Payload):
+    order_id: str

@@ -1,0 +1,9 @@
+from posthouse import Payload, Service
+
+orders = Service("orders", namespace="shop", owner="team checkout")
+
+
+@orders.event("order.paid.v1", key="order_id", retention="cold")
+class OrderPaid(Payload):
+    order_id: str
+    amount_cents: int

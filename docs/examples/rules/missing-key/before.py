@@ -1,0 +1,8 @@
+from posthouse import Payload, Service
+
+orders = Service("orders", namespace="shop", owner="team checkout")
+
+
+@orders.event("order.placed.v1")
+class OrderPlaced(Payload):
+    order_id: str

@@ -1,0 +1,3 @@
+import boto3
+
+labels = boto3.resource
