@@ -17,7 +17,7 @@ def talk(document: Document) -> str:
     for route in received(document):
         for subject in route.subjects:
             entry = document.event(subject)
-            speaker = entry.service if entry else _unlisted(subject)
+            speaker = entry.service if entry else _unlisted(subject, document)
             heard.setdefault((speaker, route.service), set()).add(_short(subject, speaker))
     parties = sorted({*document.services, *(name for pair in heard for name in pair)})
     ids = {name: f"s{number}" for number, name in enumerate(parties)}
@@ -43,10 +43,12 @@ def label(said: str) -> str:
     return "".join(sign if sign.isalnum() or sign in _PLAIN else f"#{ord(sign)};" for sign in said)
 
 
-def _unlisted(subject: str) -> str:
-    """The owner of an event that no listed service declares, by its subject: all that stands before aggregate and verb."""
+def _unlisted(subject: str, document: Document) -> str:
+    """The owner of an event that no listed service declares, by its subject. Of two names before the verb the first is a
+    namespace only if somebody else has it."""
     names = subject.split(".")[:-2]
-    return f"{'.'.join(names[:2])}, not listed" if names else "not listed"
+    namespaced = len(names) > 2 or any(entry.namespace == names[0] for entry in document.events if names)
+    return f"{'.'.join(names[: 2 if namespaced else 1])}, not listed" if names else "not listed"
 
 
 def _short(subject: str, service: str) -> str:

@@ -20,6 +20,34 @@ CATALOGUE = "catalogue.tf"
 CLASSES: tuple[Retention, ...] = ("hot", "warm", "cold")
 """From the shortest to the longest."""
 
+REGIONS = """
+variable "regions" {
+  description = "The regions of Google Cloud that make up each place which data must not leave."
+  type        = map(set(string))
+
+  validation {
+    condition     = length(setsubtract([PLACES], keys(var.regions))) == 0
+    error_message = "Say the regions of each place that the catalogue names."
+  }
+}
+
+# A topic whose events must stay in several places may be kept where these overlap.
+
+locals {
+  persistence = {
+    for name, topic in local.topics :
+    name => length(topic.residency) == 0 ? [] : sort(setintersection([for place in topic.residency : var.regions[place]]...))
+  }
+}
+"""
+NO_REGIONS = """
+# No event of this catalogue must stay somewhere.
+
+locals {
+  persistence = {}
+}
+"""
+
 _NAME = re.compile(r"(?!goog)[A-Za-z][A-Za-z0-9\-_.~+%]{2,254}")
 _SERVICE = re.compile(r"[a-z][a-z0-9_-]*")
 _LABEL = re.compile(r"[^a-z0-9_-]+")
@@ -141,20 +169,7 @@ def _residencies(events: list[EventEntry]) -> list[str]:
 def _regions(document: Document) -> str:
     """Which regions a residency means is for the user to say: there is no default for a limit."""
     names = _residencies(list(document.events))
-    if not names:
-        return '\nvariable "regions" {\n  description = "No event of this catalogue must stay somewhere."\n  type        = map(set(string))\n  default     = {}\n}\n'
-    listed = ", ".join(map(quoted, names))
-    return f"""
-variable "regions" {{
-  description = "The regions of Google Cloud that make up each place which data must not leave."
-  type        = map(set(string))
-
-  validation {{
-    condition     = length(setsubtract([{listed}], keys(var.regions))) == 0
-    error_message = "Say the regions of each place that the catalogue names."
-  }}
-}}
-"""
+    return REGIONS.replace("PLACES", ", ".join(map(quoted, names))) if names else NO_REGIONS
 
 
 def _writers(document: Document) -> list[tuple[str, str]]:

@@ -23,10 +23,10 @@ resource "google_pubsub_topic" "topic" {
   message_retention_duration = var.topic_retention[each.value.retention]
 
   dynamic "message_storage_policy" {
-    for_each = length(each.value.residency) > 0 ? [each.value.residency] : []
+    for_each = length(each.value.residency) > 0 ? [local.persistence[each.key]] : []
 
     content {
-      allowed_persistence_regions = sort(setintersection([for name in message_storage_policy.value : var.regions[name]]...))
+      allowed_persistence_regions = message_storage_policy.value
     }
   }
 
@@ -34,7 +34,7 @@ resource "google_pubsub_topic" "topic" {
     prevent_destroy = true
 
     precondition {
-      condition     = length(each.value.residency) == 0 || length(setintersection([for name in each.value.residency : var.regions[name]]...)) > 0
+      condition     = length(each.value.residency) == 0 || length(local.persistence[each.key]) > 0
       error_message = "The events of this topic must stay in different places, and no region is in all of them: give them topics of their own."
     }
   }
