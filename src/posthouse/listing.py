@@ -63,6 +63,7 @@ def _event(event_type: EventType[object], service: Service) -> EventEntry:
         schema=payload.schema.text,
         deprecated=terms.deprecated,
         successor=None,
+        beside=service.published_beside.get(event_type.name),
         description=event_type.description,
         wire=service.wire,
     )

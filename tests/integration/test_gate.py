@@ -50,6 +50,14 @@ posthouse catalog check shop:orders shop:billing
 posthouse schema check shop:orders shop:billing
 """
 
+DOWNCAST = """
+@orders.downcast(OrderPlacedV2, to=OrderPlaced)
+def as_before(new: OrderPlacedV2) -> OrderPlaced:
+    return OrderPlaced(order_id=new.order_id, total_cents=new.total, note=new.note)
+
+
+"""
+
 RENAMED = ("total_cents", "total")
 ADDED = ('    note: str = ""\n', '    note: str = ""\n    voucher: str = ""\n')
 SCHEMA = "event-schemas/orders/order/placed/v1.json"
@@ -164,9 +172,14 @@ def test_a_new_version_passes_beside_the_old_one_and_not_in_its_place(shop: Shop
     new = old.replace("placed.v1", "placed.v2").replace("OrderPlaced", "OrderPlacedV2").replace(*RENAMED)
     shop.change(old, old + new)
     shop.freeze()
+    alone = shop.check()
+    assert alone.returncode == 1
+    assert "v2 is new, and v1 is not published beside it: its readers would hear nothing." in alone.stdout
+    shop.change(new, new + DOWNCAST)
+    shop.freeze()
     beside = shop.check()
     assert beside.returncode == 0, beside.stdout
-    assert "v2 is published beside v1: tell those who read v1." in beside.stdout
+    assert "v2 is new, with v1 published beside it." in beside.stdout
     (shop.folder / "shop.py").write_text(SHOP.replace("placed.v1", "placed.v2").replace(*RENAMED))
     shop.freeze("--prune")
     instead = shop.check()

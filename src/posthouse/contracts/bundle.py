@@ -67,6 +67,7 @@ class Locked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     owner: str = ""
     retention: Retention = "hot"
     residency: str | None = None
+    beside: str | None = None
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True):

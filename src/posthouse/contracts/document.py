@@ -24,7 +24,8 @@ class EventEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     `owner` is the team, empty where nobody said; `key` the payload field that orders it, None without order;
     `schema_uri` is what stands in the envelope and ends in `hash`; `schema` is the canonical text that the hash is of.
-    `deprecated` is the day from which no new consumer should start; `successor` the next version that is declared.
+    `deprecated` is the day from which no new consumer should start; `successor` the next version that is declared;
+    `beside` the newer version with each of which it is published, None where it is said by itself.
     `wire` is the envelope around its payload: `structured`, `binary` or `melmastoon`.
     """
 
@@ -46,6 +47,7 @@ class EventEntry(msgspec.Struct, frozen=True, kw_only=True):
     schema: str
     deprecated: date | None = None
     successor: str | None = None
+    beside: str | None = None
     description: str = ""
     wire: str = "structured"
 

@@ -105,6 +105,7 @@ def with_terms(locked: Locked, entry: EventEntry) -> Locked:
         owner=entry.owner,
         retention=entry.retention,
         residency=entry.residency,
+        beside=entry.beside,
     )
 
 

@@ -25,7 +25,7 @@ from posthouse.contracts.evolution import Mode
 from posthouse.contracts.gate import BYPASSES, Bypass, Report, examine
 from posthouse.contracts.gate.bypass import bypass_of, bypasses_file, read_bypasses
 from posthouse.errors import ConfigurationError
-from posthouse.frozen import write_folder
+from posthouse.frozen import retired_in, write_folder
 from posthouse.listing import catalogue_of
 from posthouse.local.git import Repository
 
@@ -72,7 +72,7 @@ def check(
     code = catalogue_of(load_all(targets)) if targets else None
     before = past(against, folder)
     report = msgspec.structs.replace(
-        examine(before.bundle, after, mode, compare_schemas, code=code), against=before.said
+        examine(before.bundle, after, mode, compare_schemas, code=code, retired=retired_in(folder)), against=before.said
     )
     recorded = _recorded(folder)
     report = report.allowing(recorded)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import date
+
 from msgspec.structs import replace
 
 from posthouse.contracts.agreement import Disagreement, disagreements
@@ -18,11 +21,20 @@ from posthouse.contracts.gate.terms import term_objections
 __all__ = ["Compare", "examine"]
 
 
-def examine(before: Bundle, after: Bundle, mode: Mode, compare: Compare, *, code: Document | None = None) -> Report:
-    """The report on a change. Where `code` is at hand it is what counts, and the frozen files must say the same."""
+def examine(
+    before: Bundle,
+    after: Bundle,
+    mode: Mode,
+    compare: Compare,
+    *,
+    code: Document | None = None,
+    retired: Mapping[str, date] | None = None,
+) -> Report:
+    """The report on a change. Where `code` is at hand it is what counts, and the frozen files must say the same. `retired`
+    are the subjects that may be gone, and since when."""
     current = after if code is None else _as_declared(code, after)
     readers = Readers(before, current)
-    changes = SchemaChanges(before, current, readers)
+    changes = SchemaChanges(before, current, readers, retired or {})
     found = [*changes.objections(mode, compare), *term_objections(before, current, readers)]
     if code is not None:
         found += map(_unfrozen, disagreements(code, after))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
 
 from posthouse.contracts.bundle import LOCK, Bundle, FrozenSchema
 from posthouse.contracts.evolution import Finding, Mode, Verdict, Weight
@@ -22,8 +23,8 @@ _SAID_BETTER = "Publish a new version of the event beside this one."
 class SchemaChanges:
     """What happened to the schemas between two bundles."""
 
-    def __init__(self, before: Bundle, after: Bundle, readers: Readers) -> None:
-        self._before, self._after, self._readers = before, after, readers
+    def __init__(self, before: Bundle, after: Bundle, readers: Readers, retired: Mapping[str, date]) -> None:
+        self._before, self._after, self._readers, self._retired = before, after, readers, retired
         self._was = {_stem(path): frozen for path, frozen in before.schemas.items()}
         self._is = {_stem(path): frozen for path, frozen in after.schemas.items()}
 
@@ -38,7 +39,7 @@ class SchemaChanges:
         for old, new in self.changed:
             yield from self._changed(old, new, mode, compare)
         for stem in sorted(self._was.keys() - self._is.keys()):
-            yield self._removed(self._was[stem])
+            yield from self._removed(self._was[stem])
         for stem in sorted(self._is.keys() - self._was.keys()):
             yield from self._added(self._is[stem])
         yield from self._edited()
@@ -76,7 +77,9 @@ class SchemaChanges:
             touched=self._readers.of(subject, finding.path),
         )
 
-    def _removed(self, old: FrozenSchema) -> Objection:
+    def _removed(self, old: FrozenSchema) -> Iterator[Objection]:
+        if self._subject(old) in self._retired:
+            return
         newer = [frozen for frozen in self._is.values() if frozen.unversioned == old.unversioned]
         came = [frozen for frozen in newer if frozen.version > old.version and _stem(frozen.path) not in self._was]
         if came:
@@ -84,30 +87,53 @@ class SchemaChanges:
             way_out = (
                 f"Keep v{old.version} beside v{came[0].version} and publish both until nobody reads v{old.version}."
             )
-            return self._about(old, "dual-publish-missing", sentence, way_out, None)
-        way_out = f"Bring {old.path} back, and retire it once nobody has received it for seven days."
+            yield self._about(old, "dual-publish-missing", sentence, way_out, None)
+            return
+        way_out = f"Bring {old.path} back; `posthouse schema retire {self._subject(old)}` lets it go once seven days were quiet."
         if newer:
             sentence = f"v{old.version} is no longer there; other versions are."
-            return self._about(old, "version-removed", sentence, way_out, None)
-        return self._about(old, "subject-removed", "It is no longer there, in any version.", way_out, None)
+            yield self._about(old, "version-removed", sentence, way_out, None)
+        else:
+            yield self._about(old, "subject-removed", "It is no longer there, in any version.", way_out, None)
 
     def _added(self, new: FrozenSchema) -> Iterator[Objection]:
         """A first version touches nobody."""
         older = [frozen for frozen in self._is.values() if _precedes(frozen, new) and _stem(frozen.path) in self._was]
-        if older:
-            last = max(older, key=lambda frozen: frozen.version)
-            sentence = f"v{new.version} is published beside v{last.version}: tell those who read v{last.version}."
-            way_out = f"Keep both until nobody reads v{last.version}, two weeks at least."
-            yield Objection(
-                rule="version-added",
-                severity=Severity.NOTE,
-                subject=self._subject(new),
-                file=new.path,
-                sentence=sentence,
-                way_out=way_out,
-                change=f"- {new.schema.hash}",
-                touched=self._readers.of(self._subject(last)),
+        if not older:
+            return
+        last = max(older, key=lambda frozen: frozen.version)
+        beside = self._published_beside(self._subject(last), self._subject(new))
+        if beside:
+            rule, sentence = "version-added", f"v{new.version} is new, with v{last.version} published beside it."
+            way_out = (
+                f"Tell those who read v{last.version}; keep both for two weeks at least, and until nobody reads it."
             )
+        else:
+            rule = "dual-publish-missing"
+            sentence = f"v{new.version} is new, and v{last.version} is not published beside it: its readers would hear nothing."
+            way_out = (
+                f"Declare how a v{new.version} becomes a v{last.version}, with @service.downcast, and freeze again."
+            )
+        yield Objection(
+            rule=rule,
+            severity=Severity.NOTE if beside else Severity.ERROR,
+            subject=self._subject(new),
+            file=new.path,
+            sentence=sentence,
+            way_out=way_out,
+            change=f"- {new.schema.hash}",
+            touched=self._readers.of(self._subject(last)),
+        )
+
+    def _published_beside(self, old: str, new: str) -> bool:
+        """Whether each `new` is also said as `old`, in one step or several."""
+        beside = {locked.subject: locked.beside for locked in self._after.lock.schemas.values()}
+        seen: set[str] = set()
+        at: str | None = old
+        while at is not None and at != new and at not in seen:
+            seen.add(at)
+            at = beside.get(at)
+        return at == new
 
     def _edited(self) -> Iterator[Objection]:
         for path, frozen in sorted(self._after.schemas.items()):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 
 from posthouse import Payload, Service
 from posthouse.cli.schema.comparing import compare_schemas
@@ -82,8 +83,14 @@ def frozen(*documents: Document) -> Bundle:
     return read_bundle(files)
 
 
-def report(before: Bundle, after: Bundle, mode: Mode = Mode.ADDITIVE, code: Document | None = None) -> Report:
-    return examine(before, after, mode, compare_schemas, code=code)
+def report(
+    before: Bundle,
+    after: Bundle,
+    mode: Mode = Mode.ADDITIVE,
+    code: Document | None = None,
+    retired: Mapping[str, date] | None = None,
+) -> Report:
+    return examine(before, after, mode, compare_schemas, code=code, retired=retired)
 
 
 def only(found: Report) -> Objection:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 from msgspec.structs import replace
 
-from posthouse import Payload
+from posthouse import Payload, Service
 from posthouse.contracts import avro
 from posthouse.contracts.evolution import Mode
 from posthouse.contracts.gate import Severity
@@ -29,6 +31,11 @@ from tests.unit.contracts.gate.shop import (
 
 def second(payload: type = PlacedWithVoucher) -> Declare:
     return lambda service: service.event("order.placed.v2", key="order_id")(payload)
+
+
+def dual(service: Service) -> None:
+    """Every v2 is also said as a v1."""
+    service.downcast(PlacedWithVoucher, to=Placed)(lambda new: Placed(order_id=new.order_id, total_cents=0))
 
 
 def test_what_did_not_change_passes_without_a_word() -> None:
@@ -80,10 +87,38 @@ def test_a_schema_that_is_none_is_an_objection_and_no_crash() -> None:
 
 
 def test_a_new_version_beside_the_old_passes_and_names_those_to_be_told() -> None:
-    one = only(report(frozen(orders(), billing()), frozen(orders(placed(), second()), billing())))
+    one = only(report(frozen(orders(), billing()), frozen(orders(placed(), second(), dual), billing())))
     assert (one.rule, one.severity) == ("version-added", Severity.NOTE)
-    assert one.sentence == "v2 is published beside v1: tell those who read v1."
+    assert one.sentence == "v2 is new, with v1 published beside it."
     assert [who.consumer for who in one.touched] == ["billing"]
+
+
+def test_a_new_version_that_leaves_readers_of_the_old_without_news_is_an_error() -> None:
+    one = only(report(frozen(orders(), billing()), frozen(orders(placed(), second()), billing())))
+    assert (one.rule, one.severity) == ("dual-publish-missing", Severity.ERROR)
+    assert "v1 is not published beside it: its readers would hear nothing" in one.sentence
+    assert "with @service.downcast" in one.way_out
+    assert [who.consumer for who in one.touched] == ["billing"]
+
+
+def test_versions_may_be_published_beside_each_other_in_several_steps() -> None:
+    class Third(Payload):
+        order_id: str
+
+    def third(service: Service) -> None:
+        service.event("order.placed.v3", key="order_id")(Third)
+        service.downcast(Third, to=PlacedWithVoucher)(
+            lambda new: PlacedWithVoucher(order_id=new.order_id, total_cents=0)
+        )
+
+    found = report(frozen(orders()), frozen(orders(placed(), second(), dual, third)))
+    assert [one.rule for one in found.objections] == ["version-added", "version-added"]
+
+
+def test_what_was_retired_may_go() -> None:
+    before, after = frozen(orders(placed(), second(), dual)), frozen(orders(second()))
+    assert report(before, after).standing
+    assert report(before, after, retired={SUBJECT: date(2026, 11, 1)}).objections == ()
 
 
 def test_a_new_version_in_place_of_the_old_asks_for_both() -> None:
@@ -104,7 +139,7 @@ def test_a_version_or_an_event_that_is_gone_is_an_error(left: tuple[Declare, ...
     after = frozen(orders(*left), billing()) if left else frozen(billing())
     one = only(report(before, after))
     assert (one.rule, one.severity, one.file) == (rule, Severity.ERROR, PLACED)
-    assert "nobody has received it for seven days" in one.way_out
+    assert "posthouse schema retire shop.orders.order.placed.v1" in one.way_out
     assert one.touched
 
 
