@@ -66,13 +66,14 @@ async def status(services: Sequence[Service]) -> Status:
         unsent={name: sum(c.unsent.values()) for name, c in counts.items()},
         stuck={name: c.stuck for name, c in counts.items()},
         timers={name: c.timers for name, c in counts.items()},
-        notes=sorted({note for service in services for note in [*service.broker.sheet.notes, *_ends(service)]}),
+        notes=sorted({note for service in services for note in service.broker.sheet.notes} | {*_ends(services)}),
     )
 
 
-def _ends(service: Service) -> list[str]:
-    """Its events that have a date, in words."""
-    return deprecations(list(service.catalogue), service.today, past=False)
+def _ends(services: Sequence[Service]) -> list[str]:
+    """Their events that have a date, in words."""
+    known = {event_type.name: event_type for service in services for event_type in service.catalogue}
+    return deprecations(list(known.values()), services[0].today, past=False) if services else []
 
 
 async def drained(*services: Service, timeout: float = 30.0) -> Status:
