@@ -84,7 +84,8 @@ def _facts(targets: list[str]) -> Facts:
     today = datetime.fromtimestamp(SystemClock().now(), UTC).date()
     if any(target.endswith(".json") for target in targets):
         return Facts(document=_catalogue(targets), today=today, settings=settings)
-    return facts_of(load_all(targets), settings, root=root, today=today)
+    modules = [target.partition(":")[0] for target in targets]
+    return facts_of(load_all(targets), settings, root=root, today=today, modules=modules)
 
 
 def _catalogue(targets: list[str]) -> Document:

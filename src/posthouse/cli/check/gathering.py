@@ -16,9 +16,12 @@ from posthouse.listing import catalogue_of
 from posthouse.service import Service
 
 
-def facts_of(services: Sequence[Service], settings: Settings, *, root: Path, today: date) -> Facts:
-    """Everything that can be known without opening a store or a broker. Files are named from `root`."""
-    sources = sources_in(settings.sources, root) if settings.sources else sources_of(services, root)
+def facts_of(
+    services: Sequence[Service], settings: Settings, *, root: Path, today: date, modules: Iterable[str] = ()
+) -> Facts:
+    """Everything that can be known without opening a store or a broker. Files are named from `root`; `modules` are read beside
+    those that declare something."""
+    sources = sources_in(settings.sources, root) if settings.sources else sources_of(services, modules, root)
     return Facts(
         document=catalogue_of(services),
         today=today,

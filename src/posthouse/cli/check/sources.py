@@ -15,10 +15,10 @@ TESTS = frozenset({"test", "tests"})
 """Folders that are not looked into: tests publish whatever they like."""
 
 
-def sources_of(services: Iterable[Service], root: Path) -> list[Source]:
-    """The packages in which services declare their events and handlers, as far as they lie in `root`."""
+def sources_of(services: Iterable[Service], modules: Iterable[str], root: Path) -> list[Source]:
+    """The packages of these modules, and those in which services declare their events and handlers."""
     files: set[Path] = set()
-    for module in sorted({name for service in services for name in _modules(service)}):
+    for module in sorted({*modules, *(name for service in services for name in _modules(service))}):
         files.update(_package_files(module))
     return _read(sorted(files), root)
 
