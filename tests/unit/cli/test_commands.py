@@ -78,7 +78,10 @@ def test_a_store_is_upgraded_once(project: Project) -> None:
         assert "db upgrade" in pending.stdout
         assert project.json("db", "upgrade", target) != {"applied": [], "left": []}
         assert project.json("db", "upgrade", target) == {"applied": [], "left": []}
-        assert project.json("db", "status", target) == {"pending": [], "migrations": {"0001_begin": "applied"}}
+        assert project.json("db", "status", target) == {
+            "pending": [],
+            "migrations": {"0001_begin": "applied", "0002_sightings": "applied"},
+        }
 
 
 def test_nothing_is_stuck_in_a_new_outbox(project: Project) -> None:
