@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from posthouse.contracts import EventEntry, TopicEntry
 from posthouse.contracts.bundle import schema_file
+from posthouse.contracts.normal.keywords import words
 from posthouse.contracts.schema_files import EXTENSIONS
 from posthouse.exports.asyncapi.servers import server_of
 from posthouse.exports.front_matter import Value, front_matter
@@ -15,8 +16,13 @@ from posthouse.exports.prose import code, codes, paragraphs, text
 from posthouse.exports.routes import Route, received, sent, service_of, topics_by_name
 from posthouse.exports.source import Files, Source
 
-ANYWHERE = "events"
+ANYWHERE = "platform"
 """The domain of services without a namespace."""
+KINDS = words(
+    "agents changelog channels commands containers custom-pages data-products diagrams docs domains entities events flows "
+    "queries resources services subdomains systems teams ubiquitous-languages users versioned"
+)
+"""Names of folders that say what is in them: no other folder may be called so."""
 FIRST = "1.0.0"
 """The version of pages about things that have none of their own."""
 
@@ -36,7 +42,7 @@ def _domains(source: Source) -> Iterator[tuple[str, str]]:
     for name, services in sorted(members.items()):
         listed = [{"id": safe(service), "version": FIRST} for service in services]
         fields: Fields = {"id": safe(name), "name": name, "version": FIRST, "services": listed}
-        yield f"domains/{safe(name)}/index.mdx", _page(fields, f"Services: {codes(services)}.", "<NodeGraph />")
+        yield f"domains/{_called(name)}/index.mdx", _page(fields, f"Services: {codes(services)}.", "<NodeGraph />")
 
 
 def _services(source: Source) -> Iterator[tuple[str, str]]:
@@ -58,7 +64,7 @@ def _events(source: Source) -> Iterator[tuple[str, str]]:
     for entry in source.document.events:
         newest[entry.unversioned] = max(entry.version, newest.get(entry.unversioned, 0))
     for entry in source.document.events:
-        folder = f"{_folder(source, entry.service)}/events/{safe(entry.unversioned)}"
+        folder = f"{_folder(source, entry.service)}/events/{_called(entry.unversioned)}"
         if entry.version != newest[entry.unversioned]:
             folder += f"/versioned/{_version(entry)}"
         schema = f"schema{EXTENSIONS[entry.format]}"
@@ -109,7 +115,7 @@ def _channels(source: Source) -> Iterator[tuple[str, str]]:
         }
         order = f"In order per tenant and {codes(topic.ordering)}." if topic.ordering else "In no order."
         rest = f"Each event is applied once per consumer. Dead letters go to {code(topic.dead_letters)}."
-        yield f"channels/{safe(topic.name)}/index.mdx", _page(fields, f"{order} {rest}", "<NodeGraph />")
+        yield f"channels/{_called(topic.name)}/index.mdx", _page(fields, f"{order} {rest}", "<NodeGraph />")
 
 
 def _teams(source: Source) -> Iterator[tuple[str, str]]:
@@ -138,7 +144,12 @@ def _domain(source: Source, service: str) -> str:
 
 
 def _folder(source: Source, service: str) -> str:
-    return f"domains/{safe(_domain(source, service))}/services/{safe(service)}"
+    return f"domains/{_called(_domain(source, service))}/services/{_called(service)}"
+
+
+def _called(name: str) -> str:
+    """A folder's name."""
+    return f"{name}_" if name in KINDS else safe(name)
 
 
 def _owners(names: Iterable[str]) -> list[str]:

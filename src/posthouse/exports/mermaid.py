@@ -8,6 +8,8 @@ from posthouse.contracts import Document
 from posthouse.exports.flows import Flow
 from posthouse.exports.routes import received
 
+UNLISTED = ", not listed"
+
 _PLAIN = frozenset(" ._-:/,")
 
 
@@ -48,11 +50,11 @@ def _unlisted(subject: str, document: Document) -> str:
     namespace only if somebody else has it."""
     names = subject.split(".")[:-2]
     namespaced = len(names) > 2 or any(entry.namespace == names[0] for entry in document.events if names)
-    return f"{'.'.join(names[: 2 if namespaced else 1])}, not listed" if names else "not listed"
+    return ".".join(names[: 2 if namespaced else 1]) + UNLISTED
 
 
 def _short(subject: str, service: str) -> str:
-    return subject.partition(f"{service}.")[2] or subject
+    return subject.partition(f"{service.removesuffix(UNLISTED)}.")[2] or subject
 
 
 def _last(name: str) -> str:

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from posthouse.exports import export
+from posthouse import Payload, Service
+from posthouse.exports import Source, export
 from posthouse.exports.front_matter import front_matter, quoted
 from posthouse.exports.names import safe
+from posthouse.listing import catalogue_of
 from tests.unit.exports.catalogues import HOSTILE, POISONED, SHOP
 
 FOLDER = export(SHOP, "eventcatalog")
@@ -27,7 +29,7 @@ def test_domains_hold_services_and_services_their_events() -> None:
     assert fields(FOLDER["domains/shop/index.mdx"])["services"] == [
         {"id": name, "version": "1.0.0"} for name in ("billing", "orders", "parcels")
     ]
-    assert "domains/events/services/hotel/events/hotel.guest.arrived/index.mdx" in FOLDER
+    assert "domains/platform/services/hotel/events/hotel.guest.arrived/index.mdx" in FOLDER
     assert f"{PLACED}/index.mdx" in FOLDER
 
 
@@ -91,6 +93,14 @@ def test_hostile_text_in_front_matter_is_text() -> None:
 )
 def test_a_quoted_text_is_read_back(said: str) -> None:
     assert yaml.safe_load(quoted(said)) == said
+
+
+def test_a_service_that_is_called_like_a_kind_of_folder_does_not_lie_in_one_of_that_name() -> None:
+    services = Service("events", namespace="services")
+    services.event("channels.sent.v1")(type("Sent", (Payload,), {"__annotations__": {"id": str}}))
+    made = export(Source(document=catalogue_of([services])), "eventcatalog")
+    assert "domains/services_/services/events_/events/services.events.channels.sent/index.mdx" in made
+    assert fields(made["domains/services_/services/events_/index.mdx"])["id"] == "events"
 
 
 def test_what_is_empty_is_left_out() -> None:

@@ -92,6 +92,7 @@ def test_a_diagram_shows_who_hears_whom() -> None:
     assert 's2["orders"]' in talk
     assert 's2 -->|"order.placed.v2"| s0' in talk
     assert 's4["shop.stock, not listed"]' in talk
+    assert 's4 -->|"item.counted.v1"| s3' in talk
 
 
 def test_a_flow_follows_what_handlers_say() -> None:
