@@ -120,6 +120,11 @@ def test_a_service_writes_to_its_own_topics_and_to_the_dead_letters_of_what_it_r
     assert made["services"]["orders"] == "orders-service"
 
 
+def test_a_service_may_look_at_every_topic_that_it_asks_for_when_it_starts() -> None:
+    granted = {(grant["service"], grant["topic"]) for grant in catalogue()["viewers"].values()}
+    assert granted == {(service.name, topic) for service in SERVICES for topic in service.topology().topics}
+
+
 def test_only_schemas_that_pubsub_knows_are_published() -> None:
     schemas = catalogue()["schemas"]
     assert list(schemas) == ["shop.parcels.parcel.sent.v1"]

@@ -195,7 +195,21 @@ class PubSubBroker:
     async def _make_topic(self, name: str) -> None:
         with mapped(f"making topic {name!r}"), contextlib.suppress(google.AlreadyExists):
             request = Topic(name=self._wire.topic(name))
-            await self._wire.publisher.create_topic(request, retry=None, timeout=self._wire.timeout)
+            try:
+                await self._wire.publisher.create_topic(request, retry=None, timeout=self._wire.timeout)
+            except google.Forbidden as error:
+                await self._find_topic(name, error)
+
+    async def _find_topic(self, name: str, refusal: google.Forbidden) -> None:
+        """Who may not make topics may work with those that somebody else has made."""
+        try:
+            await self._wire.publisher.get_topic(topic=self._wire.topic(name), retry=None, timeout=self._wire.timeout)
+        except (google.NotFound, google.Forbidden) as error:
+            missing = isinstance(error, google.NotFound)
+            raise BrokerError(
+                f"this account may not make topic {name!r} ({words(refusal)}), and "
+                + ("there is none: make it beforehand" if missing else "may not see it: grant it pubsub.viewer on it")
+            ) from error
 
     async def _join(self, group: str, topic: str) -> Lane:
         """A group's place in a topic, made when it is missing and refused when it cannot keep the promise."""

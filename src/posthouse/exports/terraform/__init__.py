@@ -6,6 +6,7 @@ The names are the adapter's: topics as they are, `<group>.<topic>.sub`, and one 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from hashlib import sha256
 from importlib import resources
 
@@ -118,9 +119,8 @@ def _catalogue(document: Document) -> str:
             }
             for route in received(document)
         },
-        "publishers": {
-            f"{service} {topic}": {"service": service, "topic": topic} for service, topic in _writers(document)
-        },
+        "publishers": _grants(_writers(document)),
+        "viewers": _grants({*_writers(document), *((route.service, route.topic) for route in received(document))}),
         "services": {name: account_id(name) for name in _services(document)},
         "schemas": {
             entry.subject: {"type": _kind(entry), "definition": entry.schema}
@@ -170,6 +170,11 @@ def _regions(document: Document) -> str:
     """Which regions a residency means is for the user to say: there is no default for a limit."""
     names = _residencies(list(document.events))
     return REGIONS.replace("PLACES", ", ".join(map(quoted, names))) if names else NO_REGIONS
+
+
+def _grants(pairs: Iterable[tuple[str, str]]) -> Group:
+    """Of services and topics."""
+    return {f"{service} {topic}": {"service": service, "topic": topic} for service, topic in sorted(pairs)}
 
 
 def _writers(document: Document) -> list[tuple[str, str]]:

@@ -121,8 +121,8 @@ resource "google_pubsub_schema" "schema" {
   definition = each.value.definition
 }
 
-# One service account for each service: it writes to its own topics and to the dead letters of what it reads, and reads its
-# own subscriptions.
+# One service account for each service: it writes to its own topics and to the dead letters of what it reads, reads its own
+# subscriptions, and may look at all of these before it starts.
 
 resource "google_service_account" "service" {
   for_each = local.services
@@ -150,7 +150,14 @@ resource "google_pubsub_subscription_iam_member" "subscriber" {
   member       = google_service_account.service[each.value.service].member
 }
 
-# A group looks at its subscription before it reads.
+resource "google_pubsub_topic_iam_member" "viewer" {
+  for_each = local.viewers
+
+  project = var.project
+  topic   = contains(keys(local.topics), each.value.topic) ? google_pubsub_topic.topic[each.value.topic].name : each.value.topic
+  role    = "roles/pubsub.viewer"
+  member  = google_service_account.service[each.value.service].member
+}
 
 resource "google_pubsub_subscription_iam_member" "viewer" {
   for_each = local.subscriptions
