@@ -6,5 +6,6 @@ The conformance suites need pytest: import them from `posthouse.testing.broker_c
 
 from posthouse.testing.chaos import Chaos, ChaosBroker
 from posthouse.testing.harness import Harness, Unsettled
+from posthouse.testing.recording import Reads, recording
 
-__all__ = ["Chaos", "ChaosBroker", "Harness", "Unsettled"]
+__all__ = ["Chaos", "ChaosBroker", "Harness", "Reads", "Unsettled", "recording"]
