@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -21,6 +22,8 @@ from posthouse.frozen import write_folder
 from posthouse.listing import catalogue_of
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+ROOT = Path(__file__).parents[2]
 
 SHOP = """
 from posthouse import Event, Service, Tx
@@ -351,6 +354,34 @@ def test_leave_is_recorded_with_the_change_and_holds_for_that_change_alone(shop:
 def test_nothing_is_recorded_where_nothing_needs_leave(shop: Shop) -> None:
     assert shop.check("--bypass", "INC-1", "--reason", "to be sure").returncode == 0
     assert not (shop.folder / "event-schemas" / "bypasses.json").exists()
+
+
+def test_the_workflow_that_is_ready_to_be_copied_runs_as_it_stands(shop: Shop) -> None:
+    workflow = (ROOT / "docs" / "examples" / "ci" / "github-workflow.yml").read_text()
+    commands = re.findall(r"^ +run: (posthouse .*)$", workflow, re.MULTILINE)
+    assert len(commands) == 4
+    assert "fetch-depth: 0" in workflow
+    shop.env["BASE"] = shop.git("rev-parse", "main").strip()
+    shop.git("checkout", "--quiet", "-b", "vouchers")
+    shop.change(*ADDED)
+    shop.freeze()
+    for command in commands:
+        done = shop.run("sh", "-c", command)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    log = json.loads((shop.folder / "event-schemas.sarif").read_text())
+    assert log["runs"][0]["results"] == []
+
+
+def test_the_hook_for_pre_commit_names_a_command_that_runs(shop: Shop) -> None:
+    hook = (ROOT / ".pre-commit-hooks.yaml").read_text()
+    (entry,) = re.findall(r"^  entry: (.*)$", hook, re.MULTILINE)
+    assert "pass_filenames: false" in hook
+    (pattern,) = re.findall(r"^  files: (.*)$", hook, re.MULTILINE)
+    assert re.search(pattern, SCHEMA)
+    assert shop.run("sh", "-c", entry).returncode == 0
+    shop.change(*RENAMED)
+    shop.freeze()
+    assert shop.run("sh", "-c", entry).returncode == 1
 
 
 def many(number: int, *, voucher: bool) -> Service:
