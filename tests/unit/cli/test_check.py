@@ -130,6 +130,11 @@ def test_the_whole_package_of_a_service_is_read_but_not_its_tests(project: Proje
     assert result.stdout.count("imports stripe") == 1
 
 
+def test_a_module_that_declares_nothing_is_read_too(project: Project) -> None:
+    project.write("quiet.py", "from posthouse import Service\nquiet = Service('quiet')\ndef f():\n    import stripe\n")
+    assert "quiet.py:4  quiet imports stripe" in project.run("check", "quiet:quiet").stdout
+
+
 def test_sources_of_the_settings_are_read_instead(project: Project) -> None:
     project.write("pyproject.toml", '[tool.posthouse.check]\nsources = ["lib", "one.py"]\n')
     (project.folder / "lib").mkdir()

@@ -11,6 +11,7 @@ from posthouse.contracts.policies.rule import Rule
 
 MOST_DELIVERIES = 50
 MOST_SECONDS = 600.0
+MOST_IN_FLIGHT = 10_000
 DAY = 86_400.0
 
 
@@ -36,6 +37,14 @@ def long_deadline(facts: Facts) -> Iterator[Found]:
         if handler.reliability.deadline > MOST_SECONDS:
             sentence = f"one run of {handler.name} may take {handler.reliability.deadline:,.0f} s"
             yield Found(where=handler.name, sentence=sentence, place=facts.place_of(handler))
+
+
+def no_back_pressure(facts: Facts) -> Iterator[Found]:
+    bounds = {handler.service: handler.reliability.in_flight for handler in facts.document.handlers}
+    for service, in_flight in sorted(bounds.items()):
+        if in_flight > MOST_IN_FLIGHT:
+            sentence = f"each consumer of {service} may accept {in_flight:,} events before it has applied one"
+            yield Found(where=service, sentence=sentence)
 
 
 def inbox_horizon(facts: Facts) -> Iterator[Found]:
@@ -97,6 +106,16 @@ RULES = (
         fix="Do the slow part outside: start it, and let a fact or a timer go on with it.",
         seeds="D §9.1 (acknowledgement within 60 or 600 s); B Failure 4",
         look=long_deadline,
+    ),
+    Rule(
+        id="no-back-pressure",
+        severity=Severity.WARNING,
+        title="A consumer that accepts more than it can hold",
+        sees="`in_flight` of a service with handlers above 10,000.",
+        why="When handlers are slower than the topic, memory fills until the process is killed, and everything in flight comes again.",
+        fix="Leave `in_flight` at its default of 1,000, and scale by running more copies.",
+        seeds="B Failure 4; A Back-Pressure Handling",
+        look=no_back_pressure,
     ),
     Rule(
         id="inbox-horizon",

@@ -13,7 +13,9 @@ def unowned_topic(facts: Facts) -> Iterator[Found]:
     for topic in facts.document.topics:
         orphans = [e for e in facts.document.events if e.topic == topic.name and not e.owner.strip()]
         if orphans:
-            sentence = f"nobody answers for {topic.name}: {', '.join(e.subject for e in orphans)} has no owner"
+            sentence = (
+                f"nobody answers for {topic.name}: no owner is declared for {', '.join(e.subject for e in orphans)}"
+            )
             yield Found(where=topic.name, sentence=sentence, place=facts.place_of(orphans[0]))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from itertools import pairwise
 
 
@@ -33,6 +34,7 @@ _SECRET_PAIRS = (
 VERSIONS = one_of("revision seq sequence version")
 
 
+@lru_cache(maxsize=10_000)
 def words(name: str) -> tuple[str, ...]:
     """`totalCents` and `total_cents` are `total`, `cents`."""
     return tuple(part.lower() for part in _PARTS.findall(name))

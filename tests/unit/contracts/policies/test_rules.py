@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,15 @@ def test_the_settings_say_what_is_kept(find: Find) -> None:
     assert find("short-retention", text, Settings(cold=("shop.orders.entry.*",)))
 
 
+def test_a_class_is_known_by_its_own_name_where_only_one_has_it(find: Find) -> None:
+    publish = (
+        '\nasync def f(tx):\n    from elsewhere import OrderPlacedV1\n    tx.publish(OrderPlacedV1(order_id="1"))\n'
+    )
+    assert find("missing-idempotency-key", PLACED + publish)
+    other = "\nclass Other:\n    " + PLACED.strip().replace("\n", "\n    ").replace("order.placed", "order.put") + "\n"
+    assert not find("missing-idempotency-key", PLACED + other + publish)
+
+
 # Payloads
 
 
@@ -238,6 +248,13 @@ def test_a_model_of_a_database_is_no_payload() -> None:
 def test_what_a_mapper_keeps_for_itself_is_no_payload() -> None:
     schema = '{"type":"object","properties":{"_sa_instance_state":{"type":"string"}}}'
     assert "orm-shape" in rules_of(entry("shop.orders.order.placed.v1", schema))
+
+
+def test_thirty_fields_are_not_yet_everything(find: Find) -> None:
+    fields = [f"f{number}: str" for number in range(31)]
+    assert not find("whole-aggregate", event("order.placed.v1", "\n    ".join(fields[:30]), key=None))
+    assert find("whole-aggregate", event("order.placed.v1", "\n    ".join(fields), key=None))
+    assert find("whole-aggregate", event("order.placed.v1", "order_id: str"), Settings(most_fields=0))
 
 
 def test_one_time_stamp_is_no_row(find: Find) -> None:
@@ -323,6 +340,13 @@ def test_provenance_may_stand_in_an_object(find: Find) -> None:
     assert "the model, its version, what it was made from" in found.sentence
 
 
+@pytest.mark.parametrize("subject", ["ai_score.computed.v1", "llm.trained.v1"])
+def test_an_aggregate_may_tell_that_a_model_decided(find: Find, subject: str) -> None:
+    assert find("ai-without-provenance", event(subject, "order_id: str"))
+    assert find("short-retention", event(subject, "order_id: str"))
+    assert not find("ai-without-provenance", event(subject, "order_id: str"), Settings(ai=("other",)))
+
+
 # Flows, failure, owners, borders
 
 
@@ -334,6 +358,22 @@ def test_what_a_handler_publishes_through_its_tx_counts_when_it_is_declared(find
     text = PLACED + handler("OrderPlacedV1", by="orders", policy=", publishes=[OrderPlacedV1]")
     assert find("publishes-what-it-reads", text)
     assert not find("event-cycle", text)
+
+
+def test_a_chain_is_told_hop_by_hop_and_two_hops_are_fine(find: Find) -> None:
+    def chain(length: int) -> str:
+        names = ["orders", "billing", "stock", "depot"][: length + 1]
+        text = "".join(f'{name} = Service("{name}", namespace="shop", owner="x")\n' for name in names)
+        for name in names:
+            text += f'\n@{name}.event("{name}_thing.done.v1", key="x")\nclass {name.title()}(Payload):\n    x: str\n'
+        for number, (asks, answers) in enumerate(pairwise(names)):
+            text += handler(asks.title(), by=answers, result=answers.title(), name=f"answer{number}")
+            text += handler(answers.title(), by=asks, name=f"hear{number}")
+        return text
+
+    [found] = find("synchronous-chain", chain(3))
+    assert found.sentence == "orders waits for an answer over 3 hops: orders → billing → stock → depot"
+    assert not find("synchronous-chain", chain(2))
 
 
 def test_skipping_is_fine_where_each_fact_stands_for_itself(find: Find) -> None:
@@ -371,7 +411,7 @@ def test_an_unowned_event_makes_its_topic_unowned(find: Find) -> None:
     text = PLACED + event("order.paid.v1", "order_id: str", more=', owner=""')
     [found] = find("unowned-topic", text)
     assert found.where == "shop.orders.order"
-    assert "order.paid.v1 has no owner" in found.sentence
+    assert found.sentence.endswith("no owner is declared for shop.orders.order.paid.v1")
 
 
 def test_a_vendor_of_the_settings_has_its_own_home(find: Find) -> None:
