@@ -81,7 +81,7 @@ def _line(
     for sighting in seen:
         if sighting.subject == subject:
             party = producers if sighting.role == "published" else consumers
-            party[sighting.party] = max(sighting.last_at, party.get(sighting.party) or 0.0)
+            party[sighting.party] = sighting.last_at
     return VersionLine(
         subject=subject,
         producers=dict(sorted(producers.items())),

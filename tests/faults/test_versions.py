@@ -120,6 +120,19 @@ async def test_a_rolled_back_fact_is_published_in_no_version(place: str, tmp_pat
     await hotel.aclose()
 
 
+async def test_a_fact_is_said_and_a_timer_is_cancelled_in_one_transaction(place: str, tmp_path: Path) -> None:
+    hotel = hotel_on(place.format("hotel"), f"embedded:///{tmp_path}/log.db", "subject")
+    await hotel.store.upgrade()
+    async with hotel.transaction("t1") as tx:
+        tx.publish(BookedByName(stay="s", number=1, guest="Ada"), after=3600, timer="reminder")
+    async with hotel.transaction("t1") as tx:
+        tx.publish(BookedByName(stay="s", number=2, guest="Ada"))
+        assert await tx.cancel("reminder")
+    assert await hotel.store.timers.pending() == []
+    assert (await hotel.store.counts()).committed == {"hotel.stay.booked.v1": 1, "hotel.stay.booked.v2": 1}
+    await hotel.aclose()
+
+
 async def test_a_producer_that_is_killed_leaves_both_versions_of_a_fact_or_none(place: str, tmp_path: Path) -> None:
     url, broker = place.format("hotel"), f"embedded:///{tmp_path}/log.db"
     store = open_store(url, clock=SystemClock())

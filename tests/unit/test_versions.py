@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 import sqlite3
@@ -13,9 +14,12 @@ import msgspec
 import pytest
 
 from posthouse import Event, Payload, Service, Tx
+from posthouse.clock import ManualClock
 from posthouse.contracts.retirement import RETIRED, retired_file
+from posthouse.cutover import evidence_of
 from posthouse.errors import ConfigurationError, ContractError
 from posthouse.events import decode_any
+from posthouse.listing import catalogue_of
 from posthouse.receiving.applying import NEWER_WITHIN
 from posthouse.sending import Cause
 from posthouse.sending.draft import frame_of
@@ -120,6 +124,18 @@ async def test_in_topics_of_their_own_each_version_has_the_numbers_of_its_key() 
         await harness.settled()
         for version in (V1, V2, V3):
             assert [event.sequence for event in harness.published(version)] == [1, 2, 3]
+
+
+def test_all_versions_of_a_fact_became_true_at_the_same_time() -> None:
+    class Ticking(ManualClock):
+        def now(self) -> float:
+            self.advance(1)
+            return super().now()
+
+    house = made()
+    house.hotel.use(house.hotel._parts._replace(clock=Ticking()))
+    rows = house.hotel._drafter.drafts(ADA, Cause(tenant="t1"))
+    assert len({decode_any(row.headers, row.body).time for row in rows}) == 1
 
 
 async def test_an_older_version_that_is_published_itself_brings_only_those_below_it() -> None:
@@ -262,6 +278,19 @@ async def test_an_older_version_is_applied_when_the_newer_one_does_not_come() ->
         assert await harness.held(house.desk) == []
 
 
+@pytest.mark.parametrize(("key", "waits"), [("stay", False), (None, True)])
+async def test_in_one_topic_an_older_version_waits_only_where_there_is_no_order(key: str | None, waits: bool) -> None:
+    house = made(key=key)
+    house.handles(V1, V3)
+    async with Harness(house.desk) as harness:
+        *_, old = house.hotel._drafter.drafts(ADA, Cause(tenant="t1"))
+        await harness.broker.publish([frame_of(msgspec.structs.replace(old, sequence=1 if key else None))])
+        await harness.settled()
+        assert [held.state for held in await harness.held(house.desk)] == (["retrying"] if waits else [])
+        await harness.advance(NEWER_WITHIN + 1)
+        assert [version for version, _ in house.seen] == ["v1"]
+
+
 async def test_consumers_of_one_version_each_apply_it_each() -> None:
     house = made()
     house.handles(V1, consumer="old")
@@ -318,6 +347,31 @@ async def test_old_versions_are_lifted_to_the_nearest_handler_whatever_is_declar
         await harness.publish(V1(stay="a", guest="Ada Byron"))
         await harness.settled()
     assert house.seen == [("v1", V2(stay="a", first="Ada", last="Byron"))]
+
+
+async def test_a_version_with_a_handler_of_its_own_is_not_lifted() -> None:
+    house = made(together=False)
+    house.handles(V1, V3)
+    house.lifts()
+    async with Harness(house.hotel, house.desk) as harness:
+        await harness.publish(old := V1(stay="a", guest="Ada Byron"))
+        await harness.settled()
+    assert house.seen == [("v1", old)]
+
+
+def test_what_a_handler_reads_of_a_version_that_is_lifted_is_not_known() -> None:
+    house = made(together=False)
+    house.lifts()
+
+    @house.desk.on(V3, reads=["stay"])
+    async def take(event: Event[V3], tx: Tx) -> None: ...
+
+    [handler] = catalogue_of([house.hotel, house.desk]).handlers
+    assert {reading.subject[-2:]: reading.fields for reading in handler.reads} == {
+        "v1": None,
+        "v2": None,
+        "v3": ("stay",),
+    }
 
 
 async def test_topics_of_lifted_versions_are_subscribed_to() -> None:
@@ -391,6 +445,70 @@ async def test_it_is_known_who_published_and_applied_which_version_and_when() ->
         ]
         applied = [s for s in await house.desk.store.sightings.seen() if s.role == "applied"]
         assert applied == [Sighting("applied", "desk", "hotel.stay.booked.v1", began, began)]
+
+
+async def test_only_versions_that_may_come_to_an_end_are_watched_at_their_producer() -> None:
+    class Ended(Payload):
+        stay: str
+
+    class Closed(Payload):
+        stay: str
+
+    house = made()
+    house.hotel.event("stay.ended.v1")(Ended)
+    house.hotel.event("stay.closed.v1", deprecated=date(2030, 1, 1))(Closed)
+    async with Harness(house.hotel) as harness:
+        for fact in (Ended(stay="s"), Closed(stay="s")):
+            await harness.publish(fact)
+        await harness.settled()
+        await harness.advance(11)
+        await harness.advance(11)
+        published = [s.subject for s in await house.hotel.store.sightings.seen() if s.role == "published"]
+        assert published == ["hotel.stay.closed.v1"]
+
+
+async def test_what_the_broker_refused_was_not_published() -> None:
+    house = made("subject")
+    async with Harness(house.hotel) as harness:
+        del harness.broker.log.topics["hotel.stay.booked.v1"]
+        await harness.publish(ADA)
+
+        async def sent() -> bool:
+            counts = await house.hotel.store.counts()
+            return counts.stuck == 1 and sum(counts.unsent.values()) == 1
+
+        await until(sent, "two versions are sent and one is refused")
+        harness._stop.set()
+        await asyncio.gather(*harness._tasks)
+        published = [s.subject[-2:] for s in await house.hotel.store.sightings.seen() if s.role == "published"]
+        assert published == ["v2", "v3"]
+
+
+async def test_what_was_seen_last_is_written_when_a_service_stops() -> None:
+    house = made()
+    house.handles(V3)
+    async with Harness(house.hotel, house.desk) as harness:
+        await harness.publish(ADA)
+        await harness.settled()
+        assert await house.desk.store.sightings.seen() == []
+        harness._stop.set()
+        await asyncio.gather(*harness._tasks)
+        assert [seen.subject for seen in await house.desk.store.sightings.seen()] == ["hotel.stay.booked.v3"]
+
+
+async def test_events_that_are_held_and_not_given_up_stand_in_the_way_of_a_retirement() -> None:
+    house = made(together=False)
+    house.handles(V3)
+    house.lifts()
+    async with Harness(house.hotel, house.desk) as harness:
+        await harness.publish(V1(stay="a", guest="Ada"))
+        await harness.settled()
+        both = [house.hotel, house.desk]
+        assert (await evidence_of("hotel.stay.booked.v1", both, [], [])).held == {"desk": 1}
+        assert (await evidence_of("hotel.stay.booked.v2", both, [], [])).held == {}
+        [held] = await harness.held(house.desk)
+        await house.desk.desk.skip(held.id)
+        assert (await evidence_of("hotel.stay.booked.v1", both, [], [])).held == {}
 
 
 async def test_a_version_that_was_applied_in_another_one_does_not_count_as_used() -> None:

@@ -82,3 +82,16 @@ async def test_a_gap_that_was_alarmed_is_looked_at_once_a_second_and_no_oftener(
         [retrier] = harness._runtimes[0].retriers
         assert not await retrier.step()
         assert await retrier._until_next(harness.clock.now()) == 1.0
+
+
+async def test_what_became_due_since_the_last_look_does_not_wait_for_the_next() -> None:
+    async with Harness(shop) as harness:
+        await harness.publish(ThingMade(number=1))
+        await harness.settled()
+        harness._stop.set()
+        await asyncio.gather(*harness._tasks)
+        [retrier] = harness._runtimes[0].retriers
+        looked_at = harness.clock.now()
+        assert 0.0 < await retrier._until_next(looked_at) <= 1.0
+        harness.clock.advance(11)
+        assert await retrier._until_next(looked_at) == 0.0
