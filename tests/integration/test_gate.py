@@ -325,7 +325,7 @@ def test_without_git_or_a_repository_a_bundle_is_asked_for(shop: Shop, tmp_path:
     shutil.rmtree(shop.folder / ".git")
     nowhere = shop.run(posthouse, "schema", "check")
     assert nowhere.returncode == 2
-    assert "is not in a git repository" in nowhere.stderr
+    assert "git finds no repository in" in nowhere.stderr
 
 
 def test_leave_is_recorded_with_the_change_and_holds_for_that_change_alone(shop: Shop) -> None:

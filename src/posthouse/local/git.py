@@ -31,12 +31,13 @@ class Repository:
 
     def __init__(self, folder: Path) -> None:
         self._at = next(place for place in (folder.resolve(), *folder.resolve().parents) if place.is_dir())
-        top = self._ask("rev-parse", "--show-toplevel")
-        if top is None:
+        found = self._run("rev-parse", "--show-toplevel")
+        if found.returncode:
+            said = found.stderr.decode("utf-8", "replace").partition("\n")[0].removeprefix("fatal: ")
             raise ConfigurationError(
-                f"{self._at} is not in a git repository: compare with a bundle, as in --against last-release.tar.gz"
+                f"git finds no repository in {self._at} ({said}): compare with a bundle, as in --against last-release.tar.gz"
             )
-        self.top = Path(top).resolve()
+        self.top = Path(found.stdout.decode("utf-8", "surrogateescape").rstrip("\n")).resolve()
 
     def commit(self, ref: str) -> Commit:
         """The commit of a name: a branch, a tag, an id."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from urllib.parse import quote
 
 from posthouse.cli.schema.reports.located import Located
 from posthouse.cli.schema.reports.people import told
@@ -32,7 +33,7 @@ def sarif(report: Report, located: Located) -> dict[str, object]:
 def _result(one: Objection, rule: int, report: Report, located: Located) -> dict[str, object]:
     bypass = report.bypassed.get(one.fingerprint)
     place = {
-        "artifactLocation": {"uri": located.path(one.file), "uriBaseId": "SRCROOT"},
+        "artifactLocation": {"uri": quote(located.path(one.file)), "uriBaseId": "SRCROOT"},
         "region": {"startLine": located.line(one)},
     }
     suppressions = (
