@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from posthouse.brokers.sqs.letters import queue_name, topic_name
 from posthouse.events import CODECS, Event, Metadata
 from posthouse.exports import Source, export
+from posthouse.exports.asyncapi.schemas import components
 from posthouse.exports.asyncapi.servers import Server, server_of
 from tests.unit.exports.catalogues import POISONED, SHOP
 
@@ -91,6 +92,8 @@ def test_services_send_and_groups_receive_only_what_they_read() -> None:
     assert (send["action"], len(send["messages"])) == ("send", 2)
     assert (receive["action"], receive["channel"]) == ("receive", {"$ref": place})
     assert receive["messages"] == [{"$ref": f"{place}/messages/shop.orders.order.placed.v2"}]
+    assert send["summary"] == "orders says shop.orders.order.placed.v1, shop.orders.order.placed.v2"
+    assert receive["summary"] == "billing hears shop.orders.order.placed.v2"
     assert operations["parcels.pack.receive.shop.billing.invoice"]["tags"] == [{"name": "service:parcels"}]
 
 
@@ -142,6 +145,40 @@ def test_bindings_have_the_names_that_the_adapters_use() -> None:
     assert message["kafka"]["key"]["type"] == "string"
 
 
+def test_a_message_without_a_key_has_no_binding_for_one() -> None:
+    made = document(replace(SHOP, brokers={"hotel": "kafka://k", "orders": "kafka://k"}))["components"]["messages"]
+    assert "bindings" not in made["hotel.guest.arrived.v1"]
+    assert made["shop.orders.order.placed.v1"]["bindings"]["kafka"]["key"]["description"].endswith("order_id.")
+
+
+def test_what_draft_7_spells_differently_is_rewritten() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "pair": {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "integer"}},
+            "again": {"$ref": "#", "maxProperties": 3},
+            "node": {"$ref": "#/$defs/d1"},
+        },
+        "dependentRequired": {"pair": ["node"]},
+        "$defs": {"d1": {"properties": {"next": {"$ref": "#/$defs/d1"}}}},
+    }
+    entry = replace(SHOP.document.events[0], subject="a.b.v1", schema=json.dumps(schema))
+    place = "#/components/schemas/a.b.v1"
+    assert components(entry) == {
+        "a.b.v1": {
+            "type": "object",
+            "properties": {
+                "pair": {"type": "array", "items": [{"type": "string"}], "additionalItems": {"type": "integer"}},
+                "again": {"allOf": [{"$ref": place}, {"maxProperties": 3}]},
+                "node": {"$ref": f"{place}.d1"},
+            },
+            "dependencies": {"pair": ["node"]},
+        },
+        "a.b.v1.d1": {"properties": {"next": {"$ref": f"{place}.d1"}}},
+    }
+    assert components(replace(entry, schema="true")) == {"a.b.v1": True}
+
+
 def test_a_rabbitmq_topic_is_a_topic_exchange() -> None:
     made = document(replace(SHOP, brokers={"orders": "rabbitmq://u:secret@h/v"}))
     bound = made["channels"]["shop.orders.order"]["bindings"]["amqp"]
@@ -191,7 +228,9 @@ def test_a_tuple_of_fixed_places_is_checked_place_by_place() -> None:
 
 def test_what_a_binary_service_writes_has_its_attributes_in_the_headers() -> None:
     message = document()["components"]["messages"]["shop.parcels.parcel.sent.v1"]
-    made = encoded("shop.parcels.parcel.sent.v1", b"avro", key="o1", sequence=7)
+    made = encoded("shop.parcels.parcel.sent.v1", b"avro", key="o1", sequence=7, lineage=2, correlation="c1")
+    assert (made.headers["ce-lineage"], made.headers["ce-correlationid"]) == ("2", "c1")
+    assert message["correlationId"] == {"location": "$message.header#/ce-correlationid"}
     headers = jsonschema_rs.Draft7Validator(message["headers"])
     headers.validate(dict(made.headers))
     assert not headers.is_valid({**made.headers, "ce-type": "other"})

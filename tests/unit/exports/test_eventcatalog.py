@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from posthouse import Payload, Service
 from posthouse.exports import Source, export
@@ -38,6 +39,12 @@ def test_the_newest_version_is_in_front_and_the_others_are_kept_behind() -> None
     old = fields(FOLDER[f"{PLACED}/versioned/1.0.0/index.mdx"])
     assert old["version"] == "1.0.0"
     assert old["deprecated"] == {"date": "2027-01-31", "message": "Use shop.orders.order.placed.v2."}
+
+
+def test_which_version_is_the_newest_does_not_depend_on_the_order_of_the_list() -> None:
+    turned = replace(SHOP.document, events=tuple(reversed(SHOP.document.events)))
+    made = export(replace(SHOP, document=turned), "eventcatalog")
+    assert fields(made[f"{PLACED}/index.mdx"])["version"] == "2.0.0"
 
 
 def test_a_service_names_what_it_sends_and_receives_and_through_which_channel() -> None:

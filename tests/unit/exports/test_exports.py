@@ -77,6 +77,12 @@ def test_frozen_files_give_back_events_topics_and_schemas() -> None:
     assert FROZEN.document.services == SHOP.document.services
 
 
+def test_a_schema_that_no_lock_knows_is_passed_over() -> None:
+    files = dict(freeze(SHOP.document, read_bundle({})).files)
+    files["orders/order/forged/v1.json"] = files["orders/order/placed/v1.json"]
+    assert thawed(read_bundle(files)).document.events == FROZEN.document.events
+
+
 def test_what_frozen_files_do_not_hold_is_not_claimed() -> None:
     page = export(FROZEN, "markdown")["catalogue.md"]
     assert "| not known | not known | not known |" in page

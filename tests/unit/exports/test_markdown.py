@@ -121,6 +121,15 @@ def test_a_handler_that_joins_two_flows_is_in_both() -> None:
     assert all(flow.steps == (both,) for flow in found)
 
 
+def test_a_handler_that_is_reached_in_two_ways_is_one_step() -> None:
+    invoice, pack = (next(h for h in SHOP.document.handlers if h.name.endswith(name)) for name in ("invoice", "pack"))
+    extra = "shop.billing.invoice.sent.v1"
+    split = replace(invoice, publishes=(*invoice.publishes, extra))
+    joined = replace(pack, reads=(*pack.reads, replace(pack.reads[0], subject=extra)))
+    (flow,) = flows(replace(SHOP.document, handlers=(split, joined)))
+    assert flow.steps == (split, joined)
+
+
 @pytest.mark.parametrize("said", GENTLE)
 def test_text_in_a_cell_is_shown_as_it_was_said(said: str) -> None:
     assert cells(table(["A", "B"], [[text(said), "end"]]))[2:] == [plain(said), "end"]

@@ -89,6 +89,10 @@ def test_a_topic_is_kept_by_the_longest_class_of_its_events() -> None:
     topics = catalogue()["topics"]
     assert topics["shop.orders.order"]["retention"] == "warm"
     assert topics["shop.billing.invoice"]["retention"] == "cold"
+    kept = {"shop.orders.order.placed.v1": "warm", "shop.orders.order.placed.v2": "cold"}
+    events = tuple(replace(entry, retention=kept.get(entry.subject, "hot")) for entry in SHOP.document.events)
+    mixed = catalogue(replace(SHOP, document=replace(SHOP.document, events=events)))["topics"]
+    assert mixed["shop.orders.order"]["retention"] == "cold"
     assert topics["shop.parcels.parcel"]["retention"] == "hot"
     assert topics["shop.orders.order.dlq"] == topics["shop.orders.order"]
     assert topics["shop.orders.order"]["labels"]["posthouse_owner"] == "team-checkout"
