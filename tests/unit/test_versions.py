@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from posthouse import Event, Payload, Service, Tx
+from posthouse.broker import Delivery
 from posthouse.clock import ManualClock
 from posthouse.contracts.retirement import RETIRED, retired_file
 from posthouse.cutover import evidence_of
@@ -289,6 +290,42 @@ async def test_in_one_topic_an_older_version_waits_only_where_there_is_no_order(
         assert [held.state for held in await harness.held(house.desk)] == (["retrying"] if waits else [])
         await harness.advance(NEWER_WITHIN + 1)
         assert [version for version, _ in house.seen] == ["v1"]
+
+
+async def test_a_consumer_that_joined_late_does_not_begin_behind_a_version_that_waits() -> None:
+    house = made("subject")
+    house.desk = Service("desk", start="latest")
+    house.handles(V1, V3)
+    async with Harness(house.desk) as harness:
+        *_, beside = house.hotel._drafter.drafts(ADA, Cause(tenant="t1"))
+        [alone] = house.hotel._drafter.drafts(V1(stay="s1", guest="c d"), Cause(tenant="t1"))
+        frames = [frame_of(msgspec.structs.replace(row, sequence=n)) for n, row in enumerate((beside, alone), 5)]
+        applier = harness._runtimes[0].consumers[0]._applier
+        deliveries = [Delivery(frame=frame, position="1", stored_at=harness.clock.now()) for frame in frames]
+        await applier.apply_group([applier.read(delivery) for delivery in deliveries])
+        assert [held.state for held in await harness.held(house.desk)] == ["retrying", "blocked"]
+        harness.clock.advance(NEWER_WITHIN + 1)
+
+        async def both() -> bool:
+            return len(house.seen) == 2
+
+        await until(both, "both are applied")
+        assert house.seen == [("v1", as_first(as_second(ADA))), ("v1", V1(stay="s1", guest="c d"))]
+
+
+@pytest.mark.parametrize("wire", ["structured", "binary", "melmastoon"])
+async def test_every_wire_format_carries_what_versions_have_in_common(
+    wire: Literal["structured", "binary", "melmastoon"],
+) -> None:
+    house = made()
+    hotel = Service("hotel", wire=wire)
+    hotel.downcast(V3, to=V2)(as_second)
+    events = [decode_any(row.headers, row.body) for row in hotel._drafter.drafts(ADA, Cause(tenant="t1"))]
+    assert [event.extensions for event in events] == [{"dualof": events[0].id, "dualversion": "3"}] * 2
+    assert house.hotel.published_beside == {
+        "hotel.stay.booked.v2": "hotel.stay.booked.v3",
+        "hotel.stay.booked.v1": "hotel.stay.booked.v2",
+    }
 
 
 async def test_consumers_of_one_version_each_apply_it_each() -> None:

@@ -220,9 +220,7 @@ class Applier:
     async def _claim(self, transaction: Transaction, works: Sequence[Work]) -> Sequence[Turn]:
         """Which of the events are ours to run now; the others were dealt with, in this transaction."""
         fit = [not work.defect and not await self._forgotten(work) for work in works]
-        plain = [
-            place for place, work in enumerate(works) if fit[place] and not work.cautious and not self._awaits(work)
-        ]
+        plain = [place for place in self._in_line(works) if fit[place]]
         arrivals = [works[place].arrival for place in plain]
         answers = await self.store.inbox.claim(transaction, self.consumer, arrivals) if arrivals else ()
         claimed = {place for place, answer in zip(plain, answers, strict=True) if answer}
@@ -236,6 +234,15 @@ class Applier:
                 await self._set_unfit_aside(transaction, work)
                 turns.append(Turn(mine=False))
         return turns
+
+    def _in_line(self, works: Sequence[Work]) -> Sequence[int]:
+        """The places of events that may simply be claimed: neither those that may have to wait, nor those of their key
+        behind them, or a consumer that adopts the first number it sees would begin with a later one."""
+        waiting = [work.cautious or self._awaits(work) for work in works]
+        if not any(waiting):
+            return range(len(works))
+        lines = {_line(work.arrival) for work, waits in zip(works, waiting, strict=True) if waits}
+        return [place for place, work in enumerate(works) if not waiting[place] and _line(work.arrival) not in lines]
 
     async def _set_unfit_aside(self, transaction: Transaction, work: Work) -> None:
         if work.defect:
@@ -449,6 +456,13 @@ def _refuse_in_silence(work: Work, held: HeldEvent) -> None:
         raise DecodeError("unreadable", work.defect)
     if work.handler is None and held.error:
         raise ConfigurationError(f"{held.type} failed before and has no handler in this release")
+
+
+def _line(arrival: Arrival) -> tuple[str, ...]:
+    """Events of one line are applied in order; one without a number stands alone."""
+    if arrival.sequence is None or arrival.key is None:
+        return (arrival.topic, arrival.tenant, "", arrival.event_id)
+    return (arrival.topic, arrival.tenant, arrival.key)
 
 
 def _by_tenant(these: Sequence[T], tenant_of: Callable[[T], str]) -> list[list[T]]:
