@@ -129,3 +129,25 @@ def test_a_sample_at_no_place_is_refused_with_a_suggestion(frozen: Project) -> N
     result = frozen.run("contract", "verify")
     assert result.exit_code == 2
     assert "Did you mean 'orders/order/placed/v1'?" in result.stderr
+
+
+def test_a_consumer_must_read_the_samples_of_its_producer(frozen: Project) -> None:
+    sample(frozen, {"order_id": "o1", "total_cents": 1200})
+    frozen.write("web.py", WEB.replace("total_cents: int", "total_cents: str"))
+    said = json.loads(frozen.run("contract", "verify", "web", "--json").stdout)
+    (found,) = [one for one in said["breaches"] if one["kind"] == "sample"]
+    assert "not a valid Order" in found["sentence"]
+
+
+def test_code_that_refuses_what_its_schema_allows_is_found_by_examples(frozen: Project) -> None:
+    stricter = """    note: str = ""
+
+    def __post_init__(self) -> None:
+        if self.total_cents < 0:
+            raise ValueError("a negative total")
+"""
+    frozen.write("shop.py", SHOP.replace('    note: str = ""\n', stricter))
+    result = frozen.run("contract", "verify", "shop")
+    assert result.exit_code == 1
+    assert "✗ OrderPlaced  shop.orders.order.placed.v1  decoder" in result.stdout
+    assert "a negative total" in result.stdout

@@ -78,6 +78,12 @@ def test_a_value_that_only_looks_like_a_schema_is_left_alone() -> None:
     assert examples(json.dumps(named))[0] == {"format": 0}
 
 
+def test_a_format_that_may_be_null_has_both() -> None:
+    found = examples('{"type":["null","string"],"format":"date"}')
+    assert None in found
+    assert "2024-02-29" in found
+
+
 def test_a_schema_that_is_none_is_refused() -> None:
     with pytest.raises(SchemaError):
         examples('{"type":"nonsense"}')

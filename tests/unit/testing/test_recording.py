@@ -43,6 +43,14 @@ class BookedAsModel(pydantic.BaseModel):
     note: str = ""
 
 
+class Remark(Payload):
+    text: str
+
+
+class Bundled(Payload):
+    remark: Remark
+
+
 SUBJECT = "stays.booking.booked.v1"
 
 
@@ -188,3 +196,33 @@ async def test_names_of_structs_are_those_that_travel() -> None:
 
     reads = await run(service, Renamed("b1"))
     assert reads.of(handler_of(service), SUBJECT) == ("bookingId",)
+
+
+async def test_an_event_inside_of_a_watched_one_can_be_published() -> None:
+    service = Service("stays")
+    noted = service.event("booking.noted.v1")(Remark)
+    bundled = service.event("booking.bundled.v1")(Bundled)
+
+    @service.on(bundled)
+    async def unpack(event: Event[Bundled]) -> Remark:
+        return event.data.remark
+
+    with recording(service):
+        async with Harness(service) as harness:
+            await harness.publish(Bundled(remark=Remark("x")))
+            await harness.settled()
+            assert await harness.held(service) == []
+            assert [event.data.text for event in harness.published(noted)] == ["x"]
+
+
+async def test_a_value_that_is_only_passed_on_is_covered_by_the_fields_inside_of_it() -> None:
+    service = Service("stays")
+    booked = service.event("booking.booked.v1")(Booked)
+
+    @service.on(booked, reads=["guest.name"])
+    async def pass_on(event: Event[Booked]) -> None:
+        assert event.data.guest is not None
+
+    reads = await run(service, Booked(booking_id="b1", guest=Guest("Ann"), others=[]))
+    assert reads.of(handler_of(service), SUBJECT) == ("guest",)
+    reads.assert_declared()

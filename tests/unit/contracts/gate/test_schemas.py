@@ -204,3 +204,36 @@ def test_the_same_objection_to_another_change_has_another_fingerprint() -> None:
     assert one.fingerprint == again.fingerprint
     assert (one.rule, one.path) == (other.rule, other.path)
     assert one.fingerprint != other.fingerprint
+
+
+def test_an_older_version_in_place_of_a_newer_one_is_a_removal() -> None:
+    one = only(report(frozen(orders(second())), frozen(orders(placed()))))
+    assert (one.rule, one.file) == ("version-removed", "orders/order/placed/v2.json")
+
+
+def test_a_file_that_is_not_in_the_lock_was_put_there_by_hand() -> None:
+    bundle = frozen(orders())
+    unlisted = replace(bundle, lock=replace(bundle.lock, schemas={}))
+    assert "lock-differs" in [one.rule for one in report(unlisted, unlisted).standing]
+
+
+def test_a_consumer_that_reads_other_fields_is_not_named() -> None:
+    after = orders(placed(PlacedWithoutTotal))
+    one = only(report(frozen(orders(), billing(["note"])), frozen(after, billing(["note"]))))
+    assert one.touched == ()
+    assert one.readers == "no consumer that is known here"
+
+
+def test_a_consumer_that_changes_along_is_named_because_it_is_at_work_as_it_was() -> None:
+    after = orders(placed(PlacedWithoutTotal))
+    one = only(report(frozen(orders(), billing(["total_cents"])), frozen(after, billing(["note"]))))
+    assert [who.consumer for who in one.touched] == ["billing"]
+
+
+def test_two_places_of_one_change_have_two_fingerprints() -> None:
+    class Bare(Payload):
+        order_id: str
+
+    found = report(frozen(orders()), frozen(orders(placed(Bare)))).standing
+    assert [(one.rule, one.path) for one in found] == [("field-removed", "/note"), ("field-removed", "/total_cents")]
+    assert found[0].fingerprint != found[1].fingerprint

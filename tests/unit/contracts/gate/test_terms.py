@@ -29,6 +29,9 @@ def test_each_term_has_its_severity(terms: dict[str, object], rule: str, severit
     assert (one.rule, one.severity) == (rule, severity)
     assert sentence in one.sentence
     assert one.path is None
+    assert report(before, frozen(orders(placed(**{"retention": "warm", **terms})), billing())).passes is (
+        severity is not Severity.ERROR
+    )
     assert [who.consumer for who in one.touched] == ["billing"]
 
 
