@@ -27,6 +27,7 @@ from posthouse.exports.terraform.hcl import assignment, quoted
 from posthouse.survey import with_missing
 from posthouse.topology import merged
 from tests.unit.exports.catalogues import HOSTILE, SERVICES, SHOP, orders
+from tests.unit.exports.without_provider import without_provider
 
 FOREIGN = {"shop.stock.item", "shop.stock.item.dlq"}
 
@@ -279,11 +280,75 @@ def test_events_that_must_stay_in_two_places_stay_where_both_are(terraform: str,
     assert persistence["shop.parcels.parcel"] == []
 
 
+REGIONS = {"eu-west": ["europe-west1", "europe-west4"]}
+
+
+def applied(
+    terraform: str, folder: Path, source: Source, **variables: object
+) -> tuple[dict[tuple[str, str], Any], str]:
+    """What Terraform makes of every expression, by kind of resource and key; and what it complains about."""
+    write(folder, source)
+    (folder / "main.tf").write_text(without_provider((folder / "main.tf").read_text()))
+    (folder / "given.auto.tfvars.json").write_text(json.dumps({"project": "acme", **variables}))
+    begun = run(terraform, folder, "init", "-no-color")
+    assert begun.returncode == 0, begun.stderr
+    done = run(terraform, folder, "apply", "-auto-approve", "-no-color")
+    state = json.loads(run(terraform, folder, "show", "-json").stdout).get("values", {}).get("root_module", {})
+    found = {(one["name"], str(one.get("index", ""))): one["values"]["output"] for one in state.get("resources", [])}
+    return found, done.stderr if done.returncode else ""
+
+
+def test_terraform_evaluates_every_resource(terraform: str, tmp_path: Path) -> None:
+    made, complaint = applied(terraform, tmp_path, SHOP, regions=REGIONS)
+    assert complaint == ""
+    topic = made["google_pubsub_topic__topic", "shop.orders.order"]
+    assert topic["message_storage_policy"] == [{"allowed_persistence_regions": ["europe-west1", "europe-west4"]}]
+    assert topic["message_retention_duration"] == "604800s"
+    place = made["google_pubsub_subscription__subscription", "billing.shop.orders.order.sub"]
+    assert (place["topic"], place["push_config"]) == ("google_pubsub_topic", [])
+    assert place["enable_exactly_once_delivery"] is False
+    assert place["retry_policy"] == {"minimum_backoff": "10s", "maximum_backoff": "600s"}
+    foreign = made["google_pubsub_subscription__subscription", "parcels.shop.stock.item.sub"]
+    assert foreign["topic"] == "projects/acme/topics/shop.stock.item"
+    assert made["google_pubsub_topic_iam_member__publisher", "orders shop.orders.order"]["topic"] == "shop.orders.order"
+    assert made["google_pubsub_topic_iam_member__viewer", "parcels shop.stock.item"]["topic"] == "shop.stock.item"
+    assert not [kind for kind, _ in made if kind.endswith("forwarder")]
+
+
+def test_terraform_evaluates_push_exactly_once_and_forwarding(terraform: str, tmp_path: Path) -> None:
+    push = {"billing": {"endpoint": "https://x/y", "account": "push@acme"}}
+    made, complaint = applied(
+        terraform, tmp_path, SHOP, regions=REGIONS, exactly_once=True, forward_lost=True, push=push
+    )
+    assert complaint == ""
+    pushed = made["google_pubsub_subscription__subscription", "billing.shop.orders.order.sub"]
+    token = {"service_account_email": "push@acme", "audience": "https://x/y"}
+    assert pushed["push_config"] == [{"push_endpoint": "https://x/y", "oidc_token": token}]
+    assert pushed["enable_exactly_once_delivery"] is False
+    pulled = made["google_pubsub_subscription__subscription", "hotel.shop.orders.order.sub"]
+    assert pulled["enable_exactly_once_delivery"] is True
+    agent = "serviceAccount:service-123@gcp-sa-pubsub.iam.gserviceaccount.com"
+    assert made["google_pubsub_topic_iam_member__forwarder", "0"]["member"] == agent
+    assert made["google_pubsub_subscription_iam_member__forwarder", "hotel.shop.orders.order.sub"]["member"] == agent
+
+
+def test_a_catalogue_whose_data_may_be_anywhere_needs_no_regions(terraform: str, tmp_path: Path) -> None:
+    made, complaint = applied(terraform, tmp_path, with_events(residency=None, retention="cold"))
+    assert complaint == ""
+    assert made["google_pubsub_topic__topic", "shop.orders.order"]["message_storage_policy"] == []
+
+
+def test_terraform_refuses_a_topic_that_could_be_kept_nowhere(terraform: str, tmp_path: Path) -> None:
+    _, complaint = applied(terraform, tmp_path, SHOP, regions={"eu-west": []})
+    assert "no region is in" in complaint
+
+
 @pytest.mark.slow
 def test_terraform_validates_the_whole(terraform: str, tmp_path: Path) -> None:
     write(tmp_path)
     begun = run(terraform, tmp_path, "init", "-backend=false", "-no-color")
     if begun.returncode != 0:
+        assert "Failed to query available provider packages" in begun.stderr, begun.stderr
         reason = " ".join(begun.stderr.split())[:300]
         pytest.skip(f"THE PROVIDER hashicorp/google COULD NOT BE HAD, `terraform validate` was NOT run: {reason}")
     done = run(terraform, tmp_path, "validate", "-no-color")

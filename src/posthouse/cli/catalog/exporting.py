@@ -20,7 +20,7 @@ from posthouse.listing import catalogue_of
 Format = Annotated[str, typer.Argument(metavar="FORMAT", help=f"One of {', '.join(FORMATS)}.")]
 Services = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[TARGET]...", help="module:service, or the module alone when it has one service."),
+    typer.Argument(metavar="TARGET", help="module:service, or the module alone when it has one service."),
 ]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="FOLDER", help="Where to write; without it, one file goes to stdout.")

@@ -45,7 +45,7 @@ NO_REGIONS = """
 # No event of this catalogue must stay somewhere.
 
 locals {
-  persistence = {}
+  persistence = { for name, topic in local.topics : name => [] }
 }
 """
 

@@ -190,7 +190,7 @@ resource "google_pubsub_topic_iam_member" "forwarder" {
 }
 
 resource "google_pubsub_subscription_iam_member" "forwarder" {
-  for_each = var.forward_lost ? local.subscriptions : {}
+  for_each = { for name, one in local.subscriptions : name => one if var.forward_lost }
 
   project      = var.project
   subscription = google_pubsub_subscription.subscription[each.key].name
