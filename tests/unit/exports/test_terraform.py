@@ -338,6 +338,15 @@ def test_a_catalogue_whose_data_may_be_anywhere_needs_no_regions(terraform: str,
     assert made["google_pubsub_topic__topic", "shop.orders.order"]["message_storage_policy"] == []
 
 
+def test_how_long_a_topic_keeps_messages_is_said_by_class(terraform: str, tmp_path: Path) -> None:
+    kept = {"hot": "600s", "warm": "700s", "cold": "800s"}
+    made, complaint = applied(terraform, tmp_path, SHOP, regions=REGIONS, topic_retention=kept)
+    assert complaint == ""
+    names = ("shop.parcels.parcel", "shop.orders.order", "shop.billing.invoice.dlq")
+    found = [made["google_pubsub_topic__topic", name]["message_retention_duration"] for name in names]
+    assert found == list(kept.values())
+
+
 def test_terraform_refuses_a_topic_that_could_be_kept_nowhere(terraform: str, tmp_path: Path) -> None:
     _, complaint = applied(terraform, tmp_path, SHOP, regions={"eu-west": []})
     assert "no region is in" in complaint
