@@ -138,6 +138,9 @@ def test_a_module_that_declares_nothing_is_read_too(project: Project) -> None:
 def test_sources_of_the_settings_are_read_instead(project: Project) -> None:
     project.write("pyproject.toml", '[tool.posthouse.check]\nsources = ["lib", "one.py"]\n')
     (project.folder / "lib").mkdir()
+    for hidden in (".tox", "site-packages"):
+        (project.folder / "lib" / hidden).mkdir()
+        (project.folder / "lib" / hidden / "b.py").write_text("import stripe\n")
     (project.folder / "lib" / "a.py").write_text("import stripe\n")
     project.write("one.py", "import twilio\n")
     project.write("shop.py", CLEAN + PAY)
@@ -145,6 +148,7 @@ def test_sources_of_the_settings_are_read_instead(project: Project) -> None:
     assert "lib/a.py:1  a imports stripe" in found
     assert "one.py:1  one imports twilio" in found
     assert "shop.pay" not in found
+    assert found.count("imports stripe") == 1
 
 
 def test_a_catalogue_is_checked_without_its_code(project: Project) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import cast
 
 import msgspec
 
 from posthouse.contracts.document import EventEntry
 from posthouse.contracts.policies.words import one_of
+from posthouse.errors import SchemaError
 
 MOST_FIELDS = 2_000
 """No more are looked at in one payload: a schema may be larger than anything worth a rule."""
@@ -26,7 +28,13 @@ _AVRO_KINDS = {
     "map": "map",
 }
 
+MOST_NODES = 50_000
+BOUNDS = {"array": "maxItems", "map": "maxProperties", "string": "maxLength"}
+ITSELF = "…"
+
 Node = Mapping[str, object]
+Inside = tuple[str, ...]
+"""The references that led to a node; ITSELF at the end where it is inside itself."""
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,69 +50,122 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fields_of(entry: EventEntry) -> tuple[Field, ...]:
-    """Every field, also those inside others; a type that holds itself is entered once."""
+    """Every field, also those inside others; a type that holds itself is entered once. Raises SchemaError for a schema that
+    cannot be read."""
     match entry.format:
         case "json":
-            document = msgspec.json.decode(entry.schema)
-            return tuple(_bounded(_json(document, document, "", ())))
+            found = _JsonShape(_decoded(entry)).fields()
         case "avro":
-            return tuple(_bounded(_avro(msgspec.json.decode(entry.schema), "")))
+            found = _avro(_decoded(entry), "")
         case "protobuf":
-            return tuple(_bounded(_protobuf(entry.schema)))
+            found = _protobuf(entry.schema)
+    try:
+        return tuple(islice(found, MOST_FIELDS))
+    except RecursionError:
+        raise SchemaError(f"the schema of {entry.subject} is nested too deeply") from None
 
 
 def largest_json(entry: EventEntry) -> int:
     """How many bytes the bounded parts of a payload may take at most; what has no bound is not counted."""
-    if entry.format != "json":
-        return 0
-    document = msgspec.json.decode(entry.schema)
-    return _size(document, document, ())
+    try:
+        return _JsonShape(_decoded(entry)).size() if entry.format == "json" else 0
+    except RecursionError:
+        raise SchemaError(f"the schema of {entry.subject} is nested too deeply") from None
 
 
-def _bounded(fields: Iterator[Field]) -> Iterator[Field]:
-    for _, field in zip(range(MOST_FIELDS), fields, strict=False):
-        yield field
+def _decoded(entry: EventEntry) -> object:
+    try:
+        return msgspec.json.decode(entry.schema)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise SchemaError(f"the schema of {entry.subject} cannot be read: {error}") from error
 
 
-def _json(node: object, root: Node, path: str, inside: tuple[str, ...]) -> Iterator[Field]:
-    node, inside = _resolved(node, root, inside)
-    for name, below in _mapping(node.get("properties")).items():
-        yield from _json_field(below, root, f"{path}{name}", inside)
-    for branch in _branches(node):
-        yield from _json(branch, root, path, inside)
+class _JsonShape:
+    """One JSON Schema, and how much of it may still be looked at: types that hold each other have more ways through them than
+    anybody can walk. What is left over is taken for empty."""
 
+    def __init__(self, root: object) -> None:
+        self._root = root
+        self._left = MOST_NODES
 
-def _json_field(node: object, root: Node, path: str, inside: tuple[str, ...]) -> Iterator[Field]:
-    said, deeper = _resolved(node, root, inside)
-    most = said.get("maxLength", said.get("maxItems", said.get("maxProperties")))
-    yield Field(
-        path=path,
-        name=path.rpartition(".")[2],
-        kinds=_kinds(said, root, deeper),
-        format=str(said.get("format", "")),
-        most=most if isinstance(most, int) else None,
-    )
-    yield from _json(said, root, f"{path}.", deeper)
-    for items in (said.get("items"), said.get("additionalProperties")):
-        if isinstance(items, Mapping):
-            yield from _json(items, root, f"{path}.*.", deeper)
+    def fields(self) -> Iterator[Field]:
+        return self._fields(self._root, "", ())
 
+    def size(self) -> int:
+        return self._size(self._root, ())
 
-def _kinds(node: Node, root: Node, inside: tuple[str, ...]) -> frozenset[str]:
-    said = node.get("type")
-    kinds = {said} if isinstance(said, str) else set(cast("list[str]", said or []))
-    if "object" in kinds and "properties" not in node and not _branches(node):
-        kinds.add("map")
-    if _holds_anything(kinds, node):
-        kinds.add("any")
-    if "contentEncoding" in node:
-        kinds.add("bytes")
-    for branch in _branches(node):
-        below, deeper = _resolved(branch, root, inside)
-        kinds |= _kinds(below, root, deeper) if below else set()
-    if not kinds and not {"enum", "const"}.intersection(node) and inside[-1:] != ("…",):
-        kinds.add("any")
-    return frozenset(kinds)
+    def _fields(self, node: object, path: str, inside: Inside) -> Iterator[Field]:
+        node, inside = self._resolved(node, inside)
+        for name, below in _mapping(node.get("properties")).items():
+            yield from self._field(below, f"{path}{name}", inside)
+        for branch in _branches(node):
+            yield from self._fields(branch, path, inside)
+        for items in (node.get("items"), node.get("additionalProperties")):
+            if isinstance(items, Mapping):
+                yield from self._fields(items, f"{path}*.", inside)
+
+    def _field(self, node: object, path: str, inside: Inside) -> Iterator[Field]:
+        said, deeper = self._resolved(node, inside)
+        yield Field(
+            path=path,
+            name=path.rpartition(".")[2],
+            kinds=frozenset(self._kinds(said, deeper)),
+            format=str(said.get("format", "")),
+            most=self._most(said, deeper),
+        )
+        yield from self._fields(said, f"{path}.", deeper)
+
+    def _kinds(self, node: Node, inside: Inside) -> set[str]:
+        said = node.get("type")
+        kinds = {said} if isinstance(said, str) else set(cast("list[str]", said or []))
+        if "object" in kinds and "properties" not in node and not _branches(node):
+            kinds.add("map")
+        if _holds_anything(kinds, node):
+            kinds.add("any")
+        if "contentEncoding" in node:
+            kinds.add("bytes")
+        for branch in _branches(node):
+            below, deeper = self._resolved(branch, inside)
+            kinds |= self._kinds(below, deeper) if below else set()
+        if not kinds and not {"enum", "const"}.intersection(node) and inside[-1:] != (ITSELF,):
+            kinds.add("any")
+        return kinds
+
+    def _most(self, node: Node, inside: Inside) -> int | None:
+        """The bound of a text, list or map; of several shapes that are alternatives the largest, None if one has none."""
+        kinds = self._kinds({**node, "anyOf": [], "oneOf": [], "allOf": []}, inside)
+        bounds = [node.get(BOUNDS[kind]) for kind in ("array", "map") if kind in kinds]
+        if not bounds and "string" in kinds:
+            bounds.append(node.get(BOUNDS["string"]))
+        for branch in _branches(node):
+            below, deeper = self._resolved(branch, inside)
+            bounds += [self._most(below, deeper)] if BOUNDS.keys() & self._kinds(below, deeper) else []
+        known = [bound for bound in bounds if isinstance(bound, int)]
+        return max(known) if known and len(known) == len(bounds) else None
+
+    def _size(self, node: object, inside: Inside) -> int:
+        node, inside = self._resolved(node, inside)
+        properties = _mapping(node.get("properties"))
+        total = sum(len(name) + len('"":,') + self._size(below, inside) for name, below in properties.items())
+        if isinstance(length := node.get("maxLength"), int):
+            total += length
+        if isinstance(items := node.get("maxItems"), int):
+            total += items * max(1, self._size(node.get("items", {}), inside))
+        return total + max((self._size(branch, inside) for branch in _branches(node)), default=0)
+
+    def _resolved(self, node: object, inside: Inside) -> tuple[Node, Inside]:
+        """The node behind references, and those that led here; an empty node when it is inside itself, marked so."""
+        while self._left > 0:
+            self._left -= 1
+            found = _mapping(node)
+            target = found.get("$ref")
+            if not isinstance(target, str):
+                return found, inside
+            if target in inside:
+                break
+            inside = (*inside, target)
+            node = _at(self._root, target)
+        return {}, (*inside, ITSELF)
 
 
 def _holds_anything(kinds: set[str], node: Node) -> bool:
@@ -113,32 +174,8 @@ def _holds_anything(kinds: set[str], node: Node) -> bool:
     return bool({"array", "map"} & kinds) and (not items or items is True)
 
 
-def _size(node: object, root: Node, inside: tuple[str, ...]) -> int:
-    node, inside = _resolved(node, root, inside)
-    total = sum(len(name) + 4 + _size(below, root, inside) for name, below in _mapping(node.get("properties")).items())
-    if isinstance(length := node.get("maxLength"), int):
-        total += length
-    if isinstance(items := node.get("maxItems"), int):
-        total += items * max(1, _size(node.get("items", {}), root, inside))
-    return total + max((_size(branch, root, inside) for branch in _branches(node)), default=0)
-
-
-def _resolved(node: object, root: Node, inside: tuple[str, ...]) -> tuple[Node, tuple[str, ...]]:
-    """The node behind references, and those that led here; an empty node when it is inside itself, marked by `…`."""
-    for _ in range(50):
-        found = _mapping(node)
-        target = found.get("$ref")
-        if not isinstance(target, str):
-            return found, inside
-        if target in inside:
-            return {}, (*inside, "…")
-        inside = (*inside, target)
-        node = _at(root, target)
-    return {}, inside
-
-
-def _at(root: Node, pointer: str) -> object:
-    node: object = root
+def _at(root: object, pointer: str) -> object:
+    node = root
     for part in pointer.removeprefix("#").split("/")[1:]:
         node = _mapping(node).get(part.replace("~1", "/").replace("~0", "~"))
     return node

@@ -62,6 +62,7 @@ def test_a_set_that_something_is_added_to_is_no_outbox() -> None:
         ("orders.transaction(tenant)", False),
         ("orders.transaction()", False),
         ('other("platform")', False),
+        ('orders.connect("platform")', False),
     ],
 )
 def test_the_tenant_of_a_transaction_is_read_where_it_is_written(opened: str, platform: bool) -> None:

@@ -152,6 +152,8 @@ def test_a_fact_about_no_one_thing_needs_no_key(find: Find) -> None:
 def test_facts_about_tenants_may_be_ordered_by_tenant(find: Find) -> None:
     text = event("tenant.created.v1", "tenant_id: str", key="tenant_id")
     assert not find("key-is-tenant", text)
+    assert "key-is-tenant" not in rules_of(entry("shop.tenant.plan.chosen.v1", key="tenant_id"))
+    assert "key-is-tenant" in rules_of(entry("shop.orders.plan.chosen.v1", key="tenant_id"))
 
 
 def test_order_across_topics_matters_to_ordered_consumers_of_keyed_facts_of_one_thing(find: Find) -> None:
@@ -250,6 +252,12 @@ def test_what_a_mapper_keeps_for_itself_is_no_payload() -> None:
     assert "orm-shape" in rules_of(entry("shop.orders.order.placed.v1", schema))
 
 
+def test_bounds_may_add_up_to_the_limit(find: Find) -> None:
+    text = event("order.placed.v1", "order_id: str\n    x: Annotated[str, Meta(max_length=100)]")
+    assert not find("payload-grows", text, Settings(payload_limit=len('"order_id":,') + len('"x":,') + 100))
+    assert find("payload-grows", text, Settings(payload_limit=len('"order_id":,') + len('"x":,') + 99))
+
+
 def test_thirty_fields_are_not_yet_everything(find: Find) -> None:
     fields = [f"f{number}: str" for number in range(31)]
     assert not find("whole-aggregate", event("order.placed.v1", "\n    ".join(fields[:30]), key=None))
@@ -275,6 +283,10 @@ def test_one_time_stamp_is_no_row(find: Find) -> None:
         ("x: Annotated[str, Meta(max_length=300_000)]", True),
         ("x: Annotated[list[Annotated[str, Meta(max_length=100_000)]], Meta(max_length=3)]", True),
         ("x: list[int] | None = None", True),
+        ("x: Annotated[list[int], Meta(max_length=9)] | None = None", False),
+        ("x: Annotated[list[int], Meta(max_length=9)] | dict[str, int]", True),
+        ("x: Annotated[list[int], Meta(max_length=9)] | str", False),
+        ("x: Annotated[dict[str, int], Meta(max_length=9)]", False),
         ("note: str", False),
     ],
 )
@@ -326,7 +338,7 @@ def test_a_mark_covers_what_is_inside(find: Find) -> None:
 
 @pytest.mark.parametrize(
     ("field", "secret"),
-    [("password: str", True), ("apiKey: str", True), ("card_number: str", True), ("password_policy: str", False),
+    [("password: str", True), ("password: bool", False), ("apiKey: str", True), ("card_number: str", True), ("password_policy: str", False),
      ("pin_required: bool", False), ("token_id: str", False), ("card_last_four: str", False)],
 )  # fmt: skip
 def test_secrets_are_known_by_their_names(find: Find, field: str, secret: bool) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from posthouse.contracts.policies.shapes import MOST_FIELDS, fields_of
+import pytest
+
+from posthouse.contracts.policies.shapes import MOST_FIELDS, fields_of, largest_json
+from posthouse.errors import SchemaError
 from tests.unit.contracts.policies.test_rules import entry
 
 SUBJECT = "shop.orders.order.placed.v1"
@@ -29,6 +32,17 @@ def test_a_reference_to_nothing_and_a_circle_of_references_end() -> None:
     assert set(fields(schema)) == {"x", "y"}
 
 
+def test_a_field_of_the_type_that_it_stands_in_is_not_anything() -> None:
+    schema = """{"$defs":{"n":{"type":"object","properties":{"next":{"$ref":"#/$defs/n"}}}},
+      "properties":{"first":{"$ref":"#/$defs/n"}}}"""
+    assert fields(schema) == {"first": {"object"}, "first.next": set()}
+
+
+def test_a_map_may_hold_anything_by_saying_so() -> None:
+    schema = '{"properties":{"m":{"type":"object","additionalProperties":true},"a":{"type":"array","items":true}}}'
+    assert fields(schema) == {"m": {"object", "map", "any"}, "a": {"array", "any"}}
+
+
 def test_no_more_fields_are_looked_at_than_anybody_needs() -> None:
     many = ",".join(f'"f{number}":{{"type":"string"}}' for number in range(MOST_FIELDS + 500))
     assert len(fields(f'{{"properties":{{{many}}}}}')) == MOST_FIELDS
@@ -39,6 +53,27 @@ def test_types_that_hold_each_other_many_times_end_in_time() -> None:
     inside = ",".join(f'"{name}":{{"$ref":"#/$defs/{name}"}}' for name in names)
     types = ",".join(f'"{name}":{{"type":"object","properties":{{{inside}}}}}' for name in names)
     assert len(fields(f'{{"$defs":{{{types}}},"properties":{{{inside}}}}}')) <= MOST_FIELDS
+
+
+def test_alternatives_that_hold_each_other_end_in_time_and_so_does_their_size() -> None:
+    names = [f"t{number}" for number in range(12)]
+    any_of = ",".join(f'{{"$ref":"#/$defs/{name}"}}' for name in names)
+    types = ",".join(f'"{name}":{{"anyOf":[{any_of}]}}' for name in names)
+    schema = f'{{"$defs":{{{types}}},"properties":{{"x":{{"anyOf":[{any_of}]}}}}}}'
+    assert set(fields(schema)) == {"x"}
+    assert largest_json(entry(SUBJECT, schema)) == len('"x":,')
+
+
+def test_lists_of_lists_are_entered() -> None:
+    item = '{"type":"object","properties":{"x":{"type":"string"}}}'
+    schema = f'{{"properties":{{"a":{{"type":"array","items":{{"type":"array","items":{item}}}}}}}}}'
+    assert set(fields(schema)) == {"a", "a.*.*.x"}
+
+
+@pytest.mark.parametrize("schema", ["{", "[" * 3_000 + "]" * 3_000])
+def test_a_schema_that_cannot_be_read_is_said_to_be_so(schema: str) -> None:
+    with pytest.raises(SchemaError, match=rf"the schema of {SUBJECT}"):
+        fields(schema)
 
 
 def test_avro_has_fields_too() -> None:
