@@ -245,6 +245,17 @@ def test_it_works_from_a_folder_below_the_top(shop: Shop) -> None:
     assert f"::error file=services/shop/{SCHEMA},line=" in done.stdout
 
 
+def test_files_outside_of_the_frozen_folder_do_not_count(shop: Shop) -> None:
+    stranger = shop.folder / "web" / "page" / "opened" / "v1.json"
+    stranger.parent.mkdir(parents=True)
+    stranger.write_text("{}")
+    shop.save("a file that looks like a schema")
+    stranger.unlink()
+    done = shop.check()
+    assert done.returncode == 0, done.stdout
+    assert "no findings" in done.stdout
+
+
 @pytest.mark.parametrize("kind", ["folder", "tar.gz", "zip"])
 def test_a_bundle_of_the_last_release_needs_no_git(shop: Shop, tmp_path: Path, kind: str) -> None:
     bundle = tmp_path / f"release.{kind}"
