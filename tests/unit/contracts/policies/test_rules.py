@@ -96,6 +96,13 @@ def test_a_payload_that_says_where_to_answer_is_a_call(find: Find, field: str) -
     assert find("event-as-rpc", event("order.placed.v1", f"order_id: str\n    {field}: str"))
 
 
+def test_a_fact_without_an_aggregate_is_looked_at_like_any_other(find: Find) -> None:
+    text = event("uploaded.v1", "orders_id: str", key=None)
+    assert not find("bad-subject", text)
+    assert "facts about one thing" in find("missing-key", text)[0].sentence
+    assert "the whole aggregate" in find("whole-aggregate", text, Settings(most_fields=0))[0].sentence
+
+
 # Tenants
 
 
@@ -384,6 +391,7 @@ def test_a_chain_is_told_hop_by_hop_and_two_hops_are_fine(find: Find) -> None:
         return text
 
     [found] = find("synchronous-chain", chain(3))
+    assert found.where == "orders"
     assert found.sentence == "orders waits for an answer over 3 hops: orders → billing → stock → depot"
     assert not find("synchronous-chain", chain(2))
 

@@ -79,9 +79,10 @@ def test_a_schema_that_cannot_be_read_is_said_to_be_so(schema: str) -> None:
 def test_avro_has_fields_too() -> None:
     schema = """{"type":"record","name":"R","fields":[{"name":"price","type":["null","double"]},
       {"name":"lines","type":{"type":"array","items":{"type":"record","name":"L","fields":[{"name":"sku","type":"string"}]}}},
+      {"name":"by","type":{"type":"map","values":{"type":"record","name":"V","fields":[{"name":"n","type":"long"}]}}},
       {"name":"cost","type":{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}}]}"""
     assert fields(schema, "avro") == {
-        "price": {"null", "number"}, "lines": {"array"}, "lines.*.sku": {"string"}, "cost": {"string"},
+        "price": {"null", "number"}, "lines": {"array"}, "lines.*.sku": {"string"}, "by": {"map"}, "by.*.n": {"integer"}, "cost": {"string"},
     }  # fmt: skip
 
 
