@@ -1,4 +1,4 @@
-"""A loopback TCP proxy that a test can cut, stall and heal: a `Link` for any server."""
+"""A loopback TCP proxy that a test can cut, stall, slow down and heal: a `Link` for any server."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class Proxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._refusing = False
+        self._delay = 0.0
         self.port = 0
         self._said = 0
 
@@ -48,6 +49,10 @@ class Proxy:
         """Let no byte pass and close nothing; new connections are taken and get no answer."""
         self._flowing.clear()
 
+    async def slow(self, seconds: float) -> None:
+        """Let everything pass, so much later, each way."""
+        self._delay = seconds
+
     async def cut_when_silent(self, seconds: float) -> None:
         """Cut as soon as the clients have said something, and then nothing for so long."""
         before = -1
@@ -59,6 +64,7 @@ class Proxy:
     async def heal(self) -> None:
         """Everything passes again."""
         self._refusing = False
+        self._delay = 0.0
         self._flowing.set()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -89,6 +95,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(CHUNK):
                 await self._flowing.wait()
+                if self._delay:
+                    await asyncio.sleep(self._delay)
                 self._said += said
                 writer.write(data)
                 await writer.drain()

@@ -37,8 +37,12 @@ class Link(Protocol):
         """Keep the connections, and let no byte pass: the peer has vanished without a word."""
         ...
 
+    async def slow(self, seconds: float) -> None:
+        """Let everything pass, so much later, each way."""
+        ...
+
     async def heal(self) -> None:
-        """Let everything pass again; what was stalled goes on or was given up by then."""
+        """Let everything pass again at once; what was stalled goes on or was given up by then."""
         ...
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from posthouse.broker import Broker, Frame
 from posthouse.clock import new_id
@@ -133,6 +134,29 @@ class OutageContract(BrokerFixtures):
             got = await self.gather_ids(stream, ids_of(sent))
             if broker.sheet.ordered_publish:
                 assert first_by_key(got) == by_key(sent)
+
+    async def test_slow_link_keeps_order_and_no_publish_hangs(self) -> None:
+        """What is late is late and in order; what is later than a client waits for ends in time, and goes on afterwards."""
+        async with self.brokers() as make:
+            broker, (far, link) = await make(), await make.linked()
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
+            await self.insist(far, _frames(topic, 1))
+            await link.slow(0.1)
+            sent = _frames(topic, 20)
+            await self.insist(far, sent)
+            await link.slow(2.0)
+            async with asyncio.timeout(self.deadline):
+                with contextlib.suppress(BrokerUnavailable):
+                    await far.publish(_frames(topic, 1))
+            await link.heal()
+            later = _frames(topic, 20)
+            await self.insist(far, later)
+            stream = await broker.subscribe(group, [topic])
+            got = await self.gather_ids(stream, ids_of([*sent, *later]))
+            wanted = ids_of([*sent, *later])
+            if broker.sheet.ordered_publish:
+                assert first_by_key([one for one in got if one.frame.id in wanted]) == by_key([*sent, *later])
 
     async def unavailable(self, broker: Broker, topic: str) -> None:
         """A publish ends within the deadline, and not with acceptance."""
