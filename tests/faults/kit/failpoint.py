@@ -52,7 +52,7 @@ class Steps:
         """One more step; True when it is the one to fail at."""
         if not self.counting:
             return False
-        self.taken.append(f"{book}: {' '.join(sql.rstrip(';').split())[:60]}")
+        self.taken.append(f"{book}: {_short(sql)}")
         point = self.failpoint
         if point.book not in ("", book) or not re.search(rf"{re.escape(point.text)}(?!\w)", sql):
             return False
@@ -117,6 +117,12 @@ class Steps:
                 raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
             self.act()
         return answer
+
+
+def _short(sql: str) -> str:
+    """Its first words; of a COMMIT that takes something along, also the last."""
+    words = " ".join(sql.rstrip(";").split())
+    return f"{words[:50]} … COMMIT" if len(words) > 60 and words.endswith("COMMIT") else words[:60]
 
 
 class CountedConnection(sqlite3.Connection):
