@@ -19,7 +19,7 @@ from tests.faults.kit.world import World, Worlds
 
 SIDE_BY_SIDE = 4
 """Worlds that are broken and mended at the same time."""
-THIN = 1 if "POSTHOUSE_LONG" in os.environ else 4
+THIN = 1 if "POSTHOUSE_LONG" in os.environ else 8
 """On a server a run costs a second: POSTHOUSE_LONG=60 takes every step."""
 
 pytestmark = pytest.mark.timeout(300)
