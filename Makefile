@@ -35,7 +35,7 @@ check: $(READY) ## format, lint, strict types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 format: $(READY) ## rewrite the files in the house format
 	$(BIN)/ruff format .
