@@ -96,7 +96,8 @@ class Harness:
             async with asyncio.timeout(timeout):
                 while True:
                     figures = await status(self.services)  # not all at one moment: one look may miss what moves between
-                    if figures.quiet and figures == before and self._idle() and not await self._due():
+                    still = figures.quiet and figures == before and self._idle() and not await self._due()
+                    if still and figures == await status(self.services):  # what was due may have run since the look
                         return figures
                     before = figures
                     await asyncio.sleep(0.001)

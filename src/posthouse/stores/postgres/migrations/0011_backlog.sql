@@ -135,9 +135,9 @@ BEGIN
 
     IF open.number IS NOT NULL THEN
         SELECT concat_ws('|', 'backlog', b.number, b.s2, b.last_id, b.hi_id, b.floor,
-            string_agg(l.number::text, ',' ORDER BY l.number), string_agg(l.s1::text, '/' ORDER BY l.number))
-        INTO mark FROM posthouse.backlog b JOIN posthouse.lane l ON l.backlog = b.number
-        WHERE b.number = open.number GROUP BY b.number;
+            array_to_string(ARRAY(SELECT l.number FROM posthouse.lane l WHERE l.backlog = b.number ORDER BY l.number), ','),
+            array_to_string(ARRAY(SELECT l.s1::text FROM posthouse.lane l WHERE l.backlog = b.number ORDER BY l.number), '/'))
+        INTO mark FROM posthouse.backlog b WHERE b.number = open.number;
         RETURN NEXT;
     END IF;
 END $$;
@@ -149,7 +149,7 @@ CREATE FUNCTION posthouse.opening(
     numbers smallint[], epochs bigint[], s2 pg_snapshot, known bigint, few integer, asking smallint
 ) RETURNS text LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_material = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     lanes smallint[];
@@ -158,12 +158,15 @@ DECLARE
     late bigint;
     hi bigint;
 BEGIN
-    SELECT array_agg(l.number ORDER BY l.number), string_agg(l.s1::text, '/' ORDER BY l.number), min(l.floor)
-    INTO lanes, since, below
-    FROM unnest(numbers, epochs) AS w (number, epoch)
-    JOIN posthouse.lane l ON l.number = w.number AND l.epoch = w.epoch AND l.backlog IS NULL
-    WHERE l.number = asking OR few < (SELECT count(*) FROM (SELECT 1 FROM posthouse.outbox o
-        WHERE o.lane = l.number AND o.xid >= pg_snapshot_xmax(l.s1) AND o.xid < pg_snapshot_xmax(s2) LIMIT few + 1) new);
+    lanes := ARRAY(SELECT l.number FROM posthouse.lane l
+        WHERE l.backlog IS NULL AND l.epoch = epochs[array_position(numbers, l.number)] AND (l.number = asking
+            OR few < (SELECT count(*) FROM (SELECT 1 FROM posthouse.outbox o
+                WHERE o.lane = l.number AND o.xid >= pg_snapshot_xmax(l.s1) AND o.xid < pg_snapshot_xmax(s2)
+                LIMIT few + 1) new))
+        ORDER BY l.number);
+    since := array_to_string(
+        ARRAY(SELECT l.s1::text FROM posthouse.lane l WHERE l.number = ANY (lanes) ORDER BY l.number), '/');
+    SELECT min(l.floor) INTO below FROM posthouse.lane l WHERE l.number = ANY (lanes);
     SELECT min(y.id) - 1 INTO late
     FROM posthouse.lane l CROSS JOIN LATERAL pg_snapshot_xip(l.s1) x
     CROSS JOIN LATERAL (SELECT o.id FROM posthouse.outbox o WHERE o.lane = l.number AND o.xid = x OFFSET 0) y
