@@ -379,13 +379,14 @@ async def test_lanes_are_taken_over_when_the_database_says_so(store: PostgresSto
 NASTY = "o'k\\ \u00e9 \n; COMMIT; --"
 
 
-async def test_a_last_row_goes_with_the_commit_as_it_is(store: PostgresStore) -> None:
+@pytest.mark.parametrize("conforming", ["on", "off"])
+async def test_a_last_row_goes_with_the_commit_as_it_is(store: PostgresStore, conforming: str) -> None:
     given = OutboxRow(
         topic=TOPIC, tenant=NASTY, event_id=NASTY, body=bytes(range(256)), headers={"a": NASTY}, key=NASTY
     )
     said: list[str] = []
     async with store.begin() as tx:
-        await tx.execute("SELECT 1")
+        await tx.execute(f"SET LOCAL standard_conforming_strings = {conforming}")
         connection: Any = tx.connection
         connection.add_query_logger(lambda record: said.append(record.query))
         await store.outbox.append(tx, [given], last=True)

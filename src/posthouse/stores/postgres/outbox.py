@@ -111,8 +111,7 @@ class PostgresOutbox(StuckRows):
             tx.ready()
             tx.appended = True
             place = self._database.place or await self._database.check()
-            words = words_of(rows, place) if last and isinstance(tx, PostgresTransaction) else None
-            if words is not None and isinstance(tx, PostgresTransaction):
+            if last and isinstance(tx, PostgresTransaction) and (words := words_of(rows, place)) is not None:
                 await tx.part_with(self._database.text(APPEND_ONE) + words)
                 return [row.event_id for row in rows]
             return await tx.carry_out(appending(rows, place, self.now(), self._window))

@@ -48,7 +48,7 @@ def literal(value: object) -> str:
         case str() if "\x00" not in value:
             return "E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
         case bytes():
-            return f"'\\x{value.hex()}'::bytea"
+            return f"E'\\\\x{value.hex()}'::bytea"
         case bool():
             return "true" if value else "false"
         case int() | float():
