@@ -1,4 +1,4 @@
-"""Findings for machines: SARIF 2.1.0 for code scanning, and annotations for GitHub's workflows. One writer for every command."""
+"""Findings for machines: SARIF 2.1.0 for code scanning, and annotations for GitHub's workflows."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ def sarif(reports: Iterable[Report], rules: Sequence[RuleText], *, command: str,
 
 def github(reports: Iterable[Report]) -> list[str]:
     """One workflow command for each; GitHub shows them beside the changed lines."""
-    return [_annotation(report) for report in reports]
+    return [
+        annotation(one.level, one.text, title=f"{one.rule} {one.name}".strip(), file=one.file, line=one.line)
+        for one in reports
+    ]
 
 
 def _rule(rule: RuleText) -> dict[str, object]:
@@ -91,11 +94,12 @@ def _result(report: Report, places: dict[str, int]) -> dict[str, object]:
     return made
 
 
-def _annotation(report: Report) -> str:
-    kind = "notice" if report.level == "note" else report.level
-    place = {"file": report.file, "line": report.line, "title": f"{report.rule} {report.name}".strip()}
+def annotation(level: Level, text: str, *, title: str, file: str | None, line: int | None) -> str:
+    """One workflow command. Without a file it stands beside the run."""
+    kind = "notice" if level == "note" else level
+    place = {"file": file, "line": line, "title": title}
     said = ",".join(f"{name}={_property(str(value))}" for name, value in place.items() if value is not None)
-    return f"::{kind} {said}::{_data(report.text)}"
+    return f"::{kind} {said}::{_data(text)}"
 
 
 def _data(text: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from posthouse.cli.findings import Level, annotation
 from posthouse.cli.schema.reports.located import Located
 from posthouse.cli.schema.reports.people import told
 from posthouse.contracts.gate import Report, Severity
 
-LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+LEVELS: Mapping[Severity, Level] = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
 
 
 def commands(report: Report, located: Located) -> Iterator[str]:
@@ -16,14 +17,5 @@ def commands(report: Report, located: Located) -> Iterator[str]:
     for one in report.objections:
         bypass = report.bypassed.get(one.fingerprint)
         level = LEVELS[one.severity] if bypass is None else "warning"
-        place = {"file": located.path(one.file), "line": str(located.line(one)), "title": f"{one.rule}: {one.subject}"}
-        said = ",".join(f"{name}={_property(value)}" for name, value in place.items())
-        yield f"::{level} {said}::{_data(told(one, bypass))}"
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+        title, file, line = f"{one.rule}: {one.subject}", located.path(one.file), located.line(one)
+        yield annotation(level, told(one, bypass), title=title, file=file, line=line)
