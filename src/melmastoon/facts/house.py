@@ -1,0 +1,32 @@
+"""How a service of the house is made, and the values that many facts share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from posthouse import Payload, Service
+from posthouse.contracts.personal import Personal
+
+NAMESPACE = "melmastoon"
+CURRENCY = "USD"
+
+
+def service(token: str, *, owner: str) -> Service:
+    """One of the 22, under the short name that its subjects carry. All speak the envelope of the platform."""
+    return Service(token, namespace=NAMESPACE, owner=owner, wire="melmastoon")
+
+
+class Guest(Payload):
+    """Who stays, and where to write to."""
+
+    name: Annotated[str, Personal("identity")]
+    email: Annotated[str, Personal("contact")]
+    phone: Annotated[str, Personal("contact")]
+    locale: str = "en"
+
+
+Rail = Literal["card", "paypal", "mfs", "cash_pending"]
+"""How money moves; `cash_pending`: on arrival, at the front desk."""
+
+Purpose = Literal["stay", "delta", "balance"]
+"""What money is taken for: the stay at booking, the difference of a date change, what is open at check-out."""

@@ -1,0 +1,137 @@
+"""reservation-service: the life of a booking. It owns the five sagas."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Literal
+
+from melmastoon.facts.house import Guest, Rail, service
+from posthouse import Payload
+
+reservation = service("reservation", owner="reservations")
+
+CancelReason = Literal["guest", "hold_expired", "payment_failed", "no_room", "operator"]
+
+
+@reservation.event("booking.held.v1", key="booking_id", retention="warm")
+class BookingHeld(Payload):
+    """A guest pressed Pay: a room of this type is wanted for these nights, at this price."""
+
+    booking_id: str
+    property_id: str
+    room_type: str
+    check_in: date
+    check_out: date
+    guest: Guest
+    rail: Rail
+    amount_cents: int
+    currency: str
+    refundable_cents: int
+    """What a guest who cancels gets back at most."""
+
+
+@reservation.event("booking.confirmed.v1", key="booking_id", retention="warm")
+class BookingConfirmed(Payload):
+    """The room is committed, and paid for unless cash is to come on arrival."""
+
+    booking_id: str
+    property_id: str
+    room_type: str
+    room_id: str
+    check_in: date
+    check_out: date
+    guest: Guest
+    amount_cents: int
+    currency: str
+    cash_pending: bool
+
+
+@reservation.event("booking.cancelled.v1", key="booking_id", retention="warm")
+class BookingCancelled(Payload):
+    """The booking will not happen. `refund_cents` is what the policy gives back of what was taken."""
+
+    booking_id: str
+    property_id: str
+    guest: Guest
+    reason: CancelReason
+    refund_cents: int
+    currency: str
+
+
+@reservation.event("booking.modified.v1", key="booking_id", retention="warm")
+class BookingModified(Payload):
+    """Something other than the dates changed, or a change of dates was undone and the original ones were kept."""
+
+    booking_id: str
+    guest: Guest
+    change: Literal["guest", "special_requests", "dates_kept"]
+    note: str = ""
+
+
+@reservation.event("booking.dates_changed.v1", key="booking_id", retention="warm")
+class BookingDatesChanged(Payload):
+    """A new window is wanted. It holds once inventory has swapped the nights; otherwise the old one stays."""
+
+    booking_id: str
+    change_id: str
+    property_id: str
+    room_type: str
+    old_check_in: date
+    old_check_out: date
+    check_in: date
+    check_out: date
+
+
+@reservation.event("booking.check_in_started.v1", key="booking_id", retention="warm")
+class CheckInStarted(Payload):
+    """The guest stands at the desk. `missing` names what a retry still wants; empty: everything."""
+
+    booking_id: str
+    property_id: str
+    room_id: str
+    check_in: date
+    check_out: date
+    guest: Guest
+    attempt: int = 1
+    missing: tuple[Literal["folio", "key", "welcome"], ...] = ()
+
+
+@reservation.event("booking.checked_in.v1", key="booking_id", retention="warm")
+class CheckedIn(Payload):
+    """Folio open, key issued, guest welcomed."""
+
+    booking_id: str
+    property_id: str
+    room_id: str
+    check_in: date
+    check_out: date
+
+
+@reservation.event("booking.check_out_started.v1", key="booking_id", retention="warm")
+class CheckOutStarted(Payload):
+    """The guest leaves. The key ends now, whatever becomes of the money."""
+
+    booking_id: str
+    property_id: str
+    room_id: str
+    guest: Guest
+    attempt: int = 1
+
+
+@reservation.event("booking.checked_out.v1", key="booking_id", retention="warm")
+class CheckedOut(Payload):
+    """Folio closed and key revoked."""
+
+    booking_id: str
+    property_id: str
+    room_id: str
+    guest: Guest
+
+
+@reservation.event("booking.no_show.v1", key="booking_id", retention="warm")
+class NoShow(Payload):
+    """The guest never came; the window for it has passed."""
+
+    booking_id: str
+    property_id: str
+    room_id: str

@@ -1,0 +1,26 @@
+"""One way of writing SQL for both databases: `?` for values, texts and whole numbers alone, dates as ISO text.
+
+A service of the platform runs on SQLite on a laptop and on PostgreSQL in production. What differs between them for
+statements as plain as these is how a value is marked and how a row is locked."""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import cache
+from itertools import count
+
+from posthouse import Tx
+from posthouse.store import Rows
+
+
+async def run(tx: Tx, sql: str, *values: str | int | None) -> Rows:
+    """Run one statement. Rows read with FOR UPDATE stay as they are until the transaction ends."""
+    return await tx.execute(_spoken(sql, isinstance(tx.connection, sqlite3.Connection)), values)
+
+
+@cache
+def _spoken(sql: str, sqlite: bool) -> str:
+    if sqlite:
+        return sql.replace(" FOR UPDATE", "")  # one writer at a time: what is read is locked
+    numbers = count(1)
+    return "".join(f"${next(numbers)}" if character == "?" else character for character in sql)
