@@ -11,6 +11,8 @@ from posthouse.contracts import (
     Document,
     EventEntry,
     EventType,
+    Flow,
+    FlowEntry,
     HandlerEntry,
     Reading,
     Reliability,
@@ -34,6 +36,7 @@ def catalogue_of(services: Iterable[Service]) -> Document:
                 key=lambda entry: (entry.service, entry.consumer, entry.name),
             )
         ),
+        flows=tuple(_flow(of, of.flows[name]) for of in every for name in sorted(of.flows)),
     )
 
 
@@ -67,6 +70,23 @@ def _event(event_type: EventType[object], service: Service) -> EventEntry:
         description=event_type.description,
         wire=service.wire,
     )
+
+
+def _flow(service: Service, flow: Flow) -> FlowEntry:
+    starts, then, may = flow.starts.name, _names(flow.then), _names(flow.may)
+    return FlowEntry(
+        name=flow.name,
+        service=service.name,
+        subjects=(starts, *then, *may),
+        starts=starts,
+        then=then,
+        may=may,
+        description=flow.description,
+    )
+
+
+def _names(types: Iterable[EventType[object]]) -> tuple[str, ...]:
+    return tuple(event_type.name for event_type in types)
 
 
 def _with_successors(events: Iterable[EventEntry]) -> tuple[EventEntry, ...]:

@@ -17,7 +17,18 @@ from posthouse.broker import Broker, Start, Topology
 from posthouse.brokers import open_broker
 from posthouse.checks import refusals, warnings
 from posthouse.clock import Clock, SystemClock
-from posthouse.contracts import Catalogue, EventType, FirstSight, Retention, Terms, Topics, declare, event_type_of
+from posthouse.contracts import (
+    Catalogue,
+    EventType,
+    FirstSight,
+    Flow,
+    Retention,
+    Terms,
+    Topics,
+    declare,
+    event_type_of,
+    flow_of,
+)
 from posthouse.contracts.deprecation import deprecations
 from posthouse.contracts.retirement import refusal
 from posthouse.contracts.versions import Cast, cast_of, missing_links
@@ -106,6 +117,8 @@ class Service:
         """Handlers by consumer and subject; those of older versions that are lifted to theirs included."""
         self._handlers: dict[str, dict[str, Handler]] = {}
         """The same as they were declared."""
+        self.flows: dict[str, Flow] = {}
+        """Choreographies that this service declares, by their names."""
         self._upcasts: dict[str, Cast] = {}
         self._downcasts: dict[str, Cast] = {}
         self._sightings = Sightings()
@@ -245,6 +258,20 @@ class Service:
             return function
 
         return register
+
+    def flow(
+        self,
+        name: str,
+        *,
+        starts: type[object],
+        then: Sequence[type[object]],
+        may: Sequence[type[object]] = (),
+        description: str = "",
+    ) -> None:
+        """Declare a choreography that this service answers for: what has to follow from a fact, and what may, whoever says
+        it. Nothing runs because of it: `posthouse flow` draws it from who hears and says what, and `posthouse trace` says
+        which of its facts did not come."""
+        self.flows[name] = flow_of(name, starts, then, may, description, known=self.flows)
 
     def setup(self, function: Setup) -> Setup:
         """Run the decorated function once when the service opens, in a transaction of its own; for your own tables."""

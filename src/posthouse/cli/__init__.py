@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from posthouse.cli import catalog, contract, db, held, outbox, registry, schema, topology
+from posthouse.cli import catalog, contract, db, flow, held, outbox, registry, schema, topology
 from posthouse.cli.check import check
 from posthouse.cli.demo import demo
 from posthouse.cli.doctor import doctor
@@ -60,6 +60,7 @@ app.add_typer(catalog.app, name="catalog")
 app.add_typer(schema.app, name="schema")
 app.add_typer(contract.app, name="contract")
 app.command()(check)
+app.add_typer(flow.app, name="flow")
 app.add_typer(topology.app, name="topology")
 app.command()(seek)
 app.add_typer(db.app, name="db")

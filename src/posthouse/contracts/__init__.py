@@ -22,6 +22,7 @@ from posthouse.contracts.document import (
     from_json,
     to_json,
 )
+from posthouse.contracts.flow import Flow, flow_of
 from posthouse.contracts.payload import Payload, PayloadType
 from posthouse.contracts.payloads import payload_of
 from posthouse.contracts.schema import Schema, json_schema, schema_hash
@@ -34,6 +35,7 @@ __all__ = [
     "EventEntry",
     "EventType",
     "FirstSight",
+    "Flow",
     "FlowEntry",
     "HandlerEntry",
     "Payload",
@@ -49,6 +51,7 @@ __all__ = [
     "avro",
     "declare",
     "event_type_of",
+    "flow_of",
     "from_json",
     "is_event",
     "is_event_class",

@@ -107,11 +107,16 @@ class HandlerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A saga, or a flow that handlers make together. Room to grow: nothing fills it yet."""
+    """A flow that handlers make together, as the service that owns it declares it. `then` must follow from `starts`, `may`
+    may; `subjects` are all three together."""
 
     name: str
     service: str
     subjects: tuple[str, ...] = ()
+    starts: str = ""
+    then: tuple[str, ...] = ()
+    may: tuple[str, ...] = ()
+    description: str = ""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from posthouse.contracts import Document, HandlerEntry
+from posthouse.contracts import Document, FlowEntry, HandlerEntry
 
 
 class Flow(NamedTuple):
@@ -35,6 +35,52 @@ def flows(document: Document) -> list[Flow]:
         if is_new:
             found.append(Flow(start, _following(start, document.handlers)))
     return found
+
+
+class Expected(NamedTuple):
+    """A declared flow as the handlers of a catalogue make it. `steps` lie on a way from its start to one of its facts;
+    `between` are facts on such a way that it does not name. `unheard` are its own facts that no way leads to although a
+    listed service owns them; `unlisted` those of services that are not there."""
+
+    entry: FlowEntry
+    steps: tuple[HandlerEntry, ...]
+    between: tuple[str, ...]
+    unheard: tuple[str, ...]
+    unlisted: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether a way leads to everything that must come, as far as it can be known."""
+        return not set(self.unheard) & set(self.entry.then)
+
+
+def expected(document: Document, entry: FlowEntry) -> Expected:
+    """Follow what handlers hear and say from the start of a declared flow to its facts."""
+    reached = Flow(entry.starts, _following(entry.starts, document.handlers))
+    said = {subject for step in reached.steps for subject in step.publishes}
+    wanted = {*entry.then, *entry.may}
+    steps, leads = _leading(reached, wanted & said)
+    missing = [subject for subject in (*entry.then, *entry.may) if subject not in said]
+    return Expected(
+        entry=entry,
+        steps=steps,
+        between=tuple(subject for subject in reached.subjects if subject in leads - wanted - {entry.starts}),
+        unheard=tuple(subject for subject in missing if document.event(subject) is not None),
+        unlisted=tuple(subject for subject in missing if document.event(subject) is None),
+    )
+
+
+def _leading(flow: Flow, wanted: set[str]) -> tuple[tuple[HandlerEntry, ...], set[str]]:
+    """Those steps that lead to what is wanted, and the facts on their ways."""
+    leads, steps = set(wanted), set[str]()
+    heard = set(flow.subjects)
+    grown = True
+    while grown:
+        new = [step for step in flow.steps if step.name not in steps and leads.intersection(step.publishes)]
+        steps.update(step.name for step in new)
+        leads.update(reading.subject for step in new for reading in step.reads if reading.subject in heard)
+        grown = bool(new)
+    return tuple(step for step in flow.steps if step.name in steps), leads
 
 
 def _following(start: str, handlers: Sequence[HandlerEntry]) -> tuple[HandlerEntry, ...]:

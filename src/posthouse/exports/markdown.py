@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from posthouse.contracts import EventEntry, HandlerEntry, TopicEntry
-from posthouse.exports.flows import flows
-from posthouse.exports.mermaid import chain, talk
-from posthouse.exports.prose import code, codes, table, text
+from posthouse.contracts import Document, EventEntry, HandlerEntry, TopicEntry
+from posthouse.exports.flows import expected, flows
+from posthouse.exports.mermaid import chain, choreography, talk
+from posthouse.exports.prose import code, codes, paragraphs, table, text
 from posthouse.exports.source import Files, Source
 
 FILE = "catalogue.md"
@@ -37,15 +37,21 @@ def _parts(source: Source) -> Iterator[str]:
         yield table(CONSUMERS, [_handler(handler) for handler in document.handlers])
     yield "## Who talks to whom\n"
     yield talk(document)
+    yield from _flows(document)
+
+
+def _flows(document: Document) -> Iterator[str]:
+    """Those that were declared, then what follows from other events."""
+    for entry in document.flows:
+        yield f"## Flow {text(entry.name)} of {text(entry.service)}\n"
+        if entry.description:
+            yield f"{paragraphs(entry.description)}\n"
+        yield choreography(expected(document, entry))
+    declared = {entry.starts for entry in document.flows}
     for flow in flows(document):
-        yield f"## Flow: {text(flow.start)}\n"
-        yield chain(flow)
-    if document.flows:
-        yield "## Sagas\n"
-        yield table(
-            ("Name", "Service", "Events"),
-            [(code(flow.name), code(flow.service), codes(flow.subjects)) for flow in document.flows],
-        )
+        if flow.start not in declared:
+            yield f"## Flow: {text(flow.start)}\n"
+            yield chain(flow)
 
 
 def _event(source: Source, entry: EventEntry) -> Sequence[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from posthouse.contracts import Document
-from posthouse.exports.flows import Flow
+from posthouse.exports.flows import Expected, Flow
 from posthouse.exports.routes import received
 
 UNLISTED = ", not listed"
@@ -38,6 +38,29 @@ def chain(flow: Flow) -> str:
         lines += [f"  {events[read.subject]} --> {id_}" for read in step.reads if read.subject in events]
         lines += [f"  {id_} --> {events[subject]}" for subject in step.publishes]
     return _fenced("flowchart LR", lines)
+
+
+def choreography(flow: Expected) -> str:
+    """A declared flow: the facts that must come, those that may (dashed), and those that no listed handler leads to."""
+    entry = flow.entry
+    facts = [entry.starts, *flow.between, *entry.then, *entry.may]
+    events = {subject: f"e{number}" for number, subject in enumerate(facts)}
+    steps = {f"h{number}": step for number, step in enumerate(flow.steps)}
+    lines = [f'  {events[subject]}(["{label(subject)}{_remark(flow, subject)}"])' for subject in facts]
+    lines += [f'  {id_}["{label(_last(step.name))}<br/>{label(step.consumer)}"]' for id_, step in steps.items()]
+    for id_, step in steps.items():
+        lines += [f"  {events[read.subject]} --> {id_}" for read in step.reads if read.subject in events]
+        lines += [f"  {id_} --> {events[subject]}" for subject in step.publishes if subject in events]
+    if dashed := [events[subject] for subject in facts if subject in {*entry.may, *flow.unheard, *flow.unlisted}]:
+        lines += ["  classDef open stroke-dasharray: 5 5", f"  class {','.join(dashed)} open"]
+    return _fenced("flowchart LR", lines)
+
+
+def _remark(flow: Expected, subject: str) -> str:
+    remarks = ["may come"] if subject in flow.entry.may else []
+    remarks += ["no handler leads here"] if subject in flow.unheard else []
+    remarks += ["its service is not listed"] if subject in flow.unlisted else []
+    return "".join(f"<br/>{label(remark)}" for remark in remarks)
 
 
 def label(said: str) -> str:
