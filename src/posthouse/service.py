@@ -38,6 +38,7 @@ from posthouse.frozen import lock_in, retired_in, unfrozen
 from posthouse.processes import Timers
 from posthouse.receiving import (
     Applier,
+    Calling,
     Consumer,
     Desk,
     Handler,
@@ -196,11 +197,16 @@ class Service:
         policy: Policy | None = None,
         reads: Sequence[str] | None = None,
         publishes: Sequence[type[object]] = (),
+        calling: Calling | None = None,
     ) -> Callable[[F], F]:
         """Run the decorated function for each of these events, once, in order per key, in one transaction.
 
         Handlers of one consumer share its place in the topics; a second handler for the same event needs a `consumer`
         of its own. What the function returns is published in the same transaction.
+
+        `calling` is for what no transaction can take back: a vendor's API. It is given the event before the transaction
+        begins, and the function gets its answer as a third argument. It may be called again for the same event, after a
+        failure or a crash, so it says the same key to the vendor each time; it is not called for a duplicate.
 
         For the catalogue: `reads` names the payload fields that the function looks at, dots reaching inside; without it
         any change of the event may touch it. `publishes` names the events that it publishes through its Tx; those of
@@ -213,7 +219,7 @@ class Service:
         def register(function: F) -> F:
             types = [event_type_of(cls) for cls in events]
             uses = Uses.of(types, reads, publishes, by=self.name)
-            handler = handler_of(function, types, policy or Policy(), uses)
+            handler = handler_of(function, types, policy or Policy(), uses, calling)
             handlers = self._handlers.setdefault(name, {})
             for event_type in types:
                 if event_type.name in handlers:

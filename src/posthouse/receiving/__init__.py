@@ -3,7 +3,7 @@
 from posthouse.receiving.applying import Applier
 from posthouse.receiving.consumer import Consumer
 from posthouse.receiving.desk import Desk
-from posthouse.receiving.handler import Handler, handler_of
+from posthouse.receiving.handler import Calling, Handler, handler_of
 from posthouse.receiving.holding import dead_letter_topic
 from posthouse.receiving.lifting import lifted
 from posthouse.receiving.policy import Policy
@@ -12,6 +12,7 @@ from posthouse.receiving.uses import Uses
 
 __all__ = [
     "Applier",
+    "Calling",
     "Consumer",
     "Desk",
     "Handler",

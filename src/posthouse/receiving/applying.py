@@ -20,13 +20,14 @@ from posthouse.errors import (
     ConfigurationError,
     DecodeError,
     Reject,
+    RetryNow,
     StoreCollision,
     StoreFull,
     StoreUnavailable,
 )
 from posthouse.events import PLATFORM, Event, decode_any
 from posthouse.receiving.fact import Fact, fact_of
-from posthouse.receiving.handler import Handler
+from posthouse.receiving.handler import Answer, Handler
 from posthouse.receiving.holding import Holder, held_event, storable, with_error, words_of
 from posthouse.receiving.order import Standing, judge
 from posthouse.receiving.policy import Again, Dead, Policy, decide
@@ -44,6 +45,9 @@ PAUSES = (0.01, 0.05, 0.2, 0.5)
 NEWER_WITHIN = 10.0
 """Seconds that an older version waits for a newer one of the same fact, when its consumer takes both from topics of
 their own: the newer one says more."""
+
+CALLS = 16
+"""How many calls to the outside one consumer makes at once, where the store alone would allow fewer."""
 
 DEFAULT = Policy()
 
@@ -102,6 +106,12 @@ class Applier:
     stirred: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     """Set when a held event has become due, so that nobody has to look for it."""
 
+    @property
+    def workers(self) -> int:
+        """How many events are usefully in work at once: those that call outside wait for others, not for the store."""
+        calls = any(handler.calling is not None for handler in self.handlers.values())
+        return max(self.store.writers, CALLS) if calls else self.store.writers
+
     def read(self, delivery: Delivery) -> Work:
         """Decode the envelope; the payload stays raw until its handler runs."""
         frame = delivery.frame
@@ -145,7 +155,7 @@ class Applier:
         while True:
             attempts += 1
             try:
-                return await self._apply_together([work])
+                return await self._apply_together([work], await self._ask_first(work))
             except NOTHING_KNOWN:
                 raise
             except Exception as error:
@@ -178,25 +188,44 @@ class Applier:
             async with self.store.begin() as transaction:
                 return await self._holder.bury(transaction, held, "attempts spent", work.policy)
 
+        answer: Answer = ()
+
         async def steps(transaction: Transaction) -> None:
             if await self._claim_held(transaction, held):
                 _refuse_in_silence(work, held)
-                await self._run(transaction, [work])
+                await self._run(transaction, [work], answer)
                 await self._holder.go_on(transaction, self.consumer, held.arrival, work.policy)
 
         try:
+            answer = await self._ask(work)
             await self._in_transaction(steps, work)
         except NOTHING_KNOWN:
             raise
         except Exception as error:
             await self._failed_again(held, error, work.policy)
 
-    async def _apply_together(self, works: Sequence[Work]) -> None:
+    async def _ask_first(self, work: Work) -> Answer:
+        """What the outside says to an event that is ours to run, as far as can be seen before it is claimed."""
+        if work.handler is None or work.handler.calling is None or work.cautious:
+            return ()
+        async with self.store.begin(tenant=work.arrival.tenant) as transaction:
+            known = await self.store.inbox.standing(transaction, self.consumer, work.arrival)
+        if judge(known, work.arrival, adopt=self.adopts.get(work.arrival.topic, False)) is not Standing.NEXT:
+            return ()
+        return await self._ask(work)
+
+    async def _ask(self, work: Work) -> Answer:
+        """Call outside, with no transaction open."""
+        if work.event is None or work.handler is None or work.handler.calling is None:
+            return ()
+        return await work.handler.ask(self._typed(work.handler, work.event))
+
+    async def _apply_together(self, works: Sequence[Work], answer: Answer = ()) -> None:
         """One transaction: claim, handler, what it says."""
 
         async def steps(transaction: Transaction) -> Sequence[Turn]:
             turns = await self._claim(transaction, works)
-            await self._run(transaction, [work for work, turn in zip(works, turns, strict=True) if turn.mine])
+            await self._run(transaction, [work for work, turn in zip(works, turns, strict=True) if turn.mine], answer)
             return turns
 
         turns = await self._in_transaction(steps, works[0])
@@ -283,11 +312,13 @@ class Applier:
         await self.store.inbox.advance(transaction, self.consumer, held.arrival)
         return True
 
-    async def _run(self, transaction: Transaction, works: Sequence[Work]) -> None:
+    async def _run(self, transaction: Transaction, works: Sequence[Work], answer: Answer = ()) -> None:
         """Call the one handler of these events, and write what it says."""
         handler = works[0].handler if works else None
         if handler is None:
             return
+        if handler.calling is not None and not answer:
+            raise RetryNow("its turn came only after nobody had been asked")
         if any(work.fact is not None for work in works):
             works = [work for work in works if work.fact is None or await self._is_first(transaction, work.fact)]
             if not works:
@@ -295,9 +326,9 @@ class Applier:
         self._note(works)
         events = [self._typed(handler, work.event) for work in works if work.event is not None]
         groups = _by_tenant(events, lambda event: event.tenant) if handler.many else [[event] for event in events]
-        calls = [(self._tx(transaction, group[0]), group if handler.many else group[0]) for group in groups]
+        calls = [(self._tx(transaction, group[0]), group if handler.many else group[0], answer) for group in groups]
         results = await handler.run(self.store, transaction, calls)
-        said = [tx for tx, _ in calls]
+        said = [tx for tx, _, _ in calls]
         for tx, result in zip(said, results, strict=True):
             tx.publish_all(result)
         await said[0].flush(*said[1:])

@@ -75,7 +75,7 @@ class Consumer:
         """Until `stop`, or until the broker or the database is in trouble: then everything starts over from what is
         acknowledged."""
         halt = asyncio.Event()
-        workers = [asyncio.create_task(self._work(stream, halt)) for _ in range(self._applier.store.writers)]
+        workers = [asyncio.create_task(self._work(stream, halt)) for _ in range(self._applier.workers)]
         receiver = asyncio.create_task(self._receive(stream))
         stopper = asyncio.create_task(stop.wait())
         try:

@@ -12,20 +12,27 @@ from typing import Any, cast
 from posthouse.contracts import EventType
 from posthouse.contracts.versions import Cast
 from posthouse.errors import ConfigurationError
+from posthouse.events import Event
 from posthouse.receiving.deadline import in_thread, on_loop
 from posthouse.receiving.policy import Policy
 from posthouse.receiving.uses import Uses
 from posthouse.sending import Tx
 from posthouse.store import Store, Transaction
 
-Call = tuple[Tx, object]
-"""One call of a handler: the transaction it may speak in, and its event or list of events."""
+Answer = tuple[object, ...]
+"""What the outside answered, alone; empty where nobody was asked."""
+
+Call = tuple[Tx, object, Answer]
+"""One call of a handler: the transaction it may speak in, its event or list of events, and the answer it waits for."""
+
+Calling = Callable[[Event[Any]], object]
+"""A function that asks the outside world something about an event; what it returns, or awaits to, is the answer."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Handler:
     """One function of one consumer. `shape` is the type of its second argument, None when it takes only the event;
-    `many` means that its first argument is a list of events."""
+    `many` means that its first argument is a list of events. `calling` is asked before its transaction begins."""
 
     name: str
     function: Callable[..., object]
@@ -37,6 +44,17 @@ class Handler:
     uses: Uses
     lifts: Mapping[str, Sequence[Cast]] = dataclasses.field(default_factory=dict, compare=False)
     """Subjects of older versions that it is also given, each with the casts that lift it."""
+    calling: Calling | None = None
+
+    async def ask(self, event: Event[object]) -> Answer:
+        """Call outside, while no transaction is open. It may be called again for the same event, after a failure or a
+        crash. DeadlineExceeded comes on time, as in `run`."""
+        if self.calling is None:
+            return ()
+        work, deadline, name = partial(self.calling, event), self.policy.deadline, f"{self.name} (calling)"
+        if inspect.iscoroutinefunction(self.calling):
+            return (await on_loop(cast("Awaitable[object]", work()), deadline, name),)
+        return (await in_thread(work, deadline, name),)
 
     @property
     def view(self) -> type | None:
@@ -64,34 +82,45 @@ class Handler:
 
     def _call_plain(self, store: Store, transaction: Transaction, calls: Sequence[Call]) -> Sequence[object]:
         if self.shape is None:
-            return [self.function(argument) for _, argument in calls]
+            return [self.function(argument) for _, argument, _ in calls]
         with store.view(transaction, self.shape) as theirs:
-            return [self.function(argument, theirs) for _, argument in calls]
+            return [self.function(argument, theirs, *answer) for _, argument, answer in calls]
 
     async def _call_async(self, store: Store, transaction: Transaction, calls: Sequence[Call]) -> Sequence[object]:
         function = cast("Callable[..., Awaitable[object]]", self.function)
         if self.shape is None:
-            return [await function(argument) for _, argument in calls]
+            return [await function(argument) for _, argument, _ in calls]
         if self.shape is Tx:
-            return [await function(argument, tx) for tx, argument in calls]
+            return [await function(argument, tx, *answer) for tx, argument, answer in calls]
         with store.view(transaction, self.shape) as theirs:
-            return [await function(argument, theirs) for _, argument in calls]
+            return [await function(argument, theirs, *answer) for _, argument, answer in calls]
 
 
 def handler_of(
-    function: Callable[..., object], event_types: Sequence[EventType[object]], policy: Policy, uses: Uses
+    function: Callable[..., object],
+    event_types: Sequence[EventType[object]],
+    policy: Policy,
+    uses: Uses,
+    calling: Calling | None = None,
 ) -> Handler:
     """Read what a function wants, and what it says, from its signature."""
     name = f"{function.__module__}.{function.__qualname__}"
     parameters = list(inspect.signature(function).parameters.values())
-    if not 1 <= len(parameters) <= 2:
+    if calling is not None:
+        if len(parameters) != 3:
+            raise ConfigurationError(
+                f"{name} takes {len(parameters)} arguments: with calling=… a handler takes the event, a Tx and the answer"
+            )
+    elif not 1 <= len(parameters) <= 2:
         raise ConfigurationError(
             f"{name} takes {len(parameters)} arguments: a handler takes the event and, if it writes, a Tx"
         )
     hints = _hints(function)
     first = hints.get(parameters[0].name)
     many = typing.get_origin(first) in (list, Sequence) or str(first).startswith(("list[", "Sequence["))
-    shape = _shape(name, hints.get(parameters[1].name, Tx)) if len(parameters) == 2 else None
+    shape = _shape(name, hints.get(parameters[1].name, Tx)) if len(parameters) > 1 else None
+    if calling is not None and (many or policy.grouped):
+        raise ConfigurationError(f"{name} calls outside for each event: it cannot take a list or share a transaction")
     threaded = not inspect.iscoroutinefunction(function)
     if threaded and shape is Tx:
         raise ConfigurationError(
@@ -99,7 +128,15 @@ def handler_of(
             "a session, annotated as such"
         )
     return Handler(
-        name, function, tuple(event_types), policy, shape, many, threaded, uses.with_result(hints.get("return"))
+        name,
+        function,
+        tuple(event_types),
+        policy,
+        shape,
+        many,
+        threaded,
+        uses.with_result(hints.get("return")),
+        calling=calling,
     )
 
 

@@ -27,10 +27,12 @@ class Retrier:
         self._applier = applier
         self._clock = clock
         self._alarmed: set[int] = set()
-        self._most = max(1, applier.store.writers // 2)
+        self._most = max(1, applier.workers // 2)
         self._running: set[asyncio.Task[None]] = set()
         self._claiming = False
-        deadlines = [handler.policy.deadline for handler in applier.handlers.values()]
+        deadlines = [
+            handler.policy.deadline * (1 if handler.calling is None else 2) for handler in applier.handlers.values()
+        ]
         self._visibility = max(deadlines, default=0.0) + 5.0
 
     @property
