@@ -60,6 +60,16 @@ async def ship(event: Event[ParcelPacked], tx: Tx) -> None:
         raise RetryLater("the carrier is closed", seconds=3600)
 
 
+# Calls a vendor first, while no transaction is open; the answer comes as a third argument.
+async def weigh(event: Event[ParcelPacked]) -> int:
+    return 100 * len(event.data.order_id)  # a real one sends event.id along, so that asking twice is asking once
+
+
+@shop.on(ParcelPacked, consumer="postage", calling=weigh)
+async def stamp(event: Event[ParcelPacked], tx: Tx, grams: int) -> None:
+    await tx.execute("INSERT INTO seen VALUES (?, ?)", (f"{grams} g", event.data.order_id))
+
+
 async def main() -> None:
     async with shop.running():
         async with shop.transaction(tenant="t1") as tx:

@@ -96,7 +96,8 @@ RULES = (
         "What it calls in other functions is not seen.",
         why="The transaction is open and its rows are locked while somebody else's server thinks; and the call is made again when the "
         "event is.",
-        fix='Publish a fact, and let a consumer of its own make the call, with `order="none"` or few in flight, idempotent by its key.',
+        fix="Make it in a function of its own, given as `on(…, calling=…)`: it runs before the transaction begins, and the handler gets "
+        "its answer. Give the other side a key that stays the same when the call is repeated.",
         seeds="A Anti-Patterns (synchronous event chains); D §1 and §15",
         look=network_call_in_handler,
     ),
