@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Literal
+from typing import Annotated, Literal
+
+import msgspec
 
 from melmastoon.facts.house import Guest, Rail, service
 from posthouse import Payload
@@ -93,7 +95,7 @@ class CheckInStarted(Payload):
     check_out: date
     guest: Guest
     attempt: int = 1
-    missing: tuple[Literal["folio", "key", "welcome"], ...] = ()
+    missing: Annotated[tuple[Literal["folio", "key", "welcome"], ...], msgspec.Meta(max_length=3)] = ()
 
 
 @reservation.event("booking.checked_in.v1", key="booking_id", retention="warm")

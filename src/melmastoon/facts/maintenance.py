@@ -1,0 +1,35 @@
+"""maintenance-service: what is broken, and until when."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from melmastoon.facts.house import service
+from posthouse import Payload
+
+maintenance = service("maintenance", owner="maintenance")
+
+
+@maintenance.event("ticket.opened.v1", key="ticket_id", retention="warm")
+class TicketOpened(Payload):
+    """Something in a room wants repair. `out_of_order`: nobody can sleep there until it is done."""
+
+    ticket_id: str
+    property_id: str
+    room_id: str
+    summary: str
+    out_of_order: bool = True
+
+
+@maintenance.event("ticket.closed.v1", key="ticket_id", retention="warm")
+class TicketClosed(Payload):
+    """It is repaired, with these parts and this much work. `out_of_order`: as it was opened, so the room comes back now."""
+
+    ticket_id: str
+    property_id: str
+    room_id: str
+    parts: Annotated[tuple[str, ...], msgspec.Meta(max_length=50)]
+    labour_minutes: int
+    out_of_order: bool = True
