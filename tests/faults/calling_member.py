@@ -36,7 +36,7 @@ def charge(event: Event[ChargeWanted]) -> str:
 
 
 @desk.on(ChargeWanted, policy=Policy(first_delay=0.1), calling=charge)
-def charged(event: Event[ChargeWanted], tx: Tx, receipt: str) -> None:
+async def charged(event: Event[ChargeWanted], tx: Tx, receipt: str) -> None:
     await tx.execute("INSERT INTO charge VALUES (?, ?)", (event.data.order_id, receipt))
 
 
