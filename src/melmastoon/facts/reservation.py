@@ -72,7 +72,8 @@ class BookingModified(Payload):
 
 @reservation.event("booking.dates_changed.v1", key="booking_id", retention="warm")
 class BookingDatesChanged(Payload):
-    """A new window is wanted. It holds once inventory has swapped the nights; otherwise the old one stays."""
+    """A new window is wanted. It holds once inventory has swapped the nights; otherwise the old one stays. `missing` names
+    what a retry still wants; empty: everything."""
 
     booking_id: str
     change_id: str
@@ -82,6 +83,8 @@ class BookingDatesChanged(Payload):
     old_check_out: date
     check_in: date
     check_out: date
+    attempt: int = 1
+    missing: tuple[Literal["rooms", "price", "key"], ...] = ()
 
 
 @reservation.event("booking.check_in_started.v1", key="booking_id", retention="warm")
