@@ -8,14 +8,24 @@ from __future__ import annotations
 import sqlite3
 from functools import cache
 from itertools import count
+from typing import TypeVar
+
+import msgspec
 
 from posthouse import Tx
 from posthouse.store import Rows
+
+T = TypeVar("T")
 
 
 async def run(tx: Tx, sql: str, *values: str | int | None) -> Rows:
     """Run one statement. Rows read with FOR UPDATE stay as they are until the transaction ends."""
     return await tx.execute(_spoken(sql, isinstance(tx.connection, sqlite3.Connection)), values)
+
+
+def typed(rows: Rows, kind: type[T]) -> list[T]:
+    """Rows as what they hold: `typed(rows, tuple[str, int])`, or a class whose fields are the columns in order."""
+    return [msgspec.convert(row, kind) for row in rows]
 
 
 @cache

@@ -1,4 +1,4 @@
-"""maintenance-service: what is broken, and until when."""
+"""maintenance-service: what is broken, and until when. Tickets of one room are said in order: its last one brings it back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from posthouse import Payload
 maintenance = service("maintenance", owner="maintenance")
 
 
-@maintenance.event("ticket.opened.v1", key="ticket_id", retention="warm")
+@maintenance.event("ticket.opened.v1", key="room_id", retention="warm")
 class TicketOpened(Payload):
     """Something in a room wants repair. `out_of_order`: nobody can sleep there until it is done."""
 
@@ -23,13 +23,13 @@ class TicketOpened(Payload):
     out_of_order: bool = True
 
 
-@maintenance.event("ticket.closed.v1", key="ticket_id", retention="warm")
+@maintenance.event("ticket.closed.v1", key="room_id", retention="warm")
 class TicketClosed(Payload):
-    """It is repaired, with these parts and this much work. `out_of_order`: as it was opened, so the room comes back now."""
+    """It is repaired, with these parts and this much work. `room_back`: nothing else keeps the room out of order now."""
 
     ticket_id: str
     property_id: str
     room_id: str
     parts: Annotated[tuple[str, ...], msgspec.Meta(max_length=50)]
     labour_minutes: int
-    out_of_order: bool = True
+    room_back: bool = True
