@@ -129,7 +129,8 @@ def _handlers(service: Service) -> Iterable[tuple[str, Handler]]:
     """Each handler once, however many events it takes."""
     for consumer, handlers in service.consumers.items():
         for handler in {id(handler): handler for handler in handlers.values()}.values():
-            yield consumer, handler
+            if not all(known.internal for known in handler.event_types):
+                yield consumer, handler
 
 
 def _handler(service: Service, consumer: str, handler: Handler) -> HandlerEntry:

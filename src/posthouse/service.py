@@ -35,7 +35,7 @@ from posthouse.contracts.versions import Cast, cast_of, missing_links
 from posthouse.errors import ConfigurationError, DecodeError, StoreOutdated, did_you_mean
 from posthouse.events import CODECS, METADATA_LIMIT, Actor, Producer, Subject, decode_any
 from posthouse.frozen import lock_in, retired_in, unfrozen
-from posthouse.processes import Timers
+from posthouse.processes import Saga, SagaBook, SagaDesk, SagaType, Timers
 from posthouse.receiving import (
     Applier,
     Calling,
@@ -60,6 +60,7 @@ T = TypeVar("T")
 Old = TypeVar("Old")
 New = TypeVar("New")
 F = TypeVar("F", bound=Callable[..., object])
+S = TypeVar("S", bound=Saga)
 Setup = Callable[[Tx], Awaitable[None]]
 
 Wire = Literal["structured", "binary", "melmastoon"]
@@ -122,6 +123,7 @@ class Service:
         """Choreographies that this service declares, by their names."""
         self._upcasts: dict[str, Cast] = {}
         self._downcasts: dict[str, Cast] = {}
+        self._sagas = SagaBook(name, namespace, self)
         self._sightings = Sightings()
         self.outbox = Outbox(lambda: self.store, lambda: self._drafter)
         self.owner = owner
@@ -279,6 +281,22 @@ class Service:
         which of its facts did not come."""
         self.flows[name] = flow_of(name, starts, then, may, description, known=self.flows)
 
+    def saga(self, name: str, *, correlate: str, policy: Policy | None = None) -> Callable[[type[S]], type[S]]:
+        """Run the decorated class as a process. Its `correlate` field is its id, and the field of that name in the events
+        that it takes finds it. It is a consumer of its own; `policy` is for its events and its undos alike."""
+
+        def register(cls: type[S]) -> type[S]:
+            if (consumer := f"{self.name}.{name}") in self._handlers:
+                raise ConfigurationError(f"there is a consumer {consumer!r} already: give the saga another name")
+            declared = self._sagas.declare(cls, name, correlate=correlate, policy=policy or Policy())
+            for event_type in declared.event_types.values():
+                self.catalogue.add(event_type)
+            self._handlers[consumer] = {handler.event_types[0].name: handler for handler in self._sagas.handlers(name)}
+            self._lift_handlers()
+            return cls
+
+        return register
+
     def setup(self, function: Setup) -> Setup:
         """Run the decorated function once when the service opens, in a transaction of its own; for your own tables."""
         self._setups.append(function)
@@ -299,6 +317,26 @@ class Service:
         store = self.store
         block = store.begin(tenant=cause.tenant)
         return block, Tx(await block.__aenter__(), store, self._drafter, cause, self._parts.clock)
+
+    async def start_saga(self, tx: Tx, saga: Saga) -> bool:
+        """Start a saga in this transaction: its `@starts` method runs at once. False, and nothing done, when there is one
+        with its id."""
+        return await self._sagas.of(saga).start(tx, saga)
+
+    @property
+    def sagas(self) -> SagaDesk:
+        """The operator's verbs for sagas."""
+        return SagaDesk(self._sagas, self)
+
+    @property
+    def saga_types(self) -> Mapping[str, SagaType]:
+        """The sagas that are declared here, by name."""
+        return self._sagas.types
+
+    @property
+    def internal_events(self) -> Sequence[EventType[object]]:
+        """What the library says to itself in this service's name: it has topics, and no place in the catalogue."""
+        return self._sagas.internal_events
 
     async def run(
         self, *, only: Collection[Part] = PARTS, relay: RelaySource | None = None, stop: asyncio.Event | None = None

@@ -59,7 +59,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 async def status(services: Sequence[Service]) -> Status:
     """Read the figures. Name producers and consumers together to have the producers' own counts in the lines."""
     counts = {service.name: await service.store.counts() for service in services}
-    owners = {t.topic: t.subject.service for service in services for t in service.catalogue}
+    said = [event_type for service in services for event_type in (*service.catalogue, *service.internal_events)]
+    owners = {event_type.topic: event_type.subject.service for event_type in said}
     lines = [line for service in services for line in await _lines(service, counts, owners)]
     return Status(
         lines=lines,

@@ -1,60 +1,28 @@
 """PORT: a store is a database that takes part in the user's transaction.
 
-It holds five small tables, each a role of its own: what goes out (`outbox`), what was applied (`inbox`), what could not
-be (`held`), what is due later (`timers`), which versions are in use (`sightings`). Methods that take a transaction as their first argument write inside it and
-never commit; the others are transactions of their own. `posthouse.testing.StoreContract` proves an adapter.
+It holds small tables, each a role of its own: what goes out (`outbox`), what was applied (`inbox`), what could not be
+(`held`), what is due later (`timers`), which versions are in use (`sightings`), where processes stand (`sagas`),
+what happened to each thing (`streams`).
+Methods that take a transaction as their first argument write inside it and never commit; the others are transactions of
+their own. `posthouse.testing.StoreContract` proves an adapter.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Literal, Protocol
 
 import msgspec
 
 from posthouse.checks import Check
-
-Parameters = Sequence[object] | Mapping[str, object]
-
-Submit = Callable[[Callable[[], object]], None]
-"""Has a function run in some thread, without waiting for it."""
-
-
-class Rows(list[tuple[object, ...]]):
-    """What a statement returned; `rowcount` is the number of rows it changed, -1 where that has no meaning."""
-
-    rowcount: int = -1
-
-    def one(self) -> tuple[object, ...]:
-        """The only row; LookupError when there is none or more than one."""
-        if len(self) != 1:
-            raise LookupError(f"expected one row, got {len(self)}")
-        return self[0]
-
-    def scalar(self) -> object:
-        """The first column of the only row."""
-        return self.one()[0]
-
-
-class Transaction(Protocol):
-    """One open database transaction. Using it after its end raises TransactionClosed."""
-
-    @property
-    def connection(self) -> object:
-        """The driver's own connection. Never commit or roll it back: whoever began it does."""
-        ...
-
-    @property
-    def submit(self) -> Submit | None:
-        """Where plain functions that use this transaction must run: it is bound to a thread. None: in any thread."""
-        ...
-
-    async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
-        """Run one statement in the driver's own parameter style."""
-        ...
-
+from posthouse.saga_table import SagaTable
+from posthouse.stream_table import StreamTable
+from posthouse.transaction import Parameters as Parameters
+from posthouse.transaction import Rows as Rows
+from posthouse.transaction import Submit as Submit
+from posthouse.transaction import Transaction as Transaction
 
 # What goes out.
 
@@ -158,6 +126,10 @@ class OutboxTable(OutboxReader, Protocol):
 
     async def retry_stuck(self, row_id: int) -> bool:
         """An operator asks for another try now; ends a quarantine."""
+        ...
+
+    async def kept(self, after: int, limit: int) -> Sequence[OutboxRow]:
+        """Committed rows that were not purged yet, sent or not, by id, those behind `after`; for people."""
         ...
 
     async def purge(self, limit: int) -> int:
@@ -450,6 +422,8 @@ class Store(Protocol):
     held: HeldTable
     timers: TimerTable
     sightings: SightingTable
+    sagas: SagaTable
+    streams: StreamTable
     embedded: bool
     """Belongs to this service alone, so that it may be upgraded without asking."""
     writers: int

@@ -37,6 +37,8 @@ class EventType(Generic[T]):
     description: str = ""
     external: bool = False
     """Declared by a reader, as it reads the fact of another service."""
+    internal: bool = False
+    """What the library says to itself: it is in no catalogue."""
 
     @cached_property
     def name(self) -> str:
@@ -59,7 +61,13 @@ class EventType(Generic[T]):
 
 
 def declare(
-    cls: type[T], subject: Subject, *, key: str | None, topics: Topics, terms: Terms | None = None
+    cls: type[T],
+    subject: Subject,
+    *,
+    key: str | None,
+    topics: Topics,
+    terms: Terms | None = None,
+    internal: bool = False,
 ) -> EventType[T]:
     """Make `cls` the payload of `subject`; without terms it is the fact of another service. The class remembers it, so that other services can subscribe to the class."""
     description = _docstring(cls)
@@ -79,6 +87,7 @@ def declare(
         schema=f"{schema_place(subject)}#{payload.schema.hash}",
         description=description,
         external=terms is None,
+        internal=internal,
     )
     setattr(made, _MARK, event_type)
     return event_type

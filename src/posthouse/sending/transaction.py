@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
+from typing import NamedTuple
 
 from posthouse.clock import Clock
 from posthouse.contracts import is_event
@@ -13,6 +14,14 @@ from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transacti
 
 Begin = Callable[[Cause], Awaitable[tuple[AbstractAsyncContextManager[Transaction], "Tx"]]]
 """Opens a transaction of a store, and a Tx around it."""
+
+
+class Mark(NamedTuple):
+    """What a Tx had to say at some moment."""
+
+    rows: tuple[OutboxRow, ...]
+    timers: tuple[Timer, ...]
+    dropped: tuple[str, ...]
 
 
 class Tx:
@@ -34,6 +43,16 @@ class Tx:
     def tenant(self) -> str:
         """The tenant for whom this transaction works."""
         return self.cause.tenant
+
+    @property
+    def store(self) -> Store:
+        """The store whose transaction this is."""
+        return self._store
+
+    @property
+    def transaction(self) -> Transaction:
+        """The store's transaction, for the tables that take part in it."""
+        return self._transaction
 
     @property
     def connection(self) -> object:
@@ -65,6 +84,14 @@ class Tx:
             self._timers.append(Timer(name=name, due_at=due_at, after=max(after, 0.0), row=row))
         return rows[0].event_id
 
+    def drafts(self, payload: object, extensions: Mapping[str, str]) -> list[OutboxRow]:
+        """The rows that would say a fact, its own first; for whoever also keeps it elsewhere, and then gives them to `say`."""
+        return self._drafter.drafts(payload, self.cause, extensions=extensions)
+
+    def say(self, rows: Iterable[OutboxRow]) -> None:
+        """Say what `drafts` has written when this transaction commits."""
+        self._rows += rows
+
     def publish_all(self, payloads: object) -> None:
         """What a handler returned: nothing, one payload, or several."""
         if payloads is None:
@@ -93,6 +120,19 @@ class Tx:
         if names:
             self._timers = [waiting for waiting in self._timers if waiting.name not in names]
             self._dropped += names
+
+    def mark(self) -> Mark:
+        """What was said so far, to look back or to go back to."""
+        return Mark(tuple(self._rows), tuple(self._timers), tuple(self._dropped))
+
+    def said_since(self, mark: Mark) -> list[tuple[OutboxRow, float]]:
+        """What was said since a mark, each with the seconds after which it will be."""
+        timers = [timer for timer in self._timers if timer not in mark.timers]
+        return [(row, 0.0) for row in self._rows[len(mark.rows) :]] + [(t.row, t.after or 0.0) for t in timers]
+
+    def rewind(self, mark: Mark) -> None:
+        """Unsay what was said since a mark: whoever does so has rolled back the statements since then."""
+        self._rows, self._timers, self._dropped = list(mark.rows), list(mark.timers), list(mark.dropped)
 
     async def flush(self, *others: Tx) -> None:
         """Write what was said so far, here and in others around the same transaction: the rows in one statement. Whoever

@@ -14,6 +14,7 @@ from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.local.file_checks import file_checks
 from posthouse.local.sqlite import Synchronous, check_place, connect, mapped, patiently
+from posthouse.saga_table import SagaTable
 from posthouse.store import (
     Counts,
     HeldTable,
@@ -31,12 +32,15 @@ from posthouse.stores.sqlite.held import SqliteHeld
 from posthouse.stores.sqlite.inbox import SqliteInbox
 from posthouse.stores.sqlite.joins import joined, owner_of
 from posthouse.stores.sqlite.outbox import SqliteOutbox
+from posthouse.stores.sqlite.sagas import SqliteSagas
 from posthouse.stores.sqlite.schema import MOST_LANES, applied, migrations, missing, script, upgrading
 from posthouse.stores.sqlite.sightings import SqliteSightings
 from posthouse.stores.sqlite.steps import carry_out
+from posthouse.stores.sqlite.streams import SqliteStreams
 from posthouse.stores.sqlite.timers import SqliteTimers
 from posthouse.stores.sqlite.views import can_view, refused, viewed
 from posthouse.stores.waiting import waiting_checks
+from posthouse.stream_table import StreamTable
 
 WEEK = 7 * 86_400.0
 FIRST_PAUSE, LAST_PAUSE = 0.002, 0.05
@@ -117,6 +121,8 @@ class SqliteStore:
         self.held: HeldTable = SqliteHeld(self._database)
         self.timers: TimerTable = SqliteTimers(self._database, self._clock, self._outbox)
         self.sightings: SightingTable = SqliteSightings(self._database)
+        self.sagas: SagaTable = SqliteSagas(self._database)
+        self.streams: StreamTable = SqliteStreams(self._database)
 
     def begin(self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False) -> SqliteTransaction:
         return self._database.begin()

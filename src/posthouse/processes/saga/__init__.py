@@ -1,0 +1,26 @@
+"""Sagas: long-running processes with typed state, deadlines, and compensation declared beside each step."""
+
+from posthouse.processes.saga.book import SagaBook
+from posthouse.processes.saga.declared import SagaType, Taken, Undo
+from posthouse.processes.saga.desk import SagaDesk, SagaView
+from posthouse.processes.saga.marks import deadline, late, on, partial_retry, starts, step, undo
+from posthouse.processes.saga.saga import Saga
+from posthouse.processes.saga.turn import Turn
+
+__all__ = [
+    "Saga",
+    "SagaBook",
+    "SagaDesk",
+    "SagaType",
+    "SagaView",
+    "Taken",
+    "Turn",
+    "Undo",
+    "deadline",
+    "late",
+    "on",
+    "partial_retry",
+    "starts",
+    "step",
+    "undo",
+]

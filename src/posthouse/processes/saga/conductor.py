@@ -1,0 +1,177 @@
+"""Conductor: runs the turns of one kind of saga. Lock the row, call the method, save what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from posthouse.clock import Clock, new_id
+from posthouse.contracts import EventType, event_type_of
+from posthouse.errors import ConfigurationError, RetryLater
+from posthouse.events import Event
+from posthouse.processes.saga.course import Course, as_raw
+from posthouse.processes.saga.deadlines import DeadlinePassed
+from posthouse.processes.saga.declared import SagaType
+from posthouse.processes.saga.saga import Saga
+from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN, takes_in_time
+from posthouse.saga_table import SagaInput, SagaRow
+from posthouse.sending import Tx
+from posthouse.store import Store
+
+
+class Home(Protocol):
+    """The service that a saga lives in, as far as it is needed here."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+
+class Conductor:
+    """Everything that happens to sagas of one type, each in the transaction that it is given."""
+
+    def __init__(self, of: SagaType, home: Home, deadline: EventType[DeadlinePassed]) -> None:
+        self.of = of
+        self._home = home
+        self._deadline = deadline
+
+    async def start(self, tx: Tx, saga: Saga) -> bool:
+        """Start one in the caller's transaction; False, and nothing done, when there is one with its id."""
+        if tx.store is not self._home.store:
+            raise ConfigurationError(
+                f"{self.of.consumer}: start it in a transaction of {self.of.service}, not of another service"
+            )
+        state = self.of.encode(saga)
+        given = SagaInput(kind="start", type=self.of.starts, data=msgspec.Raw(state))
+        return await self._start(tx, saga, given, None) is not None
+
+    async def take(self, event: Event[object], tx: Tx) -> None:
+        """An event came for one of them."""
+        event_type = event_type_of(type(event.data))
+        id = self.of.id_in(event_type.name, event)
+        if id is None:
+            return
+        data = as_raw(event_type, event.data)
+        given = SagaInput(kind="event", type=event_type.name, event_id=event.id, data=data)
+        if self.of.started_by is not None and event_type.name == self.of.started_by.event_type.name:
+            saga = self._fresh(event)
+            if await self._start(tx, saga, given, event) is not None:
+                return
+        row = await self._load(tx, id)
+        if row is None:
+            self._early(event_type.name, id)
+        else:
+            await self._take(tx, row, given, event)
+
+    async def deadline_passed(self, event: Event[object], tx: Tx) -> None:
+        """A timer fired. It counts if the saga still has this very deadline armed; otherwise it is stale, and nothing."""
+        passed = event.data
+        if not isinstance(passed, DeadlinePassed) or passed.saga != self.of.name:
+            return
+        row = await self._load(tx, passed.id)
+        armed = None if row is None else row.deadlines.get(passed.deadline)
+        if row is None or armed is None or armed.event_id != event.id:
+            return
+        given = SagaInput(kind="deadline", type=passed.deadline, event_id=event.id)
+        course = self._course(tx, row, given, fired=passed.deadline)
+        if passed.deadline == RETRY_UNDO:
+            await course.compensate()
+        elif passed.deadline == UNDO_WITHIN:
+            course.undo_took_too_long()
+        elif passed.deadline in self.of.deadlines:
+            await course.run(passed.deadline)
+        else:
+            raise ConfigurationError(
+                f"{row.saga} {row.id}: the deadline {passed.deadline!r} was armed by another release, and "
+                f"{self.of.cls.__name__} does not declare it any more: bring the method back until no saga waits for it"
+            )
+        await self.finish(course)
+
+    def course(self, tx: Tx, row: SagaRow, verb: str, data: Mapping[str, str]) -> Course:
+        """A turn for an operator, in the correlation of the saga."""
+        tx.cause = msgspec.structs.replace(tx.cause, correlation=row.correlation)
+        given = SagaInput(kind="operator", type=verb, data=msgspec.Raw(msgspec.json.encode(data)))
+        return self._course(tx, row, given)
+
+    async def finish(self, course: Course) -> SagaRow:
+        """Save the turn; the row as it is now."""
+        await course.finish(self._home.store.sagas, self._deadline.payload.cls)
+        return course.row
+
+    async def load(self, tx: Tx, id: str) -> SagaRow | None:
+        """The row, locked."""
+        return await self._load(tx, id)
+
+    async def _start(self, tx: Tx, saga: Saga, given: SagaInput, event: Event[object] | None) -> SagaRow | None:
+        now = self._home.clock.now()
+        row = SagaRow(
+            saga=self.of.name,
+            tenant=tx.tenant,
+            id=self.of.id_of(saga),
+            state=self.of.encode(saga),
+            correlation=tx.cause.correlation or new_id(),
+            started_at=now,
+            changed_at=now,
+        )
+        if not row.id:
+            raise ConfigurationError(f"{self.of.cls.__name__} has no {self.of.correlate}: every saga needs an id")
+        if not await self._home.store.sagas.add(tx.transaction, row):
+            return None
+        outside = tx.cause
+        tx.cause = msgspec.structs.replace(outside, correlation=row.correlation)
+        try:
+            course = self._course(tx, row, given)
+            await course.run(self.of.starts, event)
+            return await self.finish(course)
+        finally:
+            tx.cause = outside
+
+    async def _take(self, tx: Tx, row: SagaRow, given: SagaInput, event: Event[object]) -> None:
+        course = self._course(tx, row, given)
+        in_time, too_late = self.of.in_time.get(given.type), self.of.too_late.get(given.type)
+        if self._is_awaited(row, given.type):
+            course.undo_is_over()
+            await course.compensate()
+        elif takes_in_time(row) and in_time is not None:
+            await course.run(in_time.method, event)
+        elif not takes_in_time(row) and too_late is not None:
+            await course.run_late(too_late.method, event)
+        else:
+            course.pass_over(_why_not(row))
+        await self.finish(course)
+
+    def _is_awaited(self, row: SagaRow, subject: str) -> bool:
+        if row.undoing is None or not row.undoing.waiting:
+            return False
+        undo = self.of.undos.get(row.undoing.step)
+        return undo is not None and undo.until is not None and undo.until.name == subject
+
+    def _early(self, subject: str, id: str) -> None:
+        taken = self.of.in_time.get(subject)
+        if taken is not None and taken.early == "wait":
+            raise RetryLater(
+                f"there is no saga {self.of.name} {id} yet: {subject} waits for it. Say early='ignore' where it may never come"
+            )
+
+    def _fresh(self, event: Event[object]) -> Saga:
+        started = self.of.started_by
+        assert started is not None
+        return self.of.cls(**{self.of.correlate: getattr(event.data, started.correlate)})
+
+    async def _load(self, tx: Tx, id: str) -> SagaRow | None:
+        return await self._home.store.sagas.load(tx.transaction, self.of.name, tx.tenant, id)
+
+    def _course(self, tx: Tx, row: SagaRow, given: SagaInput, fired: str | None = None) -> Course:
+        return Course(self.of, row, tx, self._home.clock.now(), given, fired=fired)
+
+
+def _why_not(row: SagaRow) -> str:
+    if row.ended:
+        return f"came when the saga was {row.status}"
+    if takes_in_time(row):
+        return "the saga was started already, or does not wait for it"
+    return f"came when the saga was {row.status}"

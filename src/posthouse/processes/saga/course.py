@@ -1,0 +1,248 @@
+"""Course: one turn of one saga while it runs, from the locked row to the row that is saved."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import msgspec
+from msgspec.structs import replace
+
+from posthouse.contracts import EventType
+from posthouse.errors import (
+    CommitUnknown,
+    ConfigurationError,
+    DeadlineExceeded,
+    StoreCollision,
+    StoreFull,
+    StoreUnavailable,
+    TransactionClosed,
+)
+from posthouse.events import Event, decode_any
+from posthouse.processes.saga.deadlines import DeadlinePassed, timer_name
+from posthouse.processes.saga.declared import SagaType, Undo
+from posthouse.processes.saga.transition import (
+    RETRY_UNDO,
+    UNDO_WITHIN,
+    all_undone,
+    attempted,
+    awaiting,
+    failed,
+    marked,
+    rearmed,
+    undone,
+    with_step,
+)
+from posthouse.processes.saga.turn import Turn
+from posthouse.receiving.policy import Dead, decide
+from posthouse.saga_table import Armed, SagaInput, SagaRow, SagaTable, SagaTurn, Said
+from posthouse.sending import Tx
+from posthouse.store import OutboxRow
+
+log = logging.getLogger("posthouse.saga")
+
+NOT_ITS_OWN = (StoreUnavailable, StoreFull, CommitUnknown, TransactionClosed, DeadlineExceeded)
+"""What no undo can be blamed for: the whole turn is rolled back and comes again."""
+
+OWN_DEADLINES = (RETRY_UNDO, UNDO_WITHIN)
+
+# An undo that fails takes back what it wrote, and nothing else.
+SAVEPOINT = "SAVEPOINT posthouse_undo"
+BACK = "ROLLBACK TO SAVEPOINT posthouse_undo"
+RELEASE = "RELEASE SAVEPOINT posthouse_undo"
+
+
+class Course:
+    """One turn. Its steps are called in order, `finish` saves what came of them."""
+
+    def __init__(
+        self, of: SagaType, row: SagaRow, tx: Tx, now: float, given: SagaInput, *, fired: str | None = None
+    ) -> None:
+        self.of = of
+        self.row = row
+        self.saga = of.decode(row.state, row.id)
+        self.note = ""
+        self.late = False
+        self._tx = tx
+        self.now = now
+        self._given = given
+        self._fired = fired
+        self._before = tx.mark()
+        self._method = ""
+        self._cleared: set[str] = set()
+        self._set_for: dict[str, float] = {}
+        self._steps: list[str] = []
+        self._undone: list[str] = []
+        self._undo_failed = ""
+
+    async def run(self, method: str, event: Event[object] | None = None) -> None:
+        """Call a method, note a step that it is, and do what it said about the saga."""
+        turn = await self._call(method, event)
+        if method in self.of.steps and method not in self.row.done:
+            self._steps.append(method)
+        row = with_step(self.row, method) if method in self.of.steps else self.row
+        self.row = marked(row, turn.mark, self.now)
+        self._cleared = turn.cleared
+        self._set_for = dict(turn.set_for)
+        if self.row.status == "compensating":
+            await self.compensate()
+
+    async def run_late(self, method: str, event: Event[object]) -> None:
+        """Call a method that takes what comes late: it decides no more about the saga."""
+        self.late = True
+        await self._call(method, event, final=True)
+
+    def pass_over(self, note: str) -> None:
+        """What came is noted, and changes nothing."""
+        self.late, self.note = True, note
+
+    async def compensate(self) -> None:
+        """Undo steps, last one first, until all are undone, one fails, or one waits for its fact."""
+        self._cleared.update(OWN_DEADLINES)
+        while self.row.done:
+            step = self.row.done[-1]
+            undo = self.of.undos.get(step)
+            if undo is None and step in self.of.steps:
+                self.row = undone(self.row)
+            elif undo is None:
+                self._give_up(f"the step {step!r} was done by another release: it is not declared any more")
+                return
+            elif not await self._undo(undo):
+                return
+        self.row = all_undone(self.row, self.now)
+
+    def skip_undo(self) -> None:
+        """Go on as if the undo of the last step had been done."""
+        self.row = undone(self.row)
+
+    def undo_is_over(self) -> None:
+        """The fact that the undo of the last step waited for has come."""
+        self.row = undone(self.row)
+
+    def undo_took_too_long(self) -> None:
+        """That fact did not come in time."""
+        undo = self.of.undos[self.row.done[-1]]
+        fact = "its fact" if undo.until is None else undo.until.name
+        self._give_up(f"{undo.method}: {fact} did not come within {undo.within:g} s")
+
+    async def finish(self, table: SagaTable, make: type[DeadlinePassed]) -> None:
+        """Arm and cancel deadlines, and save the row with the record of this turn."""
+        said = tuple(_said(row, after) for row, after in self._tx.said_since(self._before))
+        state = self.of.encode(self.saga)
+        if (id := self.of.id_of(self.saga)) != self.row.id:
+            raise ConfigurationError(
+                f"{self.of.cls.__name__}.{self._method} changed {self.of.correlate} from {self.row.id!r} to {id!r}: a saga "
+                "keeps the id that it was started with"
+            )
+        row, to_set, to_cancel = rearmed(self.row, fired=self._fired, cleared=self._cleared, set_for=self._set_for)
+        names = {name: timer_name(row.saga, row.id, name) for name in (*to_set, *to_cancel)}
+        armed = dict(row.deadlines)
+        for name, seconds in to_set.items():
+            payload = make(saga=row.saga, id=row.id, deadline=name)
+            event_id = self._tx.publish(payload, after=seconds, timer=names[name])
+            armed[name] = Armed(event_id, self.now + seconds)
+        row = replace(row, state=state, deadlines=armed, turn=row.turn + 1, changed_at=self.now)
+        record = SagaTurn(
+            turn=row.turn,
+            at=self.now,
+            input=self._given,
+            status=row.status,
+            method=self._method,
+            published=said,
+            deadlines_set=to_set,
+            deadlines_cleared=tuple(to_cancel),
+            steps_done=tuple(self._steps),
+            undone=tuple(self._undone),
+            undo_failed=self._undo_failed,
+            late=self.late,
+            note=self.note or (row.note if row.status == "completed" and not self.late else ""),
+            state=msgspec.Raw(state),
+        )
+        timers = [names[name] for name in to_cancel]
+        if not await table.save(self._tx.transaction, row, record, cancel=timers):
+            raise StoreCollision(f"{row.saga} {row.id} was changed by somebody else at this moment")
+        self.row = row
+
+    async def _call(self, method: str, event: Event[object] | None = None, *, final: bool = False) -> Turn:
+        self._method = self._method or method
+        turn = Turn(
+            self._tx,
+            method=f"{self.of.cls.__name__}.{method}",
+            now=self.now,
+            reason=self.row.reason,
+            deadlines=self.of.deadlines,
+            final=final,
+        )
+        function = cast("Callable[..., Awaitable[object] | object]", getattr(self.saga, method))
+        result = function(turn) if event is None else function(event, turn)
+        if inspect.isawaitable(result):
+            await result
+        return turn
+
+    async def _undo(self, undo: Undo) -> bool:
+        """Run one undo; True when the next one may follow."""
+        attempts = self.row.undoing.attempts if self.row.undoing is not None else 0
+        while (error := await self._try(undo)) is not None:
+            attempts += 1
+            words = f"{undo.method}: {type(error).__name__}: {error}"
+            log.warning("%s %s of %s: %s", self.row.saga, self.row.id, self.row.tenant, words)
+            answer = decide(self.of.policy, error, attempts)
+            if isinstance(answer, Dead):
+                self.row = attempted(self.row, attempts, words)
+                self._give_up(words)
+                return False
+            if answer.seconds > 0:
+                self.row = attempted(self.row, attempts, words)
+                self._undo_failed = words
+                self._set_for[RETRY_UNDO] = answer.seconds
+                return False
+        self._undone.append(undo.method)
+        if undo.until is not None:
+            self.row = awaiting(self.row)
+            self._set_for[UNDO_WITHIN] = undo.within
+            return False
+        self.row = undone(self.row)
+        return True
+
+    async def _try(self, undo: Undo) -> Exception | None:
+        """One run of an undo; when it fails, nothing of it is left, and its error is returned."""
+        said, state = self._tx.mark(), self.of.encode(self.saga)
+        await self._tx.execute(SAVEPOINT)
+        try:
+            await self._call(undo.method, final=True)
+        except NOT_ITS_OWN:
+            raise
+        except Exception as error:
+            await self._tx.execute(BACK)
+            self._tx.rewind(said)
+            self.saga = self.of.decode(state, self.row.id)
+            return error
+        else:
+            return None
+        finally:
+            await self._tx.execute(RELEASE)
+
+    def _give_up(self, words: str) -> None:
+        self.row = failed(self.row, words)
+        self._undo_failed = words
+        log.error("compensation of %s %s (tenant %s) failed: %s", self.row.saga, self.row.id, self.row.tenant, words)
+
+
+def as_raw(event_type: EventType[object], value: object) -> msgspec.Raw:
+    """A payload as the history keeps it."""
+    return _raw(event_type.payload.encode(value), event_type.payload.content_type)
+
+
+def _said(row: OutboxRow, after: float) -> Said:
+    event = decode_any(row.headers, row.body)
+    return Said(type=event.type, event_id=event.id, data=_raw(event.data, event.content_type), after=after)
+
+
+def _raw(data: bytes, content_type: str | None) -> msgspec.Raw:
+    """JSON as it is, anything else as base64 text."""
+    if (content_type or "application/json").partition(";")[0].endswith("json"):
+        return msgspec.Raw(data or b"null")
+    return msgspec.Raw(msgspec.json.encode(base64.b64encode(data).decode()))

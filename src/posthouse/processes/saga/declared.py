@@ -1,0 +1,128 @@
+"""SagaType: a saga as it was declared, for whoever runs, lists or draws it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import cached_property
+
+import msgspec
+
+from posthouse.contracts import EventType
+from posthouse.errors import ContractError
+from posthouse.events import Event
+from posthouse.processes.saga.marks import Early, Kind
+from posthouse.processes.saga.saga import Saga
+from posthouse.receiving import Policy
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """A method that takes an event: a step, a reaction, what comes late, or the start. `correlate` names the field of the
+    event that holds the saga's id."""
+
+    method: str
+    kind: Kind
+    event_type: EventType[object]
+    correlate: str
+    early: Early = "wait"
+
+
+class Undo(msgspec.Struct, frozen=True, kw_only=True):
+    """The compensation of a step. With `until` it waits for a fact, at most `within` seconds; `correlate` names the field
+    of that fact that holds the saga's id."""
+
+    step: str
+    method: str
+    until: EventType[object] | None = None
+    within: float = 0.0
+    correlate: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SagaType:
+    """What is known about a saga from its class. Methods are named as they are in the class."""
+
+    name: str
+    service: str
+    cls: type[Saga]
+    correlate: str
+    """The field of the class that holds the saga's id."""
+    policy: Policy
+    starts: str
+    """The method that starts it; a step like the others."""
+    started_by: Taken | None
+    """The event that starts it; None when `start_saga` does."""
+    steps: tuple[str, ...]
+    """Every step in the order of the class, the start first."""
+    takes: tuple[Taken, ...]
+    """What takes events in time, the start left out."""
+    lates: tuple[Taken, ...]
+    """What takes events late."""
+    undos: Mapping[str, Undo]
+    """By the step that is undone."""
+    deadlines: Mapping[str, float]
+    """Seconds by the method that is called when they have passed."""
+    partial_retry: str | None
+    description: str = ""
+
+    @property
+    def consumer(self) -> str:
+        """The consumer group in which it takes events."""
+        return f"{self.service}.{self.name}"
+
+    @cached_property
+    def event_types(self) -> Mapping[str, EventType[object]]:
+        """Every event that it reads, by subject."""
+        started = [] if self.started_by is None else [self.started_by]
+        taken = [take.event_type for take in (*started, *self.takes, *self.lates)]
+        awaited = [undo.until for undo in self.undos.values() if undo.until is not None]
+        return {event_type.name: event_type for event_type in (*taken, *awaited)}
+
+    @cached_property
+    def in_time(self) -> Mapping[str, Taken]:
+        """By subject: what takes it while the saga runs."""
+        return {take.event_type.name: take for take in self.takes}
+
+    @cached_property
+    def too_late(self) -> Mapping[str, Taken]:
+        """By subject: what takes it when the saga compensates or has ended."""
+        return {take.event_type.name: take for take in self.lates}
+
+    @cached_property
+    def _fields(self) -> Mapping[str, str]:
+        """By subject: the field that holds the saga's id."""
+        awaited = {u.until.name: u.correlate for u in self.undos.values() if u.until is not None}
+        started = {} if self.started_by is None else {self.started_by.event_type.name: self.started_by.correlate}
+        return awaited | {take.event_type.name: take.correlate for take in (*self.lates, *self.takes)} | started
+
+    def id_in(self, subject: str, event: Event[object]) -> str | None:
+        """The id of the saga that an event is about; None when it carries none."""
+        found: object = getattr(event.data, self._fields[subject])
+        return None if found is None or found == "" else str(found)
+
+    def id_of(self, saga: Saga) -> str:
+        """The id of a saga, from its state."""
+        return str(getattr(saga, self.correlate))
+
+    @cached_property
+    def _decoder(self) -> msgspec.json.Decoder[Saga]:
+        return msgspec.json.Decoder(self.cls)
+
+    def encode(self, saga: Saga) -> bytes:
+        """The state as it is stored. Raises ContractError for one that would not read back."""
+        try:
+            state = msgspec.json.encode(saga)
+            self._decoder.decode(state)
+        except (msgspec.MsgspecError, TypeError) as error:
+            raise ContractError(f"the state of the saga {self.name!r} cannot be stored: {error}") from error
+        return state
+
+    def decode(self, state: bytes, id: str) -> Saga:
+        """A stored state, read with the class as it is now. Raises ContractError."""
+        try:
+            return self._decoder.decode(state)
+        except msgspec.MsgspecError as error:
+            raise ContractError(
+                f"the stored state of {self.name} {id} does not fit {self.cls.__name__} any more: {error}. A field that was "
+                "added needs a default"
+            ) from error

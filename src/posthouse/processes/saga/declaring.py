@@ -1,0 +1,187 @@
+"""Declaring: from a class with marked methods to a SagaType, or every reason why not."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from posthouse.contracts import EventType, event_type_of, is_event_class
+from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.processes.saga.declared import SagaType, Taken, Undo
+from posthouse.processes.saga.marks import Early, MethodMark, marks_of
+from posthouse.processes.saga.saga import Saga
+from posthouse.receiving import Policy
+
+NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
+
+Marked = tuple[str, Callable[..., object], MethodMark]
+"""The name of a method, the method, and what was said about it."""
+
+EARLY: tuple[Early, ...] = ("wait", "ignore")
+
+
+def saga_type_of(cls: type[Saga], name: str, *, service: str, correlate: str, policy: Policy) -> SagaType:
+    """Read the class. Raises ConfigurationError with every problem at once."""
+    if not _is_saga(cls):
+        raise ConfigurationError(f"{cls!r} is no saga: derive it from posthouse.processes.Saga")
+    methods = list(_methods(cls))
+    problems = [*_problems(cls, name, correlate, methods), *policy.problems(f"the saga {name!r}")]
+    if problems:
+        raise ConfigurationError(*(f"{cls.__name__}: {problem}" for problem in problems))
+    started = next(method for method in methods if method[2].kind == "starts")
+    steps = [method for method in methods if method[2].kind == "step"]
+    return SagaType(
+        name=name,
+        service=service,
+        cls=cls,
+        correlate=correlate,
+        policy=policy,
+        starts=started[0],
+        started_by=next(_taken(started, correlate), None),
+        steps=(started[0], *(name for name, _, _ in steps)),
+        takes=tuple(take for m in methods if m[2].kind in ("step", "on") for take in _taken(m, correlate)),
+        lates=tuple(take for m in methods if m[2].kind == "late" for take in _taken(m, correlate)),
+        undos={undo.step: undo for undo in (_undo(m, correlate) for m in methods if m[2].kind == "undo")},
+        deadlines={name: mark.seconds for name, _, mark in methods if mark.kind == "deadline"},
+        partial_retry=next((name for name, _, mark in methods if mark.kind == "partial_retry"), None),
+        description=inspect.cleandoc(cls.__dict__.get("__doc__") or ""),
+    )
+
+
+def _methods(cls: type) -> Iterator[Marked]:
+    """Marked methods, those of base classes first, each class in its own order."""
+    names = dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base))
+    for name in names:
+        function = getattr(cls, name)
+        for mark in marks_of(function):
+            yield name, function, mark
+
+
+def _taken(method: Marked, correlate: str) -> Iterator[Taken]:
+    name, _, mark = method
+    for event in mark.events:
+        yield Taken(
+            method=name,
+            kind=mark.kind,
+            event_type=event_type_of(event),
+            correlate=mark.correlate or correlate,
+            early=mark.early,
+        )
+
+
+def _undo(method: Marked, correlate: str) -> Undo:
+    name, _, mark = method
+    return Undo(
+        step=_name_of(mark.step),
+        method=name,
+        until=event_type_of(mark.events[0]) if mark.events else None,
+        within=mark.seconds if mark.events else 0.0,
+        correlate=mark.correlate or correlate,
+    )
+
+
+def _name_of(step: object) -> str:
+    return str(getattr(step, "__name__", step))
+
+
+# What cannot work.
+
+
+def _problems(cls: type[Saga], name: str, correlate: str, methods: Sequence[Marked]) -> Iterator[str]:
+    if not NAME.fullmatch(name):
+        yield f"{name!r} is no name for a saga: write it in snake_case, as in 'check_in'"
+    if cls.__struct_config__.frozen:
+        yield "a saga is changed by its methods: leave frozen=True out"
+    if correlate not in cls.__struct_fields__:
+        yield f"it has no field {correlate!r} to be found by.{did_you_mean(correlate, cls.__struct_fields__)}"
+    yield from _start_problems(cls, correlate, methods)
+    for method in methods:
+        yield from _method_problems(method, correlate)
+    yield from _clashes(methods)
+    yield from _undo_problems(methods)
+
+
+def _start_problems(cls: type[Saga], correlate: str, methods: Sequence[Marked]) -> Iterator[str]:
+    starting = [(name, mark) for name, _, mark in methods if mark.kind == "starts"]
+    if len(starting) != 1:
+        found = f": {', '.join(name for name, _ in starting)}" if starting else ""
+        yield f"one method is marked with @starts, not {len(starting)}{found}"
+    elif starting[0][1].events:
+        wanting = [f.name for f in msgspec.structs.fields(cls) if f.required and f.name != correlate]
+        if wanting:
+            yield f"{starting[0][0]} is started by an event, so {', '.join(wanting)} need a default"
+
+
+def _method_problems(method: Marked, correlate: str) -> Iterator[str]:
+    name, function, mark = method
+    for event in mark.events:
+        if not _is_event(event):
+            yield f"{name} names {event!r}, which is no event: declare it with @service.event or @service.external"
+        elif (field := mark.correlate or correlate) not in (fields := _fields(event_type_of(event))):
+            yield (
+                f"{name}: {event.__name__} has no field {field!r} to find the saga by.{did_you_mean(field, fields)} "
+                "Name the field with correlate=…"
+            )
+    if mark.early not in EARLY:
+        yield f"{name}: early={mark.early!r}.{did_you_mean(mark.early, EARLY)}"
+    if mark.kind == "deadline" and mark.seconds <= 0:
+        yield f"{name}: a deadline is above 0 seconds, not {mark.seconds:g}"
+    if mark.kind == "undo" and mark.events and mark.seconds <= 0:
+        yield f"{name}: within must be above 0 seconds, not {mark.seconds:g}"
+    takes_event = mark.kind in ("step", "on", "late") or (mark.kind == "starts" and bool(mark.events))
+    wanted = ["self", "event", "turn"] if takes_event else ["self", "turn"]
+    if len(inspect.signature(function).parameters) != len(wanted):
+        found = ", ".join(inspect.signature(function).parameters)
+        yield f"{name}({found}) is marked with @{mark.kind} and takes ({', '.join(wanted)})"
+
+
+def _is_saga(cls: object) -> bool:
+    return isinstance(cls, type) and issubclass(cls, Saga)
+
+
+def _is_event(cls: object) -> bool:
+    return isinstance(cls, type) and is_event_class(cls)
+
+
+def _fields(event_type: EventType[object]) -> list[str]:
+    """The attributes of a payload, by whichever library it was declared."""
+    return [*event_type.payload.fields, *(n for base in event_type.payload.cls.__mro__ for n in _annotated(base))]
+
+
+def _annotated(cls: type) -> Sequence[str]:
+    return list(getattr(cls, "__annotations__", {}))
+
+
+def _clashes(methods: Sequence[Marked]) -> Iterator[str]:
+    for kinds in (("starts", "step", "on"), ("late",)):
+        takers: dict[type, list[str]] = {}
+        for name, _, mark in methods:
+            for event in mark.events if mark.kind in kinds else ():
+                takers.setdefault(event, []).append(name)
+        for event, names in takers.items():
+            if len(names) > 1:
+                yield f"{' and '.join(names)} both take {event.__name__}: one method takes an event"
+    for name, times in Counter(name for name, _, _ in methods).items():
+        if times > 1:
+            yield f"{name} is marked {times} times: a method has one purpose"
+    if len(again := [name for name, _, mark in methods if mark.kind == "partial_retry"]) > 1:
+        yield f"{' and '.join(again)} are both marked with @partial_retry: one method is what a retry runs"
+
+
+def _undo_problems(methods: Sequence[Marked]) -> Iterator[str]:
+    steps = {name: function for name, function, mark in methods if mark.kind in ("starts", "step")}
+    undone: Counter[str] = Counter()
+    for name, _, mark in methods:
+        if mark.kind != "undo":
+            continue
+        step = _name_of(mark.step)
+        undone[step] += 1
+        if steps.get(step) is not mark.step:
+            yield f"{name} undoes {step}, which is no step of this saga.{did_you_mean(step, steps)}"
+    for step, times in undone.items():
+        if times > 1:
+            yield f"{step} has {times} undos: put what they do into one"

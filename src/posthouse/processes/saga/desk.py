@@ -1,0 +1,134 @@
+"""SagaDesk: what an operator may see of sagas, and do with them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import msgspec
+
+from posthouse.errors import DeskError
+from posthouse.events import Actor
+from posthouse.processes.saga.book import SagaBook
+from posthouse.processes.saga.conductor import Conductor, Home
+from posthouse.processes.saga.course import Course
+from posthouse.processes.saga.transition import compensating, completed
+from posthouse.receiving.deadline import on_loop
+from posthouse.saga_table import SagaFilter, SagaRow, SagaStatus, SagaTurn
+from posthouse.sending import Tx
+
+
+class OpenHome(Home, Protocol):
+    """The service, which also begins transactions."""
+
+    def transaction(self, tenant: str, *, actor: Actor | None = None) -> AbstractAsyncContextManager[Tx]: ...
+
+
+class SagaView(msgspec.Struct, frozen=True, kw_only=True):
+    """One saga with all that is known about it; its pending deadlines are in `row.deadlines`."""
+
+    row: SagaRow
+    history: Sequence[SagaTurn]
+
+
+Act = Callable[[Conductor, Course], Awaitable[None]]
+
+
+class SagaDesk:
+    """The verbs. Each is one transaction, a turn of the saga, and in its history. `by` names who asked."""
+
+    def __init__(self, book: SagaBook, home: OpenHome) -> None:
+        self._book = book
+        self._home = home
+
+    async def find(self, wanted: SagaFilter | None = None) -> AsyncIterator[SagaRow]:
+        """Every saga that fits, in the order of starting."""
+        after = 0
+        while page := await self._home.store.sagas.find(wanted or SagaFilter(), after=after):
+            for row in page:
+                yield row
+            after = page[-1].number
+
+    async def show(self, saga: str, tenant: str, id: str) -> SagaView:
+        """One saga with its history; DeskError when there is none."""
+        table = self._home.store.sagas
+        found = await table.find(SagaFilter(saga=saga, tenant=tenant, id=id), limit=1)
+        if not found:
+            raise _nobody(saga, tenant, id)
+        return SagaView(row=found[0], history=await table.history(saga, tenant, id))
+
+    async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:
+        """How many there are per (saga, status)."""
+        return await self._home.store.sagas.counts()
+
+    async def retry(self, saga: str, tenant: str, id: str, *, by: str = "") -> SagaRow:
+        """Run what failed again: of a failed compensation the undo, with all its attempts; of a partial saga the method
+        that is marked with @partial_retry."""
+        return await self._act("retry", _retry, saga, tenant, id, by=by)
+
+    async def resume(self, saga: str, tenant: str, id: str, *, by: str = "", note: str = "") -> SagaRow:
+        """What failed was done by hand: a compensation goes on without the failed undo, a partial saga is completed."""
+        return await self._act("resume", _resume, saga, tenant, id, by=by, note=note)
+
+    async def cancel(self, saga: str, tenant: str, id: str, reason: str, *, by: str = "") -> SagaRow:
+        """Compensate now; the saga ends as cancelled."""
+
+        async def act(conductor: Conductor, course: Course) -> None:
+            if course.row.status not in ("running", "partial"):
+                raise DeskError(f"{saga} {id} is {course.row.status}: only a running or partial saga can be cancelled")
+            course.row = compensating(course.row, reason, cancelled=True)
+            await course.compensate()
+
+        return await self._act("cancel", act, saga, tenant, id, by=by, note=reason)
+
+    async def _act(self, verb: str, act: Act, saga: str, tenant: str, id: str, *, by: str, note: str = "") -> SagaRow:
+        conductor = self._book[saga]
+        actor = Actor(kind="user", id=by) if by else None
+        async with self._home.transaction(tenant, actor=actor) as tx:
+            row = await conductor.load(tx, id)
+            if row is None:
+                raise _nobody(saga, tenant, id)
+            said = {key: value for key, value in (("by", by), ("note", note)) if value}
+            course = conductor.course(tx, row, verb, said)
+            course.note = note
+            await on_loop(act(conductor, course), conductor.of.policy.deadline, f"{verb} of {saga} {id}")
+            return await conductor.finish(course)
+
+
+async def _retry(conductor: Conductor, course: Course) -> None:
+    row = course.row
+    if row.status == "partial":
+        method = conductor.of.partial_retry
+        if method is None:
+            raise DeskError(
+                f"{row.saga} {row.id} is partial, and {conductor.of.cls.__name__} has no method that is marked with "
+                "@partial_retry: resume or cancel it"
+            )
+        course.row = msgspec.structs.replace(row, status="running")
+        await course.run(method)
+    elif _undo_failed(row):
+        course.row = msgspec.structs.replace(row, status="compensating", undoing=None)
+        await course.compensate()
+    else:
+        raise DeskError(f"{row.saga} {row.id} is {row.status}: there is nothing to retry")
+
+
+async def _resume(conductor: Conductor, course: Course) -> None:
+    row = course.row
+    if row.status == "partial":
+        course.row = completed(row, course.now)
+    elif _undo_failed(row):
+        course.skip_undo()
+        await course.compensate()
+    else:
+        raise DeskError(f"{row.saga} {row.id} is {row.status}: there is nothing to resume")
+
+
+def _undo_failed(row: SagaRow) -> bool:
+    """Whether an undo failed, for good or for now."""
+    return row.status == "compensation_failed" or (row.undoing is not None and row.undoing.attempts > 0)
+
+
+def _nobody(saga: str, tenant: str, id: str) -> DeskError:
+    return DeskError(f"there is no saga {saga} {id} of the tenant {tenant}: see `posthouse saga list`")

@@ -1,0 +1,127 @@
+"""Marks: the decorators that say what a method of a saga is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeVar, overload
+
+import msgspec
+
+from posthouse.events import Event
+from posthouse.processes.saga.turn import Turn
+
+S = TypeVar("S")
+R = TypeVar("R")
+P = TypeVar("P")
+Q = TypeVar("Q")
+
+Alone = Callable[[S, Turn], R]
+"""A method that is given its turn."""
+With = Callable[[S, Event[P], Turn], R]
+"""A method that is given an event and its turn."""
+
+Early = Literal["wait", "ignore"]
+"""What becomes of an event whose saga was not started: it is held and tried again, or passed over."""
+
+Kind = Literal["starts", "step", "on", "late", "undo", "deadline", "partial_retry"]
+
+MARKS = "__posthouse_saga_marks__"
+
+
+class MethodMark(msgspec.Struct, frozen=True, kw_only=True):
+    """What was said about one method."""
+
+    kind: Kind
+    events: tuple[type, ...] = ()
+    correlate: str | None = None
+    early: Early = "wait"
+    step: Callable[..., object] | None = None
+    """Of an undo: the step."""
+    seconds: float = 0.0
+    """Of a deadline, or within which an undo's fact must come."""
+
+
+def marks_of(function: object) -> tuple[MethodMark, ...]:
+    """What was said about a function."""
+    found: tuple[MethodMark, ...] = getattr(function, MARKS, ())
+    return found
+
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def _marked(mark: MethodMark) -> Callable[[F], F]:
+    def note(function: F) -> F:
+        setattr(function, MARKS, (*marks_of(function), mark))
+        return function
+
+    return note
+
+
+@overload
+def starts(method: Alone[S, R], /) -> Alone[S, R]: ...
+@overload
+def starts(event: type[P], /, *, correlate: str | None = None) -> Callable[[With[S, P, R]], With[S, P, R]]: ...
+def starts(given: Callable[..., object], /, *, correlate: str | None = None) -> Callable[..., object]:
+    """The first step. `@starts` alone: `start_saga` runs it. `@starts(Event)`: the event starts a saga, whose other fields
+    begin with their defaults."""
+    if isinstance(given, type):
+        return _marked(MethodMark(kind="starts", events=(given,), correlate=correlate))
+    return _marked(MethodMark(kind="starts"))(given)
+
+
+@overload
+def step(
+    event: type[P], /, *, correlate: str | None = None, early: Early = "wait"
+) -> Callable[[With[S, P, R]], With[S, P, R]]: ...
+@overload
+def step(
+    event: type[P], or_event: type[Q], /, *, correlate: str | None = None, early: Early = "wait"
+) -> Callable[[With[S, P | Q, R]], With[S, P | Q, R]]: ...
+def step(*events: type, correlate: str | None = None, early: Early = "wait") -> Callable[..., object]:
+    """Take an event (or one of two). When the method returns, the step is done: compensation will run its undo."""
+    return _marked(MethodMark(kind="step", events=events, correlate=correlate, early=early))
+
+
+@overload
+def on(
+    event: type[P], /, *, correlate: str | None = None, early: Early = "wait"
+) -> Callable[[With[S, P, R]], With[S, P, R]]: ...
+@overload
+def on(
+    event: type[P], or_event: type[Q], /, *, correlate: str | None = None, early: Early = "wait"
+) -> Callable[[With[S, P | Q, R]], With[S, P | Q, R]]: ...
+def on(*events: type, correlate: str | None = None, early: Early = "wait") -> Callable[..., object]:
+    """React to an event (or one of two) without a step that could be undone. `correlate` names the field in which this
+    event carries the saga's id; `early` says what becomes of one whose saga was not started."""
+    return _marked(MethodMark(kind="on", events=events, correlate=correlate, early=early))
+
+
+def late(event: type[P], /, *, correlate: str | None = None) -> Callable[[With[S, P, R]], With[S, P, R]]:
+    """Take an event that comes when the saga compensates or has ended, as a payment that was captured after all. Without
+    it, what comes late is noted in the history and changes nothing. Beside it, another method may take the event in time."""
+    return _marked(MethodMark(kind="late", events=(event,), correlate=correlate, early="ignore"))
+
+
+def undo(
+    step: Callable[..., object],
+    /,
+    *,
+    until: type[object] | None = None,
+    within: float = 60.0,
+    correlate: str | None = None,
+) -> Callable[[Alone[S, R]], Alone[S, R]]:
+    """The compensation of a step. With `until` it is over when that event has come; if it does not come `within` so many
+    seconds, compensation has failed."""
+    events = () if until is None else (until,)
+    return _marked(MethodMark(kind="undo", events=events, step=step, seconds=within, correlate=correlate))
+
+
+def deadline(seconds: float, /) -> Callable[[Alone[S, R]], Alone[S, R]]:
+    """What to do when a deadline passes, so many seconds after `turn.set` armed it."""
+    return _marked(MethodMark(kind="deadline", seconds=seconds))
+
+
+def partial_retry(method: Alone[S, R], /) -> Alone[S, R]:
+    """What an operator's retry of a partial saga runs; the saga is running again before it is called."""
+    return _marked(MethodMark(kind="partial_retry"))(method)

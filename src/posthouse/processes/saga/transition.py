@@ -1,0 +1,98 @@
+"""Transitions: how a saga's row changes. Pure functions from a row to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from msgspec.structs import replace
+
+from posthouse.processes.saga.turn import Mark
+from posthouse.saga_table import SagaRow, Undoing
+
+RETRY_UNDO = "retry undo"
+"""The library's own deadline: a failed undo runs again."""
+UNDO_WITHIN = "undo within"
+"""The library's own deadline: the fact that an undo waits for should have come."""
+
+
+def with_step(row: SagaRow, step: str) -> SagaRow:
+    """A step is done; one that is done again keeps its place."""
+    return row if step in row.done else replace(row, done=(*row.done, step))
+
+
+def marked(row: SagaRow, mark: Mark | None, now: float) -> SagaRow:
+    """What a method said about the saga as a whole."""
+    match mark:
+        case Mark("complete", note):
+            return completed(row, now, note)
+        case Mark("partial", reason):
+            return replace(row, status="partial", reason=reason)
+        case Mark("compensate", reason):
+            return compensating(row, reason)
+    return row
+
+
+def completed(row: SagaRow, now: float, note: str = "") -> SagaRow:
+    """The goal is reached."""
+    return replace(row, status="completed", note=note or row.note, undoing=None, ended_at=now)
+
+
+def compensating(row: SagaRow, reason: str, *, cancelled: bool = False) -> SagaRow:
+    """From here on steps are undone."""
+    return replace(row, status="compensating", reason=reason, cancelled=cancelled, undoing=None)
+
+
+def undone(row: SagaRow) -> SagaRow:
+    """The last step is out of the way."""
+    return replace(row, status="compensating", done=row.done[:-1], undoing=None)
+
+
+def awaiting(row: SagaRow) -> SagaRow:
+    """The undo of the last step was called, and its fact is awaited."""
+    return replace(row, undoing=Undoing(step=row.done[-1], waiting=True))
+
+
+def attempted(row: SagaRow, attempts: int, error: str) -> SagaRow:
+    """The undo of the last step failed, and will run again."""
+    return replace(row, undoing=Undoing(step=row.done[-1], attempts=attempts, error=error))
+
+
+def failed(row: SagaRow, error: str) -> SagaRow:
+    """The compensation rests at the last step, for an operator; a fact that is awaited may still come."""
+    at = row.undoing or Undoing(step=row.done[-1])
+    return replace(row, status="compensation_failed", undoing=replace(at, error=error))
+
+
+def all_undone(row: SagaRow, now: float) -> SagaRow:
+    """Nothing is left to undo."""
+    status = "cancelled" if row.cancelled else "compensated"
+    return replace(row, status=status, undoing=None, ended_at=now)
+
+
+def kept_deadlines(row: SagaRow, armed: Collection[str]) -> Collection[str]:
+    """Which armed deadlines still count: of an ended saga none, and of one that compensates, or could not, only the
+    library's own."""
+    if row.ended or row.status == "compensation_failed":
+        return ()
+    if row.status == "compensating":
+        return [name for name in armed if name in (RETRY_UNDO, UNDO_WITHIN)]
+    return armed
+
+
+def takes_in_time(row: SagaRow) -> bool:
+    """Whether steps and reactions still run."""
+    return row.status in ("running", "partial")
+
+
+def rearmed(
+    row: SagaRow, *, fired: str | None, cleared: Collection[str], set_for: Mapping[str, float]
+) -> tuple[SagaRow, Mapping[str, float], list[str]]:
+    """What becomes of deadlines at the end of a turn: the row with those that stay, those to arm with their seconds, and
+    those to cancel."""
+    wanted = kept_deadlines(row, set_for)
+    to_set = {name: seconds for name, seconds in set_for.items() if name in wanted}
+    armed = [name for name in row.deadlines if name != fired and name not in cleared and name not in to_set]
+    staying = kept_deadlines(row, armed)
+    to_cancel = [n for n in row.deadlines if n != fired and n not in staying and n not in to_set]
+    deadlines = {name: at for name, at in row.deadlines.items() if name in staying}
+    return replace(row, deadlines=deadlines), to_set, to_cancel

@@ -1,0 +1,191 @@
+"""PORT: where sagas are kept: one row each, and the history of its turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from posthouse.transaction import Transaction
+
+SagaStatus = Literal[
+    "running", "compensating", "completed", "compensated", "partial", "compensation_failed", "cancelled"
+]
+"""running: takes events and deadlines. compensating: undoes its steps. completed, compensated, cancelled (compensated
+because an operator said so): ended. partial: rests with a part undone, and still takes events. compensation_failed: rests,
+because an undo failed for good. The last two wait for an operator."""
+
+ENDED: frozenset[SagaStatus] = frozenset(("completed", "compensated", "cancelled"))
+
+
+class Armed(msgspec.Struct, frozen=True, gc=False):
+    """A deadline that is set: the id of the event that will say that it passed, and when it is due."""
+
+    event_id: str
+    due_at: float
+
+
+class Undoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The compensation that a saga stands at: the step, how often its undo failed, and whether it was called and waits for
+    its fact. `error` is what it failed with last."""
+
+    step: str
+    attempts: int = 0
+    waiting: bool = False
+    error: str = ""
+
+
+class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One saga. `state` is its typed state as JSON. `done` holds the steps that were done and not undone, in order.
+    `turn` counts its changes and guards them. `cancelled`: it compensates because an operator said so. `number` is
+    given by the store, in the order of starting."""
+
+    saga: str
+    tenant: str
+    id: str
+    status: SagaStatus = "running"
+    state: bytes = b"{}"
+    done: Sequence[str] = ()
+    deadlines: Mapping[str, Armed] = {}
+    undoing: Undoing | None = None
+    reason: str = ""
+    note: str = ""
+    cancelled: bool = False
+    correlation: str | None = None
+    turn: int = 0
+    started_at: float = 0.0
+    changed_at: float = 0.0
+    ended_at: float | None = None
+    number: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Nothing fires any more."""
+        return self.status in ENDED
+
+
+class _Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What of a row nobody searches for."""
+
+    done: tuple[str, ...] = ()
+    deadlines: dict[str, Armed] = {}
+    undoing: Undoing | None = None
+    note: str = ""
+    cancelled: bool = False
+    correlation: str | None = None
+
+
+_progress = msgspec.json.Decoder(_Progress)
+
+
+def progress_of(row: SagaRow) -> str:
+    """What of a row nobody searches for, as a store keeps it: JSON."""
+    return msgspec.json.encode(
+        _Progress(
+            done=tuple(row.done),
+            deadlines=dict(row.deadlines),
+            undoing=row.undoing,
+            note=row.note,
+            cancelled=row.cancelled,
+            correlation=row.correlation,
+        )
+    ).decode()
+
+
+def with_progress(row: SagaRow, progress: str | bytes) -> SagaRow:
+    """The row with what `progress_of` kept of it."""
+    kept = _progress.decode(progress)
+    return msgspec.structs.replace(
+        row,
+        done=kept.done,
+        deadlines=kept.deadlines,
+        undoing=kept.undoing,
+        note=kept.note,
+        cancelled=kept.cancelled,
+        correlation=kept.correlation,
+    )
+
+
+class SagaInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a turn was about. `type` is the subject of an event, the name of a deadline, the method that starts, or the
+    operator's verb. `data` is the payload, or the state that it was started with; where it is no JSON, base64 text."""
+
+    kind: Literal["event", "deadline", "start", "operator"]
+    type: str
+    event_id: str = ""
+    data: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event that a turn published; `after` so many seconds."""
+
+    type: str
+    event_id: str
+    data: msgspec.Raw = msgspec.Raw(b"null")
+    after: float = 0.0
+
+
+class SagaTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One turn in a saga's history: what came in, what went out, and how it stood afterwards. `deadlines_set` holds
+    seconds. `state` is the typed state afterwards."""
+
+    turn: int
+    at: float
+    input: SagaInput
+    status: SagaStatus
+    method: str = ""
+    """The method that was called; empty when none was, as for what came late."""
+    published: tuple[Said, ...] = ()
+    deadlines_set: Mapping[str, float] = {}
+    deadlines_cleared: tuple[str, ...] = ()
+    steps_done: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
+    undo_failed: str = ""
+    """The undo that failed, with the error, in words."""
+    late: bool = False
+    note: str = ""
+    state: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class SagaFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which sagas; None means any."""
+
+    saga: str | None = None
+    status: SagaStatus | None = None
+    tenant: str | None = None
+    id: str | None = None
+
+
+class SagaTable(Protocol):
+    """Rows of sagas, each with its history. One saga per (saga, tenant, id), until it is purged."""
+
+    async def add(self, tx: Transaction, row: SagaRow) -> bool:
+        """Add it, with `turn` 0, and lock it until `tx` ends. False, and no effect, when there is one; waits for a
+        transaction that is adding the same."""
+        ...
+
+    async def load(self, tx: Transaction, saga: str, tenant: str, id: str) -> SagaRow | None:
+        """The row as it stands, locked until `tx` ends; waits for a transaction that holds it."""
+        ...
+
+    async def save(self, tx: Transaction, row: SagaRow, turn: SagaTurn, *, cancel: Sequence[str] = ()) -> bool:
+        """Store the row as given, add `turn` to its history, and cancel these timers of its tenant. False, and no effect,
+        unless the row stands at the turn before `row.turn`."""
+        ...
+
+    async def find(self, wanted: SagaFilter, *, after: int = 0, limit: int = 100) -> Sequence[SagaRow]:
+        """Sagas in the order of starting, those with a number above `after`."""
+        ...
+
+    async def history(self, saga: str, tenant: str, id: str) -> Sequence[SagaTurn]:
+        """Every turn, first to last; empty when there is no such saga."""
+        ...
+
+    async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:
+        """How many there are per (saga, status)."""
+        ...
+
+    async def purge(self, before: float, limit: int) -> int:
+        """Forget up to `limit` sagas that ended before a time, with their histories. Returns how many."""
+        ...
