@@ -15,6 +15,7 @@ PosthouseError
 │   ├── StoreOutdated         the tables are missing or older than the code: run `posthouse db upgrade`
 │   ├── CommitUnknown         the commit's answer never came: it may or may not have happened
 │   └── TransactionClosed     used after it ended (deadline passed, or the block was left)
+├── VersionConflict           a stream is not at the version that was expected: load it and decide again
 ├── BrokerError
 │   ├── BrokerUnavailable     nothing is known about the frames: publish them again later
 │   └── SeekUnsupported       this broker cannot go back
@@ -103,6 +104,17 @@ class CommitUnknown(StoreError):
 
 class TransactionClosed(StoreError):
     """The transaction has ended: its deadline passed or its block was left."""
+
+
+class VersionConflict(PosthouseError):
+    """`stream` is at the version `found`, not at `expected`: somebody has appended to it meanwhile. Nothing was written."""
+
+    def __init__(self, stream: str, expected: int, found: int) -> None:
+        self.stream, self.expected, self.found = stream, expected, found
+        wanted = "does not exist yet" if expected == 0 else f"is at version {expected}"
+        super().__init__(
+            f"{stream} is at version {found}, and the writer expected that it {wanted}: load it and decide again"
+        )
 
 
 class BrokerError(PosthouseError):

@@ -35,7 +35,17 @@ from posthouse.contracts.versions import Cast, cast_of, missing_links
 from posthouse.errors import ConfigurationError, DecodeError, StoreOutdated, did_you_mean
 from posthouse.events import CODECS, METADATA_LIMIT, Actor, Producer, Subject, decode_any
 from posthouse.frozen import lock_in, retired_in, unfrozen
-from posthouse.processes import Saga, SagaBook, SagaDesk, SagaType, Timers
+from posthouse.processes import (
+    Aggregate,
+    AggregateBook,
+    Conflicts,
+    Saga,
+    SagaBook,
+    SagaDesk,
+    SagaType,
+    Timers,
+)
+from posthouse.processes.stream import Evolve, Home
 from posthouse.receiving import (
     Applier,
     Calling,
@@ -61,6 +71,8 @@ Old = TypeVar("Old")
 New = TypeVar("New")
 F = TypeVar("F", bound=Callable[..., object])
 S = TypeVar("S", bound=Saga)
+State = TypeVar("State")
+Fact = TypeVar("Fact")
 Setup = Callable[[Tx], Awaitable[None]]
 
 Wire = Literal["structured", "binary", "melmastoon"]
@@ -131,6 +143,7 @@ class Service:
         self.wire = wire
         self._terms = Terms(owner=owner, residency=residency).checked(name)
         self._schemas = None if schemas is None else Path(schemas)
+        self._aggregates = AggregateBook(self._home)
         self._topics: Topics = topics
         self._limit = limit
         self.inbox_retention = inbox_retention
@@ -296,6 +309,33 @@ class Service:
             return cls
 
         return register
+
+    def aggregate(
+        self,
+        name: str,
+        *,
+        initial: Callable[[], State],
+        evolve: Evolve[State, Fact],
+        events: Sequence[type[object]],
+        snapshot_every: int | None = None,
+        revision: int = 1,
+        conflicts: Conflicts | None = None,
+    ) -> Aggregate[State, Fact]:
+        """Declare things whose state is the sum of their facts: own events, in one topic, whose key is the id of the thing.
+        `initial` makes the state before the first, `evolve` says what a state becomes by one. Appending is publishing.
+
+        `snapshot_every` so many versions the state is kept, as a cache; raise `revision` when `evolve` comes to see the same
+        events otherwise, so that older ones are passed over. `conflicts` says how `execute` tries again.
+        """
+        return self._aggregates.declare(
+            name,
+            initial=initial,
+            evolve=evolve,
+            events=events,
+            snapshot_every=snapshot_every,
+            revision=revision,
+            conflicts=conflicts or Conflicts(),
+        )
 
     def setup(self, function: Setup) -> Setup:
         """Run the decorated function once when the service opens, in a transaction of its own; for your own tables."""
@@ -502,6 +542,25 @@ class Service:
         return {} if self._schemas is None else retired_in(self._schemas)
 
     @property
+    def aggregates(self) -> Mapping[str, Aggregate[object, object]]:
+        """The aggregates that are declared here, by name."""
+        return self._aggregates
+
+    @property
+    def _home(self) -> Home:
+        return Home(
+            store=lambda: self.store,
+            transaction=self.transaction,
+            clock=lambda: self.clock,
+            owns=self._owns,
+            upcasts=self._upcasts,
+            sight=self._sight(),
+        )
+
+    def _sight(self) -> FirstSight:
+        return FirstSight(None if self._schemas is None else partial(lock_in, self._schemas), lambda: self.clock.now())
+
+    @property
     def published_beside(self) -> Mapping[str, str]:
         """Subjects of older versions that are published beside a newer one, with the newer one."""
         return {cast.target.name: cast.source.name for cast in self._downcasts.values()}
@@ -520,6 +579,7 @@ class Service:
         """What was declared and cannot work."""
         problems = [] if self._schemas is None else unfrozen(self._schemas, self._own_events())
         handled = {name for handlers in self._handlers.values() for name in handlers}
+        handled |= {event_type.name for event_type in self._aggregates.events}
         problems += missing_links(self._upcasts, handled, list(self.catalogue))
         redelivery = self.broker.sheet.redelivery_s
         for name, handlers in self.consumers.items():
@@ -596,7 +656,7 @@ class Service:
             remembers=self.inbox_retention,
             limit=self._limit + METADATA_LIMIT,
             sightings=self._sightings,
-            sight=FirstSight(None if self._schemas is None else partial(lock_in, self._schemas), self.clock.now),
+            sight=self._sight(),
         )
 
 

@@ -1,4 +1,4 @@
-"""What takes its time: timers and sagas."""
+"""What takes its time: timers, sagas, and aggregates with their streams."""
 
 from posthouse.processes.saga import (
     Saga,
@@ -15,9 +15,14 @@ from posthouse.processes.saga import (
     step,
     undo,
 )
+from posthouse.processes.stream import Aggregate, AggregateBook, Conflicts, Loaded
 from posthouse.processes.timers import Timers
 
 __all__ = [
+    "Aggregate",
+    "AggregateBook",
+    "Conflicts",
+    "Loaded",
     "Saga",
     "SagaBook",
     "SagaDesk",

@@ -24,6 +24,7 @@ from posthouse.errors import (
     StoreCollision,
     StoreFull,
     StoreUnavailable,
+    VersionConflict,
 )
 from posthouse.events import PLATFORM, Event, decode_any
 from posthouse.receiving.fact import Fact, fact_of
@@ -240,7 +241,7 @@ class Applier:
             try:
                 async with self.store.begin(shape, tenant=tenant, lazily=True) as transaction:
                     return await steps(transaction)
-            except StoreCollision as error:
+            except (StoreCollision, VersionConflict) as error:
                 log.info("%s: %s", self.consumer, error)
                 await asyncio.sleep(jitter(pause))
         async with self.store.begin(shape, tenant=tenant, lazily=True) as transaction:

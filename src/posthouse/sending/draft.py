@@ -74,15 +74,22 @@ class Drafter:
         return [cast.target.name for cast in self._downcasts.values()]
 
     def drafts(
-        self, payload: object, cause: Cause, *, at: float | None = None, idempotency_key: str | None = None
+        self,
+        payload: object,
+        cause: Cause,
+        *,
+        at: float | None = None,
+        idempotency_key: str | None = None,
+        extensions: Mapping[str, str] = ALONE,
     ) -> list[OutboxRow]:
-        """The row for one fact, and behind it one for each older version that is published beside it."""
+        """The row for one fact, and behind it one for each older version that is published beside it. `extensions` travel
+        with each."""
         casts = whole(self._downcasts, event_type_of(type(payload)).name) if self._downcasts else ()
         if not casts:
-            return [self.draft(payload, cause, at=at, idempotency_key=idempotency_key)]
+            return [self.draft(payload, cause, at=at, idempotency_key=idempotency_key, fact=extensions)]
         at = self._clock.now() if at is None else at
         first = new_id()
-        fact = {DUAL_OF: first, DUAL_VERSION: str(casts[0].source.subject.version)}
+        fact = {**extensions, DUAL_OF: first, DUAL_VERSION: str(casts[0].source.subject.version)}
         rows = [self.draft(payload, cause, at=at, idempotency_key=idempotency_key, event_id=first, fact=fact)]
         cause = msgspec.structs.replace(cause, correlation=cause.correlation or first)
         for cast in casts:

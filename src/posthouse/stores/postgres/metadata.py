@@ -69,6 +69,7 @@ def metadata_of(schema: str) -> MetaData:
     _whole_store(metadata)
     _outbox(metadata)
     _receiving(metadata)
+    _streams(metadata)
     return metadata
 
 
@@ -98,6 +99,7 @@ def _whole_store(metadata: MetaData) -> None:
         *_columns(Text, "timeline?"),
         Column("slot", SmallInteger, nullable=False, server_default=text("0")),
         Column("slot_since", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+        Column("streams", Integer, nullable=False, server_default=text("1")),
         CheckConstraint("one", name="meta_one_check"),
     )
     Table(
@@ -271,6 +273,39 @@ def _held(metadata: MetaData) -> None:
         Index(
             "held_unordered", "tenant", "consumer", "event_id", unique=True, postgresql_where=text("sequence IS NULL")
         ),
+    )
+
+
+def _streams(metadata: MetaData) -> None:
+    of_stream = ("tenant", "aggregate", "stream")
+    Table(
+        "stream",
+        metadata,
+        *_columns(Text, *of_stream),
+        *_columns(BigInteger, "version"),
+        PrimaryKeyConstraint(*of_stream, name="stream_pkey"),
+    )
+    Table(
+        "stream_event",
+        metadata,
+        Column("position", BigInteger, Identity(always=True, cache=1), nullable=False),
+        Column("xid", Xid8, nullable=False, server_default=text("pg_current_xact_id()")),
+        *_columns(Text, *of_stream),
+        *_columns(BigInteger, "version"),
+        *_columns(Text, "event_id", "type", "headers?"),
+        *_columns(LargeBinary, "body"),
+        PrimaryKeyConstraint(*of_stream, "version", name="stream_event_pkey"),
+        Index("stream_event_by_position", "position"),
+        Index("stream_event_by_transaction", "xid"),
+    )
+    Table(
+        "snapshot",
+        metadata,
+        *_columns(Text, *of_stream),
+        *_columns(BigInteger, "version"),
+        *_columns(Text, "shape"),
+        *_columns(LargeBinary, "state"),
+        PrimaryKeyConstraint(*of_stream, name="snapshot_pkey"),
     )
 
 

@@ -25,6 +25,9 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "held": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "timer": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "tally": ("INSERT",),
+    "stream": ("SELECT", "INSERT", "UPDATE"),
+    "stream_event": ("SELECT", "INSERT"),
+    "snapshot": ("SELECT", "INSERT", "UPDATE"),
 }
 """What the application may do with each table; with one that is not named here, nothing."""
 

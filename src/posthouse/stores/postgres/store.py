@@ -39,9 +39,11 @@ from posthouse.stores.postgres.separation import Separation
 from posthouse.stores.postgres.shapes import Shapes, library_of, refusal
 from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
 from posthouse.stores.postgres.sightings import PostgresSightings
+from posthouse.stores.postgres.streams import PostgresStreams
 from posthouse.stores.postgres.timers import PostgresTimers
 from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction
 from posthouse.stores.postgres.upgrade import upgraded
+from posthouse.stream_table import StreamTable
 
 WEEK = 7 * 86_400.0
 WAL_KEEP = 2**30
@@ -129,6 +131,7 @@ class PostgresStore:
         self.held: HeldTable = PostgresHeld(self._database, clock)
         self.timers: TimerTable = PostgresTimers(self._database, self._outbox, idempotency_window)
         self.sightings: SightingTable = PostgresSightings(self._database)
+        self.streams: StreamTable = PostgresStreams(self._database)
 
     @property
     def notes(self) -> Sequence[str]:

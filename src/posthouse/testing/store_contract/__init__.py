@@ -15,6 +15,7 @@ from posthouse.testing.store_contract.inbox import InboxContract
 from posthouse.testing.store_contract.lanes import LaneContract
 from posthouse.testing.store_contract.outbox import OutboxContract
 from posthouse.testing.store_contract.sightings import SightingContract
+from posthouse.testing.store_contract.streams import HistoryContract, StreamContract
 from posthouse.testing.store_contract.stuck import StuckContract
 from posthouse.testing.store_contract.tables import TableContract
 from posthouse.testing.store_contract.timers import TimerContract
@@ -33,5 +34,7 @@ class StoreContract(
     HeldContract,
     TimerContract,
     SightingContract,
+    StreamContract,
+    HistoryContract,
 ):
     """Subclass it and give `make_store`; `later` too where the store's clock is not ours to move."""

@@ -1,0 +1,240 @@
+"""Aggregate: a thing whose state is the sum of its facts. Appending a fact to its stream also publishes it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Generic, Literal, Protocol, TypeVar
+
+import msgspec
+
+from posthouse.clock import Clock
+from posthouse.contracts import EventType, FirstSight, event_type_of
+from posthouse.contracts.versions import Casts
+from posthouse.errors import ConfigurationError, ContractError, StoreCollision, VersionConflict, did_you_mean
+from posthouse.events import Actor, Event
+from posthouse.processes.stream.conflicts import Conflicts
+from posthouse.processes.stream.deciding import Decision, Evolve, decided, folded
+from posthouse.processes.stream.reading import STREAM_VERSION, Reader
+from posthouse.processes.stream.snapshots import Snapshots
+from posthouse.sending import Tx
+from posthouse.store import Store
+from posthouse.stream_table import Stream, StreamEvent, StreamTable
+
+log = logging.getLogger("posthouse.streams")
+
+S = TypeVar("S")
+E = TypeVar("E")
+
+Expected = int | Literal["any", "new"]
+"""The version that a stream must be at: a number, `new` where it must not exist yet, `any` where it does not matter."""
+
+PAGE = 2_000
+"""So many events are read at once."""
+
+
+class Begin(Protocol):
+    """Opens a transaction of the service."""
+
+    def __call__(
+        self, tenant: str, *, correlation: str | None, actor: Actor | None, traceparent: str | None
+    ) -> AbstractAsyncContextManager[Tx]: ...
+
+
+class Home(msgspec.Struct, frozen=True, kw_only=True):
+    """What an aggregate has of its service."""
+
+    store: Callable[[], Store]
+    transaction: Begin
+    clock: Callable[[], Clock]
+    owns: Callable[[EventType[object]], bool]
+    """Whether an event is its own to say."""
+    upcasts: Casts
+    sight: FirstSight
+
+
+class Loaded(msgspec.Struct, Generic[S], frozen=True):
+    """A state, and the version of the stream that it is the sum of; 0 when nothing has happened yet."""
+
+    state: S
+    version: int
+
+
+class Aggregate(Generic[S, E]):
+    """All things of one kind, each with a stream of its own, by the key of its events.
+
+    `initial` makes the state of a thing to which nothing has happened, `evolve` says what a state becomes by an event, and
+    a decision what happens to a state: three functions that look at nothing but their arguments. An event is appended to
+    its stream and published in the same transaction, with its version in the extension `streamversion`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        home: Home,
+        *,
+        initial: Callable[[], S],
+        evolve: Evolve[S, E],
+        events: Sequence[EventType[object]],
+        snapshots: Snapshots[S] | None,
+        conflicts: Conflicts,
+    ) -> None:
+        self.name = name
+        self.initial = initial
+        self.evolve = evolve
+        self.events = events
+        """The types of its events, all with a key and in one topic."""
+        self._home = home
+        self._reader: Reader[E] = Reader(events, home.upcasts, home.sight)
+        self._snapshots = snapshots
+        self._conflicts = conflicts
+
+    async def load(self, tx: Tx, id: str, *, hold: bool = False) -> Loaded[S]:
+        """The state of a thing, and its version. `hold`: nobody else appends to its stream until the transaction ends; one
+        that does not exist yet cannot be held."""
+        stream = self._stream(tx, id)
+        if hold:
+            await self._table.version(tx.transaction, stream, hold=True)
+        known = await self._from_snapshot(tx, stream)
+        state, version = known.state, known.version
+        async for row in self._rows(tx, stream, version):
+            state, version = self._evolved(state, row), row.version
+        return Loaded(state, version)
+
+    async def history(self, tx: Tx, id: str, *, after: int = 0) -> list[Event[E]]:
+        """The events of a thing behind a version, in order, old ones lifted to the versions of today."""
+        return [self._reader.read(row) async for row in self._rows(tx, self._stream(tx, id), after)]
+
+    async def append(self, tx: Tx, id: str, events: Sequence[E], *, expected: Expected) -> int:
+        """Append events and publish them, in this transaction; the version that the stream has then. VersionConflict when
+        it is not at the one expected: nothing was written, and the transaction can be used further. ContractError when an
+        event is of another thing, or of a type that was not declared for this aggregate."""
+        stream = self._stream(tx, id)
+        self._refuse_strangers(stream, events)
+        before = await self._append(tx, stream, events, expected)
+        after = before + len(events)
+        if self._snapshots is not None and self._snapshots.due(before, after):
+            await self._keep(tx, stream, await self.load(tx, id))
+        return after
+
+    async def decide(self, tx: Tx, id: str, decision: Decision[S, E], *, hold: bool = False) -> S:
+        """Load a thing, decide, and append and publish what happened; the state that it has then. VersionConflict when
+        somebody else was faster: in a handler, the whole transaction is then run again. What the decision raises is raised,
+        and nothing was written. `hold` as in `load`."""
+        loaded = await self.load(tx, id, hold=hold)
+        events = decided(decision, loaded.state)
+        if not events:
+            return loaded.state
+        stream = self._stream(tx, id)
+        self._refuse_strangers(stream, events)
+        await self._append(tx, stream, events, loaded.version)
+        now = Loaded(folded(self.evolve, loaded.state, events), loaded.version + len(events))
+        if self._snapshots is not None and self._snapshots.due(loaded.version, now.version):
+            await self._keep(tx, stream, now)
+        return now.state
+
+    async def execute(
+        self,
+        tenant: str,
+        id: str,
+        decision: Decision[S, E],
+        *,
+        correlation: str | None = None,
+        actor: Actor | None = None,
+        traceparent: str | None = None,
+    ) -> S:
+        """`decide` in a transaction of its own. Where somebody else was faster it loads and decides again, as `conflicts`
+        says, and from the second time on holds the stream, so that nobody can be faster again; VersionConflict once the
+        attempts are spent. After CommitUnknown it may have happened or not: load and look before you try again."""
+        for attempt in range(1, self._conflicts.attempts + 1):
+            try:
+                async with self._home.transaction(
+                    tenant, correlation=correlation, actor=actor, traceparent=traceparent
+                ) as tx:
+                    return await self.decide(tx, id, decision, hold=attempt > 1)
+            except (VersionConflict, StoreCollision) as error:
+                if attempt == self._conflicts.attempts:
+                    raise
+                log.info("%s: attempt %d: %s", self.name, attempt, error)
+            await self._home.clock().wait(asyncio.Event(), self._conflicts.pause(attempt))
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    @property
+    def _table(self) -> StreamTable:
+        return self._home.store().streams
+
+    def _stream(self, tx: Tx, id: str) -> Stream:
+        if not id:
+            raise ConfigurationError(f"a stream of {self.name} needs an id: the key of its events")
+        return Stream(tx.tenant, self.name, id)
+
+    async def _rows(self, tx: Tx, stream: Stream, after: int) -> AsyncIterator[StreamEvent]:
+        while True:
+            rows = await self._table.read(tx.transaction, stream, after=after, limit=PAGE)
+            for row in rows:
+                yield row
+            if len(rows) < PAGE:
+                return
+            after = rows[-1].version
+
+    def _evolved(self, state: S, row: StreamEvent) -> S:
+        event = self._reader.read(row)
+        try:
+            return self.evolve(state, event.data)
+        except Exception as error:
+            error.add_note(f"while {row.name} was loaded, at version {row.version}, {row.type}")
+            raise
+
+    async def _append(self, tx: Tx, stream: Stream, events: Sequence[E], expected: Expected) -> int:
+        """The version before. Whoever expects `any` asks for the version, and again should it be a new stream that somebody
+        else makes at this moment: from then on it can be held."""
+        while True:
+            if expected == "any":
+                before = await self._table.version(tx.transaction, stream, hold=True)
+            else:
+                before = 0 if expected == "new" else expected
+            facts = [
+                tx.drafts(event, {STREAM_VERSION: str(version)}) for version, event in enumerate(events, before + 1)
+            ]
+            rows = [
+                StreamEvent(
+                    stream.tenant, stream.aggregate, stream.id, version, fact[0].event_id,
+                    event_type_of(type(event)).name, fact[0].headers, fact[0].body,
+                )
+                for version, (event, fact) in enumerate(zip(events, facts, strict=True), before + 1)
+            ]  # fmt: skip
+            try:
+                await self._table.append(tx.transaction, rows)
+            except VersionConflict:
+                if expected == "any" and before == 0:
+                    continue
+                raise
+            tx.say(row for fact in facts for row in fact)
+            return before
+
+    def _refuse_strangers(self, stream: Stream, events: Sequence[E]) -> None:
+        known = {event_type.name: event_type for event_type in self.events}
+        for event in events:
+            name = event_type_of(type(event)).name
+            if name not in known:
+                raise ContractError(
+                    f"{stream}: {name} is none of its events: add it to events=….{did_you_mean(name, known)}"
+                )
+            key = known[name].key_of(event)
+            if key != stream.id:
+                raise ContractError(f"{stream}: this {name} has the key {key!r}, so it belongs to another stream")
+
+    async def _from_snapshot(self, tx: Tx, stream: Stream) -> Loaded[S]:
+        if self._snapshots is not None:
+            kept = await self._table.snapshot(tx.transaction, stream)
+            state = None if kept is None else self._snapshots.state(kept)
+            if kept is not None and state is not None:
+                return Loaded(state, kept.version)
+        return Loaded(self.initial(), 0)
+
+    async def _keep(self, tx: Tx, stream: Stream, loaded: Loaded[S]) -> None:
+        snapshot = None if self._snapshots is None else self._snapshots.taken(loaded.state, loaded.version)
+        if snapshot is not None:
+            await self._table.keep(tx.transaction, stream, snapshot)

@@ -1,0 +1,151 @@
+"""History: all streams, read in pages, at the speed of the driver.
+
+A position is drawn when an event is added, not when it is committed: whoever remembers only the last one he saw never sees
+what commits late below it. So a cursor is a snapshot, as the relay's are: `s1` is what was read, `s2` what was visible when
+the reader last looked. What lies between is a window, which is read in the order of positions; when it is at its end, the
+next one begins where it ended. Within a window a stream is in order because its positions are, and windows follow commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from posthouse.errors import StoreError, StoreUnavailable
+from posthouse.stores.postgres.database import Database, StoreConnection
+from posthouse.stores.postgres.steps import unpacked
+from posthouse.stream_table import StreamEvent, StreamPage
+
+SEPARATOR = "|"
+
+PINNED = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off"
+"""A plan that was made while the table was empty would read all of it for every page."""
+
+# Where a window begins and ends that is open from now on: which snapshot it is up to, and the positions around it. An
+# addition keeps the planner from looking for the lowest position through all of them.
+OPEN = """
+SELECT pg_current_snapshot()::text, m.streams, posthouse.at_home(), w.lo - 1, w.hi
+FROM posthouse.meta m CROSS JOIN LATERAL (
+    SELECT min(e.position + 0) AS lo, max(e.position + 0) AS hi FROM posthouse.stream_event e
+    WHERE e.xid >= pg_snapshot_xmin((SELECT $1::text::pg_snapshot))
+        AND NOT pg_visible_in_snapshot(e.xid, (SELECT $2::text::pg_snapshot))) w
+"""
+
+# The same for the very first one, which has everything in it.
+OPEN_FIRST = """
+SELECT pg_current_snapshot()::text, m.streams, posthouse.at_home(), 0, (SELECT max(e.position) FROM posthouse.stream_event e)
+FROM posthouse.meta m
+"""
+
+# In which order of things cursors are good.
+STREAMS = "SELECT m.streams FROM posthouse.meta m"
+
+# A page of a window; of some types, unless NULL.
+PAGE = """
+SELECT e.tenant, e.aggregate, e.stream, e.version, e.event_id, e.type, e.headers, e.body, e.position
+FROM posthouse.stream_event e
+WHERE e.position > $1 AND e.position <= $2 AND pg_visible_in_snapshot(e.xid, (SELECT $3::text::pg_snapshot))
+    {fresh} {typed}
+ORDER BY e.position LIMIT {limit}
+"""
+FRESH = "AND NOT pg_visible_in_snapshot(e.xid, (SELECT $4::text::pg_snapshot))"
+
+
+class Cursor(msgspec.Struct, frozen=True):
+    """Where a reader stands. `s1`: everything visible there was read; empty at the beginning. Where a window is open, `s2`
+    is what it goes up to, and its positions up to `last` of `hi` were read."""
+
+    streams: int = 0
+    s1: str = ""
+    s2: str = ""
+    last: int = 0
+    hi: int = 0
+
+    @classmethod
+    def of(cls, text: str) -> Cursor:
+        """The cursor that a text stands for; StoreError for any other text."""
+        if not text:
+            return cls()
+        try:
+            streams, s1, s2, last, hi = text.split(SEPARATOR)
+            return cls(int(streams), s1, s2, int(last), int(hi))
+        except ValueError:
+            raise StoreError(f"{text!r} is not a cursor of this store: give what a page said, or nothing") from None
+
+    def __str__(self) -> str:
+        return SEPARATOR.join((str(self.streams), self.s1, self.s2, str(self.last), str(self.hi)))
+
+    @property
+    def closed(self) -> Cursor:
+        """The window was read to its end."""
+        return Cursor(self.streams, self.s2)
+
+
+class History:
+    """Reads all streams of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def read(self, after: str, limit: int, types: Collection[str]) -> StreamPage:
+        """The page behind a cursor."""
+        given = Cursor.of(after)
+        await self._database.check()
+        async with self._database.connected() as connection:
+            connection.begin_with(PINNED)
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                cursor = await self._window(connection, given)
+                found = await self._page(connection, cursor, limit, types) if cursor.hi else []
+        events = [_event(columns) for columns in found]
+        if len(events) < limit:
+            return StreamPage(events, str(cursor.closed), more=bool(given.s2))  # the world went on since it was opened
+        return StreamPage(events, str(msgspec.structs.replace(cursor, last=events[-1].position)), more=True)
+
+    async def _window(self, connection: StoreConnection, cursor: Cursor) -> Cursor:
+        """The window that the cursor is in, or a new one behind it."""
+        fetch: Any = connection.fetchrow
+        if cursor.s2:
+            (streams,) = await fetch(self._database.text(STREAMS))
+            _refuse_other(cursor, streams)
+            return cursor
+        if cursor.s1:
+            found = await fetch(self._database.text(OPEN), cursor.s1, cursor.s1)
+        else:
+            found = await fetch(self._database.text(OPEN_FIRST))
+        s2, streams, at_home, last, hi = found
+        if not at_home:
+            raise StoreUnavailable("the database was restored from a dump: a relay's next lease puts the streams right")
+        _refuse_other(cursor, streams)
+        return Cursor(streams, cursor.s1, s2, last or 0, hi or 0)
+
+    async def _page(
+        self, connection: StoreConnection, cursor: Cursor, limit: int, types: Collection[str]
+    ) -> Sequence[Sequence[Any]]:
+        parameters: list[object] = [cursor.last, cursor.hi, cursor.s2]
+        fresh = typed = ""
+        if cursor.s1:
+            parameters.append(cursor.s1)
+            fresh = FRESH
+        if types:
+            parameters.append(sorted(types))
+            typed = f"AND e.type = ANY (${len(parameters)}::text[])"
+        parameters.append(limit)
+        statement = PAGE.format(fresh=fresh, typed=typed, limit=f"${len(parameters)}")
+        fetch: Any = connection.fetch
+        rows: Sequence[Sequence[Any]] = await fetch(self._database.text(statement), *parameters)
+        return rows
+
+
+def _refuse_other(cursor: Cursor, streams: int) -> None:
+    if cursor.streams not in (0, streams):
+        raise StoreError(
+            "the cursor is from before the database was restored, and nobody can say what it had seen: begin again, "
+            "without one"
+        )
+
+
+def _event(columns: Sequence[Any]) -> StreamEvent:
+    tenant, aggregate, stream, version, event_id, kind, headers, body, position = columns
+    return StreamEvent(tenant, aggregate, stream, version, event_id, kind, unpacked(headers), body, position)

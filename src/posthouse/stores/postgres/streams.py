@@ -1,0 +1,153 @@
+"""Streams: facts of event-sourced aggregates. Whoever appends holds the row of the stream, so versions follow commits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import starmap
+from typing import Any
+
+from posthouse.errors import VersionConflict
+from posthouse.stores.postgres.database import Database
+from posthouse.stores.postgres.history import History
+from posthouse.stores.postgres.joins import Joined, JoinedAsync, joined
+from posthouse.stores.postgres.steps import Steps, packed, unpacked
+from posthouse.stores.postgres.transaction import BEGUN, Begun
+from posthouse.stream_table import Snapshot, Stream, StreamEvent, StreamPage
+from posthouse.transaction import Transaction
+
+# Move a stream on from the version that is expected, and add the events behind it, all or nothing. A position is drawn for
+# each once the row of the stream is ours. No row comes back when the stream is elsewhere.
+APPEND = """
+WITH given AS MATERIALIZED (
+    SELECT CAST($1 AS text) AS tenant, CAST($2 AS text) AS aggregate, CAST($3 AS text) AS stream,
+        CAST($4 AS bigint) AS expected, CAST($5 AS bigint) AS many
+), head AS (
+    INSERT INTO posthouse.stream AS s (tenant, aggregate, stream, version)
+    SELECT g.tenant, g.aggregate, g.stream, g.many FROM given g
+    WHERE g.expected = 0 OR EXISTS (SELECT 1 FROM posthouse.stream k
+        WHERE k.tenant = g.tenant AND k.aggregate = g.aggregate AND k.stream = g.stream)
+    ON CONFLICT (tenant, aggregate, stream) DO UPDATE SET version = s.version + excluded.version
+    WHERE s.version = (SELECT g.expected FROM given g)
+    RETURNING 1
+)
+INSERT INTO posthouse.stream_event (tenant, aggregate, stream, version, event_id, type, headers, body)
+SELECT g.tenant, g.aggregate, g.stream, g.expected + r.place, r.event_id, r.type, r.headers, r.body
+FROM head CROSS JOIN given g
+CROSS JOIN unnest(CAST($6 AS text[]), CAST($7 AS text[]), CAST($8 AS text[]), CAST($9 AS bytea[])) WITH ORDINALITY
+    AS r (event_id, type, headers, body, place)
+ORDER BY r.place
+RETURNING version
+"""
+
+OF_STREAM = "tenant = CAST($1 AS text) AND aggregate = CAST($2 AS text) AND stream = CAST($3 AS text)"
+
+# The last version of a stream …
+VERSION = f"SELECT version FROM posthouse.stream WHERE {OF_STREAM}"
+
+# … and nobody else appends.
+HOLD = f"{VERSION} FOR UPDATE"
+
+# A stream behind a version.
+READ = f"""
+SELECT tenant, aggregate, stream, version, event_id, type, headers, body, position FROM posthouse.stream_event
+WHERE {OF_STREAM} AND version > CAST($4 AS bigint) ORDER BY version LIMIT CAST($5 AS integer)
+"""
+
+# What was kept of a stream.
+SNAPSHOT = f"SELECT version, shape, state FROM posthouse.snapshot WHERE {OF_STREAM}"
+
+# Keep a snapshot, unless a later one of the same shape is there.
+KEEP = """
+INSERT INTO posthouse.snapshot AS s (tenant, aggregate, stream, version, shape, state)
+VALUES (CAST($1 AS text), CAST($2 AS text), CAST($3 AS text), CAST($4 AS bigint), CAST($5 AS text), CAST($6 AS bytea))
+ON CONFLICT (tenant, aggregate, stream) DO UPDATE
+SET version = excluded.version, shape = excluded.shape, state = excluded.state
+WHERE s.shape <> excluded.shape OR s.version < excluded.version
+"""
+
+# Forget snapshots, of one aggregate or all.
+DROP = "DELETE FROM posthouse.snapshot WHERE $1::text IS NULL OR aggregate = $1"
+
+
+class PostgresStreams:
+    """The streams of a `PostgresStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._history = History(database)
+
+    async def append(self, tx: Transaction, events: Sequence[StreamEvent]) -> None:
+        if events:
+            await (await self._ours(tx)).carry_out(_appending(events))
+
+    async def version(self, tx: Transaction, stream: Stream, *, hold: bool = False) -> int:
+        return await (await self._ours(tx)).carry_out(_version(stream, HOLD if hold else VERSION))
+
+    async def read(
+        self, tx: Transaction, stream: Stream, *, after: int = 0, limit: int = 10_000
+    ) -> Sequence[StreamEvent]:
+        return await (await self._ours(tx)).carry_out(_reading(stream, after, limit))
+
+    async def snapshot(self, tx: Transaction, stream: Stream) -> Snapshot | None:
+        return await (await self._ours(tx)).carry_out(_snapshot(stream))
+
+    async def keep(self, tx: Transaction, stream: Stream, snapshot: Snapshot) -> None:
+        await (await self._ours(tx)).carry_out(_keeping(stream, snapshot))
+
+    async def drop_snapshots(self, aggregate: str | None = None) -> int:
+        return (await self._database.run(DROP, aggregate)).rowcount
+
+    async def read_all(self, after: str = "", limit: int = 10_000, *, types: Collection[str] = ()) -> StreamPage:
+        return await self._history.read(after, limit, types)
+
+    async def _ours(self, tx: Transaction) -> Begun | Joined | JoinedAsync:
+        if isinstance(tx, BEGUN):
+            return tx
+        theirs = tx if isinstance(tx, Joined | JoinedAsync) else joined(self._database, tx.connection)
+        await theirs.checked()
+        return theirs
+
+
+def _appending(events: Sequence[StreamEvent]) -> Steps[None]:
+    stream, expected = events[0].name, events[0].version - 1
+    added = yield APPEND, (
+        *_key(stream), expected, len(events), [event.event_id for event in events], [event.type for event in events],
+        [packed(event.headers) for event in events], [event.body for event in events],
+    )  # fmt: skip
+    if not added:
+        raise VersionConflict(str(stream), expected, (yield from _version(stream, VERSION)))
+
+
+def _version(stream: Stream, statement: str) -> Steps[int]:
+    found = yield statement, _key(stream)
+    return int(str(found.scalar())) if found else 0
+
+
+def _reading(stream: Stream, after: int, limit: int) -> Steps[Sequence[StreamEvent]]:
+    return list(starmap(_event, _any((yield READ, (*_key(stream), after, limit)))))
+
+
+def _snapshot(stream: Stream) -> Steps[Snapshot | None]:
+    found = yield SNAPSHOT, _key(stream)
+    if not found:
+        return None
+    version, shape, state = _any(found[0])
+    return Snapshot(version, shape, bytes(state))
+
+
+def _keeping(stream: Stream, snapshot: Snapshot) -> Steps[None]:
+    yield KEEP, (*_key(stream), snapshot.version, snapshot.shape, snapshot.state)
+
+
+def _key(stream: Stream) -> tuple[str, str, str]:
+    return stream.tenant, stream.aggregate, stream.id
+
+
+def _event(*columns: Any) -> StreamEvent:
+    tenant, aggregate, stream, version, event_id, kind, headers, body, position = columns
+    return StreamEvent(tenant, aggregate, stream, version, event_id, kind, unpacked(headers), bytes(body), position)
+
+
+def _any(value: Any) -> Any:
+    """What the statements guarantee, the type checker cannot know."""
+    return value

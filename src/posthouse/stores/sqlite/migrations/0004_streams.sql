@@ -1,0 +1,33 @@
+-- The last version of each stream.
+CREATE TABLE posthouse_stream (
+    tenant TEXT NOT NULL,
+    aggregate TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (tenant, aggregate, stream)
+) WITHOUT ROWID;
+
+-- What happened. AUTOINCREMENT: positions follow commits, as there is one writer, and none is used twice.
+CREATE TABLE posthouse_stream_event (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant TEXT NOT NULL,
+    aggregate TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    event_id TEXT NOT NULL,
+    type TEXT NOT NULL,
+    headers TEXT,
+    body BLOB NOT NULL,
+    UNIQUE (tenant, aggregate, stream, version)
+);
+
+-- What streams came to, as a cache: one for each.
+CREATE TABLE posthouse_snapshot (
+    tenant TEXT NOT NULL,
+    aggregate TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    shape TEXT NOT NULL,
+    state BLOB NOT NULL,
+    PRIMARY KEY (tenant, aggregate, stream)
+) WITHOUT ROWID;

@@ -1,0 +1,124 @@
+"""Streams: facts of event-sourced aggregates, in the order of the one writer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from posthouse.errors import VersionConflict
+from posthouse.stores.sqlite.database import Database
+from posthouse.stores.sqlite.steps import packed, unpacked
+from posthouse.stream_table import Snapshot, Stream, StreamEvent, StreamPage
+from posthouse.transaction import Transaction
+
+COLUMNS = "tenant, aggregate, stream, version, event_id, type, headers, body, position"
+
+# The last version of a stream.
+VERSION = "SELECT version FROM posthouse_stream WHERE tenant = ? AND aggregate = ? AND stream = ?"
+
+# Move it.
+MOVE = """
+INSERT INTO posthouse_stream (tenant, aggregate, stream, version) VALUES (?, ?, ?, ?)
+ON CONFLICT (tenant, aggregate, stream) DO UPDATE SET version = excluded.version
+"""
+
+# Add an event.
+ADD = """
+INSERT INTO posthouse_stream_event (tenant, aggregate, stream, version, event_id, type, headers, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+# A stream behind a version.
+READ = f"""
+SELECT {COLUMNS} FROM posthouse_stream_event WHERE tenant = ? AND aggregate = ? AND stream = ? AND version > ?
+ORDER BY version LIMIT ?
+"""
+
+# What was kept of a stream.
+SNAPSHOT = "SELECT version, shape, state FROM posthouse_snapshot WHERE tenant = ? AND aggregate = ? AND stream = ?"
+
+# Keep a snapshot, unless a later one of the same shape is there.
+KEEP = """
+INSERT INTO posthouse_snapshot (tenant, aggregate, stream, version, shape, state) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, aggregate, stream) DO UPDATE
+SET version = excluded.version, shape = excluded.shape, state = excluded.state
+WHERE shape <> excluded.shape OR version < excluded.version
+"""
+
+# Forget snapshots, of one aggregate or all.
+DROP = "DELETE FROM posthouse_snapshot WHERE ?1 IS NULL OR aggregate = ?1"
+
+# All streams behind a position; one more than asked for tells whether there is more.
+READ_ALL = f"SELECT {COLUMNS} FROM posthouse_stream_event WHERE position > ? ORDER BY position LIMIT ?"
+
+# The same of some types, which are a JSON array.
+READ_TYPES = f"""
+SELECT {COLUMNS} FROM posthouse_stream_event WHERE position > ? AND type IN (SELECT value FROM json_each(?))
+ORDER BY position LIMIT ?
+"""
+
+
+class SqliteStreams:
+    """The streams of a `SqliteStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def append(self, tx: Transaction, events: Sequence[StreamEvent]) -> None:
+        if not events:
+            return
+        stream, expected = events[0].name, events[0].version - 1
+        found = await self.version(tx, stream)
+        if found != expected:
+            raise VersionConflict(str(stream), expected, found)
+        await tx.execute(MOVE, (*_key(stream), events[-1].version))
+        for event in events:
+            await tx.execute(
+                ADD, (*_key(stream), event.version, event.event_id, event.type, packed(event.headers), event.body)
+            )
+
+    async def version(self, tx: Transaction, stream: Stream, *, hold: bool = False) -> int:
+        """Whoever writes holds every stream: there is one writer."""
+        found = await tx.execute(VERSION, _key(stream))
+        return int(str(found.scalar())) if found else 0
+
+    async def read(
+        self, tx: Transaction, stream: Stream, *, after: int = 0, limit: int = 10_000
+    ) -> Sequence[StreamEvent]:
+        return [_event(columns) for columns in await tx.execute(READ, (*_key(stream), after, limit))]
+
+    async def snapshot(self, tx: Transaction, stream: Stream) -> Snapshot | None:
+        found = await tx.execute(SNAPSHOT, _key(stream))
+        return _snapshot(found[0]) if found else None
+
+    async def keep(self, tx: Transaction, stream: Stream, snapshot: Snapshot) -> None:
+        await tx.execute(KEEP, (*_key(stream), snapshot.version, snapshot.shape, snapshot.state))
+
+    async def drop_snapshots(self, aggregate: str | None = None) -> int:
+        async with self._database.begin() as tx:
+            return tx.run(DROP, (aggregate,)).rowcount
+
+    async def read_all(self, after: str = "", limit: int = 10_000, *, types: Collection[str] = ()) -> StreamPage:
+        start = int(after or 0)
+        if types:
+            names = msgspec.json.encode(sorted(types)).decode()
+            found = await self._database.select(READ_TYPES, (start, names, limit + 1))
+        else:
+            found = await self._database.select(READ_ALL, (start, limit + 1))
+        events = [_event(columns) for columns in found[:limit]]
+        return StreamPage(events, str(events[-1].position if events else start), more=len(found) > limit)
+
+
+def _key(stream: Stream) -> tuple[str, str, str]:
+    return stream.tenant, stream.aggregate, stream.id
+
+
+def _event(columns: Sequence[Any]) -> StreamEvent:
+    tenant, aggregate, stream, version, event_id, kind, headers, body, position = columns
+    return StreamEvent(tenant, aggregate, stream, version, event_id, kind, unpacked(headers), body, position)
+
+
+def _snapshot(columns: Sequence[Any]) -> Snapshot:
+    return Snapshot(*columns)

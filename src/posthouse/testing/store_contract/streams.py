@@ -1,0 +1,204 @@
+"""A stream grows by one writer at a time, without gaps, and all of them can be read from the beginning."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+import pytest
+
+from posthouse.clock import new_id
+from posthouse.errors import VersionConflict
+from posthouse.store import Store
+from posthouse.stream_table import Snapshot, Stream, StreamEvent
+from posthouse.testing.store_contract.fixtures import StoreFixtures
+from posthouse.testing.store_contract.steps import failing
+
+FOLIO = Stream("t1", "folio", "f1")
+
+
+class StreamContract(StoreFixtures):
+    """What `StreamTable` promises inside a transaction."""
+
+    async def test_a_stream_reads_as_it_was_appended(self, store: Store, other: Store) -> None:
+        events = [*facts(2), *facts(1, after=2, headers={"content-type": "a/b"}, body=b"\x00\xff")]
+        await append(store, *events[:2])
+        await append(other, *events[2:])
+        async with store.begin() as tx:
+            found = await store.streams.read(tx, FOLIO)
+        assert [columns(event) for event in found] == [columns(event) for event in events]
+        assert len({event.position for event in found}) == 3
+        assert sorted(found, key=lambda event: event.position) == found
+
+    async def test_a_stream_is_read_behind_a_version_and_up_to_a_limit(self, store: Store) -> None:
+        await append(store, *facts(5))
+        async with store.begin() as tx:
+            assert [event.version for event in await store.streams.read(tx, FOLIO, after=2)] == [3, 4, 5]
+            assert [event.version for event in await store.streams.read(tx, FOLIO, limit=2)] == [1, 2]
+            assert await store.streams.read(tx, FOLIO, after=5) == []
+
+    async def test_a_transaction_reads_what_it_has_appended(self, store: Store) -> None:
+        async with store.begin() as tx:
+            assert await store.streams.version(tx, FOLIO) == 0
+            await store.streams.append(tx, facts(2))
+            await store.streams.append(tx, facts(1, after=2))
+            assert await store.streams.version(tx, FOLIO, hold=True) == 3
+            assert len(await store.streams.read(tx, FOLIO)) == 3
+
+    async def test_a_conflict_names_the_stream_and_both_versions_and_leaves_the_transaction_usable(
+        self, store: Store
+    ) -> None:
+        await append(store, *facts(3))
+        async with store.begin() as tx:
+            for expected in (0, 2, 4):
+                with pytest.raises(VersionConflict) as raised:
+                    await store.streams.append(tx, facts(2, after=expected))
+                assert (raised.value.expected, raised.value.found) == (expected, 3)
+                assert "folio 'f1' of tenant 't1'" in str(raised.value)
+            await store.streams.append(tx, facts(1, after=3))
+        assert await versions(store) == [1, 2, 3, 4]
+
+    async def test_a_stream_that_is_not_there_cannot_be_continued(self, store: Store) -> None:
+        async with store.begin() as tx:
+            with pytest.raises(VersionConflict) as raised:
+                await store.streams.append(tx, facts(1, after=7))
+            assert raised.value.found == 0
+            assert await store.streams.version(tx, FOLIO) == 0
+
+    async def test_what_is_rolled_back_was_never_in_the_stream(self, store: Store) -> None:
+        await append(store, *facts(1))
+        async with failing(store) as tx:
+            await store.streams.append(tx, facts(2, after=1))
+        await append(store, *facts(1, after=1))
+        assert await versions(store) == [1, 2]
+
+    async def test_appending_nothing_is_nothing(self, store: Store) -> None:
+        await append(store)
+        assert await versions(store) == []
+
+    async def test_many_writers_of_one_stream_leave_no_gap(self, store: Store, other: Store) -> None:
+        async def write(mine: Store) -> None:
+            for _ in range(5):
+                while True:
+                    async with mine.begin() as tx:
+                        version = await mine.streams.version(tx, FOLIO)
+                    try:
+                        await append(mine, *facts(2, after=version))
+                        break
+                    except VersionConflict:
+                        continue
+
+        await asyncio.gather(*(write((store, other)[number % 2]) for number in range(4)))
+        assert await versions(store) == list(range(1, 41))
+
+    async def test_a_snapshot_gives_way_to_a_later_one_or_to_one_of_another_shape(self, store: Store) -> None:
+        async with store.begin() as tx:
+            assert await store.streams.snapshot(tx, FOLIO) is None
+            for version, shape, standing in ((5, "a", 5), (3, "a", 5), (5, "b", 5), (4, "a", 4), (6, "a", 6)):
+                await store.streams.keep(tx, FOLIO, Snapshot(version, shape, b"\x00state"))
+                found = await store.streams.snapshot(tx, FOLIO)
+                assert found is not None
+                assert found.version == standing
+            assert found == Snapshot(6, "a", b"\x00state")
+
+    async def test_snapshots_are_dropped_by_aggregate_or_all(self, store: Store) -> None:
+        async with store.begin() as tx:
+            for aggregate in ("folio", "folio", "stay", "key"):
+                await store.streams.keep(tx, Stream("t1", aggregate, new_id()), Snapshot(1, "a", b"s"))
+        assert await store.streams.drop_snapshots("folio") == 2
+        assert await store.streams.drop_snapshots() == 2
+
+
+class HistoryContract(StoreFixtures):
+    """What `StreamTable` promises about all streams together."""
+
+    async def test_streams_are_told_apart_by_tenant_aggregate_and_id(self, store: Store) -> None:
+        streams = [FOLIO, Stream("t2", "folio", "f1"), Stream("t1", "stay", "f1"), Stream("t1", "folio", "f2")]
+        for number, stream in enumerate(streams, 1):
+            await append(store, *facts(number, stream=stream))
+        async with store.begin() as tx:
+            found = [await store.streams.version(tx, stream) for stream in streams]
+        assert found == [1, 2, 3, 4]
+
+    async def test_everything_is_read_once_and_each_stream_in_order(self, store: Store, other: Store) -> None:
+        streams = [Stream(f"t{number % 2}", "folio", f"f{number}") for number in range(5)]
+
+        async def write(mine: Store, stream: Stream) -> None:
+            for version in range(0, 20, 2):
+                await append(mine, *facts(2, stream=stream, after=version))
+
+        await asyncio.gather(*(write((store, other)[n % 2], stream) for n, stream in enumerate(streams)))
+        found, _ = await everything(store, limit=7)
+        assert len(found) == 100
+        for stream in streams:
+            assert [event.version for event in found if event.name == stream] == list(range(1, 21))
+
+    async def test_a_page_says_where_the_next_one_begins(self, store: Store, other: Store) -> None:
+        await append(store, *facts(3))
+        first = await store.streams.read_all(limit=2)
+        assert first.more
+        second = await other.streams.read_all(first.cursor, limit=2)
+        await append(store, *facts(2, after=3))
+        rest, cursor = await everything(store, second.cursor)
+        assert [event.version for event in (*first.events, *second.events, *rest)] == [1, 2, 3, 4, 5]
+        page = await store.streams.read_all(cursor)
+        assert (page.events, page.more) == ([], False)
+
+    async def test_some_types_can_be_read_alone(self, store: Store) -> None:
+        for version in range(6):
+            await append(store, *facts(1, after=version, type=f"a.b.done{version % 3}.v1"))
+        found, cursor = await everything(store, limit=1, types=("a.b.done0.v1", "a.b.done2.v1"))
+        assert [event.version for event in found] == [1, 3, 4, 6]
+        await append(store, *facts(1, after=6, type="a.b.done2.v1"))
+        found, _ = await everything(store, cursor, types=["a.b.done2.v1"])
+        assert [event.version for event in found] == [7]
+
+    async def test_an_empty_store_has_nothing_to_read_until_it_has(self, store: Store) -> None:
+        page = await store.streams.read_all()
+        assert (page.events, page.more) == ([], False)
+        await append(store, *facts(1))
+        assert len((await store.streams.read_all(page.cursor)).events) == 1
+
+
+def facts(
+    many: int,
+    *,
+    stream: Stream = FOLIO,
+    after: int = 0,
+    type: str = "a.b.done.v1",
+    headers: dict[str, str] | None = None,
+    body: bytes = b"{}",
+) -> list[StreamEvent]:
+    """Events of a stream behind a version."""
+    return [
+        StreamEvent(stream.tenant, stream.aggregate, stream.id, version, new_id(), type, headers or {}, body)
+        for version in range(after + 1, after + many + 1)
+    ]
+
+
+async def append(store: Store, *events: StreamEvent) -> None:
+    async with store.begin() as tx:
+        await store.streams.append(tx, events)
+
+
+async def versions(store: Store, stream: Stream = FOLIO) -> list[int]:
+    async with store.begin() as tx:
+        assert await store.streams.version(tx, stream) == len(await store.streams.read(tx, stream))
+        return [event.version for event in await store.streams.read(tx, stream)]
+
+
+async def everything(
+    store: Store, cursor: str = "", *, limit: int = 10_000, types: Collection[str] = ()
+) -> tuple[list[StreamEvent], str]:
+    """All there is behind a cursor, and where it ends."""
+    found: list[StreamEvent] = []
+    while True:
+        page = await store.streams.read_all(cursor, limit, types=types)
+        found += page.events
+        cursor = page.cursor
+        if not page.more:
+            return found, cursor
+
+
+def columns(event: StreamEvent) -> tuple[object, ...]:
+    return event.name, event.version, event.event_id, event.type, event.headers, event.body
