@@ -12,6 +12,10 @@ import msgspec
 
 from posthouse.broker import Topology
 
+PASSING = "posthouse-trace."
+"""Groups that are called so have one member for a moment: once they are removed nobody can come back to them, and nothing of
+them needs to stay."""
+
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
     """A setting that is not as this instance would make it.

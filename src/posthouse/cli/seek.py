@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Annotated
 
 import typer
 
 from posthouse.broker import Progress
+from posthouse.cli.moment import moment_of
 from posthouse.cli.options import AsJson, Yes
 from posthouse.cli.output import print_json, print_table
 from posthouse.cli.target import Target, load
@@ -105,12 +105,4 @@ def _moment(time: str | None, position: str | None, topics: Sequence[str]) -> fl
         raise ConfigurationError("say where to: --time 2026-04-22T10:00:00Z, or --position with --topic")
     if position is not None and len(topics) != 1:
         raise ConfigurationError(f"a position belongs to one topic: add --topic, one of {', '.join(topics)}")
-    if time is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(time)
-    except ValueError:
-        raise ConfigurationError(f"{time!r} is not a time: write 2026-04-22T10:00:00Z") from None
-    if moment.tzinfo is None:
-        raise ConfigurationError(f"{time!r} does not say in which zone: write {time}Z, or {time}+02:00")
-    return moment.timestamp()
+    return None if time is None else moment_of(time)

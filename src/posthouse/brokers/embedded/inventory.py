@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from posthouse.errors import BrokerError
-from posthouse.survey import Thing, partition_drift
+from posthouse.survey import PASSING, Thing, partition_drift
 
 # Every topic with its partitions and the frames it has; removed ones keep a row without a name of theirs.
 TOPICS = """
@@ -23,6 +23,8 @@ AT_WORK = "SELECT count(*) FROM members WHERE grp = ? AND topic = ? AND until > 
 READERS = "SELECT DISTINCT grp FROM cursors WHERE topic = ? ORDER BY grp"
 # A member that was paused for longer than its lease hears of it by the version.
 CHANGED = "UPDATE groups SET version = version + 1 WHERE name = ?"
+# Nobody comes back to it, so nobody needs to hear of it.
+FORGET_GROUP = "DELETE FROM groups WHERE name = ?"
 DELETE_CURSORS = "DELETE FROM cursors WHERE grp = ? AND topic = ?"
 DELETE_MEMBERS = "DELETE FROM members WHERE grp = ? AND topic = ?"
 DELETE_FRAMES = "DELETE FROM frames WHERE topic = ?"
@@ -66,7 +68,7 @@ def _remove_place(connection: sqlite3.Connection, number: int, topic: str, group
         raise BrokerError(f"group {group!r} has members at work in {topic}: stop them first")
     for statement in (DELETE_CURSORS, DELETE_MEMBERS):
         connection.execute(statement, (group, number))
-    connection.execute(CHANGED, (group,))
+    connection.execute(FORGET_GROUP if group.startswith(PASSING) else CHANGED, (group,))
 
 
 def _remove_topic(connection: sqlite3.Connection, number: int, topic: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from posthouse.brokers.postgres.database import Database, Fetch
 from posthouse.errors import BrokerError
-from posthouse.survey import Thing, partition_drift
+from posthouse.survey import PASSING, Thing, partition_drift
 
 CHUNK = 10_000
 
@@ -22,6 +22,8 @@ PLACES = """
     GROUP BY t.id, t.name, c.grp"""
 # Groups are locked first, as everywhere in this log; members hear of it by the version.
 LOCK_GROUP = "UPDATE {s}.groups SET version = version + 1 WHERE name = $1"
+# A group that nobody comes back to.
+FORGET_GROUP = "DELETE FROM {s}.groups WHERE name = $1"
 TOPIC = "SELECT id FROM {s}.topics WHERE name = $1"
 AT_WORK = "SELECT name FROM {s}.members WHERE grp = $1 AND topic = $2 AND until > clock_timestamp()"
 DELETE_MEMBERS = "DELETE FROM {s}.members WHERE grp = $1 AND topic = $2"
@@ -78,6 +80,8 @@ async def _remove_place(fetch: Fetch, number: int, topic: str, group: str) -> No
         raise BrokerError(f"group {group!r} has members at work in {topic}: stop them first")
     await fetch(DELETE_MEMBERS, group, number)
     await fetch(DELETE_CURSORS, group, number)
+    if group.startswith(PASSING):
+        await fetch(FORGET_GROUP, group)
 
 
 async def _remove_topic(fetch: Fetch, number: int, topic: str) -> None:

@@ -69,6 +69,12 @@ EMPTY = "SELECT posthouse.empty($1)"
 # Delete rows that no lane needs any more, where that is too little for a leaf to be emptied.
 SWEEP = "SELECT posthouse.sweep($1, $2)"
 
+# What is there, sent or not.
+KEPT = """
+SELECT id, topic, tenant, key, sequence, lineage, event_id, headers, body
+FROM posthouse.outbox WHERE id > $1 ORDER BY id LIMIT $2
+"""
+
 # Intents whose window is over.
 FORGET = f"""
 DELETE FROM posthouse.idempotency WHERE ctid = ANY (ARRAY(
@@ -266,6 +272,9 @@ class PostgresOutbox(StuckRows):
     def moment(self) -> float:
         """The time, for a row that is parked: by the clock that was given, or the machine's."""
         return (self._clock or SystemClock()).now()
+
+    async def kept(self, after: int, limit: int) -> Sequence[OutboxRow]:
+        return [row_of(*columns) for columns in await self._database.run(KEPT, after, limit)]
 
     async def purge(self, limit: int) -> int:
         await self._database.run(FORGET, self.now(), limit)

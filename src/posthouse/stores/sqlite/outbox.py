@@ -124,6 +124,9 @@ RESCHEDULE = (
 # Try again now.
 RETRY = "UPDATE posthouse_stuck SET next_at = ?, quarantined = 0 WHERE id = ?"
 
+# What is there, sent or not.
+KEPT = f"SELECT {COLUMNS} FROM posthouse_outbox o WHERE o.id > ? ORDER BY o.id LIMIT ?"
+
 # Purging.
 
 # Rows that every lane has passed and that are not stuck.
@@ -282,6 +285,9 @@ class SqliteOutbox:
         async with self._database.begin() as tx:
             tx.appended = True
             return tx.run(RETRY, (self._clock.now(), row_id)).rowcount > 0
+
+    async def kept(self, after: int, limit: int) -> Sequence[OutboxRow]:
+        return [_row(columns) for columns in await self._database.select(KEPT, (after, limit))]
 
     async def purge(self, limit: int) -> int:
         async with self._database.begin(books=True) as tx:

@@ -11,7 +11,7 @@ from posthouse.testing.store_contract.steps import add, drain, failing
 
 
 class OutboxContract(StoreFixtures):
-    """What `OutboxTable.append` and `OutboxTable.purge` promise."""
+    """What `OutboxTable.append`, `OutboxTable.kept` and `OutboxTable.purge` promise."""
 
     # Appending
 
@@ -36,6 +36,23 @@ class OutboxContract(StoreFixtures):
         (found,) = await drain(store)
         assert found == msgspec.structs.replace(given, id=found.id, sequence=1, lineage=found.lineage)
         assert found.lineage >= 1
+
+    async def test_what_was_sent_can_be_seen_until_it_is_purged(self, store: Store) -> None:
+        given = row("ключ", headers={"ce-type": "ordér"}), row(None)
+        await add(store, *given)
+        before = await store.outbox.kept(0, 10)
+        assert [found.event_id for found in before] == [one.event_id for one in given]
+        assert before[0] == msgspec.structs.replace(given[0], id=before[0].id, sequence=1, lineage=before[0].lineage)
+        await drain(store)
+        assert await store.outbox.kept(0, 10) == before
+        await store.outbox.purge(10)
+        assert await store.outbox.kept(0, 10) == []
+
+    async def test_what_is_kept_is_read_page_by_page(self, store: Store) -> None:
+        await add(store, row("a"), row("b"), row("c"))
+        first = await store.outbox.kept(0, 2)
+        rest = await store.outbox.kept(first[-1].id, 2)
+        assert [found.key for found in (*first, *rest)] == ["a", "b", "c"]
 
     async def test_append_of_nothing_is_nothing(self, store: Store) -> None:
         async with store.begin() as tx:

@@ -1,0 +1,80 @@
+"""`posthouse trace ID TARGET…`: find it, show it, and say what did not come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from posthouse.cli.flow import named
+from posthouse.cli.group import CHECK_FAILED
+from posthouse.cli.moment import moment_of
+from posthouse.cli.opening import opened
+from posthouse.cli.options import AsJson
+from posthouse.cli.output import complain, print_json, stderr
+from posthouse.cli.target import Targets, load_all
+from posthouse.cli.trace.expecting import Expectation, expectation
+from posthouse.cli.trace.showing import facts, show, show_expectation
+from posthouse.events import timestamp
+from posthouse.listing import catalogue_of
+from posthouse.service import Service
+from posthouse.tracing import Trace
+from posthouse.tracing import trace as find
+
+
+def trace(
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="An event's id, or a correlation id.")],
+    targets: Targets,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Read logs from here on: 2026-04-22T10:00:00Z. Default: the time in the id."),
+    ] = None,
+    flow: Annotated[
+        str | None, typer.Option("--flow", metavar="NAME", help="Say which facts of this declared flow did not come.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the causal tree of everything that one request caused, and what consumers did with it.
+
+    Name every service that may have taken part. Ends with code 1 when nothing was found, and with --flow when a fact that
+    must come did not.
+    """
+    services = load_all(targets)
+    entry = None if flow is None else named(catalogue_of(services), flow)
+    from_then = None if since is None else moment_of(since)
+    found = asyncio.run(_find(services, identifier, from_then))
+    if not found.branches:
+        _nothing(found, services)
+        raise typer.Exit(CHECK_FAILED)
+    expected = None if entry is None else expectation(entry, catalogue_of(services), found)
+    if as_json:
+        print_json({**facts(found), **({} if expected is None else {"flow": expected})})
+    else:
+        _show(found, expected)
+    if expected is not None and not expected.complete:
+        raise typer.Exit(CHECK_FAILED)
+
+
+def _show(found: Trace, expected: Expectation | None) -> None:
+    show(found)
+    if expected is not None:
+        show_expectation(expected)
+
+
+def _nothing(found: Trace, services: Sequence[Service]) -> None:
+    complain(f"posthouse: nothing of {found.correlation!r} was found in {', '.join(s.name for s in services)}")
+    for note in found.notes:
+        complain(note)
+    if found.since is not None:
+        complain(f"looked at what was stored from {timestamp(found.since)} on: an earlier --since looks further back")
+
+
+async def _find(services: Sequence[Service], identifier: str, since: float | None) -> Trace:
+    console = stderr()
+    async with opened(services):
+        if not console.is_terminal:
+            return await find(services, identifier, since)
+        with console.status("reading …"):
+            return await find(services, identifier, since)

@@ -1,0 +1,63 @@
+"""Tracing: everything that one request caused, across services, from brokers' logs and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from posthouse.service import Service
+from posthouse.tracing.gathering import Gathered, gather
+from posthouse.tracing.spot import Place, Spot
+from posthouse.tracing.standing import Heard, State, standings
+from posthouse.tracing.tree import Branch, branches
+from posthouse.tracing.wanted import Wanted, made_at
+
+__all__ = ["Branch", "Heard", "Place", "Spot", "State", "Trace", "trace"]
+
+MARGIN = 300.0
+"""Seconds by which clocks may differ: an id may say that it was made after the broker stored it."""
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """The causal tree of one correlation, in order. `heard` tells what consumers did with each event, by its id. `read`
+    counts the frames that were looked at, `since` is from when on; None means all."""
+
+    correlation: str
+    branches: Sequence[Branch]
+    heard: dict[str, list[Heard]]
+    notes: Sequence[str]
+    read: int
+    since: float | None
+
+    @property
+    def services(self) -> list[str]:
+        """Who said something."""
+        return sorted({branch.spot.service for branch in self.branches})
+
+
+async def trace(services: Sequence[Service], identifier: str, since: float | None = None) -> Trace:
+    """Everything of the correlation that `identifier` is, or that the event of this id belongs to. Without `since` the time
+    is taken from the id, where it holds one. Opened stores are needed; nothing is changed."""
+    found = await _gather(services, identifier, since)
+    named = found.spots.get(identifier)
+    correlation = identifier if named is None else named.event.correlation or identifier
+    if correlation != identifier:
+        found = await _gather(services, correlation, since)
+    return Trace(
+        correlation=correlation,
+        branches=branches(found.spots),
+        heard=await standings(services, found.spots, found.held),
+        notes=found.notes,
+        read=found.read,
+        since=_since(correlation, since),
+    )
+
+
+async def _gather(services: Sequence[Service], identifier: str, since: float | None) -> Gathered:
+    return await gather(services, Wanted(identifier), _since(identifier, since))
+
+
+def _since(identifier: str, given: float | None) -> float | None:
+    made = made_at(identifier)
+    return made - MARGIN if given is None and made is not None else given

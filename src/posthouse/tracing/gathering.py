@@ -1,0 +1,112 @@
+"""Gathering: the events of one correlation, from every place that may have them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from posthouse.broker import Broker
+from posthouse.receiving import dead_letter_topic
+from posthouse.sending.draft import frame_of
+from posthouse.service import Service
+from posthouse.store import HeldEvent, HeldFilter, OutboxRow
+from posthouse.tracing.reading import refusal, stored
+from posthouse.tracing.spot import Place, Spot
+from posthouse.tracing.wanted import Wanted
+
+PAGE = 2000
+MOST_TIMERS = 1_000_000
+
+_DEAD_LETTERS = dead_letter_topic("")
+
+
+class Gathered(msgspec.Struct, kw_only=True):
+    """What was found, by id. `held` are the held events of it, per service. `notes` say which places could not be looked
+    into; `read` counts the frames that were."""
+
+    spots: dict[str, Spot] = msgspec.field(default_factory=dict)
+    held: dict[str, list[HeldEvent]] = msgspec.field(default_factory=dict)
+    notes: list[str] = msgspec.field(default_factory=list)
+    read: int = 0
+
+    def add(self, spot: Spot) -> None:
+        """The first place stays, so look into the log first; a repeated frame is one event."""
+        self.spots.setdefault(spot.event.id, spot)
+
+
+async def gather(services: Sequence[Service], wanted: Wanted, since: float | None) -> Gathered:
+    """Look into the logs of the brokers, then into what the stores still have."""
+    found = Gathered()
+    for broker, topics in _logs(services):
+        if (why := refusal(broker)) is not None:
+            found.notes.append(f"{why}. Looked into outboxes, held events and timers only")
+            continue
+        await _from_log(found, broker, topics, wanted, since)
+    for service in services:
+        await _from_store(found, service, wanted)
+    return found
+
+
+def _logs(services: Sequence[Service]) -> list[tuple[Broker, Sequence[str]]]:
+    """Each broker once, with the topics of all services on it; dead letters are copies."""
+    brokers: dict[object, tuple[Broker, set[str]]] = {}
+    for service in services:
+        url = service.broker_url
+        _, topics = brokers.setdefault(url if "://" in url else id(service.broker), (service.broker, set()))
+        topics.update(topic for topic in service.topology().topics if not topic.endswith(_DEAD_LETTERS))
+    return [(broker, sorted(topics)) for broker, topics in brokers.values()]
+
+
+async def _from_log(
+    found: Gathered, broker: Broker, topics: Sequence[str], wanted: Wanted, since: float | None
+) -> None:
+    async with aclosing(stored(broker, topics, since)) as deliveries:
+        async for delivery in deliveries:
+            found.read += 1
+            frame = delivery.frame
+            if (spot := _spot(wanted, frame.topic, frame.headers, frame.body, "log", delivery.stored_at)) is not None:
+                found.add(spot)
+
+
+async def _from_store(found: Gathered, service: Service, wanted: Wanted) -> None:
+    refused = {stuck.row.id: stuck.error for stuck in await service.store.outbox.stuck()}
+    async for row in _rows(service):
+        place: Place = "refused" if row.id in refused else "outbox"
+        if (spot := _of_row(wanted, row, place, 0.0)) is not None:
+            found.add(msgspec.structs.replace(spot, note=refused.get(row.id, "")))
+    for timer in await service.store.timers.pending(limit=MOST_TIMERS):
+        if (spot := _of_row(wanted, timer.row, "timer", timer.due_at)) is not None:
+            found.add(msgspec.structs.replace(spot, at=timer.due_at))
+    async for held in service.desk.find(HeldFilter()):
+        arrival = held.arrival
+        if (spot := _spot(wanted, arrival.topic, held.headers, held.body, "held", held.first_at)) is not None:
+            found.add(spot)
+            found.held.setdefault(service.name, []).append(held)
+
+
+async def _rows(service: Service) -> AsyncIterator[OutboxRow]:
+    after = 0
+    while page := await service.store.outbox.kept(after, PAGE):
+        for row in page:
+            yield row
+        after = page[-1].id
+
+
+def _of_row(wanted: Wanted, row: OutboxRow, place: Place, at: float) -> Spot | None:
+    if wanted.match(row.headers, row.body) is None:
+        return None
+    frame = frame_of(row)  # with the number that the store gave it
+    return _spot(wanted, row.topic, frame.headers, frame.body, place, at)
+
+
+def _spot(wanted: Wanted, topic: str, headers: Mapping[str, str], body: bytes, place: Place, at: float) -> Spot | None:
+    event = wanted.match(headers, body)
+    if event is None:
+        return None
+    try:
+        said = event.occurred_at.timestamp() if event.time else at
+    except ValueError:
+        said = at
+    return Spot(event=event, topic=topic, place=place, at=said)
