@@ -15,6 +15,7 @@ from posthouse.testing.store_contract.held import HeldContract
 from posthouse.testing.store_contract.inbox import InboxContract
 from posthouse.testing.store_contract.lanes import LaneContract
 from posthouse.testing.store_contract.outbox import OutboxContract
+from posthouse.testing.store_contract.streams import HistoryContract, StreamContract
 from posthouse.testing.store_contract.stuck import StuckContract
 from posthouse.testing.store_contract.timers import TimerContract
 from posthouse.testing.store_contract.transactions import TransactionContract
@@ -42,7 +43,9 @@ class Isolated(PostgresStore):
         return super().begin(shape, tenant=tenant or self._tenant, lazily=lazily)
 
 
-class TestPostgresAsTheRuntime(LaneContract, StuckContract, HeldContract, TimerContract):
+class TestPostgresAsTheRuntime(
+    LaneContract, StuckContract, HeldContract, TimerContract, StreamContract, HistoryContract
+):
     @pytest.fixture(autouse=True)
     def _database(self, ground: Ground) -> None:
         self.ground = ground
@@ -51,7 +54,9 @@ class TestPostgresAsTheRuntime(LaneContract, StuckContract, HeldContract, TimerC
         return Isolated(self.ground, self.clock, None)
 
 
-class TestPostgresAsTheApplication(TransactionContract, OutboxContract, InboxContract, HeldContract, TimerContract):
+class TestPostgresAsTheApplication(
+    TransactionContract, OutboxContract, InboxContract, HeldContract, TimerContract, StreamContract
+):
     """All of one tenant."""
 
     FOR_TWO = (

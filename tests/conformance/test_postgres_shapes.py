@@ -13,6 +13,7 @@ from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
 from posthouse.stores.postgres.transaction import PostgresTransaction
 from posthouse.testing.store_contract.held import HeldContract
 from posthouse.testing.store_contract.inbox import InboxContract
+from posthouse.testing.store_contract.streams import StreamContract
 from posthouse.testing.store_contract.timers import TimerContract
 from posthouse.testing.store_contract.transactions import TransactionContract
 from tests.integration.django_site import django_on
@@ -29,7 +30,7 @@ class ShapedStore(PostgresStore):
         return super().begin(self.shape, tenant=tenant, lazily=lazily)
 
 
-class ShapedContract(TransactionContract, InboxContract, HeldContract, TimerContract):
+class ShapedContract(TransactionContract, InboxContract, HeldContract, TimerContract, StreamContract):
     shape: type
 
     @pytest.fixture(autouse=True)
