@@ -7,7 +7,7 @@ PEERS := .cache/peers
 RESULTS := .cache/benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help demo servers test unit check format bench bench-postgres bench-peers bench-picture clean
+.PHONY: help demo quickstart servers test unit check format bench bench-postgres bench-peers bench-picture clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -18,8 +18,11 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## two services, three tenants, one poison event, one killed worker: under a minute
+demo: $(READY) ## a hotel platform of 22 services: bookings, failing vendors, killed processes; then everything is counted
 	$(BIN)/posthouse demo
+
+quickstart: $(READY) ## two services, three tenants, one poison event, one killed worker: under a minute
+	$(BIN)/posthouse quickstart
 
 servers: ## install the servers that no package of Python's brings, where Debian's packages can be (as root)
 	apt-get update -qq

@@ -15,11 +15,13 @@ from posthouse.cli.demo import demo
 from posthouse.cli.doctor import doctor
 from posthouse.cli.group import Group
 from posthouse.cli.new import new
+from posthouse.cli.quickstart import quickstart
 from posthouse.cli.run import run
 from posthouse.cli.seek import seek
 from posthouse.cli.status import status
 from posthouse.cli.timers import timers
 from posthouse.cli.topics import topics
+from posthouse.cli.trace import trace
 
 __all__ = ["app", "main"]
 
@@ -48,6 +50,7 @@ def posthouse(
 
 
 app.command()(demo)
+app.command()(quickstart)
 app.command()(new)
 app.command()(run)
 app.command()(status)
@@ -61,6 +64,7 @@ app.add_typer(schema.app, name="schema")
 app.add_typer(contract.app, name="contract")
 app.command()(check)
 app.add_typer(flow.app, name="flow")
+app.command()(trace)
 app.add_typer(topology.app, name="topology")
 app.command()(seek)
 app.add_typer(db.app, name="db")

@@ -1,73 +1,34 @@
-"""`posthouse demo`: the promise, shown on this machine, with nothing but files."""
+"""`posthouse demo`: Melmastoon, alive on this machine. Guests book, change their minds and leave; vendors fail; processes are
+killed; and afterwards everything is counted."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from posthouse.cli.demo.story import Figures, Story
 from posthouse.cli.group import CHECK_FAILED
-from posthouse.cli.output import Cell, one_line, print_json, print_table, say, state_text, stdout
-from posthouse.store import HeldEvent
+from posthouse.cli.output import print_json
 
 
 def demo(
-    count: Annotated[int, typer.Option("--orders", min=12, max=20_000, help="How many orders are placed.")] = 180,
+    bookings: Annotated[int, typer.Option(min=1, max=100_000, help="How many bookings are made.")] = 300,
+    seed: Annotated[
+        int, typer.Option(help="Which guests come and what goes wrong; the same seed, the same outcome.")
+    ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Two services, three tenants, one poison event, one killed worker: and nothing is lost.
+    """A hotel platform of 22 services: three tenants, bookings with plans of their own, and faults everywhere.
 
-    Everything happens in a temporary folder and ends by itself within a minute.
+    Everything happens in a temporary folder, on a clock of its own, and ends by itself.
     """
-    with tempfile.TemporaryDirectory(prefix="posthouse-demo-") as folder, _progress(as_json) as progress:
-        bar = progress.add_task("applied by billing", total=None)
-        tell = _silent if as_json else (lambda sentence: _tell(progress, sentence))
-        story = Story(Path(folder), count, tell, lambda done, total: progress.update(bar, completed=done, total=total))
-        figures, held = asyncio.run(story.run())
-    if as_json:
-        print_json(msgspec.to_builtins(figures))
-    else:
-        _print_held(held)
-        _print_figures(figures)
+    play = import_module("melmastoon.demo.play")
+    with tempfile.TemporaryDirectory(prefix="posthouse-demo-") as folder:
+        figures = asyncio.run(play.played(Path(folder), bookings=bookings, seed=seed))
+    print_json(figures)
     if not figures.adds_up:
         raise typer.Exit(CHECK_FAILED)
-
-
-def _progress(quiet: bool) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, console=stdout(), transient=True, disable=quiet)
-
-
-def _silent(sentence: str) -> None:
-    pass
-
-
-def _tell(progress: Progress, sentence: str) -> None:
-    progress.console.print(f"• {sentence}", soft_wrap=True)
-
-
-def _print_held(held: list[HeldEvent]) -> None:
-    say("\nWhat `posthouse held list` showed before the operator came:")
-    rows: list[list[Cell]] = [
-        [e.id, e.arrival.key or "", e.arrival.sequence or 0, state_text(e.state), one_line(e.error or e.reason)]
-        for e in held
-    ]
-    print_table(["id", "key", "number", "state", "why"], rows)
-
-
-def _print_figures(figures: Figures) -> None:
-    say("\nWhat became of every fact:")
-    names = ["committed", "applied", "in flight", "held", "lost", "duplicated", "out of order"]
-    values = [
-        figures.committed, figures.applied, figures.in_flight, figures.held,
-        figures.lost, figures.duplicated, figures.out_of_order,
-    ]  # fmt: skip
-    print_table(names, [values])
-    verdict = "committed = applied + in flight + held: it adds up" if figures.adds_up else "it does NOT add up"
-    say(f"\n{verdict} ({figures.seconds:g} s)", style="green" if figures.adds_up else "bold red")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SHOP = "posthouse.cli.demo.shop"
+SHOP = "posthouse.cli.quickstart.shop"
 
 
 class Workers:

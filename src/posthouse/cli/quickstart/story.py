@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from posthouse.cli.demo.shop import OrderPaid, OrderPlaced, OrderShipped, billing, orders
-from posthouse.cli.demo.workers import Workers
+from posthouse.cli.quickstart.shop import OrderPaid, OrderPlaced, OrderShipped, billing, orders
+from posthouse.cli.quickstart.workers import Workers
 from posthouse.clock import SystemClock
 from posthouse.errors import PosthouseError
 from posthouse.service import Parts
