@@ -69,6 +69,7 @@ def metadata_of(schema: str) -> MetaData:
     _whole_store(metadata)
     _outbox(metadata)
     _receiving(metadata)
+    _sagas(metadata)
     _streams(metadata)
     return metadata
 
@@ -273,6 +274,32 @@ def _held(metadata: MetaData) -> None:
         Index(
             "held_unordered", "tenant", "consumer", "event_id", unique=True, postgresql_where=text("sequence IS NULL")
         ),
+    )
+
+
+def _sagas(metadata: MetaData) -> None:
+    Table(
+        "saga",
+        metadata,
+        Column("number", BigInteger, Identity(always=True), nullable=False),
+        *_columns(Text, "tenant", "saga", "id", "status"),
+        *_columns(Integer, "turn"),
+        *_columns(Text, "reason"),
+        *_columns(Double, "started_at", "changed_at", "ended_at?"),
+        *_columns(Text, "progress", "state"),
+        PrimaryKeyConstraint("tenant", "saga", "id", name="saga_pkey"),
+        Index("saga_by_number", "number"),
+        Index("saga_status", "saga", "status"),
+        Index("saga_ended_at", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
+    )
+    Table(
+        "saga_turn",
+        metadata,
+        *_columns(Text, "tenant"),
+        *_columns(BigInteger, "number"),
+        *_columns(Integer, "turn"),
+        *_columns(Text, "record"),
+        PrimaryKeyConstraint("tenant", "number", "turn", name="saga_turn_pkey"),
     )
 
 

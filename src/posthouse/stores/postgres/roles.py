@@ -25,6 +25,8 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "held": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "timer": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "tally": ("INSERT",),
+    "saga": ("SELECT", "INSERT", "UPDATE"),
+    "saga_turn": ("SELECT", "INSERT"),
     "stream": ("SELECT", "INSERT", "UPDATE"),
     "stream_event": ("SELECT", "INSERT"),
     "snapshot": ("SELECT", "INSERT", "UPDATE"),

@@ -13,6 +13,7 @@ from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
 from posthouse.local.postgres.pooler import Pooler
+from posthouse.saga_table import SagaTable
 from posthouse.store import (
     Counts,
     HeldTable,
@@ -34,6 +35,7 @@ from posthouse.stores.postgres.inbox import PostgresInbox
 from posthouse.stores.postgres.joins import joined, joined_now
 from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.roles import roles_script
+from posthouse.stores.postgres.sagas import PostgresSagas
 from posthouse.stores.postgres.schema import MOST_LANES, applied, is_post, migrations, missing, script
 from posthouse.stores.postgres.separation import Separation
 from posthouse.stores.postgres.shapes import Shapes, library_of, refusal
@@ -131,6 +133,7 @@ class PostgresStore:
         self.held: HeldTable = PostgresHeld(self._database, clock)
         self.timers: TimerTable = PostgresTimers(self._database, self._outbox, idempotency_window)
         self.sightings: SightingTable = PostgresSightings(self._database)
+        self.sagas: SagaTable = PostgresSagas(self._database)
         self.streams: StreamTable = PostgresStreams(self._database)
 
     @property

@@ -14,6 +14,7 @@ from posthouse.testing.store_contract.held import HeldContract
 from posthouse.testing.store_contract.inbox import InboxContract
 from posthouse.testing.store_contract.lanes import LaneContract
 from posthouse.testing.store_contract.outbox import OutboxContract
+from posthouse.testing.store_contract.sagas import SagaContract
 from posthouse.testing.store_contract.sightings import SightingContract
 from posthouse.testing.store_contract.streams import HistoryContract, StreamContract
 from posthouse.testing.store_contract.stuck import StuckContract
@@ -34,6 +35,7 @@ class StoreContract(
     HeldContract,
     TimerContract,
     SightingContract,
+    SagaContract,
     StreamContract,
     HistoryContract,
 ):

@@ -1,0 +1,190 @@
+"""A saga is there once, is changed by one at a time, and remembers each of its turns."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from msgspec.structs import replace
+
+from posthouse.saga_table import Armed, SagaFilter, SagaInput, SagaRow, SagaStatus, SagaTurn, Said, Undoing
+from posthouse.store import Store, Timer
+from posthouse.testing.store_contract.fixtures import StoreFixtures
+from posthouse.testing.store_contract.samples import row as outbox_row
+from posthouse.testing.store_contract.steps import failing
+
+
+class SagaContract(StoreFixtures):
+    """What `SagaTable` promises."""
+
+    async def test_a_saga_is_added_once(self, store: Store) -> None:
+        assert await added(store, saga("b1"))
+        assert not await added(store, replace(saga("b1"), state=b'{"second":true}'))
+        assert await added(store, replace(saga("b1"), tenant="t2"))
+        assert await added(store, replace(saga("b1"), saga="stay"))
+        found = await store.sagas.find(SagaFilter())
+        assert [(row.saga, row.tenant, row.id) for row in found] == [
+            ("booking", "t1", "b1"),
+            ("booking", "t2", "b1"),
+            ("stay", "t1", "b1"),
+        ]
+        assert found[0].state == saga("b1").state
+
+    async def test_what_was_saved_is_what_is_loaded(self, store: Store) -> None:
+        await added(store, saga("b1"))
+        whole = replace(
+            saga("b1"),
+            status="compensating",
+            state='{"guest":"Zażółć 🛎"}'.encode(),
+            done=("hold", "pay"),
+            deadlines={"expired": Armed("e1", 12.5)},
+            undoing=Undoing(step="pay", attempts=2, waiting=True, error="no"),
+            reason="it \\ 'rained'",
+            note="a note",
+            cancelled=True,
+            correlation="c1",
+            turn=1,
+            changed_at=7.25,
+        )
+        assert await saved(store, whole)
+        async with store.begin() as tx:
+            loaded = await store.sagas.load(tx, "booking", "t1", "b1")
+            assert await store.sagas.load(tx, "booking", "t2", "b1") is None
+            assert await store.sagas.load(tx, "booking", "t1", "b2") is None
+        assert loaded is not None
+        assert replace(loaded, number=0) == whole
+        assert await store.sagas.find(SagaFilter(saga="booking", tenant="t1", id="b1")) == [loaded]
+
+    async def test_history_keeps_every_turn_in_order(self, store: Store) -> None:
+        await added(store, saga("b1"))
+        await added(store, saga("b2"))
+        turns = []
+        for number in range(1, 12):
+            turns.append(turn(number, note=f"n{number}"))
+            assert await saved(store, replace(saga("b1"), turn=number), turns[-1])
+        assert await store.sagas.history("booking", "t1", "b1") == turns
+        assert await store.sagas.history("booking", "t1", "b2") == []
+        assert await store.sagas.history("booking", "t2", "b1") == []
+
+    async def test_a_turn_that_was_taken_is_not_taken_again(self, store: Store) -> None:
+        await added(store, saga("b1"))
+        async with store.begin() as tx:
+            await store.timers.set(tx, Timer(name="n", due_at=1.0, row=outbox_row(None)))
+        assert await saved(store, replace(saga("b1"), turn=1, state=b'"first"'))
+        assert not await saved(store, replace(saga("b1"), turn=1, state=b'"again"'), cancel=["n"])
+        assert not await saved(store, replace(saga("b1"), turn=3, state=b'"third"'), cancel=["n"])
+        (found,) = await store.sagas.find(SagaFilter())
+        assert (found.turn, found.state) == (1, b'"first"')
+        assert len(await store.sagas.history("booking", "t1", "b1")) == 1
+        assert len(await store.timers.pending()) == 1
+
+    async def test_timers_are_cancelled_with_the_turn_and_only_those_of_its_tenant(self, store: Store) -> None:
+        await added(store, saga("b1"))
+        async with store.begin() as tx:
+            for name, tenant in (("a", "t1"), ("b", "t1"), ("c", "t1"), ("a", "t2")):
+                await store.timers.set(tx, Timer(name=name, due_at=1.0, row=outbox_row(None, tenant=tenant)))
+        assert await saved(store, replace(saga("b1"), turn=1), cancel=["a", "b", "never was"])
+        left = [(timer.name, timer.row.tenant) for timer in await store.timers.pending()]
+        assert sorted(left) == [("a", "t2"), ("c", "t1")]
+
+    async def test_what_is_rolled_back_was_never_there(self, store: Store) -> None:
+        async with failing(store) as tx:
+            assert await store.sagas.add(tx, saga("b1"))
+            assert await store.sagas.save(tx, replace(saga("b1"), turn=1), turn(1))
+        assert await store.sagas.find(SagaFilter()) == []
+        assert await added(store, saga("b1"))
+        assert await store.sagas.history("booking", "t1", "b1") == []
+
+    async def test_turns_of_one_saga_follow_each_other_however_many_want_one(self, store: Store, other: Store) -> None:
+        await added(store, saga("b1"))
+
+        async def take_turn(through: Store) -> bool:
+            async with through.begin() as tx:
+                row = await through.sagas.load(tx, "booking", "t1", "b1")
+                assert row is not None
+                await asyncio.sleep(0)
+                return await through.sagas.save(tx, replace(row, turn=row.turn + 1), turn(row.turn + 1))
+
+        assert all(await asyncio.gather(*(take_turn((store, other)[n % 2]) for n in range(10))))
+        assert [t.turn for t in await store.sagas.history("booking", "t1", "b1")] == list(range(1, 11))
+
+    async def test_of_many_who_add_one_saga_one_succeeds(self, store: Store, other: Store) -> None:
+        answers = await asyncio.gather(*(added((store, other)[n % 2], saga("b1")) for n in range(8)))
+        assert sorted(answers) == [False] * 7 + [True]
+
+    async def test_sagas_are_found_by_what_is_asked_page_by_page(self, store: Store) -> None:
+        for number in range(7):
+            await added(store, replace(saga(f"b{number}"), tenant=f"t{number % 2}"))
+        await ended(store, "b3", tenant="t1", status="completed", at=1.0)
+        found = await store.sagas.find(SagaFilter(tenant="t1"))
+        assert [row.id for row in found] == ["b1", "b3", "b5"]
+        assert [row.id for row in await store.sagas.find(SagaFilter(status="completed"))] == ["b3"]
+        assert await store.sagas.find(SagaFilter(saga="stay")) == []
+        first = await store.sagas.find(SagaFilter(status="running"), limit=4)
+        rest = await store.sagas.find(SagaFilter(status="running"), after=first[-1].number, limit=4)
+        assert [row.id for row in (*first, *rest)] == ["b0", "b1", "b2", "b4", "b5", "b6"]
+
+    async def test_sagas_are_counted_by_kind_and_status(self, store: Store) -> None:
+        assert await store.sagas.counts() == {}
+        for number in range(3):
+            await added(store, saga(f"b{number}"))
+        await added(store, replace(saga("s1"), saga="stay"))
+        await ended(store, "b1", status="compensated", at=1.0)
+        assert await store.sagas.counts() == {
+            ("booking", "running"): 2,
+            ("booking", "compensated"): 1,
+            ("stay", "running"): 1,
+        }
+
+    async def test_only_what_ended_before_is_forgotten_with_its_history(self, store: Store) -> None:
+        for number in range(5):
+            await added(store, saga(f"b{number}"))
+        for number, at in ((0, 10.0), (1, 20.0), (2, 30.0)):
+            await ended(store, f"b{number}", status="completed", at=at)
+        await saved(store, replace(saga("b3"), turn=1, status="partial"))
+        assert await store.sagas.purge(25.0, 1) == 1
+        assert [row.id for row in await store.sagas.find(SagaFilter())] == ["b1", "b2", "b3", "b4"]
+        assert await store.sagas.purge(25.0, 10) == 1
+        assert await store.sagas.purge(25.0, 10) == 0
+        assert [row.id for row in await store.sagas.find(SagaFilter())] == ["b2", "b3", "b4"]
+        assert await store.sagas.history("booking", "t1", "b0") == []
+        assert len(await store.sagas.history("booking", "t1", "b2")) == 1
+        assert await added(store, saga("b0"))
+        assert await store.sagas.history("booking", "t1", "b0") == []
+
+
+def saga(id: str) -> SagaRow:
+    """A saga that was just started."""
+    return SagaRow(saga="booking", tenant="t1", id=id, state=b'{"guests":2}', started_at=1.5, changed_at=1.5)
+
+
+def turn(number: int, note: str = "") -> SagaTurn:
+    """A turn with something in every field."""
+    return SagaTurn(
+        turn=number,
+        at=float(number),
+        input=SagaInput(kind="event", type="pay.paid.v1", event_id=f"e{number}", data=msgspec.Raw(b'{"cents":7}')),
+        status="running",
+        method="paid",
+        published=(Said(type="a.done.v1", event_id="x", data=msgspec.Raw(b'{"a":"\\u0000"}'), after=1.0),),
+        deadlines_set={"expired": 30.0},
+        deadlines_cleared=("held",),
+        steps_done=("paid",),
+        note=note,
+        state=msgspec.Raw(b'{"guests":2}'),
+    )
+
+
+async def added(store: Store, row: SagaRow) -> bool:
+    async with store.begin() as tx:
+        return await store.sagas.add(tx, row)
+
+
+async def saved(store: Store, row: SagaRow, record: SagaTurn | None = None, cancel: list[str] | None = None) -> bool:
+    async with store.begin() as tx:
+        return await store.sagas.save(tx, row, record or turn(row.turn), cancel=cancel or [])
+
+
+async def ended(store: Store, id: str, *, status: SagaStatus, at: float, tenant: str = "t1") -> None:
+    row = replace(saga(id), tenant=tenant, status=status, ended_at=at, turn=1)
+    assert await saved(store, row)
