@@ -1,0 +1,122 @@
+"""The check-out saga (D §8.4): the key ends, the folio is settled; then checked out. It orchestrates those two alone:
+housekeeping and notification hear the same facts and do their part by themselves.
+
+| failure | compensation | the booking |
+|---|---|---|
+| the balance is declined | none: partial, once the key is revoked; the folio stays open | checked_out_balance_pending |
+| the desk clicks once | `ask_again`: billing issues another invoice | check_out_started |
+| the balance is settled some other way | `folio.closed` comes late, and the saga completes | checked_out |
+| the lock vendor fails | the desk revokes by hand, which is an answer; no door obeys the key meanwhile | check_out_started |
+| key or folio say nothing for 30 s | none: partial, naming what is missing; both go on trying by themselves | check_out_started |
+
+There is no way back: a key that was revoked and money that was taken are facts.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec.structs import replace
+
+from melmastoon.facts.billing import FolioClosed, InvoiceVoided
+from melmastoon.facts.lock_integration import KeyRevoked
+from melmastoon.facts.reservation import CheckedOut, CheckOutStarted, reservation
+from melmastoon.pace import seconds
+from melmastoon.reservation import bookings
+from posthouse import Event
+from posthouse.processes import Saga, Turn, deadline, on, partial_retry, starts
+
+Part = Literal["key", "folio"]
+
+
+@reservation.saga("check_out", correlate="booking_id")
+class CheckOutSaga(Saga):
+    """Revoke the key whatever becomes of the money, and settle the folio."""
+
+    booking_id: str
+    attempt: int = 1
+    missing: tuple[Part, ...] = ("key", "folio")
+    declined: str = ""
+    """Why the balance could not be taken."""
+
+    @starts
+    async def leave(self, turn: Turn) -> None:
+        """The guest hands in the key."""
+        await self._ask(turn)
+
+    @on(KeyRevoked, early="ignore")
+    async def key_revoked(self, event: Event[KeyRevoked], turn: Turn) -> None:
+        await self._have("key", turn)
+
+    @on(FolioClosed, early="ignore")
+    async def folio_closed(self, event: Event[FolioClosed], turn: Turn) -> None:
+        """Nothing was open, or it was taken."""
+        self.declined = ""
+        await self._have("folio", turn)
+
+    @on(InvoiceVoided, early="ignore")
+    async def balance_declined(self, event: Event[InvoiceVoided], turn: Turn) -> None:
+        """The folio stays open. Nobody is kept from leaving for it."""
+        self.declined = event.data.reason
+        await self._settle(turn)
+
+    @deadline(seconds(30))
+    async def not_done(self, turn: Turn) -> None:
+        """Said for the desk to see; who has not answered goes on trying."""
+        booking = await bookings.take(turn.tx, self.booking_id)
+        missing = ", ".join(self.missing)
+        await bookings.save(turn.tx, booking, replace(booking, missing=missing))
+        turn.partial(f"missing: {missing}")
+
+    @partial_retry
+    async def ask_again(self, turn: Turn) -> None:
+        """A declined balance is asked for once more. Without one, nobody is asked twice for the same: that could take the
+        money twice; the desk waits 30 seconds more."""
+        if self.declined:
+            self.attempt += 1
+            self.declined = ""
+            await self._ask(turn)
+        else:
+            turn.set(self.not_done)
+
+    async def _ask(self, turn: Turn) -> None:
+        booking = await bookings.take(turn.tx, self.booking_id)
+        await bookings.save(turn.tx, booking, replace(booking, status="check_out_started", missing=""))
+        turn.publish(
+            CheckOutStarted(
+                booking_id=booking.booking_id,
+                property_id=booking.property_id,
+                room_id=booking.room_id,
+                guest=booking.guest,
+                attempt=self.attempt,
+            ),
+            idempotency_key=f"reservation:check_out:{self.booking_id}:{self.attempt}",
+        )
+        turn.set(self.not_done)
+
+    async def _have(self, part: Part, turn: Turn) -> None:
+        self.missing = tuple(other for other in self.missing if other != part)
+        await self._settle(turn)
+
+    async def _settle(self, turn: Turn) -> None:
+        """Both done: out. The key alone, and the balance declined: out, with a balance."""
+        booking = await bookings.take(turn.tx, self.booking_id)
+        if not self.missing:
+            await bookings.save(turn.tx, booking, replace(booking, status="checked_out", missing=""))
+            turn.publish(
+                CheckedOut(
+                    booking_id=booking.booking_id,
+                    property_id=booking.property_id,
+                    room_id=booking.room_id,
+                    guest=booking.guest,
+                ),
+                idempotency_key=f"reservation:checked_out:{self.booking_id}",
+            )
+            turn.complete()
+        elif self.declined and "key" not in self.missing:
+            pending = replace(booking, status="checked_out_balance_pending", missing="balance")
+            await bookings.save(turn.tx, booking, pending)
+            turn.clear(self.not_done)
+            turn.partial(f"balance pending: {self.declined}")
+        elif booking.missing:
+            await bookings.save(turn.tx, booking, replace(booking, missing=", ".join(self.missing)))

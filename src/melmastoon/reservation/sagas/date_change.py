@@ -1,0 +1,168 @@
+"""The date-change saga (D §8.5): new nights, new price, and a key that fits them.
+
+| failure | compensation | the booking |
+|---|---|---|
+| no room for the new window | `unavailable` → `keep_dates`: original kept, and the guest is told | as before |
+| the nights are not swapped within 30 s | none: partial, naming rooms; inventory swaps all or nothing | dates_changing |
+| price or key are missing after 30 s | none: partial, naming them; the new window holds already | as before, new dates |
+| the desk clicks once | `ask_again`: asks for what is missing, 30 s more | unchanged |
+| the answer comes late | the saga completes | as before, new dates |
+| the desk calls it off (operator's cancel) | `keep_dates`, unless the nights are swapped | as before |
+| inventory swaps after that | `swapped_after_all`: what inventory did is what holds | as before, new dates |
+| the difference cannot be paid | none here: it stays open until check-out | as before, new dates |
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Literal
+
+from msgspec.structs import replace
+
+from melmastoon.facts.inventory import AllocationReallocated, OversellBlocked
+from melmastoon.facts.lock_integration import KeyUpdated
+from melmastoon.facts.pricing import DeltaApplied
+from melmastoon.facts.reservation import BookingDatesChanged, BookingModified, reservation
+from melmastoon.pace import seconds
+from melmastoon.reservation import board, bookings
+from melmastoon.reservation.bookings import Booking
+from melmastoon.reservation.status import OVER
+from posthouse import Event, Reject
+from posthouse.processes import Saga, Turn, deadline, late, on, partial_retry, starts, step, undo
+
+Part = Literal["rooms", "price", "key"]
+
+
+@reservation.saga("date_change", correlate="change_id")
+class DateChangeSaga(Saga):
+    """Swap the nights, apply the difference, make the key fit."""
+
+    change_id: str
+    booking_id: str
+    check_in: date
+    check_out: date
+    old_check_in: date | None = None
+    old_check_out: date | None = None
+    attempt: int = 1
+    missing: tuple[Part, ...] = ("rooms", "price")
+
+    @starts
+    async def want_new_dates(self, turn: Turn) -> None:
+        """Everybody has 30 seconds; the key only if there is one."""
+        booking = await bookings.take(turn.tx, self.booking_id)
+        if (booking.check_in, booking.check_out) == (self.check_in, self.check_out):
+            raise Reject(f"booking {self.booking_id} is from {self.check_in} until {self.check_out} already")
+        self.old_check_in, self.old_check_out = booking.check_in, booking.check_out
+        if await board.has_key(turn.tx, self.booking_id):
+            self.missing = ("rooms", "price", "key")
+        changing = replace(booking, status="dates_changing", status_before=booking.status, change_missing="")
+        await bookings.save(turn.tx, booking, changing)
+        self._ask(booking, turn, missing=())
+
+    @undo(want_new_dates)
+    async def keep_dates(self, turn: Turn) -> None:
+        """Dates unavailable, original kept. Once the nights are swapped, there is nothing to keep."""
+        booking = await bookings.take(turn.tx, self.booking_id)
+        if "rooms" not in self.missing:
+            await bookings.save(turn.tx, booking, replace(booking, change_missing=""))
+            return
+        await bookings.save(turn.tx, booking, _settled(booking))
+        turn.publish(
+            BookingModified(
+                booking_id=booking.booking_id,
+                guest=booking.guest,
+                change="dates_kept",
+                note="dates unavailable, original kept" if turn.reason == "no_room" else turn.reason,
+            ),
+            idempotency_key=f"reservation:dates_kept:{self.change_id}",
+        )
+
+    @on(OversellBlocked, early="ignore")
+    def unavailable(self, event: Event[OversellBlocked], turn: Turn) -> None:
+        turn.compensate("no_room")
+
+    @step(AllocationReallocated, early="ignore")
+    async def nights_swapped(self, event: Event[AllocationReallocated], turn: Turn) -> None:
+        """From here on the new window holds: the guest may check in, or cancel."""
+        booking = await bookings.take(turn.tx, self.booking_id)
+        await bookings.save(turn.tx, booking, _settled(_in_window(booking, event.data)))
+        await self._have("rooms", turn)
+
+    @late(AllocationReallocated)
+    async def swapped_after_all(self, event: Event[AllocationReallocated], turn: Turn) -> None:
+        """The desk had called it off, and inventory had not heard of that. The status is somebody else's by now."""
+        booking = await bookings.take(turn.tx, self.booking_id)
+        await bookings.save(turn.tx, booking, _in_window(booking, event.data))
+
+    @on(DeltaApplied, early="ignore")
+    async def price_applied(self, event: Event[DeltaApplied], turn: Turn) -> None:
+        booking = await bookings.take(turn.tx, self.booking_id)
+        amount = booking.amount_cents + event.data.delta_cents
+        refundable = min(booking.refundable_cents, amount)
+        await bookings.save(turn.tx, booking, replace(booking, amount_cents=amount, refundable_cents=refundable))
+        await self._have("price", turn)
+
+    @on(KeyUpdated, early="ignore")
+    async def key_updated(self, event: Event[KeyUpdated], turn: Turn) -> None:
+        await self._have("key", turn)
+
+    @deadline(seconds(30))
+    async def not_done(self, turn: Turn) -> None:
+        """The desk sees what is missing. A booking that is over by now wants neither price nor key."""
+        booking = await bookings.take(turn.tx, self.booking_id)
+        if booking.status in OVER:
+            turn.complete(f"the booking is {booking.status}")
+            return
+        missing = ", ".join(self.missing)
+        await bookings.save(turn.tx, booking, replace(booking, change_missing=missing))
+        turn.partial(f"missing: {missing}")
+
+    @partial_retry
+    async def ask_again(self, turn: Turn) -> None:
+        """The key may have been revoked since: then it is not waited for."""
+        booking = await bookings.take(turn.tx, self.booking_id)
+        if not await board.has_key(turn.tx, self.booking_id):
+            self.missing = tuple(part for part in self.missing if part != "key")
+        await bookings.save(turn.tx, booking, replace(booking, change_missing=""))
+        if booking.status in OVER or not self.missing:
+            turn.complete(f"the booking is {booking.status}")
+            return
+        self.attempt += 1
+        self._ask(booking, turn, missing=self.missing)
+
+    def _ask(self, booking: Booking, turn: Turn, missing: tuple[Part, ...]) -> None:
+        turn.publish(
+            BookingDatesChanged(
+                booking_id=booking.booking_id,
+                change_id=self.change_id,
+                property_id=booking.property_id,
+                room_type=booking.room_type,
+                old_check_in=self.old_check_in or booking.check_in,
+                old_check_out=self.old_check_out or booking.check_out,
+                check_in=self.check_in,
+                check_out=self.check_out,
+                attempt=self.attempt,
+                missing=missing,
+            ),
+            idempotency_key=f"reservation:change_dates:{self.change_id}:{self.attempt}",
+        )
+        turn.set(self.not_done)
+
+    async def _have(self, part: Part, turn: Turn) -> None:
+        self.missing = tuple(other for other in self.missing if other != part)
+        booking = await bookings.take(turn.tx, self.booking_id)
+        if booking.change_missing:
+            await bookings.save(turn.tx, booking, replace(booking, change_missing=", ".join(self.missing)))
+        if not self.missing:
+            turn.complete()
+
+
+def _in_window(booking: Booking, swapped: AllocationReallocated) -> Booking:
+    return replace(booking, room_id=swapped.room_id, check_in=swapped.check_in, check_out=swapped.check_out)
+
+
+def _settled(booking: Booking) -> Booking:
+    """Back to what it was before the change; one that moved on meanwhile stays where it is."""
+    if booking.status != "dates_changing" or booking.status_before is None:
+        return booking
+    return replace(booking, status=booking.status_before, status_before=None, change_missing="")
