@@ -98,7 +98,7 @@ class History:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 cursor = await self._window(connection, given)
                 found = await self._page(connection, cursor, limit, types) if cursor.hi else []
-        events = [_event(columns) for columns in found]
+        events = _events(found)
         if len(events) < limit:
             return StreamPage(events, str(cursor.closed), more=bool(given.s2))  # the world went on since it was opened
         return StreamPage(events, str(msgspec.structs.replace(cursor, last=events[-1].position)), more=True)
@@ -146,6 +146,9 @@ def _refuse_other(cursor: Cursor, streams: int) -> None:
         )
 
 
-def _event(columns: Sequence[Any]) -> StreamEvent:
-    tenant, aggregate, stream, version, event_id, kind, headers, body, position = columns
-    return StreamEvent(tenant, aggregate, stream, version, event_id, kind, unpacked(headers), body, position)
+def _events(found: Sequence[Sequence[Any]]) -> list[StreamEvent]:
+    """Written out: a call for each of a million rows would cost a fifth of the read."""
+    return [
+        StreamEvent(tenant, aggregate, stream, version, event_id, kind, unpacked(headers), body, position)
+        for tenant, aggregate, stream, version, event_id, kind, headers, body, position in found
+    ]
