@@ -141,7 +141,7 @@ class Conductor:
         elif not takes_in_time(row) and too_late is not None:
             await course.run_late(too_late.method, event)
         else:
-            course.pass_over(_why_not(row))
+            course.pass_over(_why_not(row), late=not takes_in_time(row))
         await self.finish(course)
 
     def _is_awaited(self, row: SagaRow, subject: str) -> bool:
@@ -170,8 +170,6 @@ class Conductor:
 
 
 def _why_not(row: SagaRow) -> str:
-    if row.ended:
-        return f"came when the saga was {row.status}"
     if takes_in_time(row):
-        return "the saga was started already, or does not wait for it"
-    return f"came when the saga was {row.status}"
+        return "nothing waits for it: the saga was started before, or does not compensate"
+    return f"came late: the saga was {row.status}"

@@ -24,6 +24,7 @@ from posthouse.errors import (
 from posthouse.events import Event, decode_any
 from posthouse.processes.saga.deadlines import DeadlinePassed, timer_name
 from posthouse.processes.saga.declared import SagaType, Undo
+from posthouse.processes.saga.saga import Saga
 from posthouse.processes.saga.transition import (
     RETRY_UNDO,
     UNDO_WITHIN,
@@ -63,9 +64,9 @@ class Course:
     ) -> None:
         self.of = of
         self.row = row
-        self.saga = of.decode(row.state, row.id)
         self.note = ""
         self.late = False
+        self._saga: Saga | None = None
         self._tx = tx
         self.now = now
         self._given = given
@@ -77,6 +78,13 @@ class Course:
         self._steps: list[str] = []
         self._undone: list[str] = []
         self._undo_failed = ""
+
+    @property
+    def saga(self) -> Saga:
+        """The state, read when a method needs it: one that nobody can read any more keeps nobody from noting what is late."""
+        if self._saga is None:
+            self._saga = self.of.decode(self.row.state, self.row.id)
+        return self._saga
 
     async def run(self, method: str, event: Event[object] | None = None) -> None:
         """Call a method, note a step that it is, and do what it said about the saga."""
@@ -95,9 +103,9 @@ class Course:
         self.late = True
         await self._call(method, event, final=True)
 
-    def pass_over(self, note: str) -> None:
+    def pass_over(self, note: str, *, late: bool) -> None:
         """What came is noted, and changes nothing."""
-        self.late, self.note = True, note
+        self.late, self.note = late, note
 
     async def compensate(self) -> None:
         """Undo steps, last one first, until all are undone, one fails, or one waits for its fact."""
@@ -131,12 +139,7 @@ class Course:
     async def finish(self, table: SagaTable, make: type[DeadlinePassed]) -> None:
         """Arm and cancel deadlines, and save the row with the record of this turn."""
         said = tuple(_said(row, after) for row, after in self._tx.said_since(self._before))
-        state = self.of.encode(self.saga)
-        if (id := self.of.id_of(self.saga)) != self.row.id:
-            raise ConfigurationError(
-                f"{self.of.cls.__name__}.{self._method} changed {self.of.correlate} from {self.row.id!r} to {id!r}: a saga "
-                "keeps the id that it was started with"
-            )
+        state = self._state()
         row, to_set, to_cancel = rearmed(self.row, fired=self._fired, cleared=self._cleared, set_for=self._set_for)
         names = {name: timer_name(row.saga, row.id, name) for name in (*to_set, *to_cancel)}
         armed = dict(row.deadlines)
@@ -209,21 +212,32 @@ class Course:
 
     async def _try(self, undo: Undo) -> Exception | None:
         """One run of an undo; when it fails, nothing of it is left, and its error is returned."""
-        said, state = self._tx.mark(), self.of.encode(self.saga)
+        said, state = self._tx.mark(), self._state()
         await self._tx.execute(SAVEPOINT)
         try:
             await self._call(undo.method, final=True)
+            self._state()
         except NOT_ITS_OWN:
             raise
         except Exception as error:
             await self._tx.execute(BACK)
-            self._tx.rewind(said)
-            self.saga = self.of.decode(state, self.row.id)
-            return error
-        else:
-            return None
-        finally:
             await self._tx.execute(RELEASE)
+            self._tx.rewind(said)
+            self._saga = self.of.decode(state, self.row.id)
+            return error
+        await self._tx.execute(RELEASE)
+        return None
+
+    def _state(self) -> bytes:
+        """The state as it is stored; as it was, when no method looked at it."""
+        if self._saga is None:
+            return self.row.state
+        if (id := self.of.id_of(self._saga)) != self.row.id:
+            raise ConfigurationError(
+                f"{self.of.cls.__name__}.{self._method} changed {self.of.correlate} from {self.row.id!r} to {id!r}: a saga "
+                "keeps the id that it was started with"
+            )
+        return self.of.encode(self._saga)
 
     def _give_up(self, words: str) -> None:
         self.row = failed(self.row, words)
