@@ -19,6 +19,7 @@ PosthouseError
 ├── BrokerError
 │   ├── BrokerUnavailable     nothing is known about the frames: publish them again later
 │   └── SeekUnsupported       this broker cannot go back
+├── RebuildStopped            a rebuild of a projection cannot go on; it can be run again
 ├── DeadlineExceeded          a handler ran past its deadline
 └── HandlerSignal             raised by a handler to say what should happen next
     ├── RetryNow              run it again at once
@@ -131,6 +132,10 @@ class SeekUnsupported(BrokerError):
 
 class DeskError(PosthouseError):
     """The verb does not fit the held event; the message says which one does."""
+
+
+class RebuildStopped(PosthouseError):
+    """A rebuild of a projection ended before its swap; what it has done stays, and the next run goes on from there."""
 
 
 class DeadlineExceeded(PosthouseError):

@@ -6,12 +6,14 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from typing import Literal
 
 from posthouse.broker import Broker
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, StoreError
 from posthouse.processes import Timers
+from posthouse.processes.projection import Keeper
 from posthouse.receiving import Consumer, Retrier
 from posthouse.sending import Relay, Sightings
 from posthouse.sending.breaker import Breaker
@@ -23,6 +25,7 @@ Part = Literal["relay", "consumers", "timers"]
 PARTS: tuple[Part, ...] = ("relay", "consumers", "timers")
 
 PURGE_BATCH = 5_000
+SAGA_BATCH = 500
 WELL = 60.0
 """A loop that ran for so many seconds was well: its failures before are forgotten."""
 
@@ -41,7 +44,17 @@ class Runtime:
     retriers: Sequence[Retrier]
     inbox_retention: float
     sightings: Sightings = dataclasses.field(default_factory=Sightings)
+    saga_retention: float | None = None
+    """For how many seconds sagas that ended are kept; None where there are none to forget."""
     housekeeping_every: float = 10.0
+    projections: Keeper | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing that was received waits to be applied, and nothing held is being run."""
+        if self.projections is not None and not self.projections.idle:
+            return False
+        return all(consumer.idle for consumer in self.consumers) and all(retrier.idle for retrier in self.retriers)
 
     async def run(self, stop: asyncio.Event, only: Collection[Part] = PARTS) -> None:
         """Run the parts until `stop`, then let each finish what it has in flight."""
@@ -55,6 +68,8 @@ class Runtime:
             loops += [
                 (f"{consumer.name}, held", r.run) for consumer, r in zip(self.consumers, self.retriers, strict=True)
             ]
+            if self.projections is not None:
+                loops.append(("projections", partial(self.projections.run, keep=self._keep_running)))
         log.info("%s runs %s", self.name, ", ".join(name for name, _ in loops))
         async with asyncio.TaskGroup() as group:
             for name, run in loops:
@@ -78,7 +93,7 @@ class Runtime:
                 await self.clock.wait(stop, breaker.failed())
 
     async def _keep_house(self, stop: asyncio.Event) -> None:
-        """Forget what nobody needs: sent rows and old inbox rows."""
+        """Forget what nobody needs: sent rows, old inbox rows, and sagas that ended long ago."""
         while not await self.clock.wait(stop, self.housekeeping_every):
             try:
                 await self.tidy()
@@ -94,9 +109,19 @@ class Runtime:
             known = await self.store.inbox.purge(before, PURGE_BATCH)
             full = PURGE_BATCH in (sent, known)
             await asyncio.sleep(0)
+        await self._forget_sagas()
         now = self.clock.now()
         self.sightings.note("running", self.name, "", now)
         await self.sightings.write(self.store.sightings, now)
+
+    async def _forget_sagas(self) -> None:
+        if self.saga_retention is None:
+            return
+        before = self.clock.now() - self.saga_retention
+        full = True
+        while full:
+            full = await self.store.sagas.purge(before, SAGA_BATCH) == SAGA_BATCH
+            await asyncio.sleep(0)
 
     async def _write_down_the_rest(self) -> None:
         """What was seen since the last time; without it, the store is at most an hour behind."""

@@ -31,7 +31,7 @@ from posthouse.contracts import (
 )
 from posthouse.contracts.deprecation import deprecations
 from posthouse.contracts.retirement import refusal
-from posthouse.contracts.versions import Cast, cast_of, missing_links
+from posthouse.contracts.versions import Cast, cast_of, chain, missing_links
 from posthouse.errors import ConfigurationError, DecodeError, StoreOutdated, did_you_mean
 from posthouse.events import CODECS, METADATA_LIMIT, Actor, Producer, Subject, decode_any
 from posthouse.frozen import lock_in, retired_in, unfrozen
@@ -39,12 +39,16 @@ from posthouse.processes import (
     Aggregate,
     AggregateBook,
     Conflicts,
+    Projection,
+    Projections,
     Saga,
     SagaBook,
     SagaDesk,
     SagaType,
     Timers,
 )
+from posthouse.processes.projection import Terms as ModelTerms
+from posthouse.processes.projection import Wiring
 from posthouse.processes.stream import Evolve, Home
 from posthouse.receiving import (
     Applier,
@@ -94,7 +98,8 @@ class Service:
     Without URLs it needs no server: `sqlite:///<name>.db` and `embedded:///posthouse-log.db`, or what the environment
     says in POSTHOUSE_STORE and POSTHOUSE_BROKER. `topics` maps event types to topics: one per `aggregate` keeps all
     facts about one thing in order, one per `subject` gives each type its own. `limit` is the largest event, in bytes,
-    that it says or reads; `inbox_retention` the seconds for which unordered events are remembered; `start` where a new
+    that it says or reads; `inbox_retention` the seconds for which unordered events are remembered, `saga_retention`
+    those for which a saga that ended is kept, with its history; `start` where a new
     consumer begins. `owner` is the team that answers for its events, `residency` the region that their data must not
     leave; an event may say otherwise. `schemas` is the folder of frozen schemas: what it says must be in there, and what
     it reads is compared with it.
@@ -111,6 +116,7 @@ class Service:
         wire: Wire = "structured",
         limit: int = 256 * 1024,
         inbox_retention: float = 30 * DAY,
+        saga_retention: float = 90 * DAY,
         start: Start = "earliest",
         in_flight: int = 1000,
         relay: RelaySettings | None = None,
@@ -144,9 +150,14 @@ class Service:
         self._terms = Terms(owner=owner, residency=residency).checked(name)
         self._schemas = None if schemas is None else Path(schemas)
         self._aggregates = AggregateBook(self._home)
+        self.projections = Projections(
+            name, store=lambda: self.store, wiring=lambda: self._wiring, register=self._add_handler
+        )
+        """The read models, and an operator's verbs for them."""
         self._topics: Topics = topics
         self._limit = limit
         self.inbox_retention = inbox_retention
+        self.saga_retention = saga_retention
         self._start: Start = start
         self._relay_settings = relay or RelaySettings()
         self._setups: list[Setup] = []
@@ -235,16 +246,7 @@ class Service:
             types = [event_type_of(cls) for cls in events]
             uses = Uses.of(types, reads, publishes, by=self.name)
             handler = handler_of(function, types, policy or Policy(), uses, calling)
-            handlers = self._handlers.setdefault(name, {})
-            for event_type in types:
-                if event_type.name in handlers:
-                    raise ConfigurationError(
-                        f"{event_type.name} is handled by {handlers[event_type.name].name} in the consumer {name!r} already: "
-                        f"give {handler.name} a consumer of its own, as in on(…, consumer={function.__name__!r})"
-                    )
-                self.catalogue.add(event_type)
-                handlers[event_type.name] = handler
-            self._lift_handlers()
+            self._add_handler(name, handler)
             return function
 
         return register
@@ -336,6 +338,30 @@ class Service:
             revision=revision,
             conflicts=conflicts or Conflicts(),
         )
+
+    def projection(
+        self,
+        name: str,
+        *,
+        lag_budget: float = 5.0,
+        version: int = 1,
+        cross_tenant: bool = False,
+        strips: Sequence[str] = (),
+        keeps: Sequence[str] = (),
+    ) -> Projection:
+        """Declare a read model: decorate its handlers with `@….on(Event)` and what makes its tables with `@….setup`.
+
+        It is to be at most `lag_budget` seconds behind. Raise `version` when its handlers or tables change, and rebuild it:
+        a process feeds only what was built by its own version. With `cross_tenant` it is for readers of any tenant: every
+        field of its events that is marked as personal data must be named in `strips`, or in `keeps`; what is stripped is
+        None before a handler sees it.
+        """
+        terms = ModelTerms(version, lag_budget, cross_tenant, tuple(strips), tuple(keeps))
+        if f"{self.name}.{name}" in self._handlers:
+            raise ConfigurationError(
+                f"there is a consumer {self.name}.{name} already: give the projection another name"
+            )
+        return self.projections.declare(name, terms)
 
     def setup(self, function: Setup) -> Setup:
         """Run the decorated function once when the service opens, in a transaction of its own; for your own tables."""
@@ -483,6 +509,7 @@ class Service:
         for function in self._setups:
             async with self.transaction("platform") as tx:
                 await function(tx)
+        await self.projections.open()
 
     def use(self, parts: Parts) -> Parts:
         """Run on other parts from the next opening on, as tests do; returns those before. Close the service first."""
@@ -503,12 +530,14 @@ class Service:
         """Open everything anew at the next use, which may be on another event loop."""
         self._store, self._broker, self._runtime, self._ready = None, None, None, False
         self._sightings = Sightings()
+        self.projections.forget()
         self._opening = asyncio.Lock()
 
     def topology(self) -> Topology:
         """The topics this service writes and reads, with their dead letters, and who reads what."""
-        groups = {name: sorted(_topics_of(handlers)) for name, handlers in self.consumers.items()}
-        read = {topic for topics in groups.values() for topic in topics}
+        groups = {name: sorted(_topics_of(handlers)) for name, handlers in self._standing.items()}
+        read = {topic for handlers in self.consumers.values() for topic in _topics_of(handlers)}
+        groups |= {name: list(topics) for name, topics in self.projections.groups().items()}
         own = {event_type.topic for event_type in self.catalogue}
         return Topology(topics=sorted(read | own | {dead_letter_topic(topic) for topic in read}), groups=groups)
 
@@ -523,6 +552,41 @@ class Service:
             return event_type.payload.cls
 
         return made
+
+    def _add_handler(self, name: str, handler: Handler) -> None:
+        handlers = self._handlers.setdefault(name, {})
+        for event_type in handler.event_types:
+            if event_type.name in handlers:
+                raise ConfigurationError(
+                    f"{event_type.name} is handled by {handlers[event_type.name].name} in the consumer {name!r} already: "
+                    f"give {handler.name} a consumer of its own, as in on(…, consumer={handler.function.__name__!r})"
+                )
+            self.catalogue.add(event_type)
+            handlers[event_type.name] = handler
+        self._lift_handlers()
+
+    @property
+    def _standing(self) -> Mapping[str, Mapping[str, Handler]]:
+        """The consumers whose group is called as they are: all but read models, where each generation has its own."""
+        return {name: handlers for name, handlers in self.consumers.items() if not self.projections.has(name)}
+
+    @property
+    def _wiring(self) -> Wiring:
+        wanted = {known.name: name for name, aggregate in self._aggregates.items() for known in aggregate.events}
+        for old in self._upcasts:
+            if old not in wanted and (steps := chain(self._upcasts, old, wanted)):
+                wanted = {**wanted, old: wanted[steps[-1].target.name]}
+        return Wiring(
+            store=self.store,
+            broker=self.broker,
+            clock=self.clock,
+            start=self._start,
+            in_flight=self.in_flight,
+            aggregates={name: found for name, found in wanted.items() if name not in self.published_beside},
+            handlers=lambda consumer: self.consumers.get(consumer, {}),
+            applier=self._applier,
+            transaction=self.transaction,
+        )
 
     def _add_cast(self, casts: dict[str, Cast], cast: Cast) -> None:
         known = casts.setdefault(cast.source.name, cast)
@@ -551,7 +615,6 @@ class Service:
         return Home(
             store=lambda: self.store,
             transaction=self.transaction,
-            clock=lambda: self.clock,
             owns=self._owns,
             upcasts=self._upcasts,
             sight=self._sight(),
@@ -581,6 +644,7 @@ class Service:
         handled = {name for handlers in self._handlers.values() for name in handlers}
         handled |= {event_type.name for event_type in self._aggregates.events}
         problems += missing_links(self._upcasts, handled, list(self.catalogue))
+        problems += self.projections.problems()
         redelivery = self.broker.sheet.redelivery_s
         for name, handlers in self.consumers.items():
             for handler in set(handlers.values()):
@@ -623,7 +687,7 @@ class Service:
 
     async def _wire(self, source: RelaySource) -> Runtime:
         tail = await self.store.tail() if source == "wal" else None
-        appliers = [await self._applier(name, handlers) for name, handlers in self.consumers.items()]
+        appliers = [await self._applier(name, handlers, self._start) for name, handlers in self._standing.items()]
         watched = self._watched()
         sent = partial(self._note_sent, watched, frozenset(watched.values())) if watched else None
         return Runtime(
@@ -638,13 +702,15 @@ class Service:
             ],
             retriers=[Retrier(applier, self.clock) for applier in appliers],
             inbox_retention=self.inbox_retention,
+            saga_retention=self.saga_retention if self.saga_types else None,
             sightings=self._sightings,
+            projections=self.projections.keeper(),
         )
 
-    async def _applier(self, name: str, handlers: Mapping[str, Handler]) -> Applier:
+    async def _applier(self, name: str, handlers: Mapping[str, Handler], start: Start) -> Applier:
         topics = _topics_of(handlers)
         progress = await self.broker.progress(name, sorted(topics))
-        late = {topic: self._start != "earliest" or progress[topic].truncated for topic in topics}
+        late = {topic: start != "earliest" or progress[topic].truncated for topic in topics}
         return Applier(
             consumer=name,
             handlers=handlers,

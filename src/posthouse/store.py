@@ -2,7 +2,7 @@
 
 It holds small tables, each a role of its own: what goes out (`outbox`), what was applied (`inbox`), what could not be
 (`held`), what is due later (`timers`), which versions are in use (`sightings`), where processes stand (`sagas`),
-what happened to each thing (`streams`).
+what happened to each thing (`streams`), which generations read models have (`projections`).
 Methods that take a transaction as their first argument write inside it and never commit; the others are transactions of
 their own. `posthouse.testing.StoreContract` proves an adapter.
 """
@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from posthouse.checks import Check
+from posthouse.projection_table import ProjectionTable
 from posthouse.saga_table import SagaTable
 from posthouse.stream_table import StreamTable
 from posthouse.transaction import Parameters as Parameters
@@ -424,6 +425,7 @@ class Store(Protocol):
     sightings: SightingTable
     sagas: SagaTable
     streams: StreamTable
+    projections: ProjectionTable
     embedded: bool
     """Belongs to this service alone, so that it may be upgraded without asking."""
     writers: int

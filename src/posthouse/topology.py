@@ -36,6 +36,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
     topics: frozenset[str]
     groups: frozenset[str]
+    models: frozenset[str] = frozenset()
+    """Read models: which groups these have, only their stores know, so that they are left alone."""
 
     @classmethod
     def of(cls, services: Iterable[Service]) -> Scope:
@@ -43,6 +45,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             topics=frozenset(f"{s.namespace}.{s.name}" if s.namespace else s.name for s in every),
             groups=frozenset(service.name for service in every),
+            models=frozenset(model.consumer for service in every for model in service.projections.declared),
         )
 
     def has(self, thing: Thing) -> bool:
@@ -53,6 +56,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return any(_is_of(topic.removesuffix(_DEAD_LETTERS), owner) for owner in self.topics)
 
     def has_group(self, group: str) -> bool:
+        if any(group == model or group.startswith(f"{model}.g") for model in self.models):
+            return False
         return any(group == name or group.startswith(f"{name}.") for name in self.groups)
 
 

@@ -23,8 +23,8 @@ async def opened(services: Sequence[Service]) -> AsyncIterator[None]:
 
 async def _bring_up(service: Service) -> None:
     pending = await service.store.pending_migrations()
-    if not pending:
-        return
-    if not service.store.embedded:
+    if pending and not service.store.embedded:
         raise StoreOutdated(f"the store of {service.name} lacks {', '.join(pending)}: run `posthouse db upgrade`")
-    await service.store.upgrade()
+    if pending:
+        await service.store.upgrade()
+    await service.projections.learn()

@@ -1,5 +1,6 @@
-"""What takes its time: timers, sagas, and aggregates with their streams."""
+"""What takes its time: timers, sagas, aggregates with their streams, and read models."""
 
+from posthouse.processes.projection import Model, Plan, Projection, Projections, ProjectionStatus
 from posthouse.processes.saga import (
     Saga,
     SagaBook,
@@ -23,6 +24,11 @@ __all__ = [
     "AggregateBook",
     "Conflicts",
     "Loaded",
+    "Model",
+    "Plan",
+    "Projection",
+    "ProjectionStatus",
+    "Projections",
     "Saga",
     "SagaBook",
     "SagaDesk",

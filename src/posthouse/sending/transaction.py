@@ -27,7 +27,7 @@ class Mark(NamedTuple):
 class Tx:
     """What a handler, or `service.transaction()`, works with. Statements and events commit together or not at all."""
 
-    __slots__ = ("_clock", "_drafter", "_dropped", "_rows", "_store", "_timers", "_transaction", "cause")
+    __slots__ = ("__weakref__", "_clock", "_drafter", "_dropped", "_rows", "_store", "_timers", "_transaction", "cause")
 
     def __init__(self, transaction: Transaction, store: Store, drafter: Drafter, cause: Cause, clock: Clock) -> None:
         self._transaction = transaction

@@ -147,9 +147,7 @@ class Harness:
         return found
 
     def _idle(self) -> bool:
-        return all(c.idle for r in self._runtimes for c in r.consumers) and all(
-            retrier.idle for r in self._runtimes for retrier in r.retriers
-        )
+        return all(runtime.idle for runtime in self._runtimes)
 
     async def _due(self) -> bool:
         now = self.clock.now()

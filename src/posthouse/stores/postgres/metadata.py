@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NoReturn, TypeVar
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -71,6 +72,7 @@ def metadata_of(schema: str) -> MetaData:
     _receiving(metadata)
     _sagas(metadata)
     _streams(metadata)
+    _projections(metadata)
     return metadata
 
 
@@ -333,6 +335,32 @@ def _streams(metadata: MetaData) -> None:
         *_columns(Text, "shape"),
         *_columns(LargeBinary, "state"),
         PrimaryKeyConstraint(*of_stream, name="snapshot_pkey"),
+    )
+
+
+def _projections(metadata: MetaData) -> None:
+    Table(
+        "generation",
+        metadata,
+        *_columns(Text, "projection"),
+        *_columns(Integer, "number", "version"),
+        *_columns(Text, "state", "source", "phase"),
+        Column("tables", ARRAY(Text), nullable=False),
+        *_columns(Text, "cursor"),
+        *_columns(BigInteger, "read"),
+        *_columns(Text, "owner"),
+        *_columns(Double, "until", "made_at", "live_at", "retired_at", "drop_at?", "event_at", "applied_at"),
+        PrimaryKeyConstraint("projection", "number", name="generation_pkey"),
+        Index("generation_state", "projection", "state", unique=True, postgresql_where=text("state <> 'retired'")),
+    )
+    Table(
+        "overlap",
+        metadata,
+        *_columns(Text, "tenant", "projection"),
+        *_columns(Integer, "number"),
+        *_columns(Text, "aggregate", "stream"),
+        *_columns(BigInteger, "version"),
+        PrimaryKeyConstraint("tenant", "projection", "number", "aggregate", "stream", name="overlap_pkey"),
     )
 
 

@@ -29,6 +29,8 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "saga_turn": ("SELECT", "INSERT"),
     "stream": ("SELECT", "INSERT", "UPDATE"),
     "stream_event": ("SELECT", "INSERT"),
+    "generation": ("SELECT", "INSERT", "UPDATE"),
+    "overlap": ("SELECT",),
     "snapshot": ("SELECT", "INSERT", "UPDATE"),
 }
 """What the application may do with each table; with one that is not named here, nothing."""

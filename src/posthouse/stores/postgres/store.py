@@ -13,6 +13,7 @@ from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
 from posthouse.local.postgres.pooler import Pooler
+from posthouse.projection_table import ProjectionTable
 from posthouse.saga_table import SagaTable
 from posthouse.store import (
     Counts,
@@ -34,6 +35,7 @@ from posthouse.stores.postgres.held import PostgresHeld
 from posthouse.stores.postgres.inbox import PostgresInbox
 from posthouse.stores.postgres.joins import joined, joined_now
 from posthouse.stores.postgres.outbox import PostgresOutbox
+from posthouse.stores.postgres.projections import PostgresProjections
 from posthouse.stores.postgres.roles import roles_script
 from posthouse.stores.postgres.sagas import PostgresSagas
 from posthouse.stores.postgres.schema import MOST_LANES, applied, is_post, migrations, missing, script
@@ -135,6 +137,7 @@ class PostgresStore:
         self.sightings: SightingTable = PostgresSightings(self._database)
         self.sagas: SagaTable = PostgresSagas(self._database)
         self.streams: StreamTable = PostgresStreams(self._database)
+        self.projections: ProjectionTable = PostgresProjections(self._database, clock, isolated=isolation)
 
     @property
     def notes(self) -> Sequence[str]:

@@ -14,6 +14,7 @@ from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.local.file_checks import file_checks
 from posthouse.local.sqlite import Synchronous, check_place, connect, mapped, patiently
+from posthouse.projection_table import ProjectionTable
 from posthouse.saga_table import SagaTable
 from posthouse.store import (
     Counts,
@@ -32,6 +33,7 @@ from posthouse.stores.sqlite.held import SqliteHeld
 from posthouse.stores.sqlite.inbox import SqliteInbox
 from posthouse.stores.sqlite.joins import joined, owner_of
 from posthouse.stores.sqlite.outbox import SqliteOutbox
+from posthouse.stores.sqlite.projections import SqliteProjections
 from posthouse.stores.sqlite.sagas import SqliteSagas
 from posthouse.stores.sqlite.schema import MOST_LANES, applied, migrations, missing, script, upgrading
 from posthouse.stores.sqlite.sightings import SqliteSightings
@@ -123,6 +125,7 @@ class SqliteStore:
         self.sightings: SightingTable = SqliteSightings(self._database)
         self.sagas: SagaTable = SqliteSagas(self._database)
         self.streams: StreamTable = SqliteStreams(self._database)
+        self.projections: ProjectionTable = SqliteProjections(self._database, self._clock)
 
     def begin(self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False) -> SqliteTransaction:
         return self._database.begin()

@@ -1,0 +1,220 @@
+"""Bulk: the service's own streams, page by page from its store, into a generation that is being built.
+
+Exactly what is read here and what the consumer group brings is settled by versions. The group is made first, so that it
+gets whatever is published from then on. Then everything is read. Then, in one statement, the version of every stream is
+written down (`cover`), and reading goes on until nothing is left, up to these versions and no further: they were committed
+before, so they are all found. What the group brings of a stream is skipped up to its version and fed behind it: nothing
+twice, nothing missed, whoever writes or dies meanwhile. Pages and cursor commit together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import NamedTuple
+
+import msgspec
+
+from posthouse.clock import jitter
+from posthouse.contracts.versions import lift
+from posthouse.errors import PosthouseError, RebuildStopped, StoreCollision, StoreError
+from posthouse.events import PLATFORM, Event, decode_any
+from posthouse.processes.projection.declared import Projection
+from posthouse.processes.projection.feeding import Face, Feed
+from posthouse.processes.projection.wiring import Wiring
+from posthouse.projection_table import Generation
+from posthouse.receiving import Handler
+from posthouse.store import Transaction
+from posthouse.stream_table import StreamEvent, StreamPage
+
+PAGE = 10_000
+PAUSES = (0.01, 0.05, 0.2, 0.5)
+"""Seconds before a page is fed again after a collision with another transaction."""
+
+
+class Fed(NamedTuple):
+    """An event with the handler that is to have it."""
+
+    feed: Feed
+    event: Event[object]
+
+
+class Bulk:
+    """One bulk read. `told` hears how far it is after each page."""
+
+    def __init__(
+        self, wiring: Wiring, projection: Projection, generation: Generation, told: Callable[[Generation], None]
+    ) -> None:
+        self._wiring = wiring
+        self._projection = projection
+        self._told = told
+        self._handlers = wiring.handlers(projection.consumer)
+        face = Face(projection, generation, wiring.aggregates)
+        made = {id(handler): Feed(handler, face, wiring.store, wiring.clock) for handler in self._handlers.values()}
+        self._feeds = {subject: made[id(handler)] for subject, handler in self._handlers.items()}
+
+    async def run(self, generation: Generation) -> Generation:
+        """Read until the group can take over; from where it stood, if it was begun before."""
+        if generation.phase == "bulk":
+            generation = await self._feed_all(generation)
+            if not await self._wiring.store.projections.cover(generation, self._wiring.streams(self._projection)):
+                raise lost(generation)
+            generation = msgspec.structs.replace(generation, phase="closing")
+        if generation.phase == "closing":
+            generation = await self._take_over(await self._feed_all(generation))
+        return generation
+
+    async def _feed_all(self, generation: Generation) -> Generation:
+        async with aclosing(self._pages(generation.cursor)) as pages:
+            async for page in pages:
+                generation = await self._feed_page(generation, page)
+        return generation
+
+    async def _pages(self, cursor: str) -> AsyncGenerator[StreamPage, None]:
+        """All that is there, each page read while the one before is fed."""
+        reading = self._reading(cursor)
+        try:
+            while True:
+                page = await reading
+                if page.more:
+                    reading = self._reading(page.cursor)
+                yield page
+                if not page.more:
+                    return
+        finally:
+            reading.cancel()
+
+    def _reading(self, cursor: str) -> asyncio.Task[StreamPage]:
+        task = asyncio.create_task(self._read(cursor))
+        task.add_done_callback(_forgotten)
+        return task
+
+    async def _read(self, cursor: str) -> StreamPage:
+        return await self._wiring.store.streams.read_all(cursor, PAGE, types=self._handlers.keys())
+
+    async def _feed_page(self, generation: Generation, page: StreamPage) -> Generation:
+        """One transaction, again a few times where another one was in the way."""
+        for pause in PAUSES:
+            try:
+                return await self._fed(generation, page)
+            except StoreCollision:
+                await asyncio.sleep(jitter(pause))
+        return await self._fed(generation, page)
+
+    async def _fed(self, generation: Generation, page: StreamPage) -> Generation:
+        store = self._wiring.store
+        async with store.begin(tenant=PLATFORM) as tx:
+            events = page.events
+            if generation.phase == "closing":
+                events = await self._covered(tx, generation, events)
+            for tenant, batch in self._by_tenant(events):
+                await store.projections.turn_to(tx, tenant)
+                await self._feed(tx, batch)
+            after = msgspec.structs.replace(generation, cursor=page.cursor, read=generation.read + len(events))
+            if not await store.projections.advance(tx, after):
+                raise lost(generation)
+        self._told(after)
+        return after
+
+    async def _take_over(self, generation: Generation) -> Generation:
+        after = msgspec.structs.replace(generation, phase="following")
+        async with self._wiring.store.begin(tenant=PLATFORM) as tx:
+            if not await self._wiring.store.projections.advance(tx, after):
+                raise lost(generation)
+        return after
+
+    async def _covered(
+        self, tx: Transaction, generation: Generation, events: Sequence[StreamEvent]
+    ) -> Sequence[StreamEvent]:
+        """Those that it was settled to read in bulk."""
+        found: list[StreamEvent] = []
+        tenants = sorted({event.tenant for event in events})
+        for tenant in tenants:
+            theirs = [event for event in events if event.tenant == tenant]
+            await self._wiring.store.projections.turn_to(tx, tenant)
+            keys = sorted({(tenant, event.aggregate, event.stream) for event in theirs})
+            upto = await self._wiring.store.projections.covered(tx, generation.projection, generation.number, keys)
+            found += [
+                event for event in theirs if event.version <= upto.get((tenant, event.aggregate, event.stream), 0)
+            ]
+        return found
+
+    def _by_tenant(self, events: Sequence[StreamEvent]) -> Sequence[tuple[str, Sequence[StreamEvent]]]:
+        """A model of all tenants has them together; any other one after the other."""
+        if self._projection.terms.cross_tenant:
+            return [(PLATFORM, events)]
+        lists: dict[str, list[StreamEvent]] = {}
+        for event in events:
+            lists.setdefault(event.tenant, []).append(event)
+        return list(lists.items())
+
+    async def _feed(self, tx: Transaction, events: Sequence[StreamEvent]) -> None:
+        for feed, batch in batches([self._typed(event) for event in events]):
+            try:
+                await feed.feed(batch, tx)
+            except StoreError:
+                raise
+            except Exception as error:
+                raise RebuildStopped(
+                    f"{self._projection.consumer}: {feed.name} failed on {_place(batch)}: {type(error).__name__}: {error}. "
+                    "Mend it and run the rebuild again: it goes on before this page"
+                ) from error
+
+    def _typed(self, stored: StreamEvent) -> Fed:
+        """The event as its handler wants it, lifted from an older version if need be."""
+        handler = self._handlers[stored.type]
+        try:
+            event = decode_any(stored.headers, stored.body)
+            data = _decode(handler, event)
+        except PosthouseError as error:
+            raise RebuildStopped(
+                f"{self._projection.consumer}: version {stored.version} of {stored.name} cannot be read: {error}"
+            ) from error
+        return Fed(self._feeds[stored.type], event.with_data(data))
+
+
+def batches(events: Sequence[Fed]) -> Sequence[tuple[Feed, list[Event[object]]]]:
+    """As few lists as the order of keys allows, each for one handler. What two handlers take of one key stays in order:
+    each change of hands is one level further down."""
+    if not events:
+        return []
+    first = events[0].feed
+    if all(fed.feed is first for fed in events):
+        return [(first, [fed.event for fed in events])]
+    levels: dict[tuple[str, str | None], tuple[int, Feed]] = {}
+    found: dict[tuple[int, int], tuple[Feed, list[Event[object]]]] = {}
+    for feed, event in events:
+        key = (event.tenant, event.key)
+        level, last = levels.get(key, (0, feed))
+        level += last is not feed
+        levels[key] = (level, feed)
+        found.setdefault((level, id(feed)), (feed, []))[1].append(event)
+    return [found[place] for place in sorted(found, key=lambda place: place[0])]
+
+
+def lost(generation: Generation) -> RebuildStopped:
+    """Somebody else has taken it over, or given it up."""
+    return RebuildStopped(
+        f"{generation.projection}: generation {generation.number} is not ours to build any more: another process has taken "
+        "it over or dropped it, see `posthouse projection status`"
+    )
+
+
+def _decode(handler: Handler, event: Event[bytes]) -> object:
+    known = next(known for known in handler.event_types if known.name == event.type)
+    data: object = known.payload.decode(event.data)
+    steps = handler.lifts.get(event.type)
+    return data if steps is None else lift(steps, data)
+
+
+def _forgotten(task: asyncio.Task[StreamPage]) -> None:
+    """A page that nobody wants any more may fail in silence; whoever waits for it hears of it all the same."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _place(batch: Sequence[Event[object]]) -> str:
+    if len(batch) == 1:
+        return f"the event {batch[0].id}"
+    return f"{len(batch):,} events from {batch[0].id} to {batch[-1].id}"

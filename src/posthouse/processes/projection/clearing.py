@@ -1,0 +1,42 @@
+"""Clearing: a generation that nobody reads any more goes, with its group, its tables and what was noted about it."""
+
+from __future__ import annotations
+
+import logging
+
+from posthouse.broker import Topology
+from posthouse.processes.projection.declared import Projection
+from posthouse.processes.projection.wiring import Wiring
+from posthouse.projection_table import Generation
+from posthouse.survey import Surveyed
+
+log = logging.getLogger("posthouse.projection")
+
+BATCH = 5_000
+
+
+async def clear(wiring: Wiring, projection: Projection, generation: Generation) -> None:
+    """Everything of a retired generation; may be done again, by several at once. Raises BrokerError while a member is at
+    work in its group."""
+    await _remove_group(wiring, projection.group(generation.number), wiring.topics(projection))
+    async with wiring.transaction("platform") as tx:
+        for table in reversed(generation.tables):  # one that refers to another was made after it
+            await tx.execute(f"DROP TABLE IF EXISTS {table}")
+    place = (generation.projection, generation.number, projection.group(generation.number))
+    gone = False
+    while not gone:
+        gone = await wiring.store.projections.remove(*place, BATCH)
+    log.info("%s: generation %d is gone", generation.projection, generation.number)
+
+
+async def _remove_group(wiring: Wiring, group: str, topics: list[str]) -> None:
+    broker = wiring.broker
+    if not isinstance(broker, Surveyed):
+        log.warning(
+            "the %s broker cannot remove groups: %s stays there and is read by nobody", broker.sheet.name, group
+        )
+        return
+    things = await broker.survey(Topology(topics=topics, groups={group: topics}))
+    gone = [thing for thing in things if thing.group == group and thing.exists]
+    if gone:
+        await broker.remove(gone)

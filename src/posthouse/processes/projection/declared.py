@@ -1,0 +1,145 @@
+"""Projection: a read model as it is declared: which events feed it, what its tables are, how far behind it may be."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TypeVar
+
+from posthouse.contracts import EventType, event_type_of
+from posthouse.errors import ConfigurationError
+from posthouse.processes.projection.model import NAME, Model, table_name
+from posthouse.processes.projection.stripping import Stripper, undecided, unknown
+from posthouse.receiving import Handler, Policy, Uses, handler_of
+from posthouse.sending import Tx
+from posthouse.store import Store
+
+F = TypeVar("F", bound=Callable[..., object])
+Founder = Callable[[Model], Awaitable[None]]
+
+DEFAULT = Policy(grouped=True, group_size=500)
+"""A handler of a projection touches nothing but its transaction, so that events of different keys may share one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """What was said about a projection. `version` is that of its handlers and tables."""
+
+    version: int
+    lag_budget: float
+    cross_tenant: bool
+    strips: tuple[str, ...]
+    keeps: tuple[str, ...]
+
+    def problems(self) -> list[str]:
+        """What cannot work, one sentence each."""
+        checks = (
+            (self.version >= 1, f"version={self.version}: versions begin at 1"),
+            (self.lag_budget > 0, f"lag_budget={self.lag_budget:g}: it is a number of seconds above 0"),
+            (self.cross_tenant or not self.keeps, "keeps= is for a projection with cross_tenant=True"),
+        )
+        return [sentence for fine, sentence in checks if not fine]
+
+
+class Projection:
+    """A read model. Its handlers take (event, model) or (list of events, model); its tables are made by its set-up
+    functions, once for each generation. Made by `Service.projection`."""
+
+    def __init__(
+        self,
+        service: str,
+        name: str,
+        terms: Terms,
+        *,
+        store: Callable[[], Store],
+        register: Callable[[str, Handler], None],
+    ) -> None:
+        problems = terms.problems()
+        if not NAME.fullmatch(name):
+            problems.append(
+                f"use lower-case letters, digits and underscores, as its tables are called after it: {name!r}"
+            )
+        if problems:
+            raise ConfigurationError(*(f"projection {name!r}: {problem}" for problem in problems))
+        self.name = name
+        self.consumer = f"{service}.{name}"
+        """What it is called among the consumers; the group of each generation is called after it."""
+        self.terms = terms
+        self.stripper = Stripper(terms.strips, terms.keeps) if terms.cross_tenant or terms.strips else None
+        self.founders: list[Founder] = []
+        self.event_types: list[EventType[object]] = []
+        self._store = store
+        self._register = register
+        self._asked: weakref.WeakKeyDictionary[Tx, int] = weakref.WeakKeyDictionary()
+
+    def on(
+        self, *events: type[object], policy: Policy | None = None, reads: Sequence[str] | None = None
+    ) -> Callable[[F], F]:
+        """Run the decorated async function for these events, once for each generation, in order per key, in one
+        transaction with the model's rows. It takes the event, or a list of events of one tenant (with `cross_tenant` of
+        any), and a Model. It returns nothing: what follows from an event for others is said by `model.publish`."""
+        if not events:
+            raise ConfigurationError(f"projection {self.name!r}: on() needs at least one event class")
+
+        def register(function: F) -> F:
+            types = [event_type_of(cls) for cls in events]
+            handler = handler_of(function, types, policy or DEFAULT, Uses.of(types, reads, (), by=""))
+            self._refuse(handler, types)
+            self.event_types += types
+            self._register(self.consumer, dataclasses.replace(handler, shape=Tx))
+            return function
+
+        return register
+
+    def setup(self, function: Founder) -> Founder:
+        """Run the decorated async function once for each generation, in the transaction that makes it: it makes the tables
+        that `model.table` names."""
+        self.founders.append(function)
+        return function
+
+    async def table(self, tx: object, name: str) -> str:
+        """What the live table is called, for a reader: `tx` is a Tx, or a connection or session of yours. All tables of one
+        Tx are of one generation, the one that was live when it first asked; the next Tx asks again."""
+        if not isinstance(tx, Tx):
+            return table_name(self.name, self._found(await self._live(tx)), name)
+        number = self._asked.get(tx)
+        if number is None:
+            number = self._asked[tx] = self._found(await self._live(tx))
+        return table_name(self.name, number, name)
+
+    def group(self, generation: int) -> str:
+        """The consumer group of a generation. The first one has the name of the projection, so that a service that never
+        rebuilds has nothing to learn."""
+        return self.consumer if generation == 1 else f"{self.consumer}.g{generation}"
+
+    def problems(self) -> list[str]:
+        """What was declared and cannot work."""
+        found = unknown(self.event_types, self.terms.strips, self.terms.keeps) if self.event_types else []
+        if not self.event_types:
+            found.append("no handler feeds it: decorate one with @….on(Event)")
+        return [f"projection {self.name!r}: {sentence}" for sentence in found]
+
+    async def _live(self, tx: object) -> int | None:
+        store = self._store()
+        return await store.projections.live(tx.transaction if isinstance(tx, Tx) else store.join(tx), self.consumer)
+
+    def _found(self, number: int | None) -> int:
+        if number is None:
+            raise ConfigurationError(
+                f"projection {self.name!r} has no tables yet: they are made when its service is opened, as by `posthouse run`"
+            )
+        return number
+
+    def _refuse(self, handler: Handler, types: Collection[EventType[object]]) -> None:
+        problems = undecided(types, self.terms.strips, self.terms.keeps) if self.terms.cross_tenant else []
+        if handler.threaded:
+            problems.append(f"{handler.name} is a plain function: make it async, so that it can await its model")
+        if handler.shape is None:
+            problems.append(f"{handler.name} takes no model: its second argument is what it writes through")
+        if handler.uses.publishes:
+            problems.append(
+                f"{handler.name} returns events: say them by model.publish, which is quiet during a rebuild"
+            )
+        if problems:
+            raise ConfigurationError(*(f"projection {self.name!r}: {problem}" for problem in problems))

@@ -1,0 +1,100 @@
+"""Feeding: from the events of a consumer group to the tables of one generation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import cast
+
+from posthouse.clock import Clock
+from posthouse.errors import ConfigurationError
+from posthouse.events import Event
+from posthouse.processes.projection.declared import Projection
+from posthouse.processes.projection.model import Model, Writing
+from posthouse.processes.stream import STREAM_VERSION
+from posthouse.projection_table import Generation, StreamKey
+from posthouse.receiving import Handler
+from posthouse.sending import Tx
+from posthouse.store import Store, Transaction
+
+Aggregates = Mapping[str, str]
+"""Event types that stand in streams of this service, each with its aggregate."""
+
+
+class Face:
+    """What is known of a generation while it is being fed, here and now: others change it."""
+
+    def __init__(self, projection: Projection, generation: Generation, aggregates: Aggregates) -> None:
+        self.projection = projection
+        self.number = generation.number
+        self.tables = tuple(generation.tables)
+        self.live = generation.state == "live"
+        self.overlaps = generation.source == "streams"
+        """Events that were read in bulk may come again through its group."""
+        self.aggregates = aggregates
+        self.event_at = 0.0
+        self.applied_at = 0.0
+
+
+def handlers_of(handlers: Mapping[str, Handler], face: Face, store: Store, clock: Clock) -> dict[str, Handler]:
+    """The handlers of a projection, by subject, feeding one generation. A handler of several events stays one."""
+    made = {
+        id(handler): dataclasses.replace(handler, function=Feed(handler, face, store, clock))
+        for handler in handlers.values()
+    }
+    return {subject: made[id(handler)] for subject, handler in handlers.items()}
+
+
+class Feed:
+    """A handler with its generation: what the consumer calls."""
+
+    def __init__(self, handler: Handler, face: Face, store: Store, clock: Clock) -> None:
+        self._function = cast("Callable[[object, Model], Awaitable[object]]", handler.function)
+        self.name = handler.name
+        self._many = handler.many
+        self._face = face
+        self._store = store
+        self._clock = clock
+
+    async def __call__(self, argument: object, tx: Tx) -> None:
+        face = self._face
+        events = cast("Sequence[Event[object]]", argument if self._many else [argument])
+        fresh = await self._not_read_in_bulk(tx.transaction, events) if face.overlaps else events
+        await self.feed(fresh, tx, publish=tx.publish if face.live else None)
+        face.event_at = max(face.event_at, events[-1].occurred_at.timestamp())
+        face.applied_at = self._clock.now()
+
+    async def feed(
+        self, events: Sequence[Event[object]], tx: Writing, *, publish: Callable[[object], object] | None = None
+    ) -> None:
+        """Run the handler on events, stripped of what it may not see."""
+        if not events:
+            return
+        face = self._face
+        if (stripper := face.projection.stripper) is not None:
+            events = [stripper.stripped(event) for event in events]
+        model = Model(face.projection.name, face.number, tx, tables=face.tables, publish=publish)
+        for argument in [events] if self._many else events:
+            if await self._function(argument, model) is not None:
+                raise ConfigurationError(f"{self.name} returned something: a projection says facts by model.publish")
+
+    async def _not_read_in_bulk(self, tx: Transaction, events: Sequence[Event[object]]) -> Sequence[Event[object]]:
+        keys = {place: key for place, event in enumerate(events) if (key := self._stream(event)) is not None}
+        if not keys:
+            return events
+        face = self._face
+        covered = await self._store.projections.covered(
+            tx, face.projection.consumer, face.number, sorted(set(keys.values()))
+        )
+        return [
+            event
+            for place, event in enumerate(events)
+            if place not in keys or int(event.extensions[STREAM_VERSION]) > covered.get(keys[place], 0)
+        ]
+
+    def _stream(self, event: Event[object]) -> StreamKey | None:
+        """The stream that an event stands in; None when it was said outside of any."""
+        aggregate = self._face.aggregates.get(event.type)
+        if aggregate is None or event.key is None or STREAM_VERSION not in event.extensions:
+            return None
+        return event.tenant, aggregate, event.key

@@ -1,0 +1,127 @@
+"""Keeper: in every running process, feeds the generations that are read, notices a swap, and clears away what is over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from posthouse.errors import BrokerError, StoreError
+from posthouse.processes.projection.declared import Projection
+from posthouse.processes.projection.wiring import Keep, Member, Wiring
+from posthouse.projection_table import Generation
+
+log = logging.getLogger("posthouse.projection")
+
+LOOK = 1.0
+"""Seconds between two looks at which generations are read."""
+
+PATIENCE = 15.0
+"""Seconds between two tries to clear a generation away: somebody may still be at work in its group."""
+
+
+class Keeper:
+    """The projections of one service in one process. Any number of processes may run one: they share the group of the
+    generation that is live, and none of them feeds one that other code has built."""
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        projections: Mapping[str, Projection],
+        learned: Callable[[Sequence[Generation]], None],
+        clear: Callable[[Generation], Awaitable[None]],
+    ) -> None:
+        self._wiring = wiring
+        self._projections = projections
+        self._learned = learned
+        self._clear = clear
+        self._members: dict[tuple[str, int], Member] = {}
+        self._passed_over: set[tuple[str, int]] = set()
+        self._noted: dict[tuple[str, int], float] = {}
+        self._tried: dict[tuple[str, int], float] = {}
+        self._nudged = asyncio.Event()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is in hand."""
+        return all(member.idle for member in self._members.values())
+
+    def nudge(self) -> None:
+        """Look now: something has changed in this process."""
+        self._nudged.set()
+
+    async def run(self, stop: asyncio.Event, keep: Keep) -> None:
+        """Until `stop`; `keep` runs a loop."""
+        waking = asyncio.ensure_future(_set_after(stop, self._nudged))
+        try:
+            while not stop.is_set():
+                self._nudged.clear()
+                try:
+                    await self.look(keep)
+                except (StoreError, BrokerError) as error:
+                    log.warning("projections wait: %s", error)
+                if not stop.is_set():
+                    await self._wiring.clock.wait(self._nudged, LOOK)
+        finally:
+            waking.cancel()
+            members, self._members = self._members, {}
+            await asyncio.gather(*(member.end() for member in members.values()))
+            await self._note(members)
+
+    async def look(self, keep: Keep) -> None:
+        """One look: feed what is live, and let go of what is not any more."""
+        generations = [row for row in await self._wiring.store.projections.generations() if self._is_ours(row)]
+        self._learned(generations)
+        wanted = {(row.projection, row.number): row for row in generations if row.state == "live"}
+        for place in [place for place in self._members if place not in wanted]:
+            await self._members.pop(place).end()
+        for place, row in wanted.items():
+            if place not in self._members and self._fits(row):
+                member = self._members[place] = await self._wiring.member(self._projections[row.projection], row)
+                member.begin(keep)
+        await self._note(self._members)
+        await self._clear_away(generations)
+
+    def _is_ours(self, row: Generation) -> bool:
+        return row.projection in self._projections
+
+    def _fits(self, row: Generation) -> bool:
+        """Whether this process may feed it; if not, that is said once."""
+        declared = self._projections[row.projection].terms.version
+        place = (row.projection, row.number)
+        if row.version != declared and place not in self._passed_over:
+            self._passed_over.add(place)
+            log.warning(
+                "%s: generation %d was built by version %d, this process has version %d and leaves it to others: %s",
+                row.projection, row.number, row.version, declared,
+                "run `posthouse projection rebuild`" if row.version < declared else "start processes of that version",
+            )  # fmt: skip
+        return row.version == declared
+
+    async def _note(self, members: Mapping[tuple[str, int], Member]) -> None:
+        """How fresh the generations are; seldom, and never in the transaction of an event."""
+        for place, member in members.items():
+            face = member.face
+            if face.applied_at > self._noted.get(place, 0.0):
+                self._noted[place] = face.applied_at
+                try:
+                    await self._wiring.store.projections.note(*place, face.event_at, face.applied_at)
+                except StoreError as error:
+                    log.warning("%s: how fresh it is could not be noted: %s", place[0], error)
+
+    async def _clear_away(self, generations: Sequence[Generation]) -> None:
+        now = self._wiring.clock.now()
+        for row in generations:
+            place = (row.projection, row.number)
+            due = row.state == "retired" and row.drop_at is not None and row.drop_at <= now
+            if due and self._tried.get(place, 0.0) + PATIENCE <= now:
+                self._tried[place] = now
+                try:
+                    await self._clear(row)
+                except (StoreError, BrokerError) as error:
+                    log.warning("%s: generation %d stays for now: %s", row.projection, row.number, error)
+
+
+async def _set_after(first: asyncio.Event, then: asyncio.Event) -> None:
+    await first.wait()
+    then.set()

@@ -1,0 +1,120 @@
+"""Model: one generation of a read model, as a handler writes it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, cast
+
+from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.store import Parameters, Rows
+
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+LONGEST = 63
+"""Bytes of a table's name; PostgreSQL cuts off the rest in silence."""
+
+
+class Writing(Protocol):
+    """What a model needs of a transaction."""
+
+    @property
+    def connection(self) -> object:
+        """The driver's own connection."""
+        ...
+
+    async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
+        """Run one statement."""
+        ...
+
+
+class _Batching(Protocol):
+    """What drivers have in common: some return, some return what is to be awaited."""
+
+    def executemany(self, sql: str, rows: Sequence[Sequence[object]], /) -> object: ...
+
+
+Publish = Callable[[object], object]
+
+
+def table_name(projection: str, generation: int, name: str) -> str:
+    """What a table of a generation is called. Raises ConfigurationError for a name that SQL would not take as it is."""
+    if not NAME.fullmatch(name):
+        raise ConfigurationError(f"a table cannot be called {name!r}: use lower-case letters, digits and underscores")
+    called = f"{projection}_{name}_{generation}"
+    if len(called) > LONGEST:
+        raise ConfigurationError(f"{called} has more than {LONGEST} letters: find the table {name!r} a shorter name")
+    return called
+
+
+class Model:
+    """What a handler of a projection writes through: its transaction, and the tables of the generation that it fills.
+
+    `live` is False while the generation is being built: readers do not see it yet, and another one has had the same events
+    before or has them too. What leaves the database (a mail, a call) is for the live one alone.
+    """
+
+    __slots__ = ("_publish", "_tables", "_tx", "generation", "live", "projection")
+
+    def __init__(
+        self,
+        projection: str,
+        generation: int,
+        tx: Writing,
+        *,
+        tables: Sequence[str] | None = None,
+        publish: Publish | None = None,
+    ) -> None:
+        self.projection = projection
+        self.generation = generation
+        self.live = publish is not None
+        self._tx = tx
+        self._tables = tables
+        self._publish = publish
+
+    def table(self, name: str) -> str:
+        """The table of this generation that stands for `name`."""
+        called = table_name(self.projection, self.generation, name)
+        if self._tables is not None and called not in self._tables:
+            known = [given.removeprefix(f"{self.projection}_").rpartition("_")[0] for given in self._tables]
+            raise ConfigurationError(
+                f"the projection {self.projection!r} made no table {name!r} in its set-up.{did_you_mean(name, known)}"
+            )
+        return called
+
+    @property
+    def connection(self) -> object:
+        """The driver's own connection, for what `execute` cannot do, such as COPY. Never commit it."""
+        return self._tx.connection
+
+    async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
+        """Run one statement in the transaction of the events."""
+        return await self._tx.execute(sql, parameters)
+
+    async def execute_many(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
+        """Run one statement for each set of parameters: for handlers that take a list of events."""
+        done = cast("_Batching", self._tx.connection).executemany(sql, list(rows))
+        if inspect.isawaitable(done):
+            await done
+
+    def publish(self, payload: object) -> None:
+        """Say a fact when the transaction commits, if this generation is the live one. While it is being built nothing is
+        said: it was, or will be, by the live one."""
+        if self._publish is not None:
+            self._publish(payload)
+
+
+class Founding(Model):
+    """The model in the hands of a set-up function: whatever table it names is one of the generation's."""
+
+    __slots__ = ("made",)
+
+    def __init__(self, projection: str, generation: int, tx: Writing) -> None:
+        super().__init__(projection, generation, tx)
+        self.made: list[str] = []
+
+    def table(self, name: str) -> str:
+        called = table_name(self.projection, self.generation, name)
+        if called not in self.made:
+            self.made.append(called)
+        return called

@@ -1,0 +1,218 @@
+"""Projections: the read models of one service: what is declared, which generations there are, and what to do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from posthouse.errors import ConfigurationError, RebuildStopped, did_you_mean
+from posthouse.processes.projection.clearing import clear
+from posthouse.processes.projection.declared import Projection, Terms
+from posthouse.processes.projection.freshness import Freshness, freshness
+from posthouse.processes.projection.keeping import Keeper
+from posthouse.processes.projection.rebuilding import Plan, Progress, Rebuild, Rebuilt, found
+from posthouse.processes.projection.wiring import Wiring
+from posthouse.projection_table import Generation
+from posthouse.receiving import Handler
+from posthouse.store import BLOCKING, Counts, Store
+
+
+class GenerationStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A generation with its consumer group and its figures."""
+
+    generation: Generation
+    group: str
+    freshness: Freshness
+
+
+class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A projection as it stands. `version` is that of the code at hand: it feeds a generation of the same version only."""
+
+    name: str
+    consumer: str
+    version: int
+    cross_tenant: bool
+    generations: Sequence[GenerationStatus]
+
+    @property
+    def live(self) -> GenerationStatus | None:
+        """The generation that is read."""
+        return next((one for one in self.generations if one.generation.state == "live"), None)
+
+    @property
+    def building(self) -> GenerationStatus | None:
+        """The generation that is being built."""
+        return next((one for one in self.generations if one.generation.state == "building"), None)
+
+
+class Projections:
+    """The verbs. `known` are the generations as they were last seen here; empty until the store was asked."""
+
+    def __init__(
+        self,
+        service: str,
+        *,
+        store: Callable[[], Store],
+        wiring: Callable[[], Wiring],
+        register: Callable[[str, Handler], None],
+    ) -> None:
+        self._service = service
+        self._store = store
+        self._wiring = wiring
+        self._register = register
+        self._declared: dict[str, Projection] = {}
+        self._keeper: Keeper | None = None
+        self.known: Sequence[Generation] = ()
+
+    # What is declared.
+
+    def declare(self, name: str, terms: Terms) -> Projection:
+        """A new one; its name is taken from then on."""
+        made = Projection(self._service, name, terms, store=self._store, register=self._register)
+        if made.consumer in self._declared:
+            raise ConfigurationError(f"the projection {name!r} is declared twice")
+        self._declared[made.consumer] = made
+        return made
+
+    @property
+    def declared(self) -> Sequence[Projection]:
+        """In the order in which they were declared."""
+        return list(self._declared.values())
+
+    def has(self, consumer: str) -> bool:
+        """Whether a consumer is a projection: its groups are those of its generations."""
+        return consumer in self._declared
+
+    def named(self, name: str) -> Projection:
+        """One by its name; ConfigurationError, with a suggestion, when there is none."""
+        found = self._declared.get(f"{self._service}.{name}") or self._declared.get(name)
+        if found is None:
+            names = [projection.name for projection in self.declared]
+            raise ConfigurationError(f"{self._service} has no projection {name!r}.{did_you_mean(name, names)}")
+        return found
+
+    def problems(self) -> list[str]:
+        """What was declared and cannot work."""
+        return [problem for projection in self.declared for problem in projection.problems()]
+
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """The consumer groups of generations that are read or built, as far as they are known, and their topics."""
+        rows = [row for row in self.known if row.state != "retired" and row.projection in self._declared]
+        wiring = self._wiring() if rows else None
+        return {
+            self._declared[row.projection].group(row.number): wiring.topics(self._declared[row.projection])
+            for row in rows
+            if wiring is not None
+        }
+
+    # How they are opened and run.
+
+    async def open(self) -> None:
+        """Make the first generation of those that have none, and see which there are."""
+        await self.learn()
+        for projection in self.declared:
+            if not any(row.projection == projection.consumer for row in self.known):
+                await self._found_first(projection)
+        await self.learn()
+
+    async def learn(self) -> None:
+        """See which generations there are."""
+        if self._declared:
+            self.known = await self._store().projections.generations()
+
+    def forget(self) -> None:
+        """The service was closed."""
+        self.known, self._keeper = (), None
+
+    def keeper(self) -> Keeper | None:
+        """What runs them in this process; None when there is nothing to run."""
+        if not self._declared:
+            return None
+        self._keeper = Keeper(self._wiring(), self._declared, self._learned, self._clear)
+        return self._keeper
+
+    async def _found_first(self, projection: Projection) -> None:
+        wiring = self._wiring()
+        first = Generation(
+            projection=projection.consumer,
+            number=1,
+            version=projection.terms.version,
+            state="live",
+            phase="following",
+            made_at=wiring.clock.now(),
+            live_at=wiring.clock.now(),
+        )
+        async with wiring.transaction("platform") as tx:
+            await found(tx, wiring, projection, first)
+
+    def _learned(self, rows: Sequence[Generation]) -> None:
+        self.known = rows
+
+    async def _clear(self, row: Generation) -> None:
+        await clear(self._wiring(), self._declared[row.projection], row)
+
+    # What an operator asks.
+
+    async def status(self) -> Sequence[ProjectionStatus]:
+        """Each projection with its generations and their figures."""
+        await self.learn()
+        counts = await self._store().counts()
+        return [await self._status(projection, counts) for projection in self.declared]
+
+    async def rebuild(
+        self, name: str, plan: Plan | None = None, told: Callable[[Progress], None] | None = None
+    ) -> Rebuilt:
+        """Build a new generation beside the live one and swap it in; or go on with one that was begun. `told` hears how
+        far it is. Raises RebuildStopped when it cannot go on, and ConfigurationError when it cannot begin."""
+        try:
+            return await Rebuild(self._wiring(), self.named(name), plan or Plan(), told).run()
+        finally:
+            await self.learn()
+            if self._keeper is not None:
+                self._keeper.nudge()
+
+    async def drop(self, name: str, number: int | None = None) -> Generation:
+        """Give up the generation that is being built, or a retired one by its number: its tables and its group go."""
+        projection = self.named(name)
+        await self.learn()
+        rows = [row for row in self.known if row.projection == projection.consumer]
+        row = next((row for row in rows if row.number == number or (number is None and row.state == "building")), None)
+        if row is None:
+            words = "no rebuild is under way" if number is None else f"there is no generation {number}"
+            raise RebuildStopped(f"{projection.consumer}: {words}; see `posthouse projection status`")
+        if not await self._store().projections.retire(projection.consumer, row.number):
+            raise RebuildStopped(f"{projection.consumer}: generation {row.number} is live: rebuild it instead")
+        await clear(self._wiring(), projection, row)
+        await self.learn()
+        return row
+
+    async def _status(self, projection: Projection, counts: Counts) -> ProjectionStatus:
+        rows = [row for row in self.known if row.projection == projection.consumer]
+        return ProjectionStatus(
+            name=projection.name,
+            consumer=projection.consumer,
+            version=projection.terms.version,
+            cross_tenant=projection.terms.cross_tenant,
+            generations=[await self._figures(projection, row, counts) for row in rows],
+        )
+
+    async def _figures(self, projection: Projection, row: Generation, counts: Counts) -> GenerationStatus:
+        wiring, group = self._wiring(), projection.group(row.number)
+        waiting = 0
+        if row.state != "retired":
+            progress = await wiring.broker.progress(group, wiring.topics(projection))
+            waiting = sum(one.pending for one in progress.values())
+        return GenerationStatus(
+            generation=row,
+            group=group,
+            freshness=freshness(
+                now=wiring.clock.now(),
+                event_at=row.event_at,
+                applied_at=row.applied_at,
+                since=row.live_at or row.made_at,
+                budget=projection.terms.lag_budget,
+                waiting=waiting,
+                held=sum(n for (name, _, state), n in counts.held.items() if name == group and state in BLOCKING),
+            ),
+        )

@@ -1,0 +1,120 @@
+"""PORT: which generations of read models there are: who fills which, how far it is, and which one is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from posthouse.transaction import Transaction
+
+GenerationState = Literal["building", "live", "retired"]
+"""building: a rebuild fills it. live: it is read and kept up to date. retired: another one took its place."""
+
+Phase = Literal["begun", "bulk", "closing", "following"]
+"""How far a generation is. begun: its tables are there. bulk: the service's own streams are read page by page. closing: it
+is settled which events come in bulk, the last of them are read. following: its consumer group brings the events."""
+
+Source = Literal["first", "log", "streams"]
+"""Where its events come from. first: it was the first one, and began as any consumer does. log: the whole log of the
+broker. streams: the service's own streams, and then the broker."""
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True):
+    """One generation of a projection. `version` is that of the code that fills it. `tables` are the names of its tables, in
+    the order in which they were made. `cursor` is where the bulk read goes on, in the words of the stream table, and `read`
+    how many events it has handed over. `owner` fills it, until the time `until`. `drop_at` is when a retired one may go;
+    None: never by itself. `event_at` and `applied_at`: the time of the last event applied, and when that was; 0: none yet."""
+
+    projection: str
+    number: int
+    version: int
+    state: GenerationState = "building"
+    source: Source = "first"
+    phase: Phase = "begun"
+    tables: Sequence[str] = ()
+    cursor: str = ""
+    read: int = 0
+    owner: str = ""
+    until: float = 0.0
+    made_at: float = 0.0
+    live_at: float = 0.0
+    retired_at: float = 0.0
+    drop_at: float | None = None
+    event_at: float = 0.0
+    applied_at: float = 0.0
+
+
+StreamKey = tuple[str, str, str]
+"""Tenant, aggregate and id of a stream."""
+
+
+class ProjectionTable(Protocol):
+    """Rows about generations, and for each the versions up to which streams were read in bulk. A projection has at most
+    one generation that is live and one that is being built."""
+
+    async def begin(self, tx: Transaction, generation: Generation) -> bool:
+        """Add it. False, and no effect, when the projection has one of that number, or one in that state unless it is
+        `retired`."""
+        ...
+
+    async def name_tables(self, tx: Transaction, projection: str, number: int, tables: Sequence[str]) -> None:
+        """Note which tables it has."""
+        ...
+
+    async def generations(self) -> Sequence[Generation]:
+        """All of them, by projection and number."""
+        ...
+
+    async def live(self, tx: Transaction, projection: str) -> int | None:
+        """The number of the live one, as the transaction sees it."""
+        ...
+
+    async def lease(self, projection: str, number: int, owner: str, seconds: float) -> bool:
+        """Make `owner` the one who builds it, for so many seconds by the store's clock, or renew that. False when it is
+        not being built, or another one's time is not over. An owner who asks for no seconds lets go."""
+        ...
+
+    async def advance(self, tx: Transaction, generation: Generation) -> bool:
+        """Store phase, cursor and read as given. False, and no effect, when it is not being built by its owner."""
+        ...
+
+    async def swap(self, generation: Generation, drop_after: float | None) -> bool:
+        """Let it be the live one from now on and retire the one before, which may go `drop_after` seconds later; in one
+        transaction. False, and no effect, when it is not being built by its owner."""
+        ...
+
+    async def note(self, projection: str, number: int, event_at: float, applied_at: float) -> None:
+        """Remember the time of the last event applied, and when that was. What is older changes nothing."""
+        ...
+
+    async def retire(self, projection: str, number: int) -> bool:
+        """Give up one that is being built, or let one that was to be kept go: it is retired and may go at once. False
+        when there is none, or it is live."""
+        ...
+
+    async def remove(self, projection: str, number: int, consumer: str, limit: int) -> bool:
+        """Forget a retired one, with all that its consumer group has seen and holds, at most `limit` rows of a kind at a
+        time. True when nothing is left."""
+        ...
+
+    async def extent(self, aggregates: Sequence[str]) -> int:
+        """How many events all streams of these aggregates have."""
+        ...
+
+    async def cover(self, generation: Generation, aggregates: Sequence[str]) -> bool:
+        """Settle for every stream of these aggregates up to which version it is read in bulk: the one that it has now. Its
+        phase is `closing` from then on; in one transaction. False, and no effect, when it is not being built by its owner."""
+        ...
+
+    async def covered(
+        self, tx: Transaction, projection: str, number: int, streams: Sequence[StreamKey]
+    ) -> Mapping[StreamKey, int]:
+        """Up to which version each of these streams is read in bulk; one that is not named had no events then."""
+        ...
+
+    async def turn_to(self, tx: Transaction, tenant: str) -> None:
+        """From here on the transaction sees and writes the rows of this tenant. A store that is not isolated has nothing
+        to do."""
+        ...

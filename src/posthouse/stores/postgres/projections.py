@@ -1,0 +1,220 @@
+"""Projections: the generations of read models, and up to where streams were read in bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from posthouse.clock import Clock
+from posthouse.projection_table import Generation, StreamKey
+from posthouse.stores.postgres.database import Database
+from posthouse.stores.postgres.joins import Joined, JoinedAsync, joined
+from posthouse.stores.postgres.steps import NOW, Steps
+from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction, own
+from posthouse.transaction import Transaction
+
+FIELDS = Generation.__struct_fields__
+COLUMNS = ", ".join(FIELDS)
+
+# Add a generation, unless one of its number, or in its state, is there.
+BEGIN = f"""
+INSERT INTO posthouse.generation ({COLUMNS}) VALUES ({", ".join(f"${place}" for place in range(1, len(FIELDS) + 1))})
+ON CONFLICT DO NOTHING
+"""
+
+# All of them.
+GENERATIONS = f'SELECT {COLUMNS} FROM posthouse.generation ORDER BY projection COLLATE "C", number'
+
+# The one that is read.
+LIVE = "SELECT number FROM posthouse.generation WHERE projection = CAST($1 AS text) AND state = 'live'"
+
+# Take or renew the right to build one.
+LEASE = f"""
+UPDATE posthouse.generation SET owner = $2, until = {NOW} + $3
+WHERE projection = $4 AND number = $5 AND state = 'building' AND (owner = $2 OR until <= {NOW})
+"""
+
+# Which tables it has.
+NAME_TABLES = "UPDATE posthouse.generation SET tables = $1 WHERE projection = $2 AND number = $3"
+
+# How far it is.
+ADVANCE = """
+UPDATE posthouse.generation SET phase = $1, cursor = $2, read = $3
+WHERE projection = $4 AND number = $5 AND state = 'building' AND owner = $6
+"""
+
+# The one that is to be read; locked, so that its owner stays the same.
+NEXT = """
+SELECT 1 FROM posthouse.generation
+WHERE projection = $1 AND number = $2 AND state = 'building' AND owner = $3 FOR UPDATE
+"""
+
+# The one before is not read any more …
+REPLACE = f"""
+UPDATE posthouse.generation SET state = 'retired', retired_at = {NOW}, drop_at = {NOW} + $2
+WHERE projection = $3 AND state = 'live'
+"""
+
+# … but this one.
+GO_LIVE = f"""
+UPDATE posthouse.generation SET state = 'live', live_at = {NOW}, owner = '', until = 0
+WHERE projection = $2 AND number = $3
+"""
+
+# The last event applied.
+NOTE = """
+UPDATE posthouse.generation SET event_at = greatest(event_at, $1), applied_at = $2
+WHERE projection = $3 AND number = $4 AND applied_at < $2
+"""
+
+# Give one up.
+RETIRE = f"""
+UPDATE posthouse.generation
+SET state = 'retired', retired_at = greatest(retired_at, {NOW}), drop_at = {NOW}, owner = '', until = 0
+WHERE projection = $2 AND number = $3 AND state <> 'live'
+"""
+
+# Whether one is retired.
+RETIRED = "SELECT 1 FROM posthouse.generation WHERE projection = $1 AND number = $2 AND state = 'retired'"
+
+# What a consumer group has seen and holds.
+SEEN = tuple(
+    f"""
+DELETE FROM posthouse.{table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM posthouse.{table} WHERE consumer = $1 LIMIT $2))
+"""
+    for table in ("held", "head", "inbox", "tally", "applied", "forgotten", "consumer")
+)
+
+# Up to where its streams were read.
+UNCOVER = """
+DELETE FROM posthouse.overlap WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM posthouse.overlap WHERE projection = $1 AND number = $2 LIMIT $3))
+"""
+
+# The generation itself.
+REMOVE = "DELETE FROM posthouse.generation WHERE projection = $1 AND number = $2 AND state = 'retired'"
+
+# How many events there are.
+EXTENT = "SELECT coalesce(sum(version), 0)::bigint FROM posthouse.stream WHERE aggregate = ANY ($1::text[])"
+
+# It is settled what comes in bulk …
+CLOSE = """
+UPDATE posthouse.generation SET phase = 'closing'
+WHERE projection = $1 AND number = $2 AND state = 'building' AND owner = $3
+"""
+
+# … for each stream up to the version that it has: one statement, so one moment.
+COVER = """
+INSERT INTO posthouse.overlap (tenant, projection, number, aggregate, stream, version)
+SELECT tenant, $1, $2, aggregate, stream, version FROM posthouse.stream WHERE aggregate = ANY ($3::text[])
+"""
+
+# Up to where some streams were read.
+COVERED = """
+SELECT o.tenant, o.aggregate, o.stream, o.version
+FROM unnest($1::text[], $2::text[], $3::text[]) AS s (tenant, aggregate, stream) JOIN posthouse.overlap o
+    ON o.tenant = s.tenant AND o.projection = $4 AND o.number = $5 AND o.aggregate = s.aggregate AND o.stream = s.stream
+"""
+
+# Whose rows the transaction sees from here on.
+TURN_TO = "SELECT set_config('posthouse.tenant', $1, true)"
+
+
+class PostgresProjections:
+    """The generations in a `PostgresStore`."""
+
+    def __init__(self, database: Database, clock: Clock | None, *, isolated: bool) -> None:
+        self._database = database
+        self._clock = clock
+        self._isolated = isolated
+
+    async def begin(self, tx: Transaction, generation: Generation) -> bool:
+        values = msgspec.structs.asdict(generation) | {"tables": list(generation.tables)}
+        return (await own(tx).run(BEGIN, *values.values())).rowcount == 1
+
+    async def name_tables(self, tx: Transaction, projection: str, number: int, tables: Sequence[str]) -> None:
+        await own(tx).run(NAME_TABLES, list(tables), projection, number)
+
+    async def generations(self) -> Sequence[Generation]:
+        return [_generation(columns) for columns in await self._database.run(GENERATIONS)]
+
+    async def live(self, tx: Transaction, projection: str) -> int | None:
+        theirs = tx if isinstance(tx, BEGUN) else self._joined(tx)
+        return await theirs.carry_out(_living(projection))
+
+    async def lease(self, projection: str, number: int, owner: str, seconds: float) -> bool:
+        done = await self._database.run(LEASE, self._now(), owner, seconds, projection, number)
+        return done.rowcount == 1
+
+    async def advance(self, tx: Transaction, generation: Generation) -> bool:
+        said = (generation.phase, generation.cursor, generation.read)
+        return (await own(tx).run(ADVANCE, *said, *_mine(generation))).rowcount == 1
+
+    async def swap(self, generation: Generation, drop_after: float | None) -> bool:
+        projection, number, owner = _mine(generation)
+        async with PostgresTransaction(self._database) as tx:
+            if not await tx.run(NEXT, projection, number, owner):
+                return False
+            await tx.run(REPLACE, self._now(), drop_after, projection)
+            await tx.run(GO_LIVE, self._now(), projection, number)
+            return True
+
+    async def note(self, projection: str, number: int, event_at: float, applied_at: float) -> None:
+        await self._database.run(NOTE, event_at, applied_at, projection, number)
+
+    async def retire(self, projection: str, number: int) -> bool:
+        return (await self._database.run(RETIRE, self._now(), projection, number)).rowcount == 1
+
+    async def remove(self, projection: str, number: int, consumer: str, limit: int) -> bool:
+        async with PostgresTransaction(self._database) as tx:
+            if not await tx.run(RETIRED, projection, number):
+                return True
+            gone = [(await tx.run(sql, consumer, limit)).rowcount for sql in SEEN]
+            gone.append((await tx.run(UNCOVER, projection, number, limit)).rowcount)
+            if any(count >= limit for count in gone):
+                return False
+            await tx.run(REMOVE, projection, number)
+            return True
+
+    async def extent(self, aggregates: Sequence[str]) -> int:
+        return int(str((await self._database.run(EXTENT, list(aggregates))).scalar()))
+
+    async def cover(self, generation: Generation, aggregates: Sequence[str]) -> bool:
+        async with PostgresTransaction(self._database) as tx:
+            if (await tx.run(CLOSE, *_mine(generation))).rowcount != 1:
+                return False
+            await tx.run(COVER, generation.projection, generation.number, list(aggregates))
+            return True
+
+    async def covered(
+        self, tx: Transaction, projection: str, number: int, streams: Sequence[StreamKey]
+    ) -> Mapping[StreamKey, int]:
+        columns = ([key[place] for key in streams] for place in range(3))
+        rows: Any = await own(tx).run(COVERED, *columns, projection, number)
+        return {(tenant, aggregate, stream): version for tenant, aggregate, stream, version in rows}
+
+    async def turn_to(self, tx: Transaction, tenant: str) -> None:
+        if self._isolated:
+            await own(tx).run(TURN_TO, tenant)
+
+    def _now(self) -> float | None:
+        return None if self._clock is None else self._clock.now()
+
+    def _joined(self, tx: Transaction) -> Joined | JoinedAsync:
+        return tx if isinstance(tx, Joined | JoinedAsync) else joined(self._database, tx.connection)
+
+
+def _living(projection: str) -> Steps[int | None]:
+    found: Any = yield LIVE, (projection,)
+    return int(found.scalar()) if found else None
+
+
+def _mine(generation: Generation) -> tuple[str, int, str]:
+    return generation.projection, generation.number, generation.owner
+
+
+def _generation(columns: Sequence[Any]) -> Generation:
+    said: dict[str, Any] = dict(zip(FIELDS, columns, strict=True))
+    return Generation(**(said | {"tables": tuple(said["tables"])}))

@@ -1,0 +1,35 @@
+-- The generations of read models. `owner` fills one that is being built, until a time.
+CREATE TABLE posthouse_generation (
+    projection TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    source TEXT NOT NULL,
+    phase TEXT NOT NULL,
+    tables TEXT NOT NULL,
+    cursor TEXT NOT NULL,
+    read INTEGER NOT NULL,
+    owner TEXT NOT NULL,
+    until REAL NOT NULL,
+    made_at REAL NOT NULL,
+    live_at REAL NOT NULL,
+    retired_at REAL NOT NULL,
+    drop_at REAL,
+    event_at REAL NOT NULL,
+    applied_at REAL NOT NULL,
+    PRIMARY KEY (projection, number)
+) WITHOUT ROWID;
+
+-- One that is read and one that is being built, at most.
+CREATE UNIQUE INDEX posthouse_generation_state ON posthouse_generation (projection, state) WHERE state <> 'retired';
+
+-- Up to which version each stream was read in bulk: what comes again from the broker is known by it.
+CREATE TABLE posthouse_overlap (
+    projection TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    aggregate TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (projection, number, tenant, aggregate, stream)
+) WITHOUT ROWID;

@@ -1,0 +1,217 @@
+"""Projections: the generations of read models, and up to where streams were read in bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from posthouse.clock import Clock
+from posthouse.projection_table import Generation, StreamKey
+from posthouse.stores.sqlite.database import Database, SqliteTransaction
+from posthouse.transaction import Transaction
+
+COLUMNS = ", ".join(Generation.__struct_fields__)
+
+# Add a generation, unless one of its number, or in its state, is there.
+BEGIN = f"""
+INSERT INTO posthouse_generation ({COLUMNS}) VALUES ({", ".join("?" * len(Generation.__struct_fields__))})
+ON CONFLICT DO NOTHING
+"""
+
+# All of them.
+GENERATIONS = f"SELECT {COLUMNS} FROM posthouse_generation ORDER BY projection, number"
+
+# The one that is read.
+LIVE = "SELECT number FROM posthouse_generation WHERE projection = ? AND state = 'live'"
+
+# Take or renew the right to build one.
+LEASE = """
+UPDATE posthouse_generation SET owner = ?1, until = ?2
+WHERE projection = ?3 AND number = ?4 AND state = 'building' AND (owner = ?1 OR until <= ?5)
+"""
+
+# Which tables it has.
+NAME_TABLES = "UPDATE posthouse_generation SET tables = ? WHERE projection = ? AND number = ?"
+
+# How far it is.
+ADVANCE = """
+UPDATE posthouse_generation SET phase = ?, cursor = ?, read = ?
+WHERE projection = ? AND number = ? AND state = 'building' AND owner = ?
+"""
+
+# The one before is not read any more …
+REPLACE = """
+UPDATE posthouse_generation SET state = 'retired', retired_at = ?1, drop_at = ?1 + ?2
+WHERE projection = ?3 AND state = 'live' AND EXISTS (SELECT 1 FROM posthouse_generation g
+    WHERE g.projection = ?3 AND g.number = ?4 AND g.state = 'building' AND g.owner = ?5)
+"""
+
+# … but this one.
+GO_LIVE = """
+UPDATE posthouse_generation SET state = 'live', live_at = ?, owner = '', until = 0
+WHERE projection = ? AND number = ? AND state = 'building' AND owner = ?
+"""
+
+# The last event applied.
+NOTE = """
+UPDATE posthouse_generation SET event_at = max(event_at, ?), applied_at = ?
+WHERE projection = ? AND number = ? AND applied_at < ?
+"""
+
+# Give one up.
+RETIRE = """
+UPDATE posthouse_generation SET state = 'retired', retired_at = max(retired_at, ?1), drop_at = ?1, owner = '', until = 0
+WHERE projection = ?2 AND number = ?3 AND state <> 'live'
+"""
+
+# Whether one is retired.
+RETIRED = "SELECT 1 FROM posthouse_generation WHERE projection = ? AND number = ? AND state = 'retired'"
+
+# What a consumer group has seen and holds; figures go last.
+SEEN = (
+    """DELETE FROM posthouse_held WHERE id IN (SELECT id FROM posthouse_held WHERE consumer = ? LIMIT ?)""",
+    """DELETE FROM posthouse_head WHERE (consumer, topic, tenant, key) IN (
+        SELECT consumer, topic, tenant, key FROM posthouse_head WHERE consumer = ? LIMIT ?)""",
+    """DELETE FROM posthouse_inbox WHERE (consumer, tenant, event_id) IN (
+        SELECT consumer, tenant, event_id FROM posthouse_inbox WHERE consumer = ? LIMIT ?)""",
+    """DELETE FROM posthouse_applied WHERE (consumer, topic) IN (
+        SELECT consumer, topic FROM posthouse_applied WHERE consumer = ? LIMIT ?)""",
+    """DELETE FROM posthouse_forgotten WHERE consumer IN (
+        SELECT consumer FROM posthouse_forgotten WHERE consumer = ? LIMIT ?)""",
+    """DELETE FROM posthouse_consumer WHERE (consumer, topic) IN (
+        SELECT consumer, topic FROM posthouse_consumer WHERE consumer = ? LIMIT ?)""",
+)
+
+# Up to where its streams were read.
+UNCOVER = """
+DELETE FROM posthouse_overlap WHERE (projection, number, tenant, aggregate, stream) IN (
+    SELECT projection, number, tenant, aggregate, stream FROM posthouse_overlap
+    WHERE projection = ? AND number = ? LIMIT ?)
+"""
+
+# The generation itself.
+REMOVE = "DELETE FROM posthouse_generation WHERE projection = ? AND number = ? AND state = 'retired'"
+
+# How many events there are.
+EXTENT = """
+SELECT coalesce(sum(version), 0) FROM posthouse_stream WHERE aggregate IN (SELECT value FROM json_each(?))
+"""
+
+# It is settled what comes in bulk …
+CLOSE = """
+UPDATE posthouse_generation SET phase = 'closing'
+WHERE projection = ? AND number = ? AND state = 'building' AND owner = ?
+"""
+
+# … for each stream up to the version that it has.
+COVER = """
+INSERT INTO posthouse_overlap (projection, number, tenant, aggregate, stream, version)
+SELECT ?, ?, tenant, aggregate, stream, version FROM posthouse_stream
+WHERE aggregate IN (SELECT value FROM json_each(?))
+"""
+
+# Up to where some streams were read; they are a JSON array of arrays.
+COVERED = """
+SELECT o.tenant, o.aggregate, o.stream, o.version FROM json_each(?) s JOIN posthouse_overlap o
+    ON o.tenant = json_extract(s.value, '$[0]') AND o.aggregate = json_extract(s.value, '$[1]')
+        AND o.stream = json_extract(s.value, '$[2]')
+WHERE o.projection = ? AND o.number = ?
+"""
+
+_tables = msgspec.json.Decoder(tuple[str, ...])
+
+
+class SqliteProjections:
+    """The generations in a `SqliteStore`."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def begin(self, tx: Transaction, generation: Generation) -> bool:
+        values = msgspec.structs.asdict(generation) | {"tables": _packed(generation.tables)}
+        return (await tx.execute(BEGIN, tuple(values.values()))).rowcount == 1
+
+    async def name_tables(self, tx: Transaction, projection: str, number: int, tables: Sequence[str]) -> None:
+        await tx.execute(NAME_TABLES, (_packed(tables), projection, number))
+
+    async def generations(self) -> Sequence[Generation]:
+        return [_generation(columns) for columns in await self._database.select(GENERATIONS)]
+
+    async def live(self, tx: Transaction, projection: str) -> int | None:
+        found = await tx.execute(LIVE, (projection,))
+        return int(str(found.scalar())) if found else None
+
+    async def lease(self, projection: str, number: int, owner: str, seconds: float) -> bool:
+        now = self._clock.now()
+        async with self._database.begin() as tx:
+            return tx.run(LEASE, (owner, now + seconds, projection, number, now)).rowcount == 1
+
+    async def advance(self, tx: Transaction, generation: Generation) -> bool:
+        said = (generation.phase, generation.cursor, generation.read)
+        return (await tx.execute(ADVANCE, (*said, *_mine(generation)))).rowcount == 1
+
+    async def swap(self, generation: Generation, drop_after: float | None) -> bool:
+        now = self._clock.now()
+        async with self._database.begin() as tx:
+            projection, number, owner = _mine(generation)
+            tx.run(REPLACE, (now, drop_after, projection, number, owner))
+            return tx.run(GO_LIVE, (now, projection, number, owner)).rowcount == 1
+
+    async def note(self, projection: str, number: int, event_at: float, applied_at: float) -> None:
+        async with self._database.begin(books=True) as tx:
+            tx.run(NOTE, (event_at, applied_at, projection, number, applied_at))
+
+    async def retire(self, projection: str, number: int) -> bool:
+        async with self._database.begin() as tx:
+            return tx.run(RETIRE, (self._clock.now(), projection, number)).rowcount == 1
+
+    async def remove(self, projection: str, number: int, consumer: str, limit: int) -> bool:
+        async with self._database.begin() as tx:
+            if not tx.run(RETIRED, (projection, number)):
+                return True
+            gone = [tx.run(sql, (consumer, limit)).rowcount for sql in SEEN]
+            gone.append(tx.run(UNCOVER, (projection, number, limit)).rowcount)
+            if any(count >= limit for count in gone):
+                return False
+            tx.run(REMOVE, (projection, number))
+            return True
+
+    async def extent(self, aggregates: Sequence[str]) -> int:
+        return int(str((await self._database.select(EXTENT, (_packed(aggregates),))).scalar()))
+
+    async def cover(self, generation: Generation, aggregates: Sequence[str]) -> bool:
+        async with self._database.begin() as tx:
+            return _covered(tx, generation, aggregates)
+
+    async def covered(
+        self, tx: Transaction, projection: str, number: int, streams: Sequence[StreamKey]
+    ) -> Mapping[StreamKey, int]:
+        asked = msgspec.json.encode(streams).decode()
+        rows: Any = await tx.execute(COVERED, (asked, projection, number))
+        return {(tenant, aggregate, stream): version for tenant, aggregate, stream, version in rows}
+
+    async def turn_to(self, tx: Transaction, tenant: str) -> None:
+        """Tenants share a file."""
+
+
+def _covered(tx: SqliteTransaction, generation: Generation, aggregates: Sequence[str]) -> bool:
+    if tx.run(CLOSE, _mine(generation)).rowcount != 1:
+        return False
+    tx.run(COVER, (generation.projection, generation.number, _packed(aggregates)))
+    return True
+
+
+def _mine(generation: Generation) -> tuple[str, int, str]:
+    return generation.projection, generation.number, generation.owner
+
+
+def _packed(names: Sequence[str]) -> str:
+    return msgspec.json.encode(names).decode()
+
+
+def _generation(columns: Sequence[Any]) -> Generation:
+    said: dict[str, Any] = dict(zip(Generation.__struct_fields__, columns, strict=True))
+    return Generation(**(said | {"tables": _tables.decode(said["tables"])}))
