@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 
-from benchmarks.postgres import committing, consuming, fencing, latency, relaying, storage
+from benchmarks.postgres import committing, consuming, fencing, latency, processes, relaying, storage
 from benchmarks.postgres.server import BenchServer
 from benchmarks.reading import Reading, Scale
 
@@ -16,6 +16,7 @@ MEASURES: Mapping[str, Measure] = {
     "commit": committing.commit,
     "consume": consuming.consume,
     "consume-one-key": consuming.one_key,
+    "sagas": processes.sagas,
     "latency": latency.latency,
     "latency-held": latency.held_open,
     "order": fencing.order,
