@@ -13,12 +13,12 @@ from posthouse import Reject, Tx
 
 COLUMNS = (
     "booking_id, property_id, room_type, room_id, check_in, check_out, guest, special_requests, rail, amount_cents, "
-    "refundable_cents, currency, cash_counted, status, status_before, missing, change_missing, reason"
+    "refundable_cents, currency, cash_counted, status, status_before, change_id, missing, change_missing, reason"
 )
 
 # A new booking; the same one twice is the same one.
 ADD = f"""
-INSERT INTO bookings (tenant, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO bookings (tenant, {COLUMNS}) VALUES (?{", ?" * len(COLUMNS.split(", "))})
 ON CONFLICT DO NOTHING"""
 # One booking as it stands.
 READ = f"SELECT {COLUMNS} FROM bookings WHERE tenant = ? AND booking_id = ?"
@@ -27,13 +27,15 @@ TAKE = f"{READ} FOR UPDATE"
 # What may change, as long as nobody moved it meanwhile.
 SAVE = """
 UPDATE bookings SET room_id = ?, check_in = ?, check_out = ?, guest = ?, special_requests = ?, amount_cents = ?,
-    refundable_cents = ?, cash_counted = ?, status = ?, status_before = ?, missing = ?, change_missing = ?, reason = ?
+    refundable_cents = ?, cash_counted = ?, status = ?, status_before = ?, change_id = ?, missing = ?, change_missing = ?,
+    reason = ?
 WHERE tenant = ? AND booking_id = ? AND status = ?"""
 
 
 class Booking(msgspec.Struct, frozen=True, kw_only=True):
-    """One booking. `status_before` is where a change of dates returns to. `missing` is what a check-in or check-out still
-    waits for, `change_missing` what a change of dates does, both in words for the desk. `reason`: why it was cancelled."""
+    """One booking. `change_id` is the change of dates that it is in, `status_before` where that returns to. `missing` is
+    what a check-in or check-out still waits for, `change_missing` what a change of dates does, both in words for the desk.
+    `reason`: why it was cancelled."""
 
     booking_id: str
     property_id: str
@@ -50,6 +52,7 @@ class Booking(msgspec.Struct, frozen=True, kw_only=True):
     cash_counted: bool = False
     status: Status = "held"
     status_before: Status | None = None
+    change_id: str = ""
     missing: str = ""
     change_missing: str = ""
     reason: str = ""
@@ -122,11 +125,12 @@ def _guest(booking: Booking) -> tuple[str, str]:
     return msgspec.json.encode(booking.guest).decode(), booking.special_requests
 
 
-def _standing(booking: Booking) -> tuple[int, str, str, str, str, str]:
+def _standing(booking: Booking) -> tuple[int, str, str, str, str, str, str]:
     return (
         int(booking.cash_counted),
         booking.status,
         booking.status_before or "",
+        booking.change_id,
         booking.missing,
         booking.change_missing,
         booking.reason,

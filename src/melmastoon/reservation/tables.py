@@ -24,6 +24,7 @@ CREATE TABLE IF NOT EXISTS bookings (
     cash_counted INTEGER NOT NULL,
     status TEXT NOT NULL,
     status_before TEXT NOT NULL,
+    change_id TEXT NOT NULL,
     missing TEXT NOT NULL,
     change_missing TEXT NOT NULL,
     reason TEXT NOT NULL,

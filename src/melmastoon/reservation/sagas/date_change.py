@@ -50,23 +50,23 @@ class DateChangeSaga(Saga):
     async def want_new_dates(self, turn: Turn) -> None:
         """Everybody has 30 seconds; the key only if there is one."""
         booking = await bookings.take(turn.tx, self.booking_id)
+        booking.check_becomes("dates_changing")
         if (booking.check_in, booking.check_out) == (self.check_in, self.check_out):
             raise Reject(f"booking {self.booking_id} is from {self.check_in} until {self.check_out} already")
         self.old_check_in, self.old_check_out = booking.check_in, booking.check_out
         if await board.has_key(turn.tx, self.booking_id):
             self.missing = ("rooms", "price", "key")
-        changing = replace(booking, status="dates_changing", status_before=booking.status, change_missing="")
-        await bookings.save(turn.tx, booking, changing)
+        changing = replace(booking, status="dates_changing", status_before=booking.status, change_id=self.change_id)
+        await bookings.save(turn.tx, booking, replace(changing, change_missing=""))
         self._ask(booking, turn, missing=())
 
     @undo(want_new_dates)
     async def keep_dates(self, turn: Turn) -> None:
         """Dates unavailable, original kept. Once the nights are swapped, there is nothing to keep."""
         booking = await bookings.take(turn.tx, self.booking_id)
+        await bookings.save(turn.tx, booking, replace(self._settled(booking), change_missing=""))
         if "rooms" not in self.missing:
-            await bookings.save(turn.tx, booking, replace(booking, change_missing=""))
             return
-        await bookings.save(turn.tx, booking, _settled(booking))
         turn.publish(
             BookingModified(
                 booking_id=booking.booking_id,
@@ -85,14 +85,14 @@ class DateChangeSaga(Saga):
     async def nights_swapped(self, event: Event[AllocationReallocated], turn: Turn) -> None:
         """From here on the new window holds: the guest may check in, or cancel."""
         booking = await bookings.take(turn.tx, self.booking_id)
-        await bookings.save(turn.tx, booking, _settled(_in_window(booking, event.data)))
+        await bookings.save(turn.tx, booking, self._settled(_in_window(booking, event.data)))
         await self._have("rooms", turn)
 
     @late(AllocationReallocated)
     async def swapped_after_all(self, event: Event[AllocationReallocated], turn: Turn) -> None:
-        """The desk had called it off, and inventory had not heard of that. The status is somebody else's by now."""
+        """The desk had called it off, and inventory had not heard of that."""
         booking = await bookings.take(turn.tx, self.booking_id)
-        await bookings.save(turn.tx, booking, _in_window(booking, event.data))
+        await bookings.save(turn.tx, booking, self._settled(_in_window(booking, event.data)))
 
     @on(DeltaApplied, early="ignore")
     async def price_applied(self, event: Event[DeltaApplied], turn: Turn) -> None:
@@ -148,6 +148,12 @@ class DateChangeSaga(Saga):
         )
         turn.set(self.not_done)
 
+    def _settled(self, booking: Booking) -> Booking:
+        """Back to what it was before this change; one that moved on meanwhile stays where it is."""
+        if booking.change_id != self.change_id or booking.status_before is None:
+            return booking
+        return replace(booking, status=booking.status_before, status_before=None, change_id="")
+
     async def _have(self, part: Part, turn: Turn) -> None:
         self.missing = tuple(other for other in self.missing if other != part)
         booking = await bookings.take(turn.tx, self.booking_id)
@@ -159,10 +165,3 @@ class DateChangeSaga(Saga):
 
 def _in_window(booking: Booking, swapped: AllocationReallocated) -> Booking:
     return replace(booking, room_id=swapped.room_id, check_in=swapped.check_in, check_out=swapped.check_out)
-
-
-def _settled(booking: Booking) -> Booking:
-    """Back to what it was before the change; one that moved on meanwhile stays where it is."""
-    if booking.status != "dates_changing" or booking.status_before is None:
-        return booking
-    return replace(booking, status=booking.status_before, status_before=None, change_missing="")

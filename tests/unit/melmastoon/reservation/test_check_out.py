@@ -1,0 +1,187 @@
+"""The check-out saga, every path of D §8.4."""
+
+from __future__ import annotations
+
+import pytest
+
+from melmastoon.facts.reservation import CheckedOut, CheckOutStarted
+from melmastoon.reservation import desk
+from posthouse import Reject
+from tests.unit.melmastoon.reservation.house import (
+    GUEST,
+    folio_closed,
+    invoice_voided,
+    key_revoked,
+    open_house,
+    vendor_erred,
+)
+
+OUT = CheckedOut(booking_id="b1", property_id="p1", room_id="r1", guest=GUEST)
+
+
+def started(attempt: int = 1) -> CheckOutStarted:
+    return CheckOutStarted(booking_id="b1", property_id="p1", room_id="r1", guest=GUEST, attempt=attempt)
+
+
+@pytest.mark.parametrize("key_first", [True, False], ids=["the key first", "the folio first"])
+async def test_a_guest_is_out_when_the_key_is_revoked_and_the_folio_closed_in_either_order(key_first: bool) -> None:
+    """With nothing open, or with a balance that was captured: the folio closes either way."""
+    async with open_house() as house:
+        await house.checked_in()
+        assert await house.check_out()
+        assert house.said(CheckOutStarted) == [started()]
+        first, second = (key_revoked(), folio_closed()) if key_first else (folio_closed(), key_revoked())
+        await house.hears(first)
+        assert (await house.booking()).status == "check_out_started"
+        assert house.said(CheckedOut) == []
+        await house.hears(second)
+        assert (await house.booking()).status == "checked_out"
+        assert house.said(CheckedOut) == [OUT]
+        view = await house.saga("check_out")
+        assert (view.row.status, view.row.deadlines) == ("completed", {})
+
+
+async def test_a_guest_who_never_had_a_key_is_out_when_that_is_said() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.hears(folio_closed(), key_revoked(credential_id=""))
+        assert (await house.booking()).status == "checked_out"
+
+
+@pytest.mark.parametrize("key_first", [True, False], ids=["the key first", "the decline first"])
+async def test_a_declined_balance_is_pending_once_the_key_is_revoked(key_first: bool) -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        first, second = (key_revoked(), invoice_voided()) if key_first else (invoice_voided(), key_revoked())
+        await house.hears(first)
+        assert (await house.booking()).status == "check_out_started"
+        await house.hears(second)
+        card = await house.card()
+        assert (card.booking.status, card.missing, card.key) == ("checked_out_balance_pending", "balance", "revoked")
+        view = await house.saga("check_out")
+        assert (view.row.status, view.row.reason) == ("partial", "balance pending: card declined")
+        assert view.row.deadlines == {}
+        assert house.said(CheckedOut) == []
+
+
+async def test_a_declined_balance_is_asked_for_again_with_one_click_and_then_the_guest_is_out() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.hears(key_revoked(), invoice_voided())
+        await desk.retry_check_out("t1", "b1", by="s1")
+        await house.harness.settled()
+        assert house.said(CheckOutStarted) == [started(), started(2)]
+        card = await house.card()
+        assert (card.booking.status, card.missing) == ("check_out_started", "")
+        await house.hears(folio_closed())
+        assert (await house.booking()).status == "checked_out"
+        assert house.said(CheckedOut) == [OUT]
+
+
+async def test_a_balance_may_be_declined_again_and_again() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.hears(key_revoked(), invoice_voided(1))
+        for attempt in (2, 3):
+            await desk.retry_check_out("t1", "b1")
+            await house.hears(invoice_voided(attempt))
+            assert (await house.booking()).status == "checked_out_balance_pending"
+            assert house.said(CheckOutStarted)[-1] == started(attempt)
+        assert await house.saga_status("check_out") == "partial"
+
+
+async def test_a_balance_that_is_settled_some_other_way_ends_the_check_out_without_a_click() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.hears(key_revoked(), invoice_voided())
+        await house.waits(86_400.0)
+        await house.hears(folio_closed())
+        card = await house.card()
+        assert (card.booking.status, card.missing) == ("checked_out", "")
+        assert await house.saga_status("check_out") == "completed"
+
+
+async def test_after_30_seconds_the_desk_sees_whether_key_or_folio_are_missing() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.hears(vendor_erred("revoke"))
+        await house.waits(29.999)
+        assert (await house.card()).missing == ""
+        await house.waits(0.001)
+        card = await house.card()
+        assert (card.booking.status, card.missing) == ("check_out_started", "key, folio")
+        assert card.by_hand == "revoke the key by hand: gateway offline"
+        await house.hears(folio_closed())
+        assert (await house.card()).missing == "key"
+        await house.waits(60.0)
+        await house.hears(key_revoked())  # by hand
+        card = await house.card()
+        assert (card.booking.status, card.missing, card.by_hand) == ("checked_out", "", "")
+        assert house.said(CheckedOut) == [OUT]
+
+
+async def test_a_click_on_a_check_out_without_a_declined_balance_asks_nobody_twice() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.waits(30.0)
+        await desk.retry_check_out("t1", "b1")
+        await house.harness.settled()
+        assert house.said(CheckOutStarted) == [started()]
+        assert await house.saga_status("check_out") == "running"
+        await house.waits(30.0)
+        assert await house.saga_status("check_out") == "partial"
+
+
+async def test_a_balance_that_is_declined_while_the_key_is_overdue_is_pending_when_the_key_is_revoked() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.hears(invoice_voided())
+        await house.waits(30.0)
+        assert (await house.card()).missing == "key, folio"
+        await house.hears(key_revoked())
+        card = await house.card()
+        assert (card.booking.status, card.missing) == ("checked_out_balance_pending", "balance")
+
+
+async def test_a_key_that_was_revoked_before_the_check_out_does_not_count() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.hears(key_revoked())  # lost, say
+        await house.check_out()
+        await house.hears(folio_closed())
+        assert (await house.booking()).status == "check_out_started"
+        await house.hears(key_revoked())
+        assert (await house.booking()).status == "checked_out"
+
+
+async def test_a_check_out_that_is_asked_for_twice_begins_once() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        assert await house.check_out()
+        assert not await house.check_out()
+        assert house.said(CheckOutStarted) == [started()]
+
+
+async def test_a_guest_who_is_not_in_cannot_check_out() -> None:
+    async with open_house() as house:
+        await house.confirmed()
+        with pytest.raises(Reject, match="booking b1 cannot become check_out_started: it is confirmed"):
+            await house.check_out()
+        assert house.said(CheckOutStarted) == []
+
+
+async def test_duplicates_of_every_answer_change_nothing() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.hears(key_revoked(), key_revoked(), folio_closed(), folio_closed(), key_revoked())
+        assert house.said(CheckedOut) == [OUT]
+        assert (await house.booking()).status == "checked_out"
