@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from posthouse import Event, Payload, Policy, Service
-from posthouse.processes import Saga, Turn, deadline, late, on, partial_retry, starts, step, undo
+from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.processes import Saga, SagaView, Turn, deadline, late, on, partial_retry, starts, step, undo
+from posthouse.testing import Harness
 
 reservation = Service("reservation", namespace="hotel")
 inventory = Service("inventory", namespace="hotel")
@@ -71,8 +72,8 @@ POLICY = Policy(deliveries=3, first_delay=10.0, last_delay=10.0)
 
 
 @reservation.setup
-async def tables(tx: object) -> None:
-    await tx.execute("CREATE TABLE IF NOT EXISTS booking (id TEXT PRIMARY KEY, state TEXT)")  # type: ignore[attr-defined]
+async def tables(tx: Tx) -> None:
+    await tx.execute("CREATE TABLE IF NOT EXISTS booking (id TEXT PRIMARY KEY, state TEXT)")
 
 
 @reservation.saga("booking", correlate="booking_id", policy=POLICY)
@@ -133,3 +134,31 @@ class BookingSaga(Saga):
     @partial_retry
     def look_again(self, turn: Turn) -> None:
         self.tries += 100
+
+
+async def start(id: str = "b1", tenant: str = "t1") -> bool:
+    """Start a booking."""
+    async with reservation.transaction(tenant) as tx:
+        return await reservation.start_saga(tx, BookingSaga(booking_id=id))
+
+
+async def shown(id: str = "b1") -> SagaView:
+    """A booking with its history."""
+    return await reservation.sagas.show("booking", "t1", id)
+
+
+async def status(id: str = "b1") -> str:
+    """How a booking stands."""
+    return (await shown(id)).row.status
+
+
+async def booked(id: str = "b1") -> object:
+    """What the table of bookings says."""
+    async with reservation.transaction("t1") as tx:
+        rows = await tx.execute("SELECT state FROM booking WHERE id = ?", (id,))
+    return rows[0][0] if rows else None
+
+
+def said(harness: Harness, event: type[object]) -> int:
+    """How often a fact reached the broker."""
+    return len(harness.published(event))

@@ -1,10 +1,14 @@
+"""A saga from its start to its end, as its events and deadlines come."""
+
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from contextlib import suppress
 
+import msgspec
 import pytest
 
-from posthouse.processes import SagaView
+from posthouse.errors import DeskError
+from posthouse.store import Timer
 from posthouse.testing import Harness
 from tests.unit.processes.saga.hotel import (
     AllocationCommitted,
@@ -18,24 +22,13 @@ from tests.unit.processes.saga.hotel import (
     RefundRequested,
     ReviewOpened,
     Weather,
+    booked,
     reservation,
+    said,
+    shown,
+    start,
+    status,
 )
-
-
-@pytest.fixture
-async def h() -> AsyncIterator[Harness]:
-    Weather.drop_hold_fails = Weather.release_fails = 0
-    async with Harness(reservation) as harness:
-        yield harness
-
-
-async def start(id: str = "b1") -> bool:
-    async with reservation.transaction("t1") as tx:
-        return await reservation.start_saga(tx, BookingSaga(booking_id=id))
-
-
-async def shown(id: str = "b1") -> SagaView:
-    return await reservation.sagas.show("booking", "t1", id)
 
 
 async def commit_room(h: Harness, id: str = "b1") -> None:
@@ -94,7 +87,8 @@ async def test_undos_run_in_reverse_and_wait_for_their_fact(h: Harness) -> None:
     await h.settled()
     row = (await shown()).row
     assert (row.status, row.done, row.reason) == ("compensating", ("hold", "room_committed"), "payment_failed")
-    assert row.undoing is not None and row.undoing.waiting
+    assert row.undoing is not None
+    assert row.undoing.waiting
     assert h.published(BookingCancelled) == []
     await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
     figures = await h.settled()
@@ -114,3 +108,286 @@ async def test_an_event_before_its_saga_waits_for_it_or_is_passed_over(h: Harnes
     await h.advance(10.0)
     assert (await shown()).row.status == "completed"
     assert await h.held(reservation) == []
+
+
+async def test_a_second_start_does_nothing(h: Harness) -> None:
+    assert await start()
+    assert not await start()
+    assert await start(tenant="t2")
+    await h.settled()
+    assert len((await shown()).history) == 1
+    assert [event.tenant for event in h.published(BookingHeld)] == ["t1", "t2"]
+    await h.advance(30.0)
+    assert await status() == "compensated"
+    assert not await start()
+
+
+async def test_a_start_that_is_rolled_back_never_was(h: Harness) -> None:
+    with suppress(KeyError):
+        async with reservation.transaction("t1") as tx:
+            assert await reservation.start_saga(tx, BookingSaga(booking_id="b1"))
+            raise KeyError
+    figures = await h.settled()
+    with pytest.raises(DeskError, match="no saga booking b1"):
+        await shown()
+    assert figures.timers == {"reservation": 0}
+    assert said(h, BookingHeld) == 0
+
+
+async def test_everything_of_one_saga_shares_a_correlation(h: Harness) -> None:
+    await start()
+    await h.settled()
+    await h.advance(30.0)
+    row = (await shown()).row
+    (held,), (cancelled,) = h.published(BookingHeld), h.published(BookingCancelled)
+    assert held.correlation == cancelled.correlation == row.correlation
+    assert row.correlation
+    await start("b2")
+    await h.settled()
+    assert h.published(BookingHeld)[1].correlation != held.correlation
+
+
+async def test_a_caller_who_has_a_correlation_gives_it_to_the_saga(h: Harness) -> None:
+    async with reservation.transaction("t1", correlation="c1") as tx:
+        await reservation.start_saga(tx, BookingSaga(booking_id="b1"))
+    await h.settled()
+    assert [event.correlation for event in h.published(BookingHeld)] == ["c1"]
+
+
+async def test_after_the_end_events_are_noted_and_change_nothing(h: Harness) -> None:
+    await start()
+    await h.settled()
+    await h.advance(30.0)
+    before = (await shown()).row
+    await commit_room(h)
+    await h.publish(IntentFailed(booking="b1"))
+    await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
+    figures = await h.settled()
+    view = await shown()
+    assert (view.row.status, view.row.state, view.row.done) == (before.status, before.state, before.done)
+    assert view.row.ended_at == before.ended_at
+    late = view.history[2:]
+    assert [(turn.late, turn.method, turn.status, turn.published) for turn in late] == [
+        (True, "", "compensated", ())
+    ] * 3
+    assert late[0].note == "came late: the saga was compensated"
+    assert figures.timers == {"reservation": 0}
+    assert said(h, BookingCancelled) == 1
+
+
+async def test_what_comes_late_and_has_a_method_is_given_to_it(h: Harness) -> None:
+    await start()
+    await h.settled()
+    await h.advance(30.0)
+    await h.publish(IntentCaptured(booking_id="b1", cents=1200))
+    await h.settled()
+    view = await shown()
+    assert [event.data.cents for event in h.published(RefundRequested)] == [1200]
+    assert (view.row.status, view.history[-1].method, view.history[-1].late) == ("compensated", "paid_too_late", True)
+    assert said(h, BookingConfirmed) == 0
+
+
+async def test_when_the_event_comes_first_a_deadline_that_fired_already_is_stale(h: Harness) -> None:
+    await start()
+    await h.settled()
+    (timer,) = await reservation.store.timers.pending()
+    await commit_room(h)
+    before = await shown()
+    await fire(timer)
+    await h.settled()
+    after = await shown()
+    assert after == before
+    assert after.row.status == "running"
+
+
+async def test_when_the_deadline_comes_first_the_event_is_late(h: Harness) -> None:
+    await start()
+    await h.settled()
+    await h.advance(30.0)
+    await commit_room(h)
+    view = await shown()
+    assert view.row.status == "compensated"
+    assert [(turn.input.kind, turn.late) for turn in view.history] == [
+        ("start", False),
+        ("deadline", False),
+        ("event", True),
+    ]
+
+
+async def test_deadlines_of_another_saga_or_of_none_are_passed_over(h: Harness) -> None:
+    await start("b1")
+    await h.settled()
+    (timer,) = await reservation.store.timers.pending()
+    async with reservation.store.begin() as tx:
+        await tx.execute("DELETE FROM posthouse_saga")
+    await fire(timer)
+    await h.settled()
+    assert await h.held(reservation) == []
+
+
+async def test_a_second_delivery_of_everything_changes_nothing(h: Harness) -> None:
+    await start()
+    await commit_room(h)
+    await h.publish(IntentFailed(booking="b1"))
+    await h.settled()
+    await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
+    await h.settled()
+    before = await shown()
+    await h.assert_replay_safe()
+    assert await shown() == before
+
+
+async def test_an_undo_that_fails_leaves_nothing_and_runs_again(h: Harness) -> None:
+    Weather.drop_hold_fails = 1
+    await start()
+    await h.settled()
+    await h.advance(30.0)
+    view = await shown()
+    assert (view.row.status, view.row.done, tries_in(view.row.state)) == ("compensating", ("hold",), 0)
+    assert view.row.undoing is not None
+    assert (view.row.undoing.attempts, view.row.undoing.waiting) == (1, False)
+    assert view.history[-1].undo_failed == "drop_hold: RuntimeError: the hold would not drop"
+    assert view.history[-1].published == ()
+    assert await booked() is None
+    assert said(h, BookingCancelled) == 0
+    await h.advance(10.0)
+    view = await shown()
+    assert (view.row.status, tries_in(view.row.state)) == ("compensated", 1)
+    assert view.history[-1].input.type == "retry undo"
+    assert await booked() == "dropped: hold_expired"
+    assert said(h, BookingCancelled) == 1
+    assert await h.held(reservation) == []
+
+
+async def test_an_undo_that_keeps_failing_waits_for_an_operator(h: Harness) -> None:
+    Weather.drop_hold_fails = 3
+    await start()
+    await h.settled()
+    await h.advance(30.0)
+    await h.advance(10.0)
+    assert await status() == "compensating"
+    figures = await h.advance(10.0)
+    view = await shown()
+    assert view.row.status == "compensation_failed"
+    assert view.row.undoing is not None
+    assert view.row.undoing.error == "drop_hold: RuntimeError: the hold would not drop"
+    assert figures.timers == {"reservation": 0}
+    assert said(h, BookingCancelled) == 0
+    assert view.row.ended_at is None
+
+
+async def test_undos_that_succeeded_stay_done_when_a_later_one_fails(h: Harness) -> None:
+    Weather.drop_hold_fails = 1
+    await start()
+    await commit_room(h)
+    await h.publish(IntentFailed(booking="b1"))
+    await h.settled()
+    await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
+    await h.settled()
+    row = (await shown()).row
+    assert (row.status, row.done) == ("compensating", ("hold",))
+    await h.advance(10.0)
+    view = await shown()
+    assert view.row.status == "compensated"
+    assert [turn.undone for turn in view.history if turn.undone] == [("release_room",), ("drop_hold",)]
+
+
+async def test_a_fact_that_does_not_come_in_time_fails_the_compensation(h: Harness) -> None:
+    await start()
+    await commit_room(h)
+    await h.publish(IntentFailed(booking="b1"))
+    await h.settled()
+    await h.advance(59.0)
+    assert await status() == "compensating"
+    await h.advance(1.0)
+    row = (await shown()).row
+    assert row.status == "compensation_failed"
+    assert row.undoing is not None
+    assert row.undoing.error == "release_room: hotel.inventory.allocation.released.v1 did not come within 60 s"
+
+
+async def test_a_fact_that_comes_after_all_lets_a_failed_compensation_go_on(h: Harness) -> None:
+    await start()
+    await commit_room(h)
+    await h.publish(IntentFailed(booking="b1"))
+    await h.settled()
+    await h.advance(60.0)
+    await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
+    figures = await h.settled()
+    assert await status() == "compensated"
+    assert figures.timers == {"reservation": 0}
+
+
+async def test_a_fact_that_an_undo_may_wait_for_means_nothing_while_the_saga_runs(h: Harness) -> None:
+    await start()
+    await commit_room(h)
+    await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
+    await h.settled()
+    view = await shown()
+    assert (view.row.status, view.history[-1].late, view.history[-1].method) == ("running", False, "")
+    assert view.history[-1].note
+
+
+async def test_a_partial_saga_still_takes_events(h: Harness) -> None:
+    await start()
+    await commit_room(h)
+    await h.publish(ReviewOpened(booking_id="b1"))
+    await h.settled()
+    row = (await shown()).row
+    assert (row.status, row.reason, row.ended_at) == ("partial", "under review", None)
+    await h.publish(IntentCaptured(booking_id="b1"))
+    await h.settled()
+    assert await status() == "completed"
+    assert said(h, BookingConfirmed) == 1
+
+
+async def test_deadlines_of_a_partial_saga_still_count(h: Harness) -> None:
+    await start()
+    await h.publish(ReviewOpened(booking_id="b1"))
+    await h.settled()
+    assert await status() == "partial"
+    await h.advance(30.0)
+    assert await status() == "compensated"
+
+
+async def test_the_history_holds_what_came_in_and_what_went_out(h: Harness) -> None:
+    await start()
+    await h.publish(IntentCaptured(booking_id="b1", cents=700))
+    await h.settled()
+    begun, paid = (await shown()).history
+    assert bytes(begun.input.data) == b'{"booking_id":"b1","allocation_id":"","tries":0}'
+    (captured,) = h.published(IntentCaptured)
+    assert (paid.input.type, paid.input.event_id) == ("hotel.payment.intent.captured.v1", captured.id)
+    assert bytes(paid.input.data) == b'{"booking_id":"b1","cents":700}'
+    (confirmed,) = h.published(BookingConfirmed)
+    (out,) = paid.published
+    assert (out.type, out.event_id, bytes(out.data)) == (confirmed.type, confirmed.id, b'{"booking_id":"b1"}')
+    assert (paid.note, paid.deadlines_cleared) == ("all is well", ("hold_expired",))
+    assert bytes(paid.state) == (await shown()).row.state
+
+
+async def test_sagas_that_ended_are_forgotten_in_time_and_others_never(h: Harness) -> None:
+    await start("done")
+    await start("rests")
+    await h.publish(IntentCaptured(booking_id="done"))
+    await commit_room(h, "rests")
+    runtime = await reservation.prepare()
+    await h.advance(90 * 86_400.0 - 1)
+    await runtime.tidy()
+    assert await status("done") == "completed"
+    await h.advance(2.0)
+    await runtime.tidy()
+    with pytest.raises(DeskError):
+        await shown("done")
+    assert await status("rests") == "running"
+
+
+def tries_in(state: bytes) -> int:
+    """How often the undo of the hold left its mark."""
+    return msgspec.json.decode(state, type=BookingSaga).tries
+
+
+async def fire(timer: Timer) -> None:
+    """Say what a timer would say, as if it had fired a moment before it was cancelled."""
+    async with reservation.store.begin() as tx:
+        await reservation.store.outbox.append(tx, [timer.row])
