@@ -57,7 +57,7 @@ class FolioClosed(Payload):
 
 @billing.event("invoice.issued.v1", key="invoice_id", retention="cold")
 class InvoiceIssued(Payload):
-    """What the stay cost, and what is still open."""
+    """What the stay cost, and what is still open. `number` counts a tenant's invoices, without a gap."""
 
     invoice_id: str
     folio_id: str
@@ -65,6 +65,7 @@ class InvoiceIssued(Payload):
     charged_cents: int
     balance_cents: int
     currency: str
+    number: int = 0
 
 
 @billing.event("invoice.voided.v1", key="invoice_id", retention="cold")

@@ -68,3 +68,4 @@ class CashReconciled(Payload):
     amount_cents: int
     currency: str
     staff_id: str
+    purpose: Purpose = "stay"
