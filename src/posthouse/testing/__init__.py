@@ -1,11 +1,13 @@
-"""The test kit that ships with the library: run a service in memory, move its clock, and prove adapters.
+"""The test kit that ships with the library: run a service in memory, move its clock, try decisions
+out, and prove adapters.
 
 The conformance suites need pytest: import them from `posthouse.testing.broker_contract` and
 `posthouse.testing.store_contract`.
 """
 
 from posthouse.testing.chaos import Chaos, ChaosBroker
+from posthouse.testing.deciding import deciding
 from posthouse.testing.harness import Harness, Unsettled
 from posthouse.testing.recording import Reads, recording
 
-__all__ = ["Chaos", "ChaosBroker", "Harness", "Reads", "Unsettled", "recording"]
+__all__ = ["Chaos", "ChaosBroker", "Harness", "Reads", "Unsettled", "deciding", "recording"]

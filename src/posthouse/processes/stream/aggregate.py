@@ -10,7 +10,6 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from posthouse.clock import Clock
 from posthouse.contracts import EventType, FirstSight, event_type_of
 from posthouse.contracts.versions import Casts
 from posthouse.errors import ConfigurationError, ContractError, StoreCollision, VersionConflict, did_you_mean
@@ -48,7 +47,6 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
 
     store: Callable[[], Store]
     transaction: Begin
-    clock: Callable[[], Clock]
     owns: Callable[[EventType[object]], bool]
     """Whether an event is its own to say."""
     upcasts: Casts
@@ -158,7 +156,7 @@ class Aggregate(Generic[S, E]):
                 if attempt == self._conflicts.attempts:
                     raise
                 log.info("%s: attempt %d: %s", self.name, attempt, error)
-            await self._home.clock().wait(asyncio.Event(), self._conflicts.pause(attempt))
+            await asyncio.sleep(self._conflicts.pause(attempt))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     @property
