@@ -16,8 +16,10 @@ from posthouse.contracts import (
     HandlerEntry,
     Reading,
     Reliability,
+    SagaEntry,
     TopicEntry,
 )
+from posthouse.outline import may_say, saga_entry
 from posthouse.receiving import Handler, dead_letter_topic
 from posthouse.service import Service
 
@@ -25,6 +27,7 @@ from posthouse.service import Service
 def catalogue_of(services: Iterable[Service]) -> Document:
     """Everything that these services declare, sorted. No store and no broker is opened."""
     every = sorted(services, key=lambda service: service.name)
+    sagas = {of.consumer: saga_entry(of) for service in every for of in service.saga_types.values()}
     events = _with_successors([_event(known, of) for of in every for known in of.catalogue if _owns(of, known)])
     return Document(
         services=tuple(service.name for service in every),
@@ -32,11 +35,16 @@ def catalogue_of(services: Iterable[Service]) -> Document:
         topics=tuple(_topic(name, every, events) for name in sorted(_topics(every))),
         handlers=tuple(
             sorted(
-                (_handler(of, consumer, handler) for of in every for consumer, handler in _handlers(of)),
+                (
+                    _handler(of, consumer, handler, sagas.get(consumer))
+                    for of in every
+                    for consumer, handler in _handlers(of)
+                ),
                 key=lambda entry: (entry.service, entry.consumer, entry.name),
             )
         ),
         flows=tuple(_flow(of, of.flows[name]) for of in every for name in sorted(of.flows)),
+        sagas=tuple(sagas[consumer] for consumer in sorted(sagas)),
     )
 
 
@@ -133,14 +141,18 @@ def _handlers(service: Service) -> Iterable[tuple[str, Handler]]:
                 yield consumer, handler
 
 
-def _handler(service: Service, consumer: str, handler: Handler) -> HandlerEntry:
+def _handler(service: Service, consumer: str, handler: Handler, saga: SagaEntry | None) -> HandlerEntry:
+    """The methods of a saga are handlers too; what they say is read from their source."""
     policy = handler.policy
+    said = {known.name for known in handler.uses.publishes}
+    if saga is not None:
+        said |= may_say(saga, [known.name for known in handler.event_types])
     return HandlerEntry(
         name=handler.name,
         service=service.name,
         consumer=consumer,
         reads=tuple(_reading(handler, known) for known in sorted(handler.event_types, key=lambda known: known.name)),
-        publishes=tuple(sorted(known.name for known in handler.uses.publishes)),
+        publishes=tuple(sorted(said)),
         reliability=Reliability(
             deliveries=policy.deliveries,
             first_delay=policy.first_delay,

@@ -12,11 +12,18 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from msgspec.structs import replace
 
 from posthouse.contracts.bundle import read_bundle
 from posthouse.contracts.freezing import freeze
 from posthouse.exports import Source, export, thawed
+from posthouse.exports.flows import expected
+from posthouse.exports.mermaid import choreography
+from posthouse.exports.states import states
+from posthouse.listing import catalogue_of
+from tests.unit.exports import hotel
 from tests.unit.exports.catalogues import HOSTILE, POISONED, SHOP
+from tests.unit.processes.saga import hotel as stay
 
 PACKAGES = {
     "@asyncapi/parser": "3.6.3",
@@ -151,6 +158,22 @@ def test_mermaid_reads_every_diagram(node: str, source: Source) -> None:
     assert len(diagrams) == 2
     assert answer[:2] == ["flowchart-v2", "flowchart-v2"]
     assert answer[2].startswith("refused: ")
+
+
+def test_mermaid_reads_declared_flows_and_sagas_whatever_they_are_called(node: str) -> None:
+    flows = catalogue_of([hotel.bookings, hotel.rooms, hotel.money])
+    (saga,) = catalogue_of([stay.reservation]).sagas
+    bad = replace(flows.flows[0], starts=HOSTILE, then=(f"{HOSTILE}1",), may=(f"{HOSTILE}2",))
+    methods = tuple(replace(m, name=HOSTILE, takes=(HOSTILE,), publishes=(HOSTILE,)) for m in saga.methods)
+    drawn = [
+        choreography(expected(flows, flows.flows[0])),
+        choreography(expected(flows, bad)),
+        states(saga),
+        states(replace(saga, methods=methods)),
+        states(replace(saga, methods=saga.of_kind("starts"))),
+    ]
+    answer = ask(node, mermaid=[text.removeprefix("```mermaid\n").removesuffix("```\n") for text in drawn])
+    assert answer == ["flowchart-v2", "flowchart-v2", "stateDiagram", "stateDiagram", "stateDiagram"]
 
 
 def test_the_official_parser_accepts_what_comes_from_frozen_files(node: str) -> None:

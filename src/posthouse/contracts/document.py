@@ -119,6 +119,42 @@ class FlowEntry(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
 
 
+MethodKind = Literal["starts", "step", "on", "late", "undo", "deadline", "partial_retry"]
+"""starts: the first step. step: a part that may be undone. on: a reaction. late: takes what comes when all is over.
+undo: compensates a step. deadline: time has passed. partial_retry: what an operator's retry runs."""
+
+
+class MethodEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One method of a saga. `takes` are the subjects that lead to it, of an undo the fact that it waits for, at most
+    `seconds`; those of a deadline are its own. `undoes` names the step. The rest was read from its source: what it
+    publishes, which deadlines it sets and clears, and what it may decide (`complete`, `compensate`, `partial`)."""
+
+    name: str
+    kind: MethodKind
+    takes: tuple[str, ...] = ()
+    undoes: str = ""
+    seconds: float = 0.0
+    publishes: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
+    clears: tuple[str, ...] = ()
+    decides: tuple[str, ...] = ()
+
+
+class SagaEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A saga. `correlate` is the field that holds its id; `methods` stand in the order of the class, by their kinds."""
+
+    name: str
+    service: str
+    consumer: str
+    correlate: str
+    methods: tuple[MethodEntry, ...] = ()
+    description: str = ""
+
+    def of_kind(self, *kinds: MethodKind) -> tuple[MethodEntry, ...]:
+        """Its methods of these kinds."""
+        return tuple(method for method in self.methods if method.kind in kinds)
+
+
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """What some services say and hear. Every list is sorted, so that the same declarations give the same bytes."""
 
@@ -127,6 +163,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[TopicEntry, ...] = ()
     handlers: tuple[HandlerEntry, ...] = ()
     flows: tuple[FlowEntry, ...] = ()
+    sagas: tuple[SagaEntry, ...] = ()
 
     def event(self, subject: str) -> EventEntry | None:
         """The entry of a full subject, if a listed service owns it."""

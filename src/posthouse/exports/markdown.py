@@ -9,6 +9,7 @@ from posthouse.exports.flows import expected, flows
 from posthouse.exports.mermaid import chain, choreography, talk
 from posthouse.exports.prose import code, codes, paragraphs, table, text
 from posthouse.exports.source import Files, Source
+from posthouse.exports.states import states
 
 FILE = "catalogue.md"
 UNKNOWN = "not known"
@@ -38,6 +39,11 @@ def _parts(source: Source) -> Iterator[str]:
     yield "## Who talks to whom\n"
     yield talk(document)
     yield from _flows(document)
+    for saga in document.sagas:
+        yield f"## Saga {text(saga.name)} of {text(saga.service)}\n"
+        if saga.description:
+            yield f"{paragraphs(saga.description)}\n"
+        yield states(saga)
 
 
 def _flows(document: Document) -> Iterator[str]:

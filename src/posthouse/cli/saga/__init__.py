@@ -1,0 +1,16 @@
+"""`posthouse saga`: processes that run, how they got there, and what an operator may do with them."""
+
+from __future__ import annotations
+
+import typer
+
+from posthouse.cli.saga.deciding import cancel, resume, retry
+from posthouse.cli.saga.drawing import draw
+from posthouse.cli.saga.looking import list_sagas
+from posthouse.cli.saga.showing import show
+
+app = typer.Typer(no_args_is_help=True, help="Look at sagas, and help those that cannot go on by themselves.")
+
+app.command("list")(list_sagas)
+for verb in (show, retry, resume, cancel, draw):
+    app.command()(verb)

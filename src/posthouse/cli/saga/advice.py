@@ -1,0 +1,51 @@
+"""Advice: what happens next to a saga, and what a person may do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from posthouse.processes import SagaType
+from posthouse.saga_table import SagaRow
+
+
+def advice(of: SagaType, row: SagaRow, target: str, held: Sequence[int] = ()) -> Iterator[str]:
+    """One sentence each, with the command to type where there is one."""
+    name = f"{target} {row.saga} {row.id} --tenant {row.tenant}"
+    match row.status:
+        case "completed" | "compensated" | "cancelled":
+            yield f"It is {row.status}: nothing is left to do."
+        case "compensation_failed":
+            yield f"It cannot undo {row.done[-1] if row.done else 'its steps'} by itself."
+            yield f"  mend the cause, then: posthouse saga retry {name}"
+            yield f"  or do it by hand, then: posthouse saga resume {name}"
+        case "partial":
+            yield f"A part could not be done{f': {row.reason}' if row.reason else ''}. It still takes events."
+            if of.partial_retry is not None:
+                yield f"  try it again: posthouse saga retry {name}"
+            yield f"  it was done by hand: posthouse saga resume {name}"
+            yield f"  undo everything: posthouse saga cancel {name} --reason …"
+        case "compensating":
+            yield from _compensating(of, row, name)
+        case "running":
+            yield from _running(of, row, name)
+    if held:
+        yield f"An event for it is held: posthouse held show {target} {held[0]}"
+
+
+def _compensating(of: SagaType, row: SagaRow, name: str) -> Iterator[str]:
+    undoing = row.undoing
+    undo = None if undoing is None else of.undos.get(undoing.step)
+    if undoing is not None and undoing.waiting and undo is not None and undo.until is not None:
+        yield f"It goes on when {undo.until.name} has come; if that takes longer than {undo.within:g} s, it fails."
+    elif undoing is not None and undoing.attempts:
+        yield "The undo runs again by itself."
+        yield f"  now: posthouse saga retry {name}"
+        yield f"  it was done by hand: posthouse saga resume {name}"
+    else:
+        yield "It undoes its steps, last one first."
+
+
+def _running(of: SagaType, row: SagaRow, name: str) -> Iterator[str]:
+    missing = [take.event_type.name for take in of.takes if take.kind == "step" and take.method not in row.done]
+    yield f"It waits for {' or '.join(missing)}." if missing else "It waits for an event or a deadline."
+    yield f"  undo everything: posthouse saga cancel {name} --reason …"

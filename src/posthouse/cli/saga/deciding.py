@@ -1,0 +1,102 @@
+"""`posthouse saga retry|resume|cancel`: an operator's word, as a turn of the saga."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import typer
+
+from posthouse.cli.opening import opened
+from posthouse.cli.options import AsJson, Yes
+from posthouse.cli.output import print_json, say
+from posthouse.cli.saga.advice import advice
+from posthouse.cli.saga.choosing import SagaId, SagaName, Tenant, chosen, declared
+from posthouse.cli.saga.looking import summary
+from posthouse.cli.target import Target, load
+from posthouse.processes import SagaDesk
+from posthouse.saga_table import SagaRow, SagaTurn
+
+By = Annotated[str, typer.Option(help="Who says so, for the history. Default: the name of this login.")]
+Act = Callable[[SagaDesk, SagaRow, str], Awaitable[SagaRow]]
+"""Given the desk, the saga as it stands, and who asks."""
+
+
+def retry(
+    target: Target, saga: SagaName, saga_id: SagaId, tenant: Tenant = None, by: By = "", as_json: AsJson = False
+) -> None:
+    """Run what failed again: the undo of a failed compensation, or what a partial saga declares for it."""
+    _decide(target, saga, saga_id, tenant, lambda desk, row, who: desk.retry(*_key(row), by=who), by, as_json)
+
+
+def resume(
+    target: Target,
+    saga: SagaName,
+    saga_id: SagaId,
+    tenant: Tenant = None,
+    note: Annotated[str, typer.Option(help="What was done by hand, for the history.")] = "",
+    by: By = "",
+    as_json: AsJson = False,
+) -> None:
+    """Go on without what failed, because it was done by hand: the next undo follows, and a partial saga is completed."""
+    _decide(
+        target, saga, saga_id, tenant, lambda desk, row, who: desk.resume(*_key(row), by=who, note=note), by, as_json
+    )
+
+
+def cancel(
+    target: Target,
+    saga: SagaName,
+    saga_id: SagaId,
+    reason: Annotated[str, typer.Option(help="Why; its undos see it as turn.reason.")],
+    tenant: Tenant = None,
+    by: By = "",
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Undo every step that was done, last one first; the saga ends as cancelled."""
+    if not yes:
+        typer.confirm(f"Undo every step of {saga} {saga_id}?", abort=True, err=True)
+    _decide(target, saga, saga_id, tenant, lambda desk, row, who: desk.cancel(*_key(row), reason, by=who), by, as_json)
+
+
+def _key(row: SagaRow) -> tuple[str, str, str]:
+    return row.saga, row.tenant, row.id
+
+
+def _decide(target: str, saga: str, id: str, tenant: str | None, act: Act, by: str, as_json: bool) -> None:
+    service = load(target)
+    of = declared(service, saga)
+
+    async def work() -> tuple[SagaRow, SagaRow, SagaTurn]:
+        async with opened([service]):
+            before = await chosen(service, saga, id, tenant)
+            after = await act(service.sagas, before, by or _login())
+            *_, turn = await service.store.sagas.history(saga, before.tenant, id)
+            return before, after, turn
+
+    before, after, turn = asyncio.run(work())
+    if as_json:
+        print_json({**summary(after), "was": before.status, "turn": turn})
+        return
+    say(_done(before, after, turn))
+    for said in turn.published:
+        say(f"  it says {said.type}, which leaves with `posthouse run`")
+    for sentence in advice(of, after, target):
+        say(sentence)
+
+
+def _done(before: SagaRow, after: SagaRow, turn: SagaTurn) -> str:
+    changed = f"is {after.status}" if after.status == before.status else f"was {before.status} and is {after.status}"
+    undone = f"; {', '.join(turn.undone)} has run" if turn.undone else ""
+    failed = f"; failed: {turn.undo_failed}" if turn.undo_failed else ""
+    return f"{after.saga} {after.id} of {after.tenant} {changed}{undone}{failed}"
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container may run as a number without a name
+        return ""

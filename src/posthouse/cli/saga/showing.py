@@ -1,0 +1,157 @@
+"""`posthouse saga show`: one process with its state, its deadlines, what is held for it, and its history in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from rich.text import Text
+
+from posthouse.cli.held.looking import summary as held_summary
+from posthouse.cli.opening import opened
+from posthouse.cli.options import AsJson
+from posthouse.cli.output import (
+    counted,
+    one_line,
+    plain,
+    print_document,
+    print_facts,
+    print_json,
+    say,
+    span,
+    state_text,
+)
+from posthouse.cli.saga.advice import advice
+from posthouse.cli.saga.choosing import SagaId, SagaName, Tenant, chosen, declared
+from posthouse.cli.saga.looking import COLOURS, called, status_text, summary
+from posthouse.cli.target import Target, load
+from posthouse.errors import EventError
+from posthouse.events import decode_any, timestamp
+from posthouse.processes import SagaType, SagaView
+from posthouse.saga_table import SagaTurn
+from posthouse.service import Service
+from posthouse.store import HeldEvent, HeldFilter
+
+
+def show(target: Target, saga: SagaName, saga_id: SagaId, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Show one saga: state, steps done, pending deadlines, held events, and every turn in order."""
+    service = load(target)
+    of = declared(service, saga)
+    view, held = asyncio.run(_look(service, of, saga_id, tenant))
+    if as_json:
+        state = msgspec.Raw(view.row.state)
+        held_facts = [held_summary(event) for event in held]
+        print_json({**summary(view.row), "state": state, "history": view.history, "held": held_facts})
+    else:
+        _show(service, of, view, held, target)
+
+
+async def _look(service: Service, of: SagaType, id: str, tenant: str | None) -> tuple[SagaView, Sequence[HeldEvent]]:
+    async with opened([service]):
+        row = await chosen(service, of.name, id, tenant)
+        view = await service.sagas.show(of.name, row.tenant, id)
+        wanted = HeldFilter(consumer=of.consumer, tenant=row.tenant)
+        held = [event async for event in service.desk.find(wanted) if _is_for(of, event, id)]
+        return view, held
+
+
+def _is_for(of: SagaType, held: HeldEvent, id: str) -> bool:
+    """Whether a held event is about this saga; one that cannot be read is about none."""
+    event_type = of.event_types.get(held.type)
+    if event_type is None:
+        return False
+    try:
+        event = decode_any(held.headers, held.body)
+        return of.id_in(held.type, event.with_data(event_type.payload.decode(event.data))) == id
+    except EventError:
+        return False
+
+
+def _show(service: Service, of: SagaType, view: SagaView, held: Sequence[HeldEvent], target: str) -> None:
+    row, now = view.row, service.clock.now()
+    undoing = row.undoing
+    print_facts(
+        [
+            ("saga", f"{row.saga} {row.id}"),
+            ("tenant", row.tenant),
+            ("status", status_text(row.status)),
+            ("reason", one_line(row.reason)),
+            ("note", one_line(row.note)),
+            ("steps done", ", ".join(row.done) or ("none" if not row.ended else "")),
+            ("undoing", "" if undoing is None else _undoing(of, undoing.step, undoing.waiting, undoing.attempts)),
+            ("error", "" if undoing is None else one_line(undoing.error)),
+            ("started", timestamp(row.started_at)),
+            ("last change", timestamp(row.changed_at)),
+            ("ended", "" if row.ended_at is None else timestamp(row.ended_at)),
+            ("correlation", row.correlation or ""),
+        ]
+    )
+    _heading("State")
+    print_document(row.state)
+    if row.deadlines:
+        _heading("Pending deadlines")
+        for name, armed in sorted(row.deadlines.items(), key=lambda item: item[1].due_at):
+            say(f"{called(name)}  in {span(armed.due_at - now)}, at {timestamp(armed.due_at)}")
+    if held:
+        _heading("Held events")
+        for event in held:
+            say(Text(f"{event.id}  ") + state_text(event.state) + Text(f"  {plain(event.type)}  {_why(event)}"))
+    _heading("History")
+    say(Text("\n").join(line for turn in view.history for line in _turn(turn, view.history[0].at)))
+    say("")
+    for sentence in advice(of, row, target, [event.id for event in held]):
+        say(sentence)
+
+
+def _undoing(of: SagaType, step: str, waiting: bool, attempts: int) -> str:
+    undo = of.undos.get(step)
+    method = step if undo is None else undo.method
+    if waiting and undo is not None and undo.until is not None:
+        return f"{method} of {step}, which waits for {undo.until.name}"
+    return f"{method} of {step}, which failed {counted(attempts, 'time')}" if attempts else f"{method} of {step}"
+
+
+def _turn(turn: SagaTurn, began: float) -> Iterator[Text]:
+    """A line for what came, and one for each thing that followed."""
+    when = timestamp(turn.at) if turn.at == began else f"+{_after(turn.at - began)}"
+    line = Text(f"{turn.turn:>3}  ", "dim")
+    line.append(f"{when}  ", "cyan")
+    line.append(f"{turn.input.kind} ", "dim")
+    line.append(plain(turn.input.type), "bold")
+    line.append(f" → {turn.method}" if turn.method and turn.method != turn.input.type else "")
+    line.append("  ")
+    line.append(turn.status, COLOURS.get(turn.status, ""))
+    yield line
+    for said in turn.published:
+        later = f", {span(said.after)} later" if said.after else ""
+        yield _follow(f"says {said.type}{later}")
+    for name in turn.undone:
+        yield _follow(f"undoes by {name}")
+    for name, seconds in turn.deadlines_set.items():
+        yield _follow(f"sets {called(name)}, in {span(seconds)}")
+    for name in turn.deadlines_cleared:
+        yield _follow(f"clears {called(name)}")
+    if turn.undo_failed:
+        yield _follow(f"failed: {one_line(turn.undo_failed)}", "red")
+    if turn.late:
+        yield _follow("came late" + (f": {turn.note}" if turn.note else ""), "yellow")
+    elif turn.note:
+        yield _follow(f"note: {one_line(turn.note)}")
+
+
+def _follow(words: str, style: str = "") -> Text:
+    return Text(f"       {plain(words)}", style)
+
+
+def _after(seconds: float) -> str:
+    return span(seconds) if seconds >= 60 else f"{seconds:.3f} s"
+
+
+def _why(event: HeldEvent) -> str:
+    return plain(one_line(event.error or event.reason))
+
+
+def _heading(text: str) -> None:
+    say("")
+    say(text, "bold")
