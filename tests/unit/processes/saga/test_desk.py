@@ -1,0 +1,194 @@
+"""What an operator sees of sagas, and does with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from posthouse.errors import ConfigurationError, DeskError
+from posthouse.saga_table import SagaFilter, SagaRow
+from posthouse.testing import Harness
+from tests.unit.processes.saga.hotel import (
+    AllocationCommitted,
+    AllocationReleased,
+    BookingCancelled,
+    BookingConfirmed,
+    IntentCaptured,
+    IntentFailed,
+    ReviewOpened,
+    Weather,
+    reservation,
+    said,
+    shown,
+    start,
+    status,
+)
+
+BOOKING = ("booking", "t1", "b1")
+
+
+async def failed(h: Harness) -> None:
+    """A booking whose compensation failed for good, with nothing but the hold to undo."""
+    Weather.drop_hold_fails = 3
+    await start()
+    await h.settled()
+    for seconds in (30.0, 10.0, 10.0):
+        await h.advance(seconds)
+    assert await status() == "compensation_failed"
+
+
+async def partial(h: Harness) -> None:
+    await start()
+    await h.publish(ReviewOpened(booking_id="b1"))
+    await h.settled()
+    assert await status() == "partial"
+
+
+async def test_a_retry_runs_the_failed_undo_again(h: Harness) -> None:
+    await failed(h)
+    row = await reservation.sagas.retry(*BOOKING, by="ada")
+    assert (row.status, row.reason) == ("compensated", "hold_expired")
+    await h.settled()
+    turn = (await shown()).history[-1]
+    assert (turn.input.kind, turn.input.type, bytes(turn.input.data)) == ("operator", "retry", b'{"by":"ada"}')
+    assert turn.undone == ("drop_hold",)
+    (cancelled,) = h.published(BookingCancelled)
+    assert cancelled.actor is not None
+    assert (cancelled.actor.id, cancelled.correlation) == ("ada", row.correlation)
+
+
+async def test_a_retry_that_fails_has_all_its_attempts_again(h: Harness) -> None:
+    await failed(h)
+    Weather.drop_hold_fails = 2
+    row = await reservation.sagas.retry(*BOOKING)
+    assert row.status == "compensating"
+    assert row.undoing is not None
+    assert row.undoing.attempts == 1
+    await h.advance(10.0)
+    await h.advance(10.0)
+    assert await status() == "compensated"
+    assert said(h, BookingCancelled) == 1
+
+
+async def test_a_retry_need_not_wait_for_the_schedule(h: Harness) -> None:
+    Weather.drop_hold_fails = 1
+    await start()
+    await h.settled()
+    await h.advance(30.0)
+    assert await status() == "compensating"
+    assert (await reservation.sagas.retry(*BOOKING)).status == "compensated"
+    figures = await h.advance(10.0)
+    assert figures.timers == {"reservation": 0}
+    assert said(h, BookingCancelled) == 1
+
+
+async def test_resume_goes_on_without_the_failed_undo(h: Harness) -> None:
+    await failed(h)
+    row = await reservation.sagas.resume(*BOOKING, note="dropped by hand")
+    assert (row.status, row.done) == ("compensated", ())
+    await h.settled()
+    assert said(h, BookingCancelled) == 0
+    assert (await shown()).history[-1].note == "dropped by hand"
+
+
+async def test_resume_undoes_the_steps_before_the_failed_one(h: Harness) -> None:
+    await start()
+    await h.publish(AllocationCommitted(allocation_id="a1", booking_id="b1"))
+    await h.settled()
+    await h.publish(IntentFailed(booking="b1"))
+    await h.settled()
+    await h.advance(60.0)
+    assert await status() == "compensation_failed"
+    assert (await reservation.sagas.resume(*BOOKING)).status == "compensated"
+    await h.settled()
+    assert said(h, BookingCancelled) == 1
+
+
+async def test_a_retry_of_an_undo_that_waits_calls_it_again_and_waits_again(h: Harness) -> None:
+    await start()
+    await h.publish(AllocationCommitted(allocation_id="a1", booking_id="b1"))
+    await h.settled()
+    await h.publish(IntentFailed(booking="b1"))
+    await h.settled()
+    await h.advance(60.0)
+    row = await reservation.sagas.retry(*BOOKING)
+    assert row.status == "compensating"
+    assert row.undoing is not None
+    assert row.undoing.waiting
+    await h.advance(59.0)
+    await h.publish(AllocationReleased(allocation_id="a1", booking_id="b1"))
+    await h.settled()
+    assert await status() == "compensated"
+
+
+async def test_a_retry_of_a_partial_saga_runs_its_method_and_it_is_running_again(h: Harness) -> None:
+    await partial(h)
+    row = await reservation.sagas.retry(*BOOKING)
+    assert row.status == "running"
+    assert b'"tries":100' in row.state
+    assert (await shown()).history[-1].method == "look_again"
+    await h.publish(IntentCaptured(booking_id="b1"))
+    await h.settled()
+    assert await status() == "completed"
+
+
+async def test_resume_completes_a_partial_saga_and_stops_its_deadlines(h: Harness) -> None:
+    await partial(h)
+    row = await reservation.sagas.resume(*BOOKING, by="ada")
+    assert (row.status, row.deadlines, row.ended_at) == ("completed", {}, h.clock.now())
+    figures = await h.advance(30.0)
+    assert figures.timers == {"reservation": 0}
+    assert await status() == "completed"
+    assert said(h, BookingConfirmed) == 0
+
+
+async def test_cancel_compensates_and_ends_as_cancelled(h: Harness) -> None:
+    await start()
+    await h.settled()
+    row = await reservation.sagas.cancel(*BOOKING, "the guest called", by="ada")
+    assert (row.status, row.reason, row.deadlines) == ("cancelled", "the guest called", {})
+    figures = await h.settled()
+    assert [event.data.reason for event in h.published(BookingCancelled)] == ["the guest called"]
+    assert figures.timers == {"reservation": 0}
+
+
+async def test_a_cancelled_saga_that_waits_ends_as_cancelled_later(h: Harness) -> None:
+    await start()
+    await h.publish(AllocationCommitted(allocation_id="a1", booking_id="b1"))
+    await h.settled()
+    assert (await reservation.sagas.cancel(*BOOKING, "no")).status == "compensating"
+    await h.publish(AllocationReleased(allocation_id="a1", booking_id="b1"))
+    await h.settled()
+    assert await status() == "cancelled"
+
+
+async def test_a_verb_that_does_not_fit_changes_nothing(h: Harness) -> None:
+    await start()
+    await h.settled()
+    before = await shown()
+    for verb, words in ((reservation.sagas.retry, "nothing to retry"), (reservation.sagas.resume, "nothing to resume")):
+        with pytest.raises(DeskError, match=f"booking b1 is running: there is {words}"):
+            await verb(*BOOKING)
+    assert await shown() == before
+    await reservation.sagas.cancel(*BOOKING, "no")
+    with pytest.raises(DeskError, match="booking b1 is cancelled: only a running or partial saga can be cancelled"):
+        await reservation.sagas.cancel(*BOOKING, "again")
+
+
+async def test_who_is_not_there_is_named(h: Harness) -> None:
+    with pytest.raises(DeskError, match="no saga booking b9 of the tenant t1"):
+        await reservation.sagas.retry("booking", "t1", "b9")
+    with pytest.raises(ConfigurationError, match=r"no saga 'boking'. Did you mean 'booking'\?"):
+        await reservation.sagas.retry("boking", "t1", "b9")
+
+
+async def test_sagas_are_listed_and_counted(h: Harness) -> None:
+    for number in range(120):
+        await start(f"b{number}")
+    await reservation.sagas.cancel("booking", "t1", "b7", "no")
+    assert [row.id for row in await every(SagaFilter())] == [f"b{number}" for number in range(120)]
+    assert [row.id for row in await every(SagaFilter(status="cancelled"))] == ["b7"]
+    assert await reservation.sagas.counts() == {("booking", "running"): 119, ("booking", "cancelled"): 1}
+
+
+async def every(wanted: SagaFilter) -> list[SagaRow]:
+    return [row async for row in reservation.sagas.find(wanted)]
