@@ -10,9 +10,11 @@ from melmastoon.reservation import bookings
 from posthouse import Event, Tx
 
 
-@reservation.on(CashReconciled, reads=["booking_id"])
+@reservation.on(CashReconciled, reads=["booking_id", "purpose"])
 async def counted(event: Event[CashReconciled], tx: Tx) -> None:
     """Whatever the booking is in the middle of, cash is no longer pending; one that is still held is confirmed as paid."""
+    if event.data.purpose != "stay":
+        return
     booking = await bookings.take(tx, event.data.booking_id)
     after = replace(booking, cash_counted=True)
     if booking.status == "confirmed_cash_pending":

@@ -7,7 +7,8 @@ housekeeping and notification hear the same facts and do their part by themselve
 | the desk clicks once | `ask_again`: billing issues another invoice | check_out_started |
 | the balance is settled some other way | `folio.closed` comes late, and the saga completes | checked_out |
 | the lock vendor fails | the desk revokes by hand, which is an answer; no door obeys the key meanwhile | check_out_started |
-| key or folio say nothing for 30 s | none: partial, naming what is missing; both go on trying by themselves | check_out_started |
+| the folio is not settled within 30 s (cash is short) | as if declined; billing goes on by itself | checked_out_balance_pending |
+| the key is not revoked within 30 s | none: partial, naming what is missing; the lock goes on trying | check_out_started |
 
 There is no way back: a key that was revoked and money that was taken are facts.
 """
@@ -23,6 +24,7 @@ from melmastoon.facts.lock_integration import KeyRevoked
 from melmastoon.facts.reservation import CheckedOut, CheckOutStarted, reservation
 from melmastoon.pace import seconds
 from melmastoon.reservation import bookings
+from melmastoon.reservation.bookings import Booking
 from posthouse import Event
 from posthouse.processes import Saga, Turn, deadline, on, partial_retry, starts
 
@@ -38,6 +40,8 @@ class CheckOutSaga(Saga):
     missing: tuple[Part, ...] = ("key", "folio")
     declined: str = ""
     """Why the balance could not be taken."""
+    overdue: bool = False
+    """30 seconds have passed."""
 
     @starts
     async def leave(self, turn: Turn) -> None:
@@ -63,25 +67,22 @@ class CheckOutSaga(Saga):
     @deadline(seconds(30))
     async def not_done(self, turn: Turn) -> None:
         """Said for the desk to see; who has not answered goes on trying."""
-        booking = await bookings.take(turn.tx, self.booking_id)
-        missing = ", ".join(self.missing)
-        await bookings.save(turn.tx, booking, replace(booking, missing=missing))
-        turn.partial(f"missing: {missing}")
+        self.overdue = True
+        await self._settle(turn)
 
     @partial_retry
     async def ask_again(self, turn: Turn) -> None:
-        """A declined balance is asked for once more. Without one, nobody is asked twice for the same: that could take the
-        money twice; the desk waits 30 seconds more."""
-        if self.declined:
-            self.attempt += 1
-            self.declined = ""
-            await self._ask(turn)
-        else:
-            turn.set(self.not_done)
+        """30 seconds more. A declined balance is asked for once more; where none was declined, the money may be on its way,
+        and nobody is asked twice."""
+        if not self.declined:
+            await self._wait(turn)
+            return
+        self.attempt += 1
+        self.declined = ""
+        await self._ask(turn)
 
     async def _ask(self, turn: Turn) -> None:
-        booking = await bookings.take(turn.tx, self.booking_id)
-        await bookings.save(turn.tx, booking, replace(booking, status="check_out_started", missing=""))
+        booking = await self._wait(turn)
         turn.publish(
             CheckOutStarted(
                 booking_id=booking.booking_id,
@@ -92,14 +93,19 @@ class CheckOutSaga(Saga):
             ),
             idempotency_key=f"reservation:check_out:{self.booking_id}:{self.attempt}",
         )
+
+    async def _wait(self, turn: Turn) -> Booking:
+        booking = await bookings.take(turn.tx, self.booking_id)
+        self.overdue = False
         turn.set(self.not_done)
+        return await bookings.save(turn.tx, booking, replace(booking, status="check_out_started", missing=""))
 
     async def _have(self, part: Part, turn: Turn) -> None:
         self.missing = tuple(other for other in self.missing if other != part)
         await self._settle(turn)
 
     async def _settle(self, turn: Turn) -> None:
-        """Both done: out. The key alone, and the balance declined: out, with a balance."""
+        """Both done: out. The key alone, and the balance declined or overdue: out, with a balance."""
         booking = await bookings.take(turn.tx, self.booking_id)
         if not self.missing:
             await bookings.save(turn.tx, booking, replace(booking, status="checked_out", missing=""))
@@ -113,10 +119,12 @@ class CheckOutSaga(Saga):
                 idempotency_key=f"reservation:checked_out:{self.booking_id}",
             )
             turn.complete()
-        elif self.declined and "key" not in self.missing:
+        elif "key" not in self.missing and (self.declined or self.overdue):
             pending = replace(booking, status="checked_out_balance_pending", missing="balance")
             await bookings.save(turn.tx, booking, pending)
             turn.clear(self.not_done)
-            turn.partial(f"balance pending: {self.declined}")
-        elif booking.missing:
-            await bookings.save(turn.tx, booking, replace(booking, missing=", ".join(self.missing)))
+            turn.partial(f"balance pending: {self.declined or 'not settled yet'}")
+        elif self.overdue:
+            missing = ", ".join(self.missing)
+            await bookings.save(turn.tx, booking, replace(booking, missing=missing))
+            turn.partial(f"missing: {missing}")

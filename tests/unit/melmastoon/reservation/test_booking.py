@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from melmastoon.facts.house import Rail
 from melmastoon.facts.reservation import BookingCancelled, BookingConfirmed, BookingHeld
@@ -178,6 +179,13 @@ async def test_cash_that_is_counted_makes_the_booking_confirmed() -> None:
         await house.confirmed_cash_pending()
         await house.hears(counted())
         assert (await house.booking()).status == "confirmed"
+
+
+async def test_cash_that_is_counted_for_something_else_leaves_the_stay_pending() -> None:
+    async with open_house() as house:
+        await house.confirmed_cash_pending()
+        await house.hears(replace(counted(), purpose="delta"))
+        assert (await house.booking()).status == "confirmed_cash_pending"
 
 
 async def test_cash_that_is_counted_before_the_promise_is_heard_of_is_not_pending() -> None:

@@ -126,6 +126,34 @@ async def test_after_30_seconds_the_desk_sees_whether_key_or_folio_are_missing()
         assert house.said(CheckedOut) == [OUT]
 
 
+async def test_a_folio_that_is_not_settled_within_30_seconds_is_a_balance_pending() -> None:
+    """Cash that is short, or a vendor that does not answer: nobody is kept from leaving."""
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.hears(key_revoked())
+        await house.waits(29.999)
+        assert (await house.booking()).status == "check_out_started"
+        await house.waits(0.001)
+        card = await house.card()
+        assert (card.booking.status, card.missing) == ("checked_out_balance_pending", "balance")
+        assert (await house.saga("check_out")).row.reason == "balance pending: not settled yet"
+        await house.hears(invoice_voided())
+        assert (await house.saga("check_out")).row.reason == "balance pending: card declined"
+        await house.hears(folio_closed())
+        assert (await house.booking()).status == "checked_out"
+
+
+async def test_a_key_that_is_revoked_late_leaves_the_balance_pending() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.waits(30.0)
+        await house.hears(key_revoked())
+        card = await house.card()
+        assert (card.booking.status, card.missing) == ("checked_out_balance_pending", "balance")
+
+
 async def test_a_click_on_a_check_out_without_a_declined_balance_asks_nobody_twice() -> None:
     async with open_house() as house:
         await house.checked_in()
@@ -135,8 +163,15 @@ async def test_a_click_on_a_check_out_without_a_declined_balance_asks_nobody_twi
         await house.harness.settled()
         assert house.said(CheckOutStarted) == [started()]
         assert await house.saga_status("check_out") == "running"
+        assert (await house.card()).missing == ""
+        await house.hears(key_revoked())
+        assert (await house.booking()).status == "check_out_started"
         await house.waits(30.0)
-        assert await house.saga_status("check_out") == "partial"
+        assert (await house.booking()).status == "checked_out_balance_pending"
+        await desk.retry_check_out("t1", "b1")
+        await house.hears(folio_closed())
+        assert (await house.booking()).status == "checked_out"
+        assert house.said(CheckOutStarted) == [started()]
 
 
 async def test_a_balance_that_is_declined_while_the_key_is_overdue_is_pending_when_the_key_is_revoked() -> None:
