@@ -57,10 +57,9 @@ class Conductor:
             return
         data = as_raw(event_type, event.data)
         given = SagaInput(kind="event", type=event_type.name, event_id=event.id, data=data)
-        if self.of.started_by is not None and event_type.name == self.of.started_by.event_type.name:
-            saga = self._fresh(event)
-            if await self._start(tx, saga, given, event) is not None:
-                return
+        starting = self.of.started_by is not None and event_type.name == self.of.started_by.event_type.name
+        if starting and await self._start(tx, self.of.fresh(id), given, event) is not None:
+            return
         row = await self._load(tx, id)
         if row is None:
             self._early(event_type.name, id)
@@ -156,11 +155,6 @@ class Conductor:
             raise RetryLater(
                 f"there is no saga {self.of.name} {id} yet: {subject} waits for it. Say early='ignore' where it may never come"
             )
-
-    def _fresh(self, event: Event[object]) -> Saga:
-        started = self.of.started_by
-        assert started is not None
-        return self.of.cls(**{self.of.correlate: getattr(event.data, started.correlate)})
 
     async def _load(self, tx: Tx, id: str) -> SagaRow | None:
         return await self._home.store.sagas.load(tx.transaction, self.of.name, tx.tenant, id)

@@ -104,6 +104,14 @@ class SagaType:
         """The id of a saga, from its state."""
         return str(getattr(saga, self.correlate))
 
+    def fresh(self, id: str) -> Saga:
+        """A saga that an event starts: its id, and the defaults."""
+        kind = next(field.type for field in msgspec.structs.fields(self.cls) if field.name == self.correlate)
+        try:
+            return self.cls(**{self.correlate: msgspec.convert(id, kind, strict=False)})
+        except msgspec.ValidationError as error:
+            raise ContractError(f"{id!r} is no {self.correlate} of {self.cls.__name__}: {error}") from error
+
     @cached_property
     def _decoder(self) -> msgspec.json.Decoder[Saga]:
         return msgspec.json.Decoder(self.cls)
