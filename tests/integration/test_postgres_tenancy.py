@@ -15,7 +15,19 @@ from posthouse.stores.postgres.roles import APPLICATION
 from tests.servers.postgres import PostgresServer
 from tests.servers.roles import Ground, new_ground
 
-TABLES = ("outbox", "key", "idempotency", "stuck", "head", "inbox", "held", "timer")
+TABLES = (
+    "outbox",
+    "key",
+    "idempotency",
+    "stuck",
+    "head",
+    "inbox",
+    "held",
+    "timer",
+    "stream",
+    "stream_event",
+    "snapshot",
+)
 READABLE = tuple(table for table in TABLES if "SELECT" in APPLICATION.get(table, ()))
 
 VALUES = {

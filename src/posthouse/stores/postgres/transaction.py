@@ -202,7 +202,7 @@ class PostgresTransaction:
         lost_before = is_gone(connection)
         if not lost_before and not connection.is_in_transaction():
             raise TransactionClosed("the transaction was ended inside its block, by a statement: this is not a commit")
-        if self._parting:
+        if self._parting and not lost_before:
             connection.end_with(self._parting)
         try:
             await self._block.commit()
