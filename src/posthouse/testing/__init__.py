@@ -9,5 +9,6 @@ from posthouse.testing.chaos import Chaos, ChaosBroker
 from posthouse.testing.deciding import deciding
 from posthouse.testing.harness import Harness, Unsettled
 from posthouse.testing.recording import Reads, recording
+from posthouse.testing.sagas import SagaCase, given
 
-__all__ = ["Chaos", "ChaosBroker", "Harness", "Reads", "Unsettled", "deciding", "recording"]
+__all__ = ["Chaos", "ChaosBroker", "Harness", "Reads", "SagaCase", "Unsettled", "deciding", "given", "recording"]

@@ -1,0 +1,196 @@
+"""A bench for one kind of saga: the parts that a turn needs, in memory, and nothing that runs by itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import NoReturn, cast
+
+import msgspec
+
+from posthouse.clock import ManualClock
+from posthouse.events import STRUCTURED, Actor, Event, Producer, decode_any
+from posthouse.processes import SagaBook, SagaDesk, SagaType
+from posthouse.processes.saga.conductor import Conductor
+from posthouse.saga_table import SagaFilter, SagaRow, SagaStatus, SagaTurn
+from posthouse.sending import Cause, Drafter, Tx
+from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
+
+Answers = Mapping[str, Sequence[tuple[object, ...]] | Exception]
+"""What statements answer: rows, or an error to raise, by a text that the statement holds."""
+
+LIMIT = 8 * 1024 * 1024
+
+Key = tuple[str, str, str]
+"""Saga, tenant and id."""
+
+
+class BenchTransaction:
+    """Runs no statement: it notes them, and answers as it was told. What is rolled back is not noted."""
+
+    submit = None
+
+    def __init__(self, answers: Answers) -> None:
+        self.statements: list[tuple[str, Parameters]] = []
+        self._answers = answers
+        self._savepoint = 0
+
+    @property
+    def connection(self) -> NoReturn:
+        raise NotImplementedError("there is no database here: test what needs a connection with the Harness")
+
+    async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
+        if sql.startswith("SAVEPOINT "):
+            self._savepoint = len(self.statements)
+        elif sql.startswith("ROLLBACK TO "):
+            del self.statements[self._savepoint :]
+        elif not sql.startswith("RELEASE "):
+            return self._answer(sql, parameters)
+        return Rows()
+
+    def _answer(self, sql: str, parameters: Parameters) -> Rows:
+        self.statements.append((sql, parameters))
+        answer = next((given for text, given in self._answers.items() if text in sql), None)
+        if isinstance(answer, Exception):
+            raise answer
+        rows = Rows(answer or ())
+        rows.rowcount = 1 if answer is None else len(answer)
+        return rows
+
+
+class BenchTable:
+    """Sagas and their histories in two dicts; a `SagaTable`."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Key, SagaRow] = {}
+        self.turns: dict[Key, list[SagaTurn]] = {}
+        self.cancelled: list[str] = []
+
+    async def add(self, tx: Transaction, row: SagaRow) -> bool:
+        if _key(row) in self.rows:
+            return False
+        self.rows[_key(row)] = msgspec.structs.replace(row, number=len(self.rows) + 1)
+        return True
+
+    async def load(self, tx: Transaction, saga: str, tenant: str, id: str) -> SagaRow | None:
+        return self.rows.get((saga, tenant, id))
+
+    async def save(self, tx: Transaction, row: SagaRow, turn: SagaTurn, *, cancel: Sequence[str] = ()) -> bool:
+        self.rows[_key(row)] = row
+        self.turns.setdefault(_key(row), []).append(turn)
+        self.cancelled += cancel
+        return True
+
+    async def find(self, wanted: SagaFilter, *, after: int = 0, limit: int = 100) -> Sequence[SagaRow]:
+        return [row for row in self.rows.values() if row.number > after][:limit]
+
+    async def history(self, saga: str, tenant: str, id: str) -> Sequence[SagaTurn]:
+        return self.turns.get((saga, tenant, id), [])
+
+    async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:
+        raise NotImplementedError("a bench holds one saga")
+
+    async def purge(self, before: float, limit: int) -> int:
+        raise NotImplementedError("a bench forgets nothing")
+
+
+class BenchTimers(dict[str, Timer]):
+    """Timers by name; as much of a `TimerTable` as a turn uses."""
+
+    async def cancel(self, tx: Transaction, tenant: str, name: str) -> bool:
+        return self.pop(name, None) is not None
+
+
+class Bench:
+    """A saga's home without a store: turns are taken one at a time, on a clock that the test moves."""
+
+    def __init__(self, of: SagaType, namespace: str | None) -> None:
+        self.of = of
+        self.clock = ManualClock()
+        self.sagas = BenchTable()
+        self.timers = BenchTimers()
+        self.answers: Answers = {}
+        self.statements: list[tuple[str, Parameters]] = []
+        self.said: list[Event[bytes]] = []
+        self._namespace = namespace
+        self._drafter = Drafter(Producer(service=of.service), f"/{of.service}", STRUCTURED, self.clock, LIMIT)
+        self._book = self._declared(of)
+
+    def _declared(self, of: SagaType) -> SagaBook:
+        book = SagaBook(of.service, self._namespace, self)
+        book.declare(of.cls, of.name, correlate=of.correlate, policy=of.policy)
+        return book
+
+    @property
+    def store(self) -> Store:
+        """As much of a store as a turn uses."""
+        return cast("Store", self)
+
+    @property
+    def conductor(self) -> Conductor:
+        """Who runs the turns."""
+        return self._book[self.of.name]
+
+    @property
+    def desk(self) -> SagaDesk:
+        """The operator's verbs."""
+        return SagaDesk(self._book, self)
+
+    @property
+    def deadline_subject(self) -> str:
+        """The event that says that a deadline passed."""
+        return self._book.deadline.name
+
+    @asynccontextmanager
+    async def transaction(self, tenant: str, *, actor: Actor | None = None) -> AsyncIterator[Tx]:
+        """One turn from outside."""
+        async with self.turn(Cause(tenant=tenant, actor=actor)) as tx:
+            yield tx
+
+    @asynccontextmanager
+    async def turn(self, cause: Cause) -> AsyncIterator[Tx]:
+        """A transaction: what is said in it counts when the block ends, and nothing when it raises."""
+        rows, turns = dict(self.sagas.rows), {key: list(known) for key, known in self.sagas.turns.items()}
+        inner = BenchTransaction(self.answers)
+        tx = Tx(inner, self.store, self._drafter, cause, self.clock)
+        try:
+            yield tx
+        except BaseException:
+            self.sagas.rows, self.sagas.turns = rows, turns
+            raise
+        self.statements += inner.statements
+        self._keep(tx)
+
+    def _keep(self, tx: Tx) -> None:
+        said = tx.mark()
+        for name in (*self.sagas.cancelled, *said.dropped):
+            self.timers.pop(name, None)
+        self.sagas.cancelled.clear()
+        self.said += [event_of(row) for row in said.rows]
+        self.timers.update({timer.name: timer for timer in said.timers})
+
+    def due(self, until: float) -> Timer | None:
+        """The next timer that is due by then, taken out."""
+        soon = min(self.timers.values(), key=lambda timer: timer.due_at, default=None)
+        if soon is None or soon.due_at > until:
+            return None
+        return self.timers.pop(soon.name)
+
+    async def passed(self, timer: Timer, cause: Cause) -> None:
+        """A deadline has passed; or a fact is said that was to be said later."""
+        event = event_of(timer.row)
+        if event.type != self.deadline_subject:
+            self.said.append(event)
+            return
+        payload = self._book.deadline.payload.decode(event.data)
+        async with self.turn(cause) as tx:
+            await self.conductor.deadline_passed(event.with_data(payload), tx)
+
+
+def event_of(row: OutboxRow) -> Event[bytes]:
+    """What a row says."""
+    return decode_any(row.headers, row.body)
+
+
+def _key(row: SagaRow) -> Key:
+    return row.saga, row.tenant, row.id
