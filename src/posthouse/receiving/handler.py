@@ -115,9 +115,8 @@ def handler_of(
         raise ConfigurationError(
             f"{name} takes {len(parameters)} arguments: a handler takes the event and, if it writes, a Tx"
         )
-    hints = _hints(function)
-    first = hints.get(parameters[0].name)
-    many = typing.get_origin(first) in (list, Sequence) or str(first).startswith(("list[", "Sequence["))
+    hints = hints_of(function)
+    many = is_list(hints.get(parameters[0].name))
     shape = _shape(name, hints.get(parameters[1].name, Tx)) if len(parameters) > 1 else None
     if calling is not None and (many or policy.grouped):
         raise ConfigurationError(f"{name} calls outside for each event: it cannot take a list or share a transaction")
@@ -140,7 +139,12 @@ def handler_of(
     )
 
 
-def _hints(function: Callable[..., object]) -> dict[str, Any]:
+def is_list(hint: object) -> bool:
+    """Whether a handler whose first argument is of this type takes a list of events."""
+    return typing.get_origin(hint) in (list, Sequence) or str(hint).startswith(("list[", "Sequence["))
+
+
+def hints_of(function: Callable[..., object]) -> dict[str, Any]:
     """Resolved annotations, or their text where a name is local to some function."""
     try:
         return typing.get_type_hints(function)

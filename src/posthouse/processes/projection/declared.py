@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
@@ -11,7 +12,8 @@ from posthouse.contracts import EventType, event_type_of
 from posthouse.errors import ConfigurationError
 from posthouse.processes.projection.model import NAME, Model, table_name
 from posthouse.processes.projection.stripping import Stripper, undecided, unknown
-from posthouse.receiving import Handler, Policy, Uses, handler_of
+from posthouse.receiving import Handler, Policy, Uses
+from posthouse.receiving.handler import hints_of, is_list
 from posthouse.sending import Tx
 from posthouse.store import Store
 
@@ -84,10 +86,20 @@ class Projection:
 
         def register(function: F) -> F:
             types = [event_type_of(cls) for cls in events]
-            handler = handler_of(function, types, policy or DEFAULT, Uses.of(types, reads, (), by=""))
-            self._refuse(handler, types)
+            self._refuse(function, types)
+            first, *_ = inspect.signature(function).parameters
+            handler = Handler(
+                name=_name(function),
+                function=function,
+                event_types=tuple(types),
+                policy=policy or DEFAULT,
+                shape=Tx,  # a model is made of it for each generation
+                many=is_list(hints_of(function).get(first)),
+                threaded=False,
+                uses=Uses.of(types, reads, (), by=""),
+            )
+            self._register(self.consumer, handler)
             self.event_types += types
-            self._register(self.consumer, dataclasses.replace(handler, shape=Tx))
             return function
 
         return register
@@ -131,15 +143,18 @@ class Projection:
             )
         return number
 
-    def _refuse(self, handler: Handler, types: Collection[EventType[object]]) -> None:
+    def _refuse(self, function: Callable[..., object], types: Collection[EventType[object]]) -> None:
         problems = undecided(types, self.terms.strips, self.terms.keeps) if self.terms.cross_tenant else []
-        if handler.threaded:
-            problems.append(f"{handler.name} is a plain function: make it async, so that it can await its model")
-        if handler.shape is None:
-            problems.append(f"{handler.name} takes no model: its second argument is what it writes through")
-        if handler.uses.publishes:
-            problems.append(
-                f"{handler.name} returns events: say them by model.publish, which is quiet during a rebuild"
-            )
+        name, said = _name(function), Uses().with_result(hints_of(function).get("return"))
+        if not inspect.iscoroutinefunction(function):
+            problems.append(f"{name} is a plain function: make it async, so that it can await its model")
+        if len(inspect.signature(function).parameters) != 2:
+            problems.append(f"{name} takes other arguments than the event, or a list of events, and a Model")
+        if said.publishes:
+            problems.append(f"{name} returns events: say them by model.publish, which is quiet during a rebuild")
         if problems:
             raise ConfigurationError(*(f"projection {self.name!r}: {problem}" for problem in problems))
+
+
+def _name(function: Callable[..., object]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"

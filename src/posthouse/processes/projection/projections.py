@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from posthouse.errors import ConfigurationError, RebuildStopped, did_you_mean
+from posthouse.errors import BrokerError, ConfigurationError, RebuildStopped, did_you_mean
 from posthouse.processes.projection.clearing import clear
 from posthouse.processes.projection.declared import Projection, Terms
 from posthouse.processes.projection.freshness import Freshness, freshness
@@ -16,6 +17,10 @@ from posthouse.processes.projection.wiring import Wiring
 from posthouse.projection_table import Generation
 from posthouse.receiving import Handler
 from posthouse.store import BLOCKING, Counts, Store
+
+
+TRIES, PAUSE = 50, 0.1
+"""How often, and with how many seconds between, a generation is tried to be cleared away when an operator asks for it."""
 
 
 class GenerationStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,8 +102,9 @@ class Projections:
         return [problem for projection in self.declared for problem in projection.problems()]
 
     def groups(self) -> Mapping[str, Sequence[str]]:
-        """The consumer groups of generations that are read or built, as far as they are known, and their topics."""
-        rows = [row for row in self.known if row.state != "retired" and row.projection in self._declared]
+        """The consumer groups of generations that are read, as far as they are known, and their topics. One that is being
+        built is its rebuild's own."""
+        rows = [row for row in self.known if row.state == "live" and row.projection in self._declared]
         wiring = self._wiring() if rows else None
         return {
             self._declared[row.projection].group(row.number): wiring.topics(self._declared[row.projection])
@@ -183,9 +189,24 @@ class Projections:
             raise RebuildStopped(f"{projection.consumer}: {words}; see `posthouse projection status`")
         if not await self._store().projections.retire(projection.consumer, row.number):
             raise RebuildStopped(f"{projection.consumer}: generation {row.number} is live: rebuild it instead")
-        await clear(self._wiring(), projection, row)
+        await self._clear_patiently(row)
         await self.learn()
         return row
+
+    async def _clear_patiently(self, row: Generation) -> None:
+        """Processes that feed it learn within a second or two that it is over."""
+        if self._keeper is not None:
+            self._keeper.nudge()
+        for _ in range(TRIES):
+            try:
+                return await self._clear(row)
+            except BrokerError as error:
+                busy = error
+                await asyncio.sleep(PAUSE)
+        raise RebuildStopped(
+            f"{row.projection}: generation {row.number} is given up, but its group cannot go yet ({busy}): running processes "
+            "clear it away as soon as that ends"
+        ) from busy
 
     async def _status(self, projection: Projection, counts: Counts) -> ProjectionStatus:
         rows = [row for row in self.known if row.projection == projection.consumer]

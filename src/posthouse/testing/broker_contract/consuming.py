@@ -110,6 +110,17 @@ class ConsumingContract(BrokerFixtures):
             assert ids(await self.collect(stream, 3)) == ids_of(sent)
             assert (await broker.progress(group, [topic]))[topic].truncated
 
+    async def test_a_group_that_started_at_the_end_keeps_its_place_while_it_has_no_member(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic, group = await self.topic(broker), self.name("group")
+            await self.publish(broker, topic, 5, keys=5)
+            await (await broker.subscribe(group, [topic], start="latest")).aclose()
+            sent = await self.publish(broker, topic, 3, keys=5)
+            stream = await (await make()).subscribe(group, [topic], start="latest")
+            assert ids(await self.collect(stream, 3)) == ids_of(sent)
+            await self.nothing_more(stream)
+
     async def test_a_group_that_was_only_declared_starts_where_its_first_member_says(self) -> None:
         async with self.brokers() as make:
             broker = await make()

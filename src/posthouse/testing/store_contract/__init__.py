@@ -14,6 +14,7 @@ from posthouse.testing.store_contract.held import HeldContract
 from posthouse.testing.store_contract.inbox import InboxContract
 from posthouse.testing.store_contract.lanes import LaneContract
 from posthouse.testing.store_contract.outbox import OutboxContract
+from posthouse.testing.store_contract.projections import ProjectionContract
 from posthouse.testing.store_contract.sagas import SagaContract
 from posthouse.testing.store_contract.sightings import SightingContract
 from posthouse.testing.store_contract.streams import HistoryContract, StreamContract
@@ -38,5 +39,6 @@ class StoreContract(
     SagaContract,
     StreamContract,
     HistoryContract,
+    ProjectionContract,
 ):
     """Subclass it and give `make_store`; `later` too where the store's clock is not ours to move."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
-from posthouse import Event, Payload, Service
+from posthouse import Event, Payload, Policy, Service
 from posthouse.contracts.personal import Personal
 from posthouse.processes import Aggregate, Model, Projection
 
@@ -13,8 +13,14 @@ from posthouse.processes import Aggregate, Model, Projection
 class Hotel:
     """A service with an aggregate, and a read model of it, made anew for each test."""
 
-    def __init__(self, *, version: int = 1, lists: bool = True, cross_tenant: bool = False, name: str = "rooms") -> None:
-        self.service = Service(name)
+    def __init__(
+        self, *, version: int = 1, lists: bool = True, cross_tenant: bool = False, policy: Policy | None = None
+    ) -> None:
+        self.service = Service("rooms")
+        self._policy = policy
+        self.poison = ""
+        """The room at which handlers fail."""
+        self.watch: Callable[[Sequence[Event[object]], Model], object] = lambda events, model: None
 
         @self.service.event("room.listed.v1", key="room_id")
         class RoomListed(Payload):
@@ -37,22 +43,21 @@ class Hotel:
         )
         self.seen: list[tuple[int, str, bool]] = []
         """Generation, event and whether it was live, for each that a handler was given."""
-        self._declare_tables()
+        self.listings.setup(self.tables)
         if lists:
             self._declare_list_handler()
         else:
             self._declare_plain_handlers()
 
-    def _declare_tables(self) -> None:
-        @self.listings.setup
-        async def tables(model: Model) -> None:
-            await model.execute(
-                f"CREATE TABLE {model.table('listing')} (tenant TEXT, room TEXT, price BIGINT, changes INTEGER, "
-                "PRIMARY KEY (tenant, room))"
-            )
+    async def tables(self, model: Model) -> None:
+        """What the set-up makes."""
+        await model.execute(
+            f"CREATE TABLE {model.table('listing')} (tenant TEXT, room TEXT, price BIGINT, changes INTEGER, "
+            "PRIMARY KEY (tenant, room))"
+        )
 
     def _declare_list_handler(self) -> None:
-        @self.listings.on(self.RoomListed, self.RoomPriced)
+        @self.listings.on(self.RoomListed, self.RoomPriced, policy=self._policy)
         async def fold(events: Sequence[Event[object]], model: Model) -> None:
             self._note(events, model)
             for event in events:
@@ -70,13 +75,17 @@ class Hotel:
             await self._write(event, model)
 
     def _note(self, events: Sequence[Event[object]], model: Model) -> None:
+        self.watch(events, model)
         self.seen += [(model.generation, event.id, model.live) for event in events]
 
     async def _write(self, event: Event[object], model: Model) -> None:
         room, price = getattr(event.data, "room_id"), getattr(event.data, "price")  # noqa: B009 - made in a function
+        if room == self.poison:
+            raise ValueError(room)
+        table = model.table("listing")
         await model.execute(
-            f"INSERT INTO {model.table('listing')} VALUES ($1, $2, $3, 1) ON CONFLICT (tenant, room) "
-            f"DO UPDATE SET price = excluded.price, changes = {model.table('listing')}.changes + 1",
+            f"INSERT INTO {table} VALUES (?, ?, ?, 1) ON CONFLICT (tenant, room) "
+            f"DO UPDATE SET price = excluded.price, changes = {table}.changes + 1",
             (event.tenant, room, price),
         )
 
@@ -85,7 +94,9 @@ class Hotel:
         async with self.service.transaction(tenant) as tx:
             version = (await self.rooms.load(tx, room)).version
             events = [
-                self.RoomPriced(room_id=room, price=price) if version + place else self.RoomListed(room_id=room, price=price)
+                self.RoomPriced(room_id=room, price=price)
+                if version + place
+                else self.RoomListed(room_id=room, price=price)
                 for place, price in enumerate(prices)
             ]
             await self.rooms.append(tx, room, events, expected=version)
@@ -95,6 +106,10 @@ class Hotel:
         async with self.service.transaction("t1") as tx:
             table = await self.listings.table(tx, "listing")
             return list(await tx.execute(f"SELECT tenant, room, price, changes FROM {table} ORDER BY tenant, room"))
+
+    def count(self, generation: int) -> int:
+        """How many events a generation was given."""
+        return sum(number == generation for number, _, _ in self.seen)
 
     async def live(self) -> int:
         """The generation that is read."""

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
+import msgspec
 import pytest
 
-from posthouse.processes import Plan
+from posthouse import Event, Policy
+from posthouse.broker import Frame, Verdict
+from posthouse.brokers.memory import MemoryBroker
+from posthouse.errors import BrokerUnavailable, ConfigurationError, RebuildStopped
+from posthouse.processes import Model, Plan
+from posthouse.processes.projection import Progress, bulk
+from posthouse.projection_table import Generation
 from posthouse.testing import Harness
 from tests.unit.processes.projection.listings import Hotel
 
+Source = Literal["log", "streams"]
+both = pytest.mark.parametrize("source", ["log", "streams"])
 
-@pytest.mark.parametrize("source", ["log", "streams"])
+
+@pytest.fixture(autouse=True)
+def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "PAGE", 4)
+
+
+@both
 @pytest.mark.parametrize("lists", [True, False])
-async def test_a_rebuilt_model_has_what_the_old_one_had_and_goes_on(source: Literal["log", "streams"], lists: bool) -> None:
+async def test_a_rebuilt_model_has_what_the_old_one_had_and_goes_on(source: Source, lists: bool) -> None:
     hotel = Hotel(lists=lists)
     async with Harness(hotel.service) as harness:
         for number in range(5):
@@ -27,3 +44,318 @@ async def test_a_rebuilt_model_has_what_the_old_one_had_and_goes_on(source: Lite
         await hotel.list_room("r0", 99)
         await harness.settled()
         assert (await hotel.rows())[0] == ("t1", "r0", 99, 4)
+
+
+async def test_streams_are_the_source_where_they_hold_every_event() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        await hotel.list_room("r1", 10)
+        await harness.settled()
+        assert (await hotel.service.projections.rebuild("listings")).source == "streams"
+
+
+async def test_the_live_generation_is_read_and_fed_while_another_is_half_built() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        await hotel.list_room("r1", 10)
+        await hotel.list_room("r2", 10)
+        await harness.settled()
+        hotel.poison = "r2"
+        with pytest.raises(RebuildStopped):
+            await hotel.service.projections.rebuild("listings")
+        hotel.poison = ""
+        await hotel.list_room("r2", 20)
+        await harness.settled()
+        assert await hotel.live() == 1
+        assert await hotel.rows() == [("t1", "r1", 10, 1), ("t1", "r2", 20, 2)]
+        await hotel.service.projections.rebuild("listings")
+        assert await hotel.live() == 2
+        await harness.settled()
+        assert await hotel.rows() == [("t1", "r1", 10, 1), ("t1", "r2", 20, 2)]
+
+
+async def test_what_is_published_only_after_the_bulk_read_is_not_fed_twice() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        await hotel.list_room("r1", 10)
+        await harness.settled()
+        publish = harness.broker.publish
+        harness.broker.publish = _away  # type: ignore[method-assign]  # the broker is away, for the relay alone
+        await hotel.list_room("r1", 20)
+        await hotel.list_room("r2", 5)
+        await hotel.service.projections.rebuild("listings", Plan(source="streams"))
+        assert await hotel.rows() == [("t1", "r1", 20, 2), ("t1", "r2", 5, 1)]
+        harness.broker.publish = publish  # type: ignore[method-assign]
+        harness.clock.advance(60.0)
+        await harness.settled()
+        assert len(harness.published(hotel.RoomPriced)) == 1
+        assert await hotel.rows() == [("t1", "r1", 20, 2), ("t1", "r2", 5, 1)]
+        assert hotel.count(2) == 3
+        await hotel.list_room("r1", 30)
+        await harness.settled()
+        assert await hotel.rows() == [("t1", "r1", 30, 3), ("t1", "r2", 5, 1)]
+
+
+@both
+async def test_a_rebuild_shows_how_far_it_is(source: Source) -> None:
+    hotel, told = Hotel(), list[Progress]()
+    async with Harness(hotel.service) as harness:
+        for number in range(5):
+            await hotel.list_room(f"r{number}", 10, 20)
+        await harness.settled()
+        await hotel.service.projections.rebuild("listings", Plan(source=source), told.append)
+    assert (told[-1].generation, told[-1].done, told[-1].total) == (2, 10, 10)
+    assert [one.done for one in told] == sorted(one.done for one in told)
+    if source == "streams":
+        assert [one.done for one in told[:3]] == [4, 8, 10]
+        assert [one.phase for one in told[:3]] == ["bulk"] * 3
+
+
+async def test_a_rebuild_that_failed_goes_on_where_it_was() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        for number in range(5):
+            await hotel.list_room(f"r{number}", 10, 20)
+        await harness.settled()
+        hotel.poison = "r3"
+        with pytest.raises(RebuildStopped, match=r"fold failed on 4 events from .*: ValueError: r3"):
+            await hotel.service.projections.rebuild("listings")
+        assert await hotel.live() == 1
+        (_, begun) = await hotel.service.store.projections.generations()
+        assert (begun.state, begun.phase, begun.read, begun.until <= harness.clock.now()) == (
+            "building",
+            "bulk",
+            4,
+            True,
+        )
+        hotel.poison, told = "", list[Progress]()
+        before = hotel.count(2)
+        done = await hotel.service.projections.rebuild("listings", told=told.append)
+        assert (done.generation, done.events) == (2, 10)
+        assert hotel.count(2) - before == 6
+        assert (told[0].done, told[0].fresh) == (8, 4)
+        assert await hotel.rows() == [("t1", f"r{n}", 20, 2) for n in range(5)]
+
+
+async def test_a_rebuild_that_was_cut_off_in_the_closing_phase_feeds_nothing_twice() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        for number in range(5):
+            await hotel.list_room(f"r{number}", 10, 20)
+        await harness.settled()
+        hotel.poison = "r4"
+        with pytest.raises(RebuildStopped):
+            await hotel.service.projections.rebuild("listings")
+        (_, begun) = await hotel.service.store.projections.generations()
+        await hotel.service.store.projections.lease(begun.projection, 2, "me", 30.0)
+        assert await hotel.service.store.projections.cover(msgspec.structs.replace(begun, owner="me"), ["room"])
+        await hotel.service.store.projections.lease(begun.projection, 2, "me", 0.0)
+        hotel.poison = ""
+        await hotel.list_room("r4", 30)  # behind what is covered: the group brings it
+        await hotel.list_room("r9", 1)
+        await hotel.service.projections.rebuild("listings")
+        await harness.settled()
+        assert await hotel.rows() == [
+            *(("t1", f"r{n}", 20, 2) for n in range(4)), ("t1", "r4", 30, 3), ("t1", "r9", 1, 1),
+        ]  # fmt: skip
+
+
+async def test_two_rebuilds_at_once_are_one() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        await hotel.list_room("r1", 10)
+        await harness.settled()
+        await _begin(hotel, owner="another-machine", until=harness.clock.now() + 30)
+        with pytest.raises(RebuildStopped, match="generation 2 is being built by another-machine: wait"):
+            await hotel.service.projections.rebuild("listings")
+        harness.clock.advance(31.0)
+        assert (await hotel.service.projections.rebuild("listings")).generation == 2
+
+
+async def test_a_rebuild_of_another_version_or_source_is_not_gone_on_with() -> None:
+    hotel = Hotel(version=3)
+    async with Harness(hotel.service):
+        await _begin(hotel)
+        with pytest.raises(ConfigurationError) as raised:
+            await hotel.service.projections.rebuild("listings", Plan(source="log"))
+        assert "it was begun by version 1, this is version 3: drop it first" in raised.value.problems[0]
+        assert "it was begun from the streams, not from the log" in raised.value.problems[1]
+        dropped = await hotel.service.projections.drop("listings")
+        assert dropped.number == 2
+        assert [row.number for row in await hotel.service.store.projections.generations()] == [1]
+
+
+async def test_a_rebuild_that_was_begun_is_dropped_with_its_tables_and_its_group() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        await hotel.list_room("r1", 10)
+        await harness.settled()
+        hotel.poison = "r1"
+        with pytest.raises(RebuildStopped):
+            await hotel.service.projections.rebuild("listings")
+        assert await _tables(hotel) == ["listings_listing_1", "listings_listing_2"]
+        await hotel.service.projections.drop("listings")
+        assert await _tables(hotel) == ["listings_listing_1"]
+        assert {group for group, _ in harness.broker.log.readers} == {"rooms.listings"}
+        with pytest.raises(RebuildStopped, match="no rebuild is under way"):
+            await hotel.service.projections.drop("listings")
+        with pytest.raises(RebuildStopped, match="generation 1 is live"):
+            await hotel.service.projections.drop("listings", 1)
+        with pytest.raises(RebuildStopped, match="there is no generation 7"):
+            await hotel.service.projections.drop("listings", 7)
+
+
+async def test_the_old_generation_goes_after_its_grace_and_not_before() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        await hotel.list_room("r1", 10)
+        await harness.settled()
+        await hotel.service.projections.rebuild("listings", Plan(drop_after=60.0))
+        await harness.advance(50.0)
+        assert await _tables(hotel) == ["listings_listing_1", "listings_listing_2"]
+        await harness.advance(11.0)
+        await _until(lambda: _gone(hotel, 1))
+        assert await _tables(hotel) == ["listings_listing_2"]
+        assert {group for group, _ in harness.broker.log.readers} == {"rooms.listings.g2"}
+        assert {consumer for consumer, _ in (await hotel.service.store.counts()).applied} <= {"rooms.listings.g2"}
+
+
+async def test_an_old_generation_that_is_kept_stays_until_it_is_dropped() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        await hotel.list_room("r1", 10)
+        await harness.settled()
+        done = await hotel.service.projections.rebuild("listings", Plan(drop_after=None))
+        assert done.kept
+        await harness.advance(10_000.0)
+        assert await _tables(hotel) == ["listings_listing_1", "listings_listing_2"]
+        await hotel.service.projections.drop("listings", 1)
+        assert await _tables(hotel) == ["listings_listing_2"]
+
+
+async def test_generations_are_numbered_on() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        await hotel.list_room("r1", 10)
+        await harness.settled()
+        for number in (2, 3, 4):
+            assert (await hotel.service.projections.rebuild("listings")).generation == number
+            await hotel.list_room("r1", number)
+            await harness.settled()
+        assert await hotel.rows() == [("t1", "r1", 4, 4)]
+
+
+async def test_a_dead_event_stops_the_swap_unless_it_is_accepted() -> None:
+    hotel = Hotel(policy=Policy(deliveries=1))
+    async with Harness(hotel.service) as harness:
+        await hotel.list_room("r1", 10)
+        await hotel.list_room("r2", 10)
+        await harness.settled()
+        hotel.poison = "r1"
+        with pytest.raises(RebuildStopped, match=r"rooms.listings.g2: 1 events are dead.*--consumer rooms.listings.g2"):
+            await hotel.service.projections.rebuild("listings", Plan(source="log"))
+        assert await hotel.live() == 1
+        await hotel.service.projections.rebuild("listings", Plan(with_held=True))
+        assert await hotel.rows() == [("t1", "r2", 10, 1)]
+
+
+async def test_a_broker_without_a_log_is_refused_with_a_way_out() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        await _without_history(harness.broker)
+        with pytest.raises(ConfigurationError, match=r"the memory broker keeps none; .*--from streams"):
+            await hotel.service.projections.rebuild("listings", Plan(source="log"))
+        assert [row.number for row in await hotel.service.store.projections.generations()] == [1]
+
+
+async def test_events_of_no_stream_are_refused_as_a_source_and_the_log_is_named() -> None:
+    hotel = Hotel()
+
+    @hotel.service.event("room.cleaned.v1", key="room_id")
+    class RoomCleaned(msgspec.Struct):
+        room_id: str
+
+    @hotel.listings.on(RoomCleaned)
+    async def cleaned(event: Event[RoomCleaned], model: Model) -> None: ...
+
+    async with Harness(hotel.service) as harness:
+        with pytest.raises(
+            ConfigurationError, match=r"in no aggregate .*: rooms.room.cleaned.v1. Rebuild it from the broker"
+        ):
+            await hotel.service.projections.rebuild("listings", Plan(source="streams"))
+        assert (await hotel.service.projections.rebuild("listings")).source == "log"
+        await _without_history(harness.broker)
+        with pytest.raises(ConfigurationError, match="let the owner of the events say them again"):
+            await hotel.service.projections.rebuild("listings")
+
+
+async def test_handlers_of_one_key_are_fed_in_order_across_a_page() -> None:
+    hotel = Hotel(lists=False)
+    async with Harness(hotel.service) as harness:
+        for number in range(4):
+            await hotel.list_room(f"r{number}", 1, 2, 3)
+        await harness.settled()
+        hotel.seen.clear()
+        await hotel.service.projections.rebuild("listings", Plan(source="streams"))
+        assert await hotel.rows() == [("t1", f"r{n}", 3, 3) for n in range(4)]
+
+
+async def test_tenants_are_fed_apart_and_all_of_them() -> None:
+    hotel = Hotel()
+    tenants: list[set[str]] = []
+    hotel.watch = lambda events, model: tenants.append({event.tenant for event in events})
+    async with Harness(hotel.service) as harness:
+        for tenant in ("t1", "t2", "t3"):
+            await hotel.list_room("r1", 7, tenant=tenant)
+        await harness.settled()
+        await hotel.service.projections.rebuild("listings", Plan(source="streams"))
+        assert await hotel.rows() == [(tenant, "r1", 7, 1) for tenant in ("t1", "t2", "t3")]
+    assert all(len(those) == 1 for those in tenants)
+
+
+async def test_a_rebuild_of_nothing_is_done_at_once() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service):
+        assert (await hotel.service.projections.rebuild("listings")).events == 0
+        assert await hotel.live() == 2
+
+
+async def test_an_unknown_projection_is_named_with_a_suggestion() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service):
+        with pytest.raises(ConfigurationError, match=r"rooms has no projection 'listing'. Did you mean 'listings'"):
+            await hotel.service.projections.rebuild("listing")
+
+
+async def _begin(hotel: Hotel, owner: str = "", until: float = 0.0) -> None:
+    async with hotel.service.store.begin() as tx:
+        begun = Generation(
+            projection="rooms.listings", number=2, version=1, source="streams", owner=owner, until=until,
+            tables=("listings_listing_2",),
+        )  # fmt: skip
+        assert await hotel.service.store.projections.begin(tx, begun)
+        await hotel.tables(Model("listings", 2, tx))
+
+
+async def _tables(hotel: Hotel) -> Sequence[object]:
+    async with hotel.service.store.begin() as tx:
+        found = await tx.execute("SELECT name FROM sqlite_master WHERE name LIKE 'listings_%' AND type = 'table'")
+        return sorted(str(name) for (name,) in found)
+
+
+async def _gone(hotel: Hotel, number: int) -> bool:
+    return number not in [row.number for row in await hotel.service.store.projections.generations()]
+
+
+async def _without_history(broker: MemoryBroker) -> None:
+    broker.sheet = msgspec.structs.replace(broker.sheet, history=False)
+
+
+async def _away(frames: Sequence[Frame]) -> Sequence[Verdict]:
+    raise BrokerUnavailable("away")
+
+
+async def _until(true: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(10):
+        while not await true():  # noqa: ASYNC110 - the keeper of the service sets no event of ours
+            await asyncio.sleep(0.005)

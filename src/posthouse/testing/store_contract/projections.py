@@ -1,0 +1,188 @@
+"""A read model has one generation that is read, and at most one that is being built, by one owner."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from posthouse.clock import new_id
+from posthouse.projection_table import Generation
+from posthouse.store import HeldFilter, Store
+from posthouse.stream_table import StreamEvent
+from posthouse.testing.store_contract.fixtures import StoreFixtures
+from posthouse.testing.store_contract.samples import arrival, held
+
+MODEL = "search.listings"
+FIRST = Generation(projection=MODEL, number=1, version=1, state="live", phase="following", tables=("a_1",), live_at=5.0)
+NEXT = Generation(projection=MODEL, number=2, version=2, source="streams", owner="me", made_at=7.0)
+
+
+class ProjectionContract(StoreFixtures):
+    """What `ProjectionTable` promises."""
+
+    async def test_a_generation_reads_as_it_was_begun(self, store: Store, other: Store) -> None:
+        await begin(store, NEXT, FIRST)
+        assert await other.projections.generations() == [FIRST, NEXT]
+        async with other.begin() as tx:
+            assert await other.projections.live(tx, MODEL) == 1
+            assert await other.projections.live(tx, "search.others") is None
+
+    async def test_one_is_read_and_one_is_built(self, store: Store) -> None:
+        await begin(store, FIRST, NEXT)
+        for another in (
+            msgspec.structs.replace(FIRST, number=3),
+            msgspec.structs.replace(NEXT, number=3),
+            msgspec.structs.replace(FIRST, number=2, state="retired"),
+        ):
+            async with store.begin() as tx:
+                assert not await store.projections.begin(tx, another)
+        await begin(store, msgspec.structs.replace(FIRST, number=3, state="retired"))
+        await begin(store, msgspec.structs.replace(FIRST, projection="search.others"))
+
+    async def test_of_processes_that_begin_one_at_once_one_does(self, store: Store, other: Store) -> None:
+        async def try_to(store: Store) -> bool:
+            async with store.begin() as tx:
+                return await store.projections.begin(tx, FIRST)
+
+        assert sorted(await asyncio.gather(*(try_to((store, other)[n % 2]) for n in range(6)))) == [False] * 5 + [True]
+
+    async def test_what_was_rolled_back_was_never_begun(self, store: Store) -> None:
+        try:
+            async with store.begin() as tx:
+                await store.projections.begin(tx, FIRST)
+                raise LookupError
+        except LookupError:
+            pass
+        assert await store.projections.generations() == []
+
+    async def test_tables_are_named(self, store: Store) -> None:
+        await begin(store, FIRST)
+        async with store.begin() as tx:
+            await store.projections.name_tables(tx, MODEL, 1, ["b_1", "c_1"])
+        assert (await store.projections.generations())[0].tables == ("b_1", "c_1")
+
+    async def test_a_lease_is_for_one_owner_until_its_time_is_over(self, store: Store, other: Store) -> None:
+        await begin(store, FIRST, msgspec.structs.replace(NEXT, owner=""))
+        assert await store.projections.lease(MODEL, 2, "me", 30.0)
+        assert await store.projections.lease(MODEL, 2, "me", 30.0)
+        assert not await other.projections.lease(MODEL, 2, "you", 30.0)
+        await self.later(31.0)
+        assert await other.projections.lease(MODEL, 2, "you", 30.0)
+        assert not await store.projections.lease(MODEL, 2, "me", 30.0)
+
+    async def test_who_lets_go_leaves_it_to_the_next(self, store: Store) -> None:
+        await begin(store, NEXT)
+        assert await store.projections.lease(MODEL, 2, "me", 30.0)
+        assert await store.projections.lease(MODEL, 2, "me", 0.0)
+        assert await store.projections.lease(MODEL, 2, "you", 30.0)
+
+    async def test_only_what_is_being_built_is_leased(self, store: Store) -> None:
+        await begin(store, FIRST)
+        assert not await store.projections.lease(MODEL, 1, "me", 30.0)
+        assert not await store.projections.lease(MODEL, 2, "me", 30.0)
+
+    async def test_its_owner_moves_it_on(self, store: Store) -> None:
+        await begin(store, NEXT)
+        further = msgspec.structs.replace(NEXT, phase="bulk", cursor="7", read=12)
+        async with store.begin() as tx:
+            assert await store.projections.advance(tx, further)
+            assert not await store.projections.advance(tx, msgspec.structs.replace(further, owner="you", read=1))
+        assert await store.projections.generations() == [further]
+
+    async def test_a_swap_is_one_step(self, store: Store) -> None:
+        await begin(store, FIRST, NEXT)
+        assert not await store.projections.swap(msgspec.structs.replace(NEXT, owner="you"), 60.0)
+        assert [row.state for row in await store.projections.generations()] == ["live", "building"]
+        assert await store.projections.swap(NEXT, 60.0)
+        old, new = await store.projections.generations()
+        assert (old.state, new.state) == ("retired", "live")
+        assert old.drop_at == old.retired_at + 60.0
+        assert new.live_at == old.retired_at > 0
+        assert new.owner == ""
+        assert not await store.projections.swap(NEXT, 60.0)
+
+    async def test_one_that_is_kept_has_no_end(self, store: Store) -> None:
+        await begin(store, FIRST, NEXT)
+        assert await store.projections.swap(NEXT, None)
+        assert (await store.projections.generations())[0].drop_at is None
+
+    async def test_a_model_without_a_generation_can_get_one_by_a_swap(self, store: Store) -> None:
+        await begin(store, NEXT)
+        assert await store.projections.swap(NEXT, 60.0)
+        assert [row.state for row in await store.projections.generations()] == ["live"]
+
+    async def test_the_last_event_applied_is_noted_and_never_taken_back(self, store: Store) -> None:
+        await begin(store, FIRST)
+        await store.projections.note(MODEL, 1, 100.0, 110.0)
+        await store.projections.note(MODEL, 1, 90.0, 105.0)
+        (row,) = await store.projections.generations()
+        assert (row.event_at, row.applied_at) == (100.0, 110.0)
+
+    async def test_what_is_live_cannot_be_given_up(self, store: Store) -> None:
+        await begin(store, FIRST, NEXT)
+        assert not await store.projections.retire(MODEL, 1)
+        assert not await store.projections.retire(MODEL, 3)
+        assert await store.projections.retire(MODEL, 2)
+        live, given_up = await store.projections.generations()
+        assert (live.state, given_up.state) == ("live", "retired")
+        assert given_up.drop_at == given_up.retired_at > 0
+
+    async def test_what_a_group_has_seen_goes_with_its_generation(self, store: Store) -> None:
+        gone, stays = "search.listings.g2", "search.listings"
+        await begin(store, FIRST, NEXT)
+        for consumer in (gone, stays):
+            await store.inbox.register(consumer, "shop.orders", True)
+            async with store.begin() as tx:
+                await store.inbox.claim(tx, consumer, [arrival(n, key=f"k{n}") for n in (1, 2, 3)])
+                await store.inbox.claim(tx, consumer, [arrival(None) for _ in range(3)])
+                await store.held.hold(tx, msgspec.structs.replace(held(arrival(9), "gap"), consumer=consumer))
+        assert await store.projections.remove(MODEL, 2, gone, 2)  # it is not retired, so nothing happens
+        assert await store.held.find(HeldFilter(consumer=gone))
+        await store.projections.retire(MODEL, 2)
+        rounds = 1
+        while not await store.projections.remove(MODEL, 2, gone, 2):
+            rounds += 1
+        assert rounds > 1
+        assert [row.number for row in await store.projections.generations()] == [1]
+        assert not await store.held.find(HeldFilter(consumer=gone))
+        assert await store.held.find(HeldFilter(consumer=stays))
+        counts = await store.counts()
+        assert {consumer for consumer, _ in counts.applied} == {stays}
+        async with store.begin() as tx:
+            assert await store.inbox.standing(tx, gone, arrival(1, key="k1")) is None
+            assert await store.inbox.standing(tx, stays, arrival(1, key="k1")) is not None
+        assert not await store.inbox.register(gone, "shop.orders", False)  # it was forgotten that it adopted
+
+    async def test_streams_are_covered_up_to_the_version_that_they_have(self, store: Store) -> None:
+        await begin(store, NEXT)
+        await append(store, "room", "r1", 1, 2, 3)
+        await append(store, "room", "r2", 1)
+        await append(store, "guest", "g1", 1)
+        assert await store.projections.extent(["room"]) == 4
+        assert not await store.projections.cover(msgspec.structs.replace(NEXT, owner="you"), ["room"])
+        assert await store.projections.cover(NEXT, ["room"])
+        assert (await store.projections.generations())[0].phase == "closing"
+        await append(store, "room", "r1", 4)
+        await append(store, "room", "r3", 1)
+        asked = [("t1", "room", name) for name in ("r1", "r2", "r3")]
+        async with store.begin() as tx:
+            await store.projections.turn_to(tx, "t1")
+            covered = await store.projections.covered(tx, MODEL, 2, [*asked, ("t1", "guest", "g1")])
+            assert dict(covered) == {("t1", "room", "r1"): 3, ("t1", "room", "r2"): 1}
+            assert not await store.projections.covered(tx, MODEL, 1, asked)
+            assert not await store.projections.covered(tx, MODEL, 2, [])
+
+
+async def begin(store: Store, *generations: Generation) -> None:
+    """Add generations."""
+    for generation in generations:
+        async with store.begin() as tx:
+            assert await store.projections.begin(tx, generation)
+
+
+async def append(store: Store, aggregate: str, stream: str, *versions: int) -> None:
+    """Add events to a stream."""
+    events = [StreamEvent("t1", aggregate, stream, version, new_id(), "a.b.done.v1", {}, b"{}") for version in versions]
+    async with store.begin(tenant="t1") as tx:
+        await store.streams.append(tx, events)
