@@ -112,10 +112,8 @@ class VersionConflict(PosthouseError):
 
     def __init__(self, stream: str, expected: int, found: int) -> None:
         self.stream, self.expected, self.found = stream, expected, found
-        wanted = "does not exist yet" if expected == 0 else f"is at version {expected}"
-        super().__init__(
-            f"{stream} is at version {found}, and the writer expected that it {wanted}: load it and decide again"
-        )
+        wanted = f"not at {expected} as expected" if expected else "and was expected not to exist yet"
+        super().__init__(f"{stream} is at version {found}, {wanted}: load it and decide again")
 
 
 class BrokerError(PosthouseError):
