@@ -48,7 +48,8 @@ async def test_a_guest_is_in_when_folio_key_and_welcome_have_come_in_any_order(o
         assert await house.check_in()
         assert house.said(CheckInStarted) == [started()]
         for part in order:
-            assert (await house.booking()).status == "check_in_started"
+            card = await house.card()
+            assert (card.booking.status, card.wants_attention) == ("check_in_started", False)
             assert house.said(CheckedIn) == []
             await house.hears(PARTS[part])
         assert (await house.booking()).status == "checked_in"
