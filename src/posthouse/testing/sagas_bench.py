@@ -116,6 +116,15 @@ class Bench:
         self._drafter = Drafter(Producer(service=of.service), f"/{of.service}", STRUCTURED, self.clock, LIMIT)
         self._book = self._declared(of)
 
+    def use(self, of: SagaType) -> None:
+        """Take the turns that follow with this class, which must read the same states."""
+        if of.cls is not self.conductor.of.cls:
+            self._book = self._declared(of)
+
+    def row_of(self, saga: str, tenant: str, id: str) -> SagaRow:
+        """A saga as it stands; one that was never started for one that is not there."""
+        return self.sagas.rows.get((saga, tenant, id)) or SagaRow(saga=saga, tenant=tenant, id=id)
+
     def _declared(self, of: SagaType) -> SagaBook:
         book = SagaBook(of.service, self._namespace, self)
         book.declare(of.cls, of.name, correlate=of.correlate, policy=of.policy)

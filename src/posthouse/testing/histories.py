@@ -1,0 +1,242 @@
+"""Histories: run a new release of a saga against what stored ones went through, and name the first turn that differs."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import types
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+
+import msgspec
+
+from posthouse.contracts import EventType
+from posthouse.errors import ConfigurationError
+from posthouse.events import Event, timestamp
+from posthouse.processes import Saga, SagaType, SagaView
+from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN
+from posthouse.saga_table import SagaFilter, SagaInput, SagaRow, SagaTurn, Said
+from posthouse.sending import Cause
+from posthouse.sending.draft import cause_of
+from posthouse.service import Service
+from posthouse.testing.sagas_bench import Answers, Bench
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """The first turn of a saga that the new release takes otherwise. `what` holds one sentence per difference."""
+
+    saga: str
+    tenant: str
+    id: str
+    turn: int
+    input: str
+    what: Sequence[str]
+
+    def __str__(self) -> str:
+        place = f"{self.saga} {self.id} of {self.tenant}, turn {self.turn} ({self.input})"
+        return "\n".join([f"{place}:", *(f"  {sentence}" for sentence in self.what)])
+
+
+async def histories(service: Service, wanted: SagaFilter | None = None) -> AsyncIterator[SagaView]:
+    """The stored histories of a service that is open, to be replayed or written to a file (`dump`)."""
+    async for row in service.sagas.find(wanted):
+        yield SagaView(row=row, history=await service.store.sagas.history(row.saga, row.tenant, row.id))
+
+
+def dump(views: Iterable[SagaView]) -> bytes:
+    """Histories as JSON lines, for a file beside the tests."""
+    return b"".join(msgspec.json.encode(view) + b"\n" for view in views)
+
+
+def load(lines: bytes) -> list[SagaView]:
+    """What `dump` wrote. Raises ConfigurationError, which names the line."""
+    found = []
+    for number, line in enumerate(lines.splitlines(), 1):
+        try:
+            found.append(msgspec.json.decode(line, type=SagaView))
+        except msgspec.MsgspecError as error:
+            raise ConfigurationError(f"line {number} is not the history of a saga: {error}") from error
+    return found
+
+
+async def replay(
+    service: Service, views: Iterable[SagaView], *, ignore: Collection[str] = (), answers: Answers | None = None
+) -> list[Difference]:
+    """Run each history again with the classes as they are now, without a store; the first turn of each that differs.
+
+    Compared are the status, the method that was called, what was published (type and data, in order), deadlines set and
+    cleared, steps done and undone, and the state. `ignore` names fields of payloads and states that are new in every run, as
+    ids made by the method. Statements answer as `answers` say, see `given`. An undo that had failed fails again.
+    """
+    found = []
+    for view in views:
+        of = _declared(service, view.row)
+        difference = await _Replay(service, of, view, frozenset(ignore), answers or {}).run()
+        found += [] if difference is None else [difference]
+    return found
+
+
+async def assert_replays(
+    service: Service, views: Iterable[SagaView], *, ignore: Collection[str] = (), answers: Answers | None = None
+) -> None:
+    """As `replay`. Raises AssertionError with every difference."""
+    if found := await replay(service, views, ignore=ignore, answers=answers):
+        raise AssertionError("\n".join(map(str, found)))
+
+
+def _declared(service: Service, row: SagaRow) -> SagaType:
+    if row.saga not in service.saga_types:
+        raise ConfigurationError(f"{service.name} has no saga {row.saga!r} any more, and {row.id} is one")
+    return service.saga_types[row.saga]
+
+
+class _Replay:
+    def __init__(
+        self, service: Service, of: SagaType, view: SagaView, ignore: frozenset[str], answers: Answers
+    ) -> None:
+        self._of = of
+        self._view = view
+        self._ignore = ignore
+        self._bench = Bench(of, service.namespace)
+        self._bench.answers = answers
+
+    async def run(self) -> Difference | None:
+        for turn in self._view.history:
+            self._bench.clock.advance(turn.at - self._bench.clock.now())
+            failed = await self._take(turn)
+            what = [failed] if failed else list(self._differences(turn))
+            if what:
+                row = self._view.row
+                given = f"{turn.input.kind} {turn.input.type}"
+                return Difference(saga=row.saga, tenant=row.tenant, id=row.id, turn=turn.turn, input=given, what=what)
+        return None
+
+    async def _take(self, turn: SagaTurn) -> str:
+        """Run one input; why it could not be, in words. What the user's own code raises is a difference too."""
+        bench = self._bench
+        bench.use(_failing(self._of, turn))
+        before = len(self._turns)
+        try:
+            await self._input(turn.input)
+        except Exception as error:
+            return f"it raises {type(error).__name__}: {error}"
+        return "" if len(self._turns) > before else "nothing happens: the saga is not there, or waits for it no more"
+
+    async def _input(self, given: SagaInput) -> None:
+        bench, row = self._bench, self._view.row
+        match given.kind:
+            case "start":
+                async with bench.turn(Cause(tenant=row.tenant)) as tx:
+                    await bench.conductor.start(tx, bench.conductor.of.decode(bytes(given.data), row.id))
+            case "event":
+                event = self._event(given)
+                async with bench.turn(cause_of(event)) as tx:
+                    await bench.conductor.take(event, tx)
+            case "deadline":
+                armed = bench.row_of(row.saga, row.tenant, row.id).deadlines.get(given.type)
+                timer = next((t for t in bench.timers.values() if armed and t.row.event_id == armed.event_id), None)
+                if timer is not None:
+                    await bench.passed(bench.timers.pop(timer.name), Cause(tenant=row.tenant))
+            case "operator":
+                await self._operate(given)
+
+    async def _operate(self, given: SagaInput) -> None:
+        row, desk = self._view.row, self._bench.desk
+        said = msgspec.json.decode(bytes(given.data), type=dict[str, str])
+        key, by, note = (row.saga, row.tenant, row.id), said.get("by", ""), said.get("note", "")
+        match given.type:
+            case "retry":
+                await desk.retry(*key, by=by)
+            case "resume":
+                await desk.resume(*key, by=by, note=note)
+            case "cancel":
+                await desk.cancel(*key, note, by=by)
+
+    def _event(self, given: SagaInput) -> Event[object]:
+        event_type = self._of.event_types.get(given.type)
+        if event_type is None:
+            raise ConfigurationError(f"{self._of.cls.__name__} takes no {given.type} any more")
+        payload = event_type.payload.decode(_bytes(event_type, given.data))
+        return Event(
+            id=given.event_id,
+            type=given.type,
+            source=f"/{event_type.subject.service}",
+            data=payload,
+            time=timestamp(self._bench.clock.now()),
+            tenant=self._view.row.tenant,
+            key=event_type.key_of(payload),
+            correlation=self._view.row.correlation,
+        )
+
+    @property
+    def _turns(self) -> Sequence[SagaTurn]:
+        row = self._view.row
+        return self._bench.sagas.turns.get((row.saga, row.tenant, row.id), [])
+
+    def _differences(self, was: SagaTurn) -> Iterable[str]:
+        now = self._turns[-1]
+        pairs: list[tuple[str, object, object]] = [
+            ("status", was.status, now.status),
+            ("method", was.method, now.method),
+            ("published", self._said(was.published), self._said(now.published)),
+            ("deadlines set", _seconds(was), _seconds(now)),
+            ("deadlines cleared", sorted(was.deadlines_cleared), sorted(now.deadlines_cleared)),
+            ("steps done", list(was.steps_done), list(now.steps_done)),
+            ("undone", list(was.undone), list(now.undone)),
+            ("state", self._plain(was.state), _known_to(self._plain(was.state), self._plain(now.state))),
+        ]
+        for name, before, after in pairs:
+            if before != after:
+                yield f"{name}: was {_words(before)}, is {_words(after)}"
+
+    def _said(self, published: Iterable[Said]) -> list[tuple[str, object, float]]:
+        return [(said.type, self._plain(said.data), said.after) for said in published]
+
+    def _plain(self, data: msgspec.Raw) -> object:
+        """JSON without the fields that are new in every run."""
+        value = msgspec.json.decode(bytes(data))
+        if isinstance(value, dict):
+            return {name: part for name, part in value.items() if name not in self._ignore}
+        return value
+
+
+def _failing(of: SagaType, turn: SagaTurn) -> SagaType:
+    """The saga as it was in this turn: an undo that had failed, for whatever reason outside of it, fails again."""
+    method = turn.undo_failed.partition(":")[0]
+    undos = {undo.method for undo in of.undos.values()}
+    if method not in undos or turn.input.type == UNDO_WITHIN:
+        return of
+    real = getattr(of.cls, method)
+
+    @functools.wraps(real)
+    def fails(self: object, turn: object) -> None:
+        raise RuntimeError("it failed in the history")
+
+    body = {method: fails, "__module__": of.cls.__module__}
+    cls: type[Saga] = types.new_class(of.cls.__name__, (of.cls,), exec_body=lambda namespace: namespace.update(body))
+    return dataclasses.replace(of, cls=cls)
+
+
+def _bytes(event_type: EventType[object], data: msgspec.Raw) -> bytes:
+    """The payload as it travelled; what is no JSON was kept as base64 text."""
+    if (event_type.payload.content_type or "application/json").partition(";")[0].endswith("json"):
+        return bytes(data)
+    return base64.b64decode(msgspec.json.decode(bytes(data), type=str))
+
+
+def _seconds(turn: SagaTurn) -> dict[str, float | None]:
+    """Deadlines with their seconds; of a failed undo they are drawn anew each time."""
+    return {
+        name: None if name == RETRY_UNDO else round(float(seconds), 6) for name, seconds in turn.deadlines_set.items()
+    }
+
+
+def _known_to(was: object, now: object) -> object:
+    """A state without the fields that were added since: those are no difference."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        return {name: part for name, part in now.items() if name in was}
+    return now
+
+
+def _words(value: object) -> str:
+    return msgspec.json.encode(value).decode()
