@@ -21,6 +21,11 @@ class ListingIndexed(Payload):
     country: str
     amenities: Amenities
     rooms: int
+    """Those that can be sold."""
+    nights_sold: int
+    """Of all rooms together."""
+    nights_closed: int
+    """Of all room types together."""
     from_cents: int
     """The lowest price of a night."""
     currency: str

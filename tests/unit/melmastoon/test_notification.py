@@ -1,0 +1,209 @@
+"""notification-service: what guests are told, in their language, over a carrier that misbehaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import get_args
+
+import pytest
+
+from melmastoon.facts.house import Guest
+from melmastoon.facts.notification import MessageBounced, MessageDelivered, MessageDispatched, MessageKind
+from melmastoon.facts.reservation import BookingModified
+from melmastoon.notification import notification
+from melmastoon.notification.texts import TEXTS, language, text_of
+from melmastoon.vendors.messaging import Letter, SimulatedCarrier
+from melmastoon.vendors.weather import Mood, Scripted, Seeded, VendorTrouble
+from melmastoon.vendors.world import World, pretending
+from posthouse.testing import Harness
+from tests.unit.melmastoon.samples import (
+    cancelled,
+    check_in_started,
+    checked_out,
+    confirmed,
+    guest,
+    held,
+    reallocated,
+)
+
+LETTERS = "SELECT key, asked FROM letters ORDER BY key"
+
+
+@pytest.fixture
+def outside() -> Iterator[World]:
+    with pretending(World()) as world:
+        yield world
+
+
+def _kinds(house: Harness) -> list[tuple[str, str]]:
+    return sorted((e.data.kind, e.data.channel) for e in house.published(MessageDispatched))
+
+
+async def test_a_confirmation_goes_out_on_three_channels_and_arrives(outside: World) -> None:
+    async with Harness(notification) as house:
+        await house.publish(confirmed())
+        await house.settled()
+        assert _kinds(house) == [("confirmation", "email"), ("confirmation", "sms"), ("confirmation", "whatsapp")]
+        assert len(house.published(MessageDelivered)) == 3
+        assert house.published(MessageBounced) == []
+        await house.assert_replay_safe()
+    assert [asked for _, asked in outside.ledger.read(LETTERS)] == [1, 1, 1]
+
+
+async def test_a_cancellation_says_what_is_given_back(outside: World) -> None:
+    async with Harness(notification) as house:
+        await house.publish(cancelled(refund_cents=20_050))
+        await house.settled()
+        assert _kinds(house) == [("cancellation", "email"), ("cancellation", "sms")]
+    texts = outside.ledger.read("SELECT DISTINCT text FROM letters")
+    assert texts == [("Dear Zala, your booking b1 is cancelled. 200.50 USD",)]
+
+
+async def test_a_welcome_names_its_booking_and_a_retry_sends_another_one() -> None:
+    with pretending(World()):
+        async with Harness(notification) as house:
+            await house.publish(check_in_started())
+            await house.publish(check_in_started(attempt=2, missing=("key",)))
+            await house.publish(check_in_started(attempt=3, missing=("key", "welcome")))
+            await house.settled()
+            welcomes = [(e.data.booking_id, e.data.kind, e.data.message_id) for e in house.published(MessageDispatched)]
+            assert welcomes == [
+                ("b1", "welcome", "msg-b1-welcome-whatsapp"),
+                ("b1", "welcome", "msg-b1-welcome-whatsapp-3"),
+            ]
+
+
+async def test_a_receipt_and_a_survey_follow_the_check_out(outside: World) -> None:
+    async with Harness(notification) as house:
+        await house.publish(checked_out())
+        await house.settled()
+        assert _kinds(house) == [("receipt", "email"), ("survey", "email")]
+
+
+@pytest.mark.parametrize("known_first", [True, False])
+async def test_new_dates_are_told_to_the_address_that_was_known_last(outside: World, known_first: bool) -> None:
+    moved = BookingModified(booking_id="b1", guest=guest("de", email="new@example.org"), change="guest")
+    change = reallocated(check_in=date(2027, 3, 1), check_out=date(2027, 3, 2))
+    async with Harness(notification) as house:
+        if not known_first:
+            await house.publish(change)
+            await house.settled()
+        await house.publish(held())
+        house.clock.advance(1)
+        await house.publish(moved)
+        await house.settled()
+        if known_first:
+            await house.publish(change)
+        await house.advance(60)
+        assert [e.data.message_id for e in house.published(MessageDispatched) if "chg" in e.data.message_id] == [
+            "msg-b1-modification-email-chg-b1"
+        ]
+    sql = "SELECT recipient, text FROM letters WHERE key LIKE '%chg-b1'"
+    text = "Guten Tag Zala, Ihre Buchung b1 wurde geändert. 2027-03-01 – 2027-03-02"
+    assert outside.ledger.read(sql) == [("new@example.org", text)]
+
+
+async def test_every_other_change_is_told_as_well(outside: World) -> None:
+    kept = BookingModified(booking_id="b1", guest=guest(), change="dates_kept", note="dates unavailable, original kept")
+    async with Harness(notification) as house:
+        await house.publish(kept)
+        await house.settled()
+        assert _kinds(house) == [("modification", "email")]
+    assert outside.ledger.read("SELECT text FROM letters") == [
+        ("Dear Zala, your booking b1 was changed. dates unavailable, original kept",)
+    ]
+
+
+async def test_without_a_telephone_everything_goes_by_mail(outside: World) -> None:
+    async with Harness(notification) as house:
+        await house.publish(confirmed(who=Guest(name="Zala", email="z@example.org", phone="")))
+        await house.settled()
+        assert _kinds(house) == [("confirmation", "email")]
+
+
+async def test_what_cannot_be_delivered_bounces_with_the_reason() -> None:
+    bouncing = frozenset({"t1:msg-b1-confirmation-email", "t1:msg-b1-confirmation-whatsapp"})
+    with pretending(World(weather=Scripted(declined=bouncing))):
+        async with Harness(notification) as house:
+            await house.publish(confirmed())
+            await house.settled()
+            bounced = sorted((e.data.channel, e.data.reason) for e in house.published(MessageBounced))
+            assert bounced == [("email", "unknown_address"), ("whatsapp", "mailbox_full")]
+            assert [e.data.channel for e in house.published(MessageDelivered)] == ["sms"]
+
+
+@pytest.mark.parametrize("operation", ["take", "fate"])
+@pytest.mark.parametrize("mood", [mood for mood in get_args(Mood) if mood != "fine"])
+async def test_however_the_carrier_behaves_a_message_is_carried_once(operation: str, mood: Mood) -> None:
+    with pretending(World(weather=Scripted(moods={operation: [mood]}))) as world:
+        async with Harness(notification) as house:
+            await house.publish(check_in_started())
+            await house.settled()
+            assert len(house.published(MessageDispatched)) == 1
+            assert len(house.published(MessageDelivered)) == 1
+    assert len(world.ledger.read(LETTERS)) == 1
+
+
+@pytest.mark.parametrize("operation", ["take", "fate"])
+async def test_an_outage_is_outlasted_by_later_tries(operation: str) -> None:
+    with pretending(World(weather=Scripted(moods={operation: ["error"] * 12}))) as world:
+        async with Harness(notification) as house:
+            await house.publish(check_in_started())
+            await house.settled()
+            assert house.published(MessageDelivered) == []
+            for _ in range(5):
+                await house.advance(60)
+            assert len(house.published(MessageDispatched)) == 1
+            assert len(house.published(MessageDelivered)) == 1
+            assert await house.held(notification) == []
+    assert len(world.ledger.read(LETTERS)) == 1
+
+
+async def test_one_message_that_waits_holds_up_no_other() -> None:
+    with pretending(World(weather=Scripted(moods={"take t1:msg-b1-welcome-whatsapp": ["error"] * 12}))):
+        async with Harness(notification) as house:
+            await house.publish(check_in_started("b1"))
+            await house.publish(check_in_started("b2"))
+            await house.publish(checked_out("b1"))
+            await house.settled()
+            sent = sorted(e.data.message_id for e in house.published(MessageDispatched))
+            assert sent == ["msg-b1-receipt-email", "msg-b1-survey-email", "msg-b2-welcome-whatsapp"]
+
+
+@pytest.mark.parametrize("kind", get_args(MessageKind))
+@pytest.mark.parametrize("locale", ["en", "de", "fa", "ps"])
+def test_every_kind_of_message_has_a_text_in_every_language(kind: MessageKind, locale: str) -> None:
+    text = text_of(kind, locale, name="Zala", booking="b1", detail="!")
+    assert "Zala" in text
+    assert "{" not in text
+    assert (text == text_of(kind, "en", name="Zala", booking="b1", detail="!")) is (locale == "en")
+    assert set(TEXTS[kind]) == set(TEXTS["confirmation"])
+
+
+@pytest.mark.parametrize(
+    ("locale", "spoken"), [("fa-AF", "fa"), ("ps_AF", "ps"), ("de", "de"), ("EN-gb", "en"), ("xx", "en"), ("", "en")]
+)
+def test_a_guest_is_written_to_in_the_language_of_their_locale(locale: str, spoken: str) -> None:
+    assert language(locale) == spoken
+
+
+async def test_the_same_seed_gives_the_same_carrier() -> None:
+    async def fates(seed: int) -> list[str]:
+        world = World(weather=Seeded(seed=seed, faults=0.999))
+        seen: list[str] = []
+        for number in range(40):
+            carrier, letter = SimulatedCarrier(world), Letter(key=f"t1:m{number}", channel="email", to="a", text="b")
+            for work in (carrier.take(letter), carrier.fate(letter.key)):
+                try:
+                    seen.append(str(await work))
+                except VendorTrouble as trouble:
+                    seen.append(trouble.reason)
+        return seen
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MELMASTOON_PACE", "1000000")
+        first = await fates(7)
+        assert first == await fates(7)
+        assert first != await fates(8)
+    assert {"delivered", "unknown_address", "vendor_error", "timeout"} <= set(first)
