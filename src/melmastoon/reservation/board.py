@@ -101,8 +101,13 @@ async def cards(tx: Tx, property_id: str) -> list[Card]:
 
 
 async def has_key(tx: Tx, booking_id: str) -> bool:
-    """Whether a key was issued and not revoked, as far as is known here."""
-    return (await _noted(tx, booking_id)).key_state in ("issued", "suspended")
+    """Whether there is a key that opens something, as far as is known here. A suspended one is not made to fit."""
+    return (await _noted(tx, booking_id)).key_state == "issued"
+
+
+async def key_is_over(tx: Tx, booking_id: str) -> bool:
+    """Whether the key was revoked, as far as is known here."""
+    return (await _noted(tx, booking_id)).key_state == "revoked"
 
 
 async def _noted(tx: Tx, booking_id: str) -> Noted:

@@ -23,7 +23,7 @@ from melmastoon.facts.billing import FolioClosed, InvoiceVoided
 from melmastoon.facts.lock_integration import KeyRevoked
 from melmastoon.facts.reservation import CheckedOut, CheckOutStarted, reservation
 from melmastoon.pace import seconds
-from melmastoon.reservation import bookings
+from melmastoon.reservation import board, bookings
 from melmastoon.reservation.bookings import Booking
 from posthouse import Event
 from posthouse.processes import Saga, Turn, deadline, on, partial_retry, starts
@@ -45,7 +45,8 @@ class CheckOutSaga(Saga):
 
     @starts
     async def leave(self, turn: Turn) -> None:
-        """The guest hands in the key."""
+        """The guest hands in the key; one that was lost and revoked before is not waited for."""
+        await self._note_key(turn)
         await self._ask(turn)
 
     @on(KeyRevoked, early="ignore")
@@ -68,6 +69,7 @@ class CheckOutSaga(Saga):
     async def not_done(self, turn: Turn) -> None:
         """Said for the desk to see; who has not answered goes on trying."""
         self.overdue = True
+        await self._note_key(turn)
         await self._settle(turn)
 
     @partial_retry
@@ -99,6 +101,11 @@ class CheckOutSaga(Saga):
         self.overdue = False
         turn.set(self.not_done)
         return await bookings.save(turn.tx, booking, replace(booking, status="check_out_started", missing=""))
+
+    async def _note_key(self, turn: Turn) -> None:
+        """A key is revoked once; that may have been heard of before the check-out began."""
+        if await board.key_is_over(turn.tx, self.booking_id):
+            self.missing = tuple(part for part in self.missing if part != "key")
 
     async def _have(self, part: Part, turn: Turn) -> None:
         self.missing = tuple(other for other in self.missing if other != part)

@@ -95,11 +95,11 @@ async def test_a_key_that_never_was_is_not_shown_as_revoked() -> None:
     [
         ([], False),
         ([PARTS["key"]], True),
-        ([PARTS["key"], KeySuspended(booking_id="b1", credential_id="key-b1", reason="lost")], True),
+        ([PARTS["key"], KeySuspended(booking_id="b1", credential_id="key-b1", reason="lost")], False),
         ([PARTS["key"], key_revoked()], False),
     ],
 )
-async def test_a_booking_has_a_key_until_it_is_revoked(facts: list[object], expected: bool) -> None:
+async def test_a_booking_has_a_key_until_it_is_suspended_or_revoked(facts: list[object], expected: bool) -> None:
     async with open_house() as house:
         await house.confirmed()
         await house.hears(*facts)

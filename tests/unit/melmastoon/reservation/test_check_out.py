@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from melmastoon.facts.reservation import CheckedOut, CheckOutStarted
-from melmastoon.reservation import desk
+from melmastoon.reservation import desk, reservation
+from melmastoon.reservation.board import REVOKED
+from melmastoon.tables import run
 from posthouse import Reject
 from tests.unit.melmastoon.reservation.house import (
     GUEST,
+    PARTS,
     folio_closed,
     invoice_voided,
     key_revoked,
@@ -79,6 +82,32 @@ async def test_a_declined_balance_is_asked_for_again_with_one_click_and_then_the
         await house.hears(folio_closed())
         assert (await house.booking()).status == "checked_out"
         assert house.said(CheckedOut) == [OUT]
+
+
+async def test_a_balance_that_was_asked_for_again_is_not_asked_for_twice_while_it_is_on_its_way() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.hears(key_revoked(), invoice_voided())
+        await desk.retry_check_out("t1", "b1")
+        await house.waits(30.0)
+        assert (await house.booking()).status == "checked_out_balance_pending"
+        await desk.retry_check_out("t1", "b1")
+        await house.harness.settled()
+        assert house.said(CheckOutStarted) == [started(), started(2)]
+
+
+async def test_a_declined_balance_that_was_settled_since_is_not_asked_for_again_because_of_the_key() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.hears(invoice_voided(), folio_closed())
+        await house.waits(30.0)
+        assert (await house.card()).missing == "key"
+        await desk.retry_check_out("t1", "b1")
+        await house.hears(key_revoked())
+        assert house.said(CheckOutStarted) == [started()]
+        assert (await house.booking()).status == "checked_out"
 
 
 async def test_a_balance_may_be_declined_again_and_again() -> None:
@@ -186,15 +215,35 @@ async def test_a_balance_that_is_declined_while_the_key_is_overdue_is_pending_wh
         assert (card.booking.status, card.missing) == ("checked_out_balance_pending", "balance")
 
 
-async def test_a_key_that_was_revoked_before_the_check_out_does_not_count() -> None:
+async def test_a_key_that_was_lost_and_revoked_before_the_check_out_is_not_waited_for() -> None:
     async with open_house() as house:
         await house.checked_in()
-        await house.hears(key_revoked())  # lost, say
+        await house.hears(key_revoked())
+        await house.check_out()
+        await house.hears(folio_closed())
+        assert (await house.booking()).status == "checked_out"
+
+
+async def test_a_lost_key_that_the_board_hears_of_later_than_the_saga_is_found_when_time_is_up() -> None:
+    """Two consumers of one fact: the saga's came before there was a saga, the board's after the check-out began."""
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        async with reservation.transaction("t1") as tx:
+            await run(tx, REVOKED, "revoked", "", "t1", "b1")
+        await house.hears(folio_closed())
+        assert (await house.booking()).status == "check_out_started"
+        await house.waits(30.0)
+        assert (await house.booking()).status == "checked_out"
+
+
+async def test_a_key_that_was_replaced_after_it_was_lost_is_waited_for() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.hears(key_revoked(), PARTS["key"])
         await house.check_out()
         await house.hears(folio_closed())
         assert (await house.booking()).status == "check_out_started"
-        await house.hears(key_revoked())
-        assert (await house.booking()).status == "checked_out"
 
 
 async def test_a_check_out_that_is_asked_for_twice_begins_once() -> None:
