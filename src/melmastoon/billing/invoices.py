@@ -28,7 +28,7 @@ VOID = "UPDATE invoices SET state = 'voided' WHERE tenant = ? AND invoice_id = ?
 ON_THE_WAY = "SELECT 1 FROM deltas WHERE tenant = ? AND booking_id = ? AND state = 'asked' LIMIT 1"
 
 
-class Invoice(msgspec.Struct, frozen=True):
+class Invoice(msgspec.Struct, frozen=True, array_like=True):
     """The latest invoice of a booking."""
 
     invoice_id: str

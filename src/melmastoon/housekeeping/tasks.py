@@ -34,7 +34,7 @@ COMPLETE = (
 )
 
 
-class Task(msgspec.Struct, frozen=True):
+class Task(msgspec.Struct, frozen=True, array_like=True):
     """Work on one room."""
 
     task_id: str

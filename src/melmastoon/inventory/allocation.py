@@ -37,7 +37,7 @@ UPDATE allocations SET room_id = ?, check_in = ?, check_out = ?, change_id = ?, 
 WHERE tenant = ? AND booking_id = ?"""
 
 
-class Allocation(msgspec.Struct, frozen=True):
+class Allocation(msgspec.Struct, frozen=True, array_like=True):
     """What a booking wanted and got."""
 
     booking_id: str

@@ -26,7 +26,7 @@ UPDATE keys SET room_id = ?, check_in = ?, check_out = ?, change_id = ?, manual 
 WHERE tenant = ? AND booking_id = ?"""
 
 
-class Key(msgspec.Struct, frozen=True):
+class Key(msgspec.Struct, frozen=True, array_like=True):
     """The key of a booking."""
 
     booking_id: str

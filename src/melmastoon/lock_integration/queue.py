@@ -22,7 +22,7 @@ OPEN = """
 SELECT booking_id, operation, reason FROM manual_queue WHERE tenant = ? AND state = 'open' ORDER BY booking_id, operation"""
 
 
-class ByHand(msgspec.Struct, frozen=True):
+class ByHand(msgspec.Struct, frozen=True, array_like=True):
     """Something that the desk has to do."""
 
     booking_id: str

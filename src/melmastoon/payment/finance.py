@@ -17,7 +17,7 @@ BOOKING = "SELECT booking_id FROM refunds WHERE tenant = ? AND refund_id = ?"
 AGAIN = "UPDATE refunds SET state = 'due', tries = tries + 1 WHERE tenant = ? AND refund_id = ? AND state = 'failed'"
 
 
-class OpenRefund(msgspec.Struct, frozen=True):
+class OpenRefund(msgspec.Struct, frozen=True, array_like=True):
     """A refund that waits for somebody."""
 
     refund_id: str

@@ -28,7 +28,7 @@ WHERE tenant = ? AND booking_id = ? ORDER BY intent_id"""
 MOVE = "UPDATE intents SET state = ? WHERE tenant = ? AND intent_id = ? AND state = ?"
 
 
-class Payer(msgspec.Struct, frozen=True):
+class Payer(msgspec.Struct, frozen=True, array_like=True):
     """Who pays for a booking. Without a rail it was not heard of the booking itself yet."""
 
     booking_id: str
@@ -39,7 +39,7 @@ class Payer(msgspec.Struct, frozen=True):
     cancelled: bool
 
 
-class Intent(msgspec.Struct, frozen=True):
+class Intent(msgspec.Struct, frozen=True, array_like=True):
     """Money to be taken, and what became of it."""
 
     booking_id: str

@@ -28,7 +28,7 @@ WHERE r.tenant = ? AND r.booking_id = ? AND r.state = 'due' ORDER BY r.refund_id
 OWE = "UPDATE intents SET amount_cents = amount_cents + ? WHERE tenant = ? AND intent_id = ? AND state = 'promised'"
 
 
-class Refund(msgspec.Struct, frozen=True):
+class Refund(msgspec.Struct, frozen=True, array_like=True):
     """Money that is to be given back, with what is known of the intent it was taken by."""
 
     refund_id: str

@@ -28,7 +28,7 @@ INSERT INTO snapshots (tenant, booking_id, property_id, room_type, currency) VAL
 NIGHT = "INSERT INTO snapshot_nights (tenant, booking_id, night, night_cents) VALUES (?, ?, ?, ?)"
 
 
-class Quote(msgspec.Struct, frozen=True):
+class Quote(msgspec.Struct, frozen=True, array_like=True):
     """What was offered."""
 
     amount_cents: int
