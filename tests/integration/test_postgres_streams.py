@@ -7,6 +7,7 @@ import contextlib
 import random
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 import asyncpg
 import pytest
@@ -233,7 +234,8 @@ async def test_a_connection_that_dies_behind_the_append_leaves_neither_stream_no
             await billing.folios.decide(tx, "f1", opening)
             process = (await tx.execute("SELECT pg_backend_pid()")).scalar()
             async with store.begin() as killer:
-                await killer.execute("SELECT pg_terminate_backend($1, 5000)", (process,))
+                await killer.execute("SELECT pg_terminate_backend($1)", (process,))
+            await until(partial(ended, store, process), "the end of the session")
 
     with pytest.raises(StoreError):
         await append_and_die()
@@ -244,6 +246,11 @@ async def test_a_connection_that_dies_behind_the_append_leaves_neither_stream_no
     await billing.folios.execute("t1", "f1", opening)
     assert [len(await versions(store)), len(await drain(store))] == [1, 1]
     await billing.service.aclose()
+
+
+async def ended(store: Store, process: object) -> bool:
+    async with store.begin() as tx:
+        return not await tx.execute("SELECT 1 FROM pg_stat_activity WHERE pid = $1", (process,))
 
 
 # Readers of everything.
