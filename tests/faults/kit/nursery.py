@@ -21,8 +21,9 @@ import msgspec
 
 from tests.faults.kit.jobs import Produce, Result, Work
 from tests.faults.kit.joined import ProduceJoined
+from tests.faults.saga_scene import Stay
 
-AnyJob = Produce | ProduceJoined | Work
+AnyJob = Produce | ProduceJoined | Work | Stay
 
 PATIENCE = 60.0
 """Seconds that a process may take to do what it was told."""
