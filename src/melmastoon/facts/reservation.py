@@ -84,7 +84,7 @@ class BookingDatesChanged(Payload):
     check_in: date
     check_out: date
     attempt: int = 1
-    missing: tuple[Literal["rooms", "price", "key"], ...] = ()
+    missing: Annotated[tuple[Literal["rooms", "price", "key"], ...], msgspec.Meta(max_length=3)] = ()
 
 
 @reservation.event("booking.check_in_started.v1", key="booking_id", retention="warm")
