@@ -298,6 +298,6 @@ async def test_tenants_with_the_same_names_have_rooms_of_their_own() -> None:
         assert sorted(e.tenant for e in h.published(AllocationCommitted)) == ["t1", "t2"]
         await h.publish(cancelled("b1"), tenant="t2")
         await h.settled()
-        assert [(str(t), str(b)) for t, b in await rows(inventory, "SELECT DISTINCT tenant, booking_id FROM nights")] == [
-            ("t1", "b1")
-        ]
+        assert [
+            (str(t), str(b)) for t, b in await rows(inventory, "SELECT DISTINCT tenant, booking_id FROM nights")
+        ] == [("t1", "b1")]
