@@ -1,0 +1,115 @@
+"""What happens at the front desk: guests come in, take extras and leave, and what vendors did not do is done by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from melmastoon.billing.stay import post_extra
+from melmastoon.demo.cast import Booking
+from melmastoon.demo.script import Do
+from melmastoon.demo.stage import Played, Stage
+from melmastoon.facts.billing import billing
+from melmastoon.facts.payment import payment
+from melmastoon.facts.reservation import reservation
+from melmastoon.lock_integration import desk as keys
+from melmastoon.payment.cash import reconcile_cash
+from melmastoon.reservation import commands, desk
+
+EXTRA_CENTS = 1_800
+
+
+async def count_cash(stage: Stage, booking: Booking) -> None:
+    """The guest brings what was promised."""
+    if (await stage.standing(booking)).status == "confirmed_cash_pending":
+        await _count(booking)
+
+
+async def _count(booking: Booking) -> None:
+    async with payment.transaction(booking.house.tenant) as tx:
+        await reconcile_cash(tx, booking.id, staff_id=f"front_desk-{booking.house.property_id}")
+
+
+async def no_show(stage: Stage, booking: Booking) -> None:
+    if (await stage.standing(booking)).status.startswith("confirmed"):
+        async with reservation.transaction(booking.house.tenant) as tx:
+            await commands.no_show(tx, booking.id, today=stage.today)
+
+
+async def check_in(stage: Stage, booking: Booking) -> None:
+    if (await stage.standing(booking)).status == "confirmed":
+        async with reservation.transaction(booking.house.tenant) as tx:
+            await commands.check_in(tx, booking.id, today=stage.today)
+
+
+async def click_again(stage: Stage, booking: Booking) -> None:
+    """Something is missing: one click asks for it again."""
+    if (await stage.standing(booking)).status == "check_in_partial":
+        await desk.retry_check_in(booking.house.tenant, booking.id, by="desk")
+
+
+async def cut_key(stage: Stage, booking: Booking) -> None:
+    """The vendor gives no key: the desk cuts one."""
+    standing = await stage.standing(booking)
+    if standing.status == "check_in_partial" and "key" in standing.missing:
+        await keys.issue_manually(booking.house.tenant, booking.id)
+
+
+async def call_off(stage: Stage, booking: Booking) -> None:
+    """Without a key the guest does not stay, and cancels at the desk."""
+    if (await stage.standing(booking)).status == "check_in_partial":
+        await desk.call_off_check_in(booking.house.tenant, booking.id, by="desk")
+        async with reservation.transaction(booking.house.tenant) as tx:
+            await commands.cancel(tx, booking.id, today=stage.today)
+
+
+async def extra(stage: Stage, booking: Booking) -> None:
+    """Tea and laundry."""
+    if (await stage.standing(booking)).status == "checked_in":
+        async with billing.transaction(booking.house.tenant) as tx:
+            await post_extra(tx, booking.id, line_id=f"extra-{booking.id}", amount_cents=EXTRA_CENTS)
+
+
+async def suspend_key(stage: Stage, booking: Booking) -> None:
+    """A dispute: the door stays closed for the time being."""
+    if (await stage.standing(booking)).status == "checked_in":
+        await keys.suspend(booking.house.tenant, booking.id, reason="dispute")
+
+
+async def check_out(stage: Stage, booking: Booking) -> None:
+    """The guest leaves, on the day that the booking says by now."""
+    standing = await stage.standing(booking)
+    if standing.status == "checked_in" and standing.check_out <= stage.today.isoformat():
+        async with reservation.transaction(booking.house.tenant) as tx:
+            await commands.check_out(tx, booking.id)
+
+
+async def revoke_by_hand(stage: Stage, booking: Booking) -> None:
+    """The vendor did not end the key: the desk does."""
+    standing = await stage.standing(booking)
+    if standing.status == "check_out_started" and "key" in standing.missing:
+        await keys.revoke_manually(booking.house.tenant, booking.id)
+
+
+async def settle_balance(stage: Stage, booking: Booking) -> None:
+    """The guest who left with a balance is asked once more; whoever pays cash brings it."""
+    if (await stage.standing(booking)).status != "checked_out_balance_pending":
+        return
+    if booking.rail == "cash_pending":
+        await _count(booking)
+    else:
+        await desk.retry_check_out(booking.house.tenant, booking.id, by="desk")
+
+
+DESK: Mapping[Do, Played] = {
+    "count_cash": count_cash,
+    "no_show": no_show,
+    "check_in": check_in,
+    "click_again": click_again,
+    "cut_key": cut_key,
+    "call_off": call_off,
+    "extra": extra,
+    "suspend_key": suspend_key,
+    "check_out": check_out,
+    "revoke_by_hand": revoke_by_hand,
+    "settle_balance": settle_balance,
+}

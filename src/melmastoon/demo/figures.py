@@ -1,0 +1,62 @@
+"""What was counted, as one value: the object that `posthouse demo --json` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+
+class Money(msgspec.Struct, frozen=True, kw_only=True):
+    """The money of one tenant, in cents. `captured`, `refunded` come from the vendors' books, `cash` from what was counted at
+    the desk (less what went back over the counter), `charged` and `credited` from the lines of the folios; `open` is what
+    guests still owe."""
+
+    captured: int
+    refunded: int
+    cash: int
+    charged: int
+    credited: int
+    open: int
+
+    @property
+    def balanced(self) -> bool:
+        """What guests were charged is what they paid, plus what they owe."""
+        return self.charged - self.credited == self.captured - self.refunded + self.cash + self.open
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """How it ended. Every figure below `compensations` is an invariant: it must be 0, or true."""
+
+    bookings: Mapping[str, int]
+    """By status; those that were cancelled by their reason as well, as in `cancelled: no_room`."""
+    sagas: Mapping[str, Mapping[str, int]]
+    """By saga and status."""
+    compensations: Mapping[str, int]
+    """By saga and reason."""
+    events: Mapping[str, int]
+    """By subject."""
+    money: Mapping[str, Money]
+    """By tenant."""
+    money_balanced: bool
+    nights_oversold: int
+    keys_lingering: int
+    sagas_unfinished: int
+    lost: int
+    duplicated: int
+    out_of_order: int
+    held: int
+    """Events that no handler could apply."""
+    findings: Sequence[str]
+    """What is wrong, in words; the first few of each kind."""
+    facts: int
+    applied: int
+    kills: int
+    simulated_days: float
+    seconds: float
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether every invariant holds."""
+        wrong = (self.nights_oversold, self.keys_lingering, self.sagas_unfinished, self.lost, self.duplicated)
+        return self.money_balanced and not any((*wrong, self.out_of_order, self.held))

@@ -1,0 +1,89 @@
+"""Where the demonstration happens: a folder with a SQLite file for each service, one log, one clock and the vendors' own
+books; or servers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import msgspec
+
+from melmastoon.demo.cast import cast
+from melmastoon.demo.clock import SharedClock
+from melmastoon.demo.script import DAY
+from melmastoon.demo.weather import Planned
+from melmastoon.demo.witness import watch
+from melmastoon.vendors.ledger import Ledger
+from melmastoon.vendors.world import World, pretending
+from posthouse import Service
+from posthouse.brokers.embedded import EmbeddedBroker
+from posthouse.clock import Clock, SystemClock
+from posthouse.service import Parts
+from posthouse.stores.sqlite import SqliteStore
+
+LEASE = 3600.0
+"""Seconds. A member of the log that dies is known to be dead by whoever killed it, so that nobody has to wait for it."""
+
+PARTITIONS = 2
+"""Each group has one member: more would only be more to look at."""
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process must know to run some of the services. Without `store` and `broker` everything is in the folder, on a
+    clock that stands still; with them (`{service}` stands for the name) on servers, and in real time."""
+
+    folder: str
+    seed: int
+    bookings: int
+    store: str = ""
+    broker: str = ""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether time is moved by the driver."""
+        return not self.store
+
+    @property
+    def clock_file(self) -> Path:
+        return Path(self.folder) / "clock"
+
+    @property
+    def log_file(self) -> Path:
+        return Path(self.folder) / "log.db"
+
+    @property
+    def vendors_file(self) -> Path:
+        return Path(self.folder) / "vendors.db"
+
+    def store_file(self, service: str) -> Path:
+        return Path(self.folder) / f"{service}.db"
+
+    def outside(self) -> AbstractContextManager[World]:
+        """The vendors as the guests' fates want them, inside the block. Their slowness is left out where time stands still."""
+        calendar, midnight = SharedClock(self.clock_file), MONDAY - MONDAY % DAY
+        weather = Planned.of(cast(self.seed, self.bookings), self.seed, lambda: calendar.now() - midnight)
+        return pretending(World(Ledger(self.vendors_file), weather, latency=0.0 if self.simulated else 1.0))
+
+    def clock(self) -> Clock:
+        return SharedClock(self.clock_file) if self.simulated else SystemClock()
+
+    def settle_in(self, services: Sequence[Service], clock: Clock) -> None:
+        """Let services run here, each watched by the witness. Commits survive a SIGKILL, which is all that happens here;
+        a power cut might take the last ones, at a tenth of the price."""
+        log = None
+        if self.simulated:
+            log = EmbeddedBroker(
+                self.log_file, clock=SystemClock(), partitions=PARTITIONS, synchronous="NORMAL", lease=LEASE
+            )
+        for service in services:
+            if log is None:
+                service.use(Parts(self.store.format(service=service.name), self.broker, clock))
+            else:
+                store = SqliteStore(self.store_file(service.name), clock=clock, synchronous="NORMAL")
+                service.use(Parts(store, log, clock))
+            watch(service)
+
+
+MONDAY = 1_805_097_600.0
+"""Where the clock of a simulated world begins: Monday, 15 March 2027, 8:00 UTC."""

@@ -1,0 +1,58 @@
+"""What a dead process held, given free at once.
+
+Posthouse gives the work of a process that died to others when its leases run out, by the clock. Here the clock stands still
+while anything is in flight, so it would wait for ever; and it must not be moved for this, because deadlines of guests would
+pass. But whoever killed a process knows that it is dead, and that no other one runs its services: what it held can be
+free before its successor starts. Nothing else is touched; what was in hand comes again, as it would after the lease."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+from posthouse import Service
+
+PATIENCE = 30.0
+"""Real seconds to wait for a writer."""
+
+NEARLY = 0.001
+"""Seconds by which a sum of two times may be off."""
+
+# Lanes of the outbox that a relay held, and the relay itself.
+FREE_LANES = ("UPDATE posthouse_lane SET owner = NULL, until = 0", "DELETE FROM posthouse_member")
+
+# Held events that were being run: they are hidden for exactly the time that a run may take.
+FREE_CLAIMS = """
+UPDATE posthouse_held SET next_at = last_at
+WHERE state = 'retrying' AND consumer = ? AND abs(next_at - last_at - ?) < ?"""
+
+# Members of a group; the partitions stay in their names, so that their heir knows that they were not given back.
+FREE_MEMBERS = ("DELETE FROM members WHERE grp = ?", "UPDATE groups SET version = version + 1 WHERE name = ?")
+
+
+def hidden_for(service: Service) -> Mapping[str, float]:
+    """For how many seconds each consumer hides a held event that it runs."""
+    return {
+        consumer: 5.0 + max(h.policy.deadline * (1 if h.calling is None else 2) for h in handlers.values())
+        for consumer, handlers in service.consumers.items()
+    }
+
+
+def free(store: Path, log: Path, service: Service) -> None:
+    """All that the processes of one service held; none of them may be alive."""
+    with closing(sqlite3.connect(store, timeout=PATIENCE, isolation_level=None)) as connection:
+        for sql, values in _of_store(service):
+            connection.execute(sql, values)
+    with closing(sqlite3.connect(log, timeout=PATIENCE, isolation_level=None)) as connection:
+        for group in service.topology().groups:
+            for sql in FREE_MEMBERS:
+                connection.execute(sql, (group,))
+
+
+def _of_store(service: Service) -> Iterator[tuple[str, tuple[object, ...]]]:
+    for sql in FREE_LANES:
+        yield sql, ()
+    for consumer, seconds in hidden_for(service).items():
+        yield FREE_CLAIMS, (consumer, seconds, NEARLY)
