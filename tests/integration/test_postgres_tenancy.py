@@ -24,6 +24,8 @@ TABLES = (
     "inbox",
     "held",
     "timer",
+    "saga",
+    "saga_turn",
     "stream",
     "stream_event",
     "snapshot",
