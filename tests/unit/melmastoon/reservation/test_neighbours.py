@@ -11,6 +11,7 @@ from typing import Concatenate, ParamSpec
 from msgspec.structs import replace
 
 from melmastoon.billing import billing
+from melmastoon.billing.stay import post_extra
 from melmastoon.facts.billing import FolioClosed, RefundPosted
 from melmastoon.facts.inventory import AllocationReleased
 from melmastoon.facts.lock_integration import KeyRevoked, KeyUpdated
@@ -20,12 +21,13 @@ from melmastoon.facts.reservation import BookingHeld, CheckedIn, CheckedOut
 from melmastoon.housekeeping import housekeeping
 from melmastoon.inventory import inventory
 from melmastoon.lock_integration import lock_integration
-from melmastoon.lock_integration.desk import revoke_manually
+from melmastoon.lock_integration.desk import issue_manually, revoke_manually
 from melmastoon.notification import notification
 from melmastoon.payment import payment
 from melmastoon.pricing import pricing
-from melmastoon.reservation import reservation
+from melmastoon.reservation import desk, reservation
 from melmastoon.reservation.commands import cancel, change_dates, check_in, check_out, hold
+from melmastoon.vendors.weather import Scripted, Weather
 from melmastoon.vendors.world import World, pretending
 from posthouse import Tx
 from posthouse.testing import Harness
@@ -52,8 +54,8 @@ class Street(House):
 
 
 @asynccontextmanager
-async def open_street(*rooms: str) -> AsyncIterator[Street]:
-    with pretending(World()):
+async def open_street(*rooms: str, weather: Weather | None = None) -> AsyncIterator[Street]:
+    with pretending(World(weather=weather)):
         async with Harness(*ALL) as harness:
             street = Street(harness)
             for room_id in rooms:
@@ -86,6 +88,49 @@ async def test_the_last_room_is_one_bookings() -> None:
         lost = await street.booking("b2")
         assert (lost.status, lost.reason) == ("cancelled", "no_room")
         assert await street.sagas() == {("booking", "completed"): 1, ("booking", "compensated"): 1}
+
+
+async def test_a_declined_card_gives_the_room_back() -> None:
+    async with open_street("r1", weather=Scripted(declined=frozenset({"t1:int-b1-stay"}))) as street:
+        await street.asked(hold, wanted("b1"))
+        lost = await street.booking("b1")
+        assert (lost.status, lost.reason) == ("cancelled", "payment_failed")
+        assert await street.saga_status("booking") == "compensated"
+        assert len(street.said(AllocationReleased)) == 1
+        await street.asked(hold, wanted("b2"))
+        assert (await street.booking("b2")).status == "confirmed"
+
+
+async def test_a_lock_vendor_that_is_down_makes_the_desk_cut_a_key_and_the_guest_is_in() -> None:
+    down = Scripted(moods={"put": ["error"] * 100, "find": ["error"] * 100})
+    async with open_street("r1", weather=down) as street:
+        await street.asked(hold, wanted())
+        assert (await street.card()).by_hand == "issue the key by hand: vendor_error"
+        await street.asked(check_in, "b1", today=ARRIVAL)
+        await street.waits(30.0)
+        assert (await street.card()).missing == "key"
+        await issue_manually("t1", "b1")
+        await street.harness.settled()
+        card = await street.card()
+        assert (card.booking.status, card.key_by_hand, card.wants_attention) == ("checked_in", True, False)
+
+
+async def test_a_declined_balance_is_pending_without_a_key_and_is_taken_after_one_click() -> None:
+    declined = frozenset({"t1:int-b1-balance-inv-b1-1"})
+    async with open_street("r1", weather=Scripted(declined=declined)) as street:
+        await street.asked(hold, wanted())
+        await street.asked(check_in, "b1", today=ARRIVAL)
+        async with billing.transaction("t1") as tx:
+            await post_extra(tx, "b1", line_id="minibar-1", amount_cents=900)
+        await street.harness.settled()
+        await street.asked(check_out, "b1")
+        card = await street.card()
+        assert (card.booking.status, card.key, card.missing) == ("checked_out_balance_pending", "revoked", "balance")
+        assert street.said(FolioClosed) == []
+        await desk.retry_check_out("t1", "b1", by="s1")
+        await street.harness.settled()
+        assert (await street.booking()).status == "checked_out"
+        assert len(street.said(FolioClosed)) == 1
 
 
 async def test_a_cancelled_booking_leaves_no_key_no_room_and_no_money_behind() -> None:
