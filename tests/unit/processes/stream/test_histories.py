@@ -12,7 +12,7 @@ from posthouse.processes.stream import folded
 from tests.unit.processes.stream.folios import Billing, Charged, Folio, FolioClosed, FolioOpened, evolve
 
 happened = st.one_of(
-    st.builds(FolioOpened, st.just("f1"), st.text()),
+    st.builds(FolioOpened, st.just("f1"), st.text(st.characters(codec="utf-8", exclude_characters="\x00"))),
     st.builds(Charged, st.just("f1"), st.integers(-(2**53), 2**53)),
     st.just(FolioClosed("f1")),
 )
