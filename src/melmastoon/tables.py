@@ -13,12 +13,13 @@ from typing import TypeVar
 import msgspec
 
 from posthouse import Tx
+from posthouse.processes import Model
 from posthouse.store import Rows
 
 T = TypeVar("T")
 
 
-async def run(tx: Tx, sql: str, *values: str | int | None) -> Rows:
+async def run(tx: Tx | Model, sql: str, *values: str | int | None) -> Rows:
     """Run one statement. Rows read with FOR UPDATE stay as they are until the transaction ends."""
     return await tx.execute(_spoken(sql, isinstance(tx.connection, sqlite3.Connection)), values)
 

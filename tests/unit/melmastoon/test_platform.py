@@ -74,8 +74,8 @@ async def test_a_hotelier_who_joins_is_found_and_one_who_joins_twice_is_found_on
     async with search_aggregation.transaction("platform") as tx:
         [offer] = await find(tx, "Kabul", ARRIVAL, DEPARTURE)
     assert (offer.tenant, offer.from_cents, offer.amenities) == ("t1", 10_000, "garden,wifi")
-    listed = house.published(ListingIndexed)
-    assert [e.data.revision for e in listed] == list(range(1, len(listed) + 1))
+    revisions = [e.data.revision for e in house.published(ListingIndexed)]
+    assert revisions == sorted(set(revisions)) != []
 
 
 async def test_a_guest_who_presses_pay_is_confirmed_written_to_and_everything_carries_the_request(
