@@ -37,6 +37,7 @@ class Ledger:
         )
         if path is not None:
             self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = NORMAL")  # it outlives processes, not power cuts
         self._connection.executescript(_TABLES)
 
     @contextmanager
