@@ -288,16 +288,21 @@ async def test_a_stream_is_in_order_also_where_the_later_event_has_the_earlier_t
 
 
 async def test_what_commits_while_a_window_is_read_comes_behind_it(store: PostgresStore, other: PostgresStore) -> None:
-    below = Writer(other)
-    await below.begin()
+    below, between = Writer(other), Writer(other)
+    for writer in (below, between):
+        await writer.begin()
     await below.append(*facts(1, stream=Stream("t1", "folio", "below")))
-    await append(store, *facts(6))
+    await append(store, *facts(5))
+    await between.append(*facts(1, stream=Stream("t1", "folio", "between")))
+    await append(store, *facts(1, after=5))
     page = await store.streams.read_all(limit=4)
     assert [event.version for event in page.events] == [1, 2, 3, 4]
     await below.commit()
+    await between.commit()
     await append(store, *facts(1, after=6))
     rest, _ = await everything(store, page.cursor, limit=4)
-    assert [(event.stream, event.version) for event in rest] == [("f1", 5), ("f1", 6), ("below", 1), ("f1", 7)]
+    found = [(event.stream, event.version) for event in rest]
+    assert found == [("f1", 5), ("f1", 6), ("below", 1), ("between", 1), ("f1", 7)]
 
 
 async def test_readers_among_writers_that_take_their_time_get_everything_once_and_in_order(
