@@ -58,6 +58,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 async def status(services: Sequence[Service]) -> Status:
     """Read the figures. Name producers and consumers together to have the producers' own counts in the lines."""
+    for service in services:
+        await service.projections.learn()  # another process may have swapped a generation in
     counts = {service.name: await service.store.counts() for service in services}
     said = [event_type for service in services for event_type in (*service.catalogue, *service.internal_events)]
     owners = {event_type.topic: event_type.subject.service for event_type in said}

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from posthouse.cli import catalog, contract, db, flow, held, outbox, registry, saga, schema, topology
+from posthouse.cli import catalog, contract, db, flow, held, outbox, projection, registry, saga, schema, topology
 from posthouse.cli.check import check
 from posthouse.cli.demo import demo
 from posthouse.cli.doctor import doctor
@@ -58,6 +58,7 @@ app.command()(doctor)
 app.add_typer(held.app, name="held")
 app.add_typer(outbox.app, name="outbox")
 app.add_typer(saga.app, name="saga")
+app.add_typer(projection.app, name="projection")
 app.command()(timers)
 app.command()(topics)
 app.add_typer(catalog.app, name="catalog")

@@ -18,7 +18,6 @@ from posthouse.projection_table import Generation
 from posthouse.receiving import Handler
 from posthouse.store import BLOCKING, Counts, Store
 
-
 TRIES, PAUSE = 50, 0.1
 """How often, and with how many seconds between, a generation is tried to be cleared away when an operator asks for it."""
 

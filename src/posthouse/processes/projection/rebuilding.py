@@ -83,6 +83,8 @@ class Rebuild:
         self._owner = f"{socket.gethostname()}-{os.getpid()}-{new_id()[-6:]}"
         self._began = wiring.clock.now()
         self._total = 0
+        self._over = asyncio.Event()
+        """The lease is renewed no further: it ends with the swap."""
         self._before: int | None = None
         """How many events were done before this run."""
 
@@ -201,6 +203,7 @@ class Rebuild:
         member.begin(_once)
         try:
             done = await self._followed(member, generation, live)
+            self._over.set()
             if not await self._wiring.store.projections.swap(generation, self._plan.drop_after):
                 raise lost(generation)
             member.face.live = True
@@ -286,27 +289,24 @@ class Rebuild:
     async def _leased(self, generation: Generation) -> AsyncIterator[Callable[[Awaitable[int]], Awaitable[int]]]:
         """Renew the lease while the work goes on; the work ends when it is lost, and the lease when the work does."""
         table, place = self._wiring.store.projections, (generation.projection, generation.number, self._owner)
-        ended = asyncio.Event()
 
         async def renew() -> None:
-            while not await self._wiring.clock.wait(ended, LEASE / 3):
-                if not await table.lease(*place, LEASE):
+            while not await self._wiring.clock.wait(self._over, LEASE / 3):
+                if not await table.lease(*place, LEASE) and not self._over.is_set():
                     raise lost(generation)
 
         async def watched(work: Awaitable[int]) -> int:
-            renewing, working = asyncio.ensure_future(renew()), asyncio.ensure_future(work)
+            working, renewing = asyncio.ensure_future(work), asyncio.ensure_future(renew())
+            renewing.add_done_callback(lambda task: working.cancel() if _error(task) else None)
             try:
-                await asyncio.wait([renewing, working], return_when=asyncio.FIRST_COMPLETED)
-                if renewing.done() and not working.done():
-                    working.cancel()
-                    with contextlib.suppress(asyncio.CancelledError):
-                        await working
-                    renewing.result()
                 return await working
+            except asyncio.CancelledError:
+                if (error := _error(renewing)) is not None:
+                    raise error from None
+                raise
             finally:
-                ended.set()
-                working.cancel()
-                await asyncio.gather(renewing, working, return_exceptions=True)
+                self._over.set()
+                await asyncio.gather(renewing, return_exceptions=True)
 
         try:
             yield watched
@@ -328,3 +328,8 @@ async def found(tx: Tx, wiring: Wiring, projection: Projection, generation: Gene
 async def _once(name: str, run: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event) -> None:
     """A rebuild that fails says so and ends; it can be run again."""
     await run(stop)
+
+
+def _error(task: asyncio.Future[None]) -> BaseException | None:
+    """What a task ended with, if it has ended."""
+    return task.exception() if task.done() and not task.cancelled() else None

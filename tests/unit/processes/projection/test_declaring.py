@@ -66,7 +66,8 @@ def test_a_handler_takes_an_event_and_a_model_and_returns_nothing() -> None:
 
     async def short(event: Event[GuestSeen]) -> None: ...
 
-    async def says(event: Event[GuestSeen], model: Model) -> GuestSeen: ...
+    async def says(event: Event[GuestSeen], model: Model) -> GuestSeen:
+        return event.data
 
     for function, words in ((plain, "make it async"), (short, "and a Model"), (says, "say them by model.publish")):
         with pytest.raises(ConfigurationError, match=words):

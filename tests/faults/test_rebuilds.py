@@ -1,0 +1,155 @@
+"""Read models that are rebuilt while others write, by processes that are killed again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from posthouse.service import Parts
+from posthouse.status import drained
+from posthouse.store import HeldEvent, HeldFilter
+from tests.faults.rebuild_member import entries, ledger
+from tests.servers.postgres import PostgresServer
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+
+KILLS = 6
+
+
+class Scene:
+    """Processes in one folder, on one store and one log."""
+
+    def __init__(self, folder: Path, store: str) -> None:
+        self.folder = folder
+        self.parts = Parts(store, f"embedded:///{folder}/log.db", ledger.clock)
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("POSTHOUSE_")}
+        self._env = {**clean, "PYTHONPATH": str(Path(__file__).parents[2]), "POSTHOUSE_STORE": store}
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.rebuild_member", *words],
+            cwd=self.folder,
+            env=self._env,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._processes.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+    if request.param == "sqlite":
+        scene = Scene(tmp_path, f"sqlite:///{tmp_path}/ledger.db?synchronous=NORMAL")
+        yield scene
+        scene.end()
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_in_memory")
+    with server.database() as url:
+        scene = Scene(tmp_path, url)
+        yield scene
+        scene.end()
+
+
+@pytest.mark.parametrize("source", ["streams", "log"])
+async def test_a_rebuild_killed_again_and_again_beside_writers_feeds_every_event_once(
+    scene: Scene, source: str
+) -> None:
+    before = ledger.use(scene.parts)
+    chance = random.Random(f"{source}")
+    try:
+        await ledger.store.upgrade()
+        await ledger.open()
+        server = scene.start("serve")
+        writers = [scene.start("write", str(number)) for number in range(2)]
+        await _until_there_are(300)
+        for kill in range(KILLS):
+            rebuild = scene.start("rebuild", source)
+            await asyncio.to_thread(_wait, rebuild, 0.5 + chance.random() * 1.2)
+            rebuild.send_signal(signal.SIGKILL)
+            if kill == KILLS // 2:
+                server.kill()
+                server = scene.start("serve")
+        generation = await asyncio.to_thread(_built, scene, source)
+        (scene.folder / "stop").touch()
+        for writer in writers:
+            assert await asyncio.to_thread(writer.wait, 30) == 0
+        await drained(ledger, timeout=60)
+        await _until_nothing_is_retried()
+        await _assert_whole(at_least=generation)
+        (scene.folder / "end").touch()
+        assert await asyncio.to_thread(server.wait, 30) == 0
+    finally:
+        await ledger.aclose()
+        ledger.use(before)
+
+
+def _wait(process: subprocess.Popen[str], seconds: float) -> None:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return
+
+
+def _built(scene: Scene, source: str) -> int:
+    """The rebuild that is left alone gets through, once the lease of the last one that was killed is over."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        process = scene.start("rebuild", source)
+        said, _ = process.communicate(timeout=60)
+        if process.returncode == 0:
+            return int(said)
+    raise AssertionError("no rebuild got through")
+
+
+async def _until_there_are(events: int) -> None:
+    async with asyncio.timeout(60):
+        while await ledger.store.projections.extent(["account"]) < events:  # noqa: ASYNC110 - others write
+            await asyncio.sleep(0.05)
+
+
+async def _until_nothing_is_retried() -> None:
+    """What was in hand when a process was killed is run once more, by whoever is there."""
+    async with asyncio.timeout(30):
+        while any(held.state != "dead" for held in await _held()):  # noqa: ASYNC110 - others retry
+            await asyncio.sleep(0.05)
+
+
+async def _held() -> Sequence[HeldEvent]:
+    live = [row for row in await ledger.store.projections.generations() if row.state == "live"]
+    return await ledger.store.held.find(HeldFilter(consumer=entries.group(live[0].number)), limit=1000)
+
+
+async def _assert_whole(at_least: int) -> None:
+    """Every posting of every account once, each after the one before."""
+    await ledger.projections.learn()
+    async with ledger.store.begin() as tx:
+        number = await ledger.store.projections.live(tx, "ledger.entries")
+        assert number is not None
+        assert number >= at_least >= 2
+        rows = await tx.execute(
+            f"SELECT tenant, account, count(*), max(version), sum(CASE WHEN after = version - 1 THEN 1 ELSE 0 END) "
+            f"FROM entries_entry_{number} GROUP BY tenant, account ORDER BY tenant, account"
+        )
+        mine = "posthouse.stream" if "postgresql" in ledger.store_url else "posthouse_stream"
+        streams = await tx.execute(f"SELECT tenant, stream, version FROM {mine} ORDER BY tenant, stream")
+    assert [(tenant, account, version, version, version) for tenant, account, version in streams] == list(rows)
+    assert await _held() == []
