@@ -30,7 +30,7 @@ BECOMES: Mapping[Happening, Mapping[RoomStatus, RoomStatus]] = {
 
 KNOW = "INSERT INTO rooms (tenant, room_id, property_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 HOLD = "SELECT property_id, status FROM rooms WHERE tenant = ? AND room_id = ? FOR UPDATE"
-BECOME = "UPDATE rooms SET status = ? WHERE tenant = ? AND room_id = ?"
+BECOME = "UPDATE rooms SET status = ?, turn = turn + 1 WHERE tenant = ? AND room_id = ? RETURNING turn"
 
 
 def becomes(before: RoomStatus, happening: Happening) -> RoomStatus:
@@ -50,6 +50,7 @@ async def happen(tx: Tx, room_id: str, property_id: str, happening: Happening) -
     before = cast("RoomStatus", str(status))
     after = becomes(before, happening)
     if after != before:
-        await run(tx, BECOME, after, tx.tenant, room_id)
-        tx.publish(RoomStatusChanged(room_id=room_id, property_id=str(house), before=before, after=after))
+        turn = (await run(tx, BECOME, after, tx.tenant, room_id)).scalar()
+        change = RoomStatusChanged(room_id=room_id, property_id=str(house), before=before, after=after)
+        tx.publish(change, idempotency_key=f"housekeeping:room:{room_id}:{turn}")
     return after

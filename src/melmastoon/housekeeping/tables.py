@@ -10,12 +10,12 @@ TABLES = (
     """
 CREATE TABLE IF NOT EXISTS rooms (
     tenant TEXT NOT NULL, room_id TEXT NOT NULL, property_id TEXT NOT NULL, status TEXT NOT NULL DEFAULT 'clean',
-    PRIMARY KEY (tenant, room_id)
+    turn INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (tenant, room_id)
 )""",
     """
 CREATE TABLE IF NOT EXISTS tasks (
     tenant TEXT NOT NULL, task_id TEXT NOT NULL, property_id TEXT NOT NULL, room_id TEXT NOT NULL, booking_id TEXT NOT NULL,
-    kind TEXT NOT NULL, staff_id TEXT NOT NULL DEFAULT '',
+    kind TEXT NOT NULL, staff_id TEXT NOT NULL DEFAULT '', turn INTEGER NOT NULL DEFAULT 0,
     state TEXT NOT NULL DEFAULT 'created' CHECK (state IN ('created', 'assigned', 'completed')),
     PRIMARY KEY (tenant, task_id)
 )""",

@@ -25,7 +25,9 @@ SELECT task_id, property_id, room_id, staff_id, state FROM tasks
 WHERE tenant = ? AND property_id = ? AND state = 'created' ORDER BY task_id"""
 AT_WORK = "SELECT staff_id FROM on_shift WHERE tenant = ? AND property_id = ?"
 IN_HAND = "SELECT staff_id FROM tasks WHERE tenant = ? AND property_id = ? AND state = 'assigned'"
-ASSIGN = "UPDATE tasks SET state = 'assigned', staff_id = ? WHERE tenant = ? AND task_id = ? AND state = 'created'"
+ASSIGN = """
+UPDATE tasks SET state = 'assigned', staff_id = ?, turn = turn + 1
+WHERE tenant = ? AND task_id = ? AND state = 'created' RETURNING turn"""
 PUT_DOWN = """
 UPDATE tasks SET state = 'created', staff_id = ''
 WHERE tenant = ? AND property_id = ? AND staff_id = ? AND state = 'assigned'"""
@@ -76,8 +78,9 @@ async def give_out(tx: Tx, property_id: str) -> None:
         if staff is None:
             return
         in_hand[staff] += 1
-        await run(tx, ASSIGN, staff, tx.tenant, task.task_id)
-        tx.publish(TaskAssigned(task_id=task.task_id, property_id=property_id, room_id=task.room_id, staff_id=staff))
+        turn = (await run(tx, ASSIGN, staff, tx.tenant, task.task_id)).scalar()
+        given = TaskAssigned(task_id=task.task_id, property_id=property_id, room_id=task.room_id, staff_id=staff)
+        tx.publish(given, idempotency_key=f"housekeeping:assign:{task.task_id}:{turn}")
 
 
 async def put_down(tx: Tx, property_id: str, staff_id: str) -> None:

@@ -24,7 +24,8 @@ MINE = "SELECT room_id, night FROM nights WHERE tenant = ? AND booking_id = ?"
 GIVE_BACK = "DELETE FROM nights WHERE tenant = ? AND room_id = ? AND night = ? AND booking_id = ?"
 # Nights of this type that are not to be sold.
 STOPPED = """
-SELECT night FROM stop_sells WHERE tenant = ? AND property_id = ? AND room_type = ? AND night >= ? AND night < ?"""
+SELECT night FROM stop_sells
+WHERE tenant = ? AND property_id = ? AND room_type = ? AND night >= ? AND night < ? AND active = 1"""
 
 READ = """
 SELECT booking_id, property_id, room_type, room_id, check_in, check_out, change_id, state FROM allocations

@@ -27,9 +27,11 @@ CREATE TABLE IF NOT EXISTS allocations (
     state TEXT NOT NULL CHECK (state IN ('waiting', 'committed', 'blocked', 'released', 'stayed')),
     PRIMARY KEY (tenant, booking_id)
 )""",
+    # `turn` counts how often the night was stopped or cleared.
     """
 CREATE TABLE IF NOT EXISTS stop_sells (
     tenant TEXT NOT NULL, property_id TEXT NOT NULL, room_type TEXT NOT NULL, night TEXT NOT NULL,
+    active INTEGER NOT NULL DEFAULT 1, turn INTEGER NOT NULL DEFAULT 1,
     PRIMARY KEY (tenant, property_id, room_type, night)
 )""",
     # One row for each room type that is asked for: whoever holds it, no room of that type comes or goes meanwhile.

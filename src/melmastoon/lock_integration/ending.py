@@ -39,7 +39,7 @@ async def ended(tx: Tx, booking_id: str, reason: Ended, asked: Asked | None) -> 
     if key.state == "revoked":
         return True
     if asked.trouble:
-        await queue.hand_over(tx, key, "revoke", asked)
+        await queue.hand_over(tx, await save(tx, key), "revoke", asked)
         return True
     await revoked(tx, key)
     return True

@@ -38,15 +38,14 @@ async def by_hand(tx: Tx) -> list[ByHand]:
 async def hand_over(tx: Tx, key: Key, operation: Operation, asked: Asked) -> None:
     """The vendor did not do it: the desk has to, and everybody is told."""
     await run(tx, ADD, tx.tenant, key.booking_id, operation, asked.trouble)
-    tx.publish(
-        VendorErred(
-            booking_id=key.booking_id,
-            property_id=key.property_id,
-            vendor=asked.vendor,
-            operation=operation,
-            reason=asked.trouble,
-        )
+    trouble = VendorErred(
+        booking_id=key.booking_id,
+        property_id=key.property_id,
+        vendor=asked.vendor,
+        operation=operation,
+        reason=asked.trouble,
     )
+    tx.publish(trouble, idempotency_key=f"lock:{operation}:{key.id}:{key.turn}")
 
 
 async def is_done(tx: Tx, booking_id: str, *operations: Operation) -> None:

@@ -53,7 +53,7 @@ async def quote(tx: Tx, quote_id: str, *, property_id: str, room_type: str, chec
     done = await run(tx, QUOTE, tx.tenant, quote_id, *kind, sum(found.values()), CURRENCY, until)
     if done.rowcount:
         expiry = QuoteExpired(quote_id=quote_id, property_id=property_id, room_type=room_type)
-        tx.publish(expiry, after=lasts, timer=_timer(quote_id))
+        tx.publish(expiry, after=lasts, timer=_timer(quote_id), idempotency_key=f"pricing:expire:{quote_id}")
     return msgspec.convert((await run(tx, READ, tx.tenant, quote_id)).one(), Quote, strict=False)
 
 
