@@ -6,9 +6,22 @@ The conformance suites need pytest: import them from `posthouse.testing.broker_c
 """
 
 from posthouse.testing.chaos import Chaos, ChaosBroker
+from posthouse.testing.crashing import Crashes, assert_survives_crashes
 from posthouse.testing.deciding import deciding
 from posthouse.testing.harness import Harness, Unsettled
 from posthouse.testing.recording import Reads, recording
 from posthouse.testing.sagas import SagaCase, given
 
-__all__ = ["Chaos", "ChaosBroker", "Harness", "Reads", "SagaCase", "Unsettled", "deciding", "given", "recording"]
+__all__ = [
+    "Chaos",
+    "ChaosBroker",
+    "Crashes",
+    "Harness",
+    "Reads",
+    "SagaCase",
+    "Unsettled",
+    "assert_survives_crashes",
+    "deciding",
+    "given",
+    "recording",
+]

@@ -125,16 +125,16 @@ class Harness:
         """The replay contract: hand every frame that was published to every consumer a second time; tables, held events
         and what was published must be as before."""
         await self.settled()
-        before = await self._everything()
+        before = await self.everything()
         for stored in [list(log) for log in self.broker.log.topics.values()]:
             await self.broker.publish([one.frame for one in stored])
         await self.settled()
-        after = await self._everything()
+        after = await self.everything()
         changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
         if changed:
             raise AssertionError(f"a second delivery changed {', '.join(changed)}")
 
-    async def _everything(self) -> dict[str, object]:
+    async def everything(self) -> dict[str, object]:
         """Rows of the users' own tables, committed events and held ones, per service."""
         found: dict[str, object] = {}
         for service in self.services:
