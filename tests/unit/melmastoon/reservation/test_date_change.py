@@ -284,6 +284,31 @@ async def test_a_change_that_is_called_off_after_the_nights_were_swapped_stays_s
         assert (await house.card()).missing == ""
 
 
+async def test_calling_off_an_older_change_leaves_the_one_that_runs_alone() -> None:
+    async with open_house() as house:
+        await house.confirmed()
+        await house.change_dates("c1")
+        await house.hears(reallocated("c1"))
+        await house.waits(30.0)
+        await house.change_dates("c2", to=(ARRIVAL, DEPARTURE))
+        await desk.call_off_date_change("t1", "c1")
+        assert (await house.booking()).status == "dates_changing"
+        await house.hears(oversold("c2"))
+        assert await window(house) == ("confirmed", "r2", LATER, LATER_STILL)
+
+
+async def test_nights_that_an_older_change_swapped_after_all_leave_the_one_that_runs_alone() -> None:
+    async with open_house() as house:
+        await house.confirmed()
+        await house.change_dates("c1")
+        await desk.call_off_date_change("t1", "c1")
+        await house.change_dates("c2", to=(date(2027, 4, 1), date(2027, 4, 3)))
+        await house.hears(reallocated("c1"))
+        assert await window(house) == ("dates_changing", "r2", LATER, LATER_STILL)
+        await house.hears(oversold("c2"))
+        assert await window(house) == ("confirmed", "r2", LATER, LATER_STILL)
+
+
 async def test_a_booking_can_be_changed_again_and_again() -> None:
     async with open_house() as house:
         await house.confirmed()
