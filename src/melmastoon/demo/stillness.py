@@ -55,6 +55,9 @@ class Watcher:
 
     def look(self, now: float, away: Collection[str] = ()) -> Stillness:
         """What is in flight at this moment of the platform's clock; nobody waits for services that are away."""
+        reading = [group for (group,) in self._log.execute(UNREAD) if group.partition(".")[0] not in away]
+        if reading:  # as it is most of the time
+            return Stillness(f"frames are not acknowledged by {', '.join(reading)}", None)
         before = self._versions()
         seen = self._look(now, away)
         if not seen.moving and self._versions() != before:

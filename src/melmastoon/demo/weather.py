@@ -40,7 +40,7 @@ def outages(booking: Booking) -> Mapping[str, tuple[float, float]]:
         case "key_change_fails":
             return {"put": (eve + HOURS["longer"] * 3600.0 - 1.0, eve + HOURS["retry_change"] * 3600.0 - 1.0)}
         case "revoke_by_hand":
-            return {"revoke": (0.0, FOREVER)}
+            return {"revoke": (0.0, booking.leaves * DAY + HOURS["hold"] * 3600.0)}
         case _:
             return {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import get_args
+from typing import Literal, get_args
 
 from melmastoon.ai_orchestrator import commands as ai
 from melmastoon.analytics import commands as analytics_commands
@@ -197,11 +197,25 @@ async def _odds_and_ends(stage: Stage) -> None:
         await _lose_a_desktop(house)
 
 
+CHANGED = "SELECT thing, thing_id FROM sync_delta WHERE tenant = ? ORDER BY position LIMIT 1"
+
+
 async def _lose_a_desktop(house: House) -> None:
     """It had been offline, wants to overwrite what happened meanwhile, and is trusted no more."""
     name = f"desktop-{house.tenant}-2"
+    async with sync.transaction(house.tenant) as tx:
+        changed = typed(await run(tx, CHANGED, house.tenant), tuple[Literal["booking", "room", "folio"], str])
+    for thing, thing_id in changed:
+        late = desktops.Mutation(
+            mutation_id=f"late-{name}", thing=thing, thing_id=thing_id, wanted="as it was", based_on=0
+        )
+        await desktops.push(house.tenant, name, late, _nothing)
     async with iam.transaction(house.tenant) as tx:
         await users.unbind_device(tx, name, reason="lost")
+
+
+async def _nothing(mutation: desktops.Mutation) -> None:
+    """What the desktop wants is not done: it is a conflict."""
 
 
 ASSIGNED = "SELECT task_id, staff_id FROM tasks WHERE tenant = ? AND state = 'assigned' ORDER BY task_id"
