@@ -9,23 +9,26 @@ import msgspec
 from posthouse.service import Service
 from posthouse.tracing.gathering import Gathered, gather
 from posthouse.tracing.spot import Place, Spot
-from posthouse.tracing.standing import Heard, State, standings
+from posthouse.tracing.standing import Heard, SagaStep, State, standings
 from posthouse.tracing.tree import Branch, branches
+from posthouse.tracing.turns import deadline_of, with_turns
 from posthouse.tracing.wanted import Wanted, made_at
 
-__all__ = ["Branch", "Heard", "Place", "Spot", "State", "Trace", "trace"]
+__all__ = ["Branch", "Heard", "Place", "SagaStep", "Spot", "State", "Trace", "trace"]
 
 MARGIN = 300.0
 """Seconds by which clocks may differ: an id may say that it was made after the broker stored it."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """The causal tree of one correlation, in order. `heard` tells what consumers did with each event, by its id. `read`
-    counts the frames that were looked at, `since` is from when on; None means all."""
+    """The causal tree of one correlation, in order. `heard` tells what consumers did with each event, by its id;
+    `deadlines` which deadline of a saga an event is about. `read` counts the frames that were looked at, `since` is from
+    when on; None means all."""
 
     correlation: str
     branches: Sequence[Branch]
     heard: dict[str, list[Heard]]
+    deadlines: dict[str, str]
     notes: Sequence[str]
     read: int
     since: float | None
@@ -44,10 +47,16 @@ async def trace(services: Sequence[Service], identifier: str, since: float | Non
     correlation = identifier if named is None else named.event.correlation or identifier
     if correlation != identifier:
         found = await _gather(services, correlation, since)
+    heard = await standings(services, found.spots, found.held)
     return Trace(
         correlation=correlation,
         branches=branches(found.spots),
-        heard=await standings(services, found.spots, found.held),
+        heard=await with_turns(services, found.spots, heard),
+        deadlines={
+            event_id: f"{passed.deadline} of {passed.saga} {passed.id}"
+            for event_id, spot in found.spots.items()
+            if (passed := deadline_of(services, spot.event)) is not None
+        },
         notes=found.notes,
         read=found.read,
         since=_since(correlation, since),

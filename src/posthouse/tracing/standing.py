@@ -21,8 +21,22 @@ AT_ONCE = 200
 """Questions in one transaction: an embedded store has one writer."""
 
 
+class SagaStep(msgspec.Struct, frozen=True, kw_only=True):
+    """The turn of a saga that an event was: its number, the method that was called (empty when none was), the status
+    afterwards, and whether it came late."""
+
+    saga: str
+    id: str
+    turn: int
+    method: str
+    status: str
+    late: bool = False
+    note: str = ""
+
+
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """What one consumer did with one event. `held` is the number for `posthouse held`, `note` why it is held."""
+    """What one consumer did with one event. `held` is the number for `posthouse held`, `note` why it is held; `saga` the
+    turn, where the consumer is a saga that took one."""
 
     consumer: str
     service: str
@@ -30,6 +44,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     held: int | None = None
     note: str = ""
+    saga: SagaStep | None = None
 
 
 class _Line(NamedTuple):

@@ -110,6 +110,7 @@ def test_json_holds_the_events_in_the_order_of_the_tree(guests: Hotel) -> None:
             "state": "applied",
             "held": None,
             "note": "",
+            "saga": None,
         }
     ]
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from posthouse.cli.output import STYLES, counted, one_line, plain, say, span, stdout
 from posthouse.cli.trace.expecting import Expectation
 from posthouse.events import timestamp
-from posthouse.tracing import Branch, Heard, Place, Spot, Trace
+from posthouse.tracing import Branch, Heard, Place, SagaStep, Spot, Trace
 from posthouse.tracing.tree import DRAWN
 
 COLOURS = {**STYLES, "applied": "green", "passed": "green", "waiting": "yellow", "unknown": "yellow"}
@@ -35,7 +35,9 @@ def show(trace: Trace) -> None:
     first = trace.branches[0].spot
     lines: list[Text] = []
     for branch in trace.branches:
-        lines += [_event(branch, first), *_below(branch, trace.heard.get(branch.spot.event.id, []))]
+        event_id = branch.spot.event.id
+        lines.append(_event(branch, first, trace.deadlines.get(event_id, "")))
+        lines += _below(branch, trace.heard.get(event_id, []))
     # Colours of a long tree take longer than finding it: nobody sees them in a file.
     say(Text("\n").join(lines) if stdout().is_terminal else "\n".join(line.plain for line in lines))
     say("")
@@ -94,11 +96,12 @@ def _facts(branch: Branch, trace: Trace) -> dict[str, object]:
         "depth": branch.depth,
         "found_in": spot.place,
         "refused_because": spot.note,
+        "deadline": trace.deadlines.get(event.id),
         "consumers": [msgspec.structs.asdict(heard) for heard in trace.heard.get(event.id, ())],
     }
 
 
-def _event(branch: Branch, first: Spot) -> Text:
+def _event(branch: Branch, first: Spot, deadline: str) -> Text:
     spot, event = branch.spot, branch.spot.event
     line = Text(_lines(branch), "dim")
     line.append(plain(event.type), "bold")
@@ -106,6 +109,7 @@ def _event(branch: Branch, first: Spot) -> Text:
     line.append(timestamp(spot.at) if spot is first else _offset(spot.at - first.at), "cyan")
     line.append(f"  {plain(event.tenant)}")
     line.append(f"  {plain(event.key)}" if event.key else "")
+    line.append(f"  {plain(deadline)}" if deadline else "")
     return line
 
 
@@ -121,7 +125,15 @@ def _below(branch: Branch, heard: list[Heard]) -> Iterator[Text]:
         said.append(one.state, COLOURS.get(one.state, ""))
         if one.held is not None:
             said.append(f", held event {one.held}: {plain(one_line(one.note))}")
+        if one.saga is not None:
+            said.append(_turn(one.saga))
         yield _remark(branch, said)
+
+
+def _turn(step: SagaStep) -> str:
+    what = f"{step.method}, " if step.method else ""
+    late = ", came late" if step.late else ""
+    return plain(f", {step.saga} {step.id} turn {step.turn}: {what}{step.status}{late}")
 
 
 def _remark(branch: Branch, said: Text) -> Text:

@@ -1,0 +1,75 @@
+"""Turns: what sagas did with events, from their histories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from posthouse.errors import EventError
+from posthouse.events import Event
+from posthouse.processes import SagaType
+from posthouse.processes.saga.deadlines import DeadlinePassed
+from posthouse.saga_table import SagaTurn
+from posthouse.service import Service
+from posthouse.tracing.spot import Spot
+from posthouse.tracing.standing import Heard, SagaStep
+
+
+async def with_turns(
+    services: Sequence[Service], spots: Mapping[str, Spot], heard: Mapping[str, list[Heard]]
+) -> dict[str, list[Heard]]:
+    """The same with the turns of sagas. A deadline is heard by the saga that it belongs to, and by no other."""
+    sagas = {of.consumer: (service, of) for service in services for of in service.saga_types.values()}
+    known: dict[tuple[str, str, str], Mapping[str, SagaTurn]] = {}
+    found: dict[str, list[Heard]] = {}
+    for event_id, consumers in heard.items():
+        event = spots[event_id].event
+        for one in consumers:
+            if one.consumer not in sagas:
+                found.setdefault(event_id, []).append(one)
+                continue
+            service, of = sagas[one.consumer]
+            saga, id = _whose(service, of, event)
+            if saga != of.name:
+                continue
+            key = (of.consumer, event.tenant, id)
+            if key not in known:
+                turns = await service.store.sagas.history(of.name, event.tenant, id) if id else []
+                known[key] = {turn.input.event_id: turn for turn in turns if turn.input.event_id}
+            found.setdefault(event_id, []).append(_with_turn(one, of, id, known[key].get(event_id)))
+    return found
+
+
+def deadline_of(services: Sequence[Service], event: Event[bytes]) -> DeadlinePassed | None:
+    """What a service's own event says about a deadline; None for any other event."""
+    internal = {known.name for service in services for known in service.internal_events}
+    if event.type not in internal:
+        return None
+    try:
+        return msgspec.json.decode(event.data, type=DeadlinePassed)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _whose(service: Service, of: SagaType, event: Event[bytes]) -> tuple[str, str]:
+    """Name and id of the saga that an event is about; the id is empty where it cannot be read."""
+    passed = deadline_of([service], event)
+    if passed is not None:
+        return passed.saga, passed.id
+    event_type = of.event_types.get(event.type)
+    if event_type is None:
+        return of.name, ""
+    try:
+        return of.name, of.id_in(event.type, event.with_data(event_type.payload.decode(event.data))) or ""
+    except EventError:
+        return of.name, ""
+
+
+def _with_turn(heard: Heard, of: SagaType, id: str, turn: SagaTurn | None) -> Heard:
+    if turn is None:
+        return heard
+    step = SagaStep(
+        saga=of.name, id=id, turn=turn.turn, method=turn.method, status=turn.status, late=turn.late, note=turn.note
+    )
+    return msgspec.structs.replace(heard, saga=step)

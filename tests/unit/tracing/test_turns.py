@@ -1,0 +1,77 @@
+"""Sagas in a trace: the turn that an event was, and deadlines by their names."""
+
+from __future__ import annotations
+
+import pytest
+
+from posthouse.cli.trace.showing import show
+from posthouse.testing import Harness
+from posthouse.tracing import SagaStep, trace
+from tests.unit.processes.saga.hotel import (
+    AllocationCommitted,
+    BookingSaga,
+    IntentCaptured,
+    IntentFailed,
+    inventory,
+    payment,
+    reservation,
+)
+
+HOTEL = (reservation, inventory, payment)
+
+
+async def start(booking_id: str) -> None:
+    async with reservation.transaction("t1", correlation="req-1") as tx:
+        await reservation.start_saga(tx, BookingSaga(booking_id=booking_id))
+
+
+async def test_the_turn_of_a_saga_stands_beside_the_event_that_it_took() -> None:
+    async with Harness(*HOTEL) as harness:
+        await start("b1")
+        await harness.publish(AllocationCommitted(allocation_id="a1", booking_id="b1"), correlation="req-1")
+        await harness.settled()
+        await harness.publish(IntentFailed(booking="b1"), correlation="req-1")
+        await harness.settled()
+        await harness.publish(IntentCaptured(booking_id="b1", cents=5), correlation="req-1")
+        await harness.settled()
+        found = await trace(HOTEL, "req-1")
+        heard = {
+            branch.spot.event.type.removeprefix("hotel."): found.heard[branch.spot.event.id][0].saga
+            for branch in found.branches
+            if branch.spot.event.id in found.heard
+        }
+        assert heard == {
+            "inventory.allocation.committed.v1": SagaStep(
+                saga="booking", id="b1", turn=2, method="room_committed", status="running"
+            ),
+            "payment.intent.failed.v1": SagaStep(
+                saga="booking", id="b1", turn=3, method="payment_failed", status="compensating"
+            ),
+            "payment.intent.captured.v1": SagaStep(
+                saga="booking", id="b1", turn=4, method="paid_too_late", status="compensating", late=True
+            ),
+        }
+
+
+async def test_a_deadline_is_named_before_and_after_it_passed(capsys: pytest.CaptureFixture[str]) -> None:
+    async with Harness(*HOTEL) as harness:
+        await start("b1")
+        await harness.settled()
+        before = await trace(HOTEL, "req-1")
+        ((waiting, named),) = before.deadlines.items()
+        assert named == "hold_expired of booking b1"
+        assert waiting not in before.heard
+        await harness.advance(30)
+        after = await trace(HOTEL, "req-1")
+        assert after.deadlines[waiting] == named
+        (heard,) = after.heard[waiting]
+        assert heard.saga is not None
+        assert (heard.state, heard.saga.method, heard.saga.status) == ("applied", "hold_expired", "compensated")
+        caused = [branch.spot.event.type for branch in after.branches if branch.spot.event.causation == waiting]
+        assert caused == ["hotel.reservation.booking.cancelled.v1"]
+        show(after)
+        shown = capsys.readouterr().out
+        assert (
+            "hotel.reservation.saga.deadline_passed.v1  reservation  +30.000 s  t1  hold_expired of booking b1" in shown
+        )
+        assert "→ reservation.booking applied, booking b1 turn 2: hold_expired, compensated" in shown
