@@ -66,7 +66,6 @@ class Turn:
         seconds = self._deadlines[name] if after is None else after
         if seconds < 0:
             raise ConfigurationError(f"{self._method}: {name} cannot be set {-seconds:g} s into the past")
-        self.cleared.discard(name)
         self.set_for[name] = seconds
 
     def clear(self, method: Callable[[Turn], object]) -> None:

@@ -328,6 +328,61 @@ async def test_a_fact_that_an_undo_may_wait_for_means_nothing_while_the_saga_run
     assert view.history[-1].note
 
 
+async def test_while_an_undo_waits_other_events_do_not_end_it(h: Harness) -> None:
+    await start()
+    await commit_room(h)
+    await h.publish(IntentFailed(booking="b1"))
+    await h.settled()
+    await h.publish(ReviewOpened(booking_id="b1"))
+    await commit_room(h)
+    view = await shown()
+    assert (view.row.status, view.row.done) == ("compensating", ("hold", "room_committed"))
+    assert [(turn.late, turn.method) for turn in view.history[-2:]] == [(True, ""), (True, "")]
+
+
+async def test_a_fact_that_comes_before_its_undo_was_done_does_not_count(h: Harness) -> None:
+    Weather.release_fails = 1
+    await start()
+    await commit_room(h)
+    await h.publish(IntentFailed(booking="b1"))
+    await h.settled()
+    await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
+    await h.settled()
+    row = (await shown()).row
+    assert (row.status, row.done) == ("compensating", ("hold", "room_committed"))
+    await h.advance(10.0)
+    await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
+    await h.settled()
+    assert await status() == "compensated"
+
+
+async def test_the_deadlines_of_one_undo_are_over_with_it(h: Harness) -> None:
+    Weather.release_fails = Weather.drop_hold_fails = 1
+    await start()
+    await commit_room(h)
+    await h.publish(IntentFailed(booking="b1"))
+    await h.settled()
+    assert [*(await shown()).row.deadlines] == ["retry undo"]
+    await reservation.sagas.retry("booking", "t1", "b1")
+    assert [*(await shown()).row.deadlines] == ["undo within"]
+    await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
+    await h.settled()
+    assert [*(await shown()).row.deadlines] == ["retry undo"]
+
+
+async def test_what_the_caller_says_besides_is_not_the_sagas(h: Harness) -> None:
+    async with reservation.transaction("t1") as tx:
+        tx.publish(RefundRequested(booking_id="x", cents=1))
+        await reservation.start_saga(tx, BookingSaga(booking_id="b1"))
+        tx.publish(RefundRequested(booking_id="x", cents=2))
+    await h.settled()
+    view = await shown()
+    assert [one.type for one in view.history[0].published] == ["hotel.reservation.booking.held.v1"]
+    others = {event.correlation for event in h.published(RefundRequested)}
+    assert len(others) == 2
+    assert view.row.correlation not in others
+
+
 async def test_a_partial_saga_still_takes_events(h: Harness) -> None:
     await start()
     await commit_room(h)

@@ -34,6 +34,11 @@ class OrderLost(Payload):
     order_id: str
 
 
+@shop.event("order.found.v1", key="order_id")
+class OrderFound(Payload):
+    order_id: str
+
+
 @shop.event("parcel.requested.v1", key="order_id")
 class ParcelRequested(Payload):
     order_id: str
@@ -78,6 +83,10 @@ class OrderSaga(Saga):
     @late(OrderPaid)
     def paid_late(self, event: Event[OrderPaid], turn: Turn) -> None:
         Script.late(self, turn)
+
+    @late(OrderFound)
+    async def found_late(self, event: Event[OrderFound], turn: Turn) -> None:
+        self.seen.append("found late")
 
     @deadline(20.0)
     def slow(self, turn: Turn) -> None:
@@ -192,6 +201,36 @@ async def test_deadlines_are_set_moved_cleared_and_set_again() -> None:
         assert figures.timers == {"shop": 0}
 
 
+async def test_a_deadline_that_was_moved_does_not_count_by_its_first_time() -> None:
+    async with Harness(shop) as h:
+        await running(h)
+        Script.act = lambda saga, turn: turn.set(saga.slow)
+        await h.publish(OrderPaid(order_id="7"))
+        await h.settled()
+        (fired,) = await shop.store.timers.pending()
+        await h.publish(OrderPaid(order_id="7"))
+        await h.settled()
+        async with shop.store.begin() as tx:
+            await shop.store.outbox.append(tx, [fired.row])
+        await h.settled()
+        assert await seen() == ["paid", "paid"]
+        await h.advance(20.0)
+        assert await seen() == ["paid", "paid", "slow"]
+
+
+async def test_what_is_only_taken_late_is_passed_over_in_time() -> None:
+    async with Harness(shop) as h:
+        await running(h)
+        await h.publish(OrderFound(order_id="7"))
+        await h.settled()
+        assert await seen() == []
+        await h.publish(OrderLost(order_id="7"))
+        await h.publish(OrderFound(order_id="7"))
+        await h.settled()
+        assert await seen() == ["forget", "found late"]
+        assert (await order()).status == "compensated"
+
+
 async def test_a_step_that_is_done_twice_is_undone_once() -> None:
     async with Harness(shop) as h:
         await running(h)
@@ -260,6 +299,33 @@ async def test_an_undo_decides_nothing_about_the_saga() -> None:
         assert row.status == "compensation_failed"
         assert row.undoing is not None
         assert "calls turn.set()" in row.undoing.error
+
+
+async def test_an_undo_that_leaves_a_state_that_cannot_be_stored_has_failed() -> None:
+    async with Harness(shop) as h:
+        await running(h)
+        Script.back = lambda saga, turn: setattr(saga, "cents", "many")
+        await h.publish(OrderLost(order_id="7"))
+        await h.settled()
+        row = await order()
+        assert row.undoing is not None
+        assert "the state of the saga 'order' cannot be stored" in row.undoing.error
+        assert await h.held(shop) == []
+
+
+async def test_a_row_that_somebody_changed_behind_the_lock_is_not_overwritten() -> None:
+    class Meddling(Saga):
+        key: str
+
+        @starts
+        async def begin(self, turn: Turn) -> None:
+            await turn.execute("UPDATE posthouse_saga SET turn = 5")
+
+    service = Service("meddling")
+    service.saga("meddling", correlate="key")(Meddling)
+    async with Harness(service), service.transaction("t1") as tx:
+        with pytest.raises(StoreCollision, match="meddling k was changed by somebody else"):
+            await service.start_saga(tx, Meddling(key="k"))
 
 
 async def test_what_comes_late_decides_nothing_either() -> None:
