@@ -290,7 +290,9 @@ async def test_calling_off_an_older_change_leaves_the_one_that_runs_alone() -> N
         await house.change_dates("c1")
         await house.hears(reallocated("c1"))
         await house.waits(30.0)
+        assert (await house.card()).missing == "price"
         await house.change_dates("c2", to=(ARRIVAL, DEPARTURE))
+        assert (await house.card()).missing == ""
         await desk.call_off_date_change("t1", "c1")
         assert (await house.booking()).status == "dates_changing"
         await house.hears(oversold("c2"))
