@@ -8,7 +8,7 @@ free before its successor starts. Nothing else is touched; what was in hand come
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -42,17 +42,17 @@ def hidden_for(service: Service) -> Mapping[str, float]:
 
 def free(store: Path, log: Path, service: Service) -> None:
     """All that the processes of one service held; none of them may be alive."""
-    with closing(sqlite3.connect(store, timeout=PATIENCE, isolation_level=None)) as connection:
-        for sql, values in _of_store(service):
-            connection.execute(sql, values)
+    free_store(store, service)
     with closing(sqlite3.connect(log, timeout=PATIENCE, isolation_level=None)) as connection:
         for group in service.topology().groups:
             for sql in FREE_MEMBERS:
                 connection.execute(sql, (group,))
 
 
-def _of_store(service: Service) -> Iterator[tuple[str, tuple[object, ...]]]:
-    for sql in FREE_LANES:
-        yield sql, ()
-    for consumer, seconds in hidden_for(service).items():
-        yield FREE_CLAIMS, (consumer, seconds, NEARLY)
+def free_store(store: Path, service: Service) -> None:
+    """What they held in their own store."""
+    with closing(sqlite3.connect(store, timeout=PATIENCE, isolation_level=None)) as connection:
+        for sql in FREE_LANES:
+            connection.execute(sql)
+        for consumer, seconds in hidden_for(service).items():
+            connection.execute(FREE_CLAIMS, (consumer, seconds, NEARLY))

@@ -12,7 +12,7 @@ from melmastoon.demo.clock import SharedClock
 from melmastoon.demo.ground import Ground
 from melmastoon.demo.heirs import free, hidden_for
 from melmastoon.demo.processes import Fleet
-from melmastoon.demo.stillness import Watcher
+from melmastoon.demo.stillness import LogReading, Watcher
 from posthouse import Service
 from posthouse.errors import PosthouseError
 
@@ -50,6 +50,7 @@ class Simulated:
         self.moments = 0
         """How often time was moved a little because somebody waited for it."""
         self._watcher: Watcher | None = None
+        self._reading: LogReading | None = None
 
     @property
     def kills(self) -> int:
@@ -62,14 +63,16 @@ class Simulated:
         """The files are there already; begin to work on them."""
         hidden = {name: s for service in self._services.values() for name, s in hidden_for(service).items()}
         stores = {name: self._ground.store_file(name) for name in self._services}
-        self._watcher = Watcher(self._ground.log_file, stores, hidden)
+        self._reading = LogReading(self._ground.log_file)
+        self._watcher = Watcher(stores, hidden, self._reading)
         self._fleet.start()
         await self.settle()
 
     async def stop(self) -> None:
         self._fleet.stop()
-        if self._watcher is not None:
+        if self._watcher is not None and self._reading is not None:
             self._watcher.close()
+            self._reading.close()
 
     async def settle(self) -> None:
         await self._settled()

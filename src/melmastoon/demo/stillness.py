@@ -1,9 +1,9 @@
-"""Whether anything is in flight, and what comes next: read from the files, because the work is in other processes."""
+"""Whether anything is in flight, and what comes next: read from the files, because the work may be in other processes."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -45,33 +45,35 @@ class Stillness(msgspec.Struct, frozen=True):
 
 
 class Watcher:
-    """Looks at all files of the platform. A look that somebody committed into is no look: it is taken again."""
+    """Looks at all stores, and at whoever knows which groups have something to read. A look that somebody committed into is no
+    look: it is taken again."""
 
-    def __init__(self, log: Path, stores: Mapping[str, Path], hidden: Mapping[str, float]) -> None:
-        self._log = _reader(log)
+    def __init__(
+        self, stores: Mapping[str, Path], hidden: Mapping[str, float], reading: Callable[[], Iterable[str]]
+    ) -> None:
         self._stores = {name: _reader(path) for name, path in stores.items()}
         self._hidden = hidden
         """For how long each consumer hides what it runs."""
+        self._reading = reading
 
     def look(self, now: float, away: Collection[str] = ()) -> Stillness:
         """What is in flight at this moment of the platform's clock; nobody waits for services that are away."""
-        reading = [group for (group,) in self._log.execute(UNREAD) if group.partition(".")[0] not in away]
-        if reading:  # as it is most of the time
-            return Stillness(f"frames are not acknowledged by {', '.join(reading)}", None)
-        before = self._versions()
-        seen = self._look(now, away)
-        if not seen.moving and self._versions() != before:
-            return Stillness("something was committed during the look", None)
-        return seen
+        before = None
+        while True:
+            reading = [group for group in self._reading() if group.partition(".")[0] not in away]
+            if reading:  # as it is most of the time
+                return Stillness(f"frames are not acknowledged by {', '.join(reading)}", None)
+            seen = self._look(now, away)
+            versions = self._versions()
+            if seen.moving or versions == before:
+                return seen
+            before = versions
 
     def close(self) -> None:
-        for connection in (self._log, *self._stores.values()):
+        for connection in self._stores.values():
             connection.close()
 
     def _look(self, now: float, away: Collection[str]) -> Stillness:
-        reading = [group for (group,) in self._log.execute(UNREAD) if group.partition(".")[0] not in away]
-        if reading:
-            return Stillness(f"frames are not acknowledged by {', '.join(reading)}", None)
         upcoming: list[float] = []
         for name, store in self._stores.items():
             if name in away:
@@ -89,8 +91,21 @@ class Watcher:
         return Stillness("", min(upcoming, default=None))
 
     def _versions(self) -> list[object]:
-        """One number per file, which changes when anybody else commits."""
-        return [_first(connection, "PRAGMA data_version") for connection in (self._log, *self._stores.values())]
+        """One number per store, which changes when anybody else commits."""
+        return [_first(store, "PRAGMA data_version") for store in self._stores.values()]
+
+
+class LogReading:
+    """Which groups of a log in a file have not acknowledged everything."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = _reader(log)
+
+    def __call__(self) -> Iterable[str]:
+        return [group for (group,) in self._log.execute(UNREAD)]
+
+    def close(self) -> None:
+        self._log.close()
 
 
 def _reader(path: Path) -> sqlite3.Connection:
