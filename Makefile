@@ -7,7 +7,7 @@ PEERS := .cache/peers
 RESULTS := .cache/benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quickstart servers test unit check format bench bench-postgres bench-peers bench-picture clean
+.PHONY: help freeze demo quickstart servers test unit check format bench bench-postgres bench-peers bench-picture clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ check: $(READY) ## format, lint, strict types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+freeze: $(READY) ## write what Melmastoon's services say into event-schemas/, to be committed
+	$(BIN)/posthouse catalog freeze --prune $$($(BIN)/python -c 'from melmastoon.platform import TARGETS; print(*TARGETS)')
 
 format: $(READY) ## rewrite the files in the house format
 	$(BIN)/ruff format .

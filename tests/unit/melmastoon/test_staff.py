@@ -16,6 +16,7 @@ async def test_a_shift_is_opened_and_closed_once_and_its_minutes_are_counted() -
         for done in (True, False):
             async with staff.transaction("t1") as tx:
                 assert await open_shift(tx, "s1", staff_id="m1", property_id="p1", duty="housekeeping") is done
+        await house.settled()
         await house.advance(3 * 3600 + 59)
         for done in (True, False):
             async with staff.transaction("t1") as tx:
