@@ -6,10 +6,10 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, date, datetime
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
@@ -17,24 +17,13 @@ from posthouse.broker import Broker, Start, Topology
 from posthouse.brokers import open_broker
 from posthouse.checks import refusals, warnings
 from posthouse.clock import Clock, SystemClock
-from posthouse.contracts import (
-    Catalogue,
-    EventType,
-    FirstSight,
-    Flow,
-    Retention,
-    Terms,
-    Topics,
-    declare,
-    event_type_of,
-    flow_of,
-)
+from posthouse.contracts import EventType, FirstSight, Topics
 from posthouse.contracts.deprecation import deprecations
-from posthouse.contracts.retirement import refusal
-from posthouse.contracts.versions import Cast, cast_of, chain, missing_links
+from posthouse.contracts.versions import chain, missing_links
+from posthouse.declaring import Declarations
 from posthouse.errors import ConfigurationError, DecodeError, StoreOutdated, did_you_mean
-from posthouse.events import CODECS, METADATA_LIMIT, Actor, Producer, Subject, decode_any
-from posthouse.frozen import lock_in, retired_in, unfrozen
+from posthouse.events import CODECS, METADATA_LIMIT, Actor, Producer, decode_any
+from posthouse.frozen import lock_in, unfrozen
 from posthouse.processes import (
     Aggregate,
     AggregateBook,
@@ -50,19 +39,8 @@ from posthouse.processes import (
 from posthouse.processes.projection import Terms as ModelTerms
 from posthouse.processes.projection import Wiring
 from posthouse.processes.stream import Evolve, Home
-from posthouse.receiving import (
-    Applier,
-    Calling,
-    Consumer,
-    Desk,
-    Handler,
-    Policy,
-    Retrier,
-    Uses,
-    dead_letter_topic,
-    handler_of,
-    lifted,
-)
+from posthouse.receiving import Applier, Consumer, Desk, Handler, Policy, Retrier, dead_letter_topic
+from posthouse.receiving.readers import is_ordered, problems_of, topics_of
 from posthouse.runtime import PARTS, Part, Runtime
 from posthouse.sending import Block, Cause, Drafter, Outbox, Relay, RelaySettings, Sightings, Tx
 from posthouse.store import OutboxRow, RelaySource, Store, Transaction
@@ -70,15 +48,9 @@ from posthouse.stores import open_store
 
 log = logging.getLogger("posthouse.service")
 
-T = TypeVar("T")
-Old = TypeVar("Old")
-New = TypeVar("New")
-F = TypeVar("F", bound=Callable[..., object])
 S = TypeVar("S", bound=Saga)
 State = TypeVar("State")
 Fact = TypeVar("Fact")
-Setup = Callable[[Tx], Awaitable[None]]
-
 Wire = Literal["structured", "binary", "melmastoon"]
 
 DAY = 86_400.0
@@ -92,7 +64,7 @@ class Parts(NamedTuple):
     clock: Clock
 
 
-class Service:
+class Service(Declarations):
     """One service: a name, a store, a broker, the events it owns and the handlers it runs.
 
     Without URLs it needs no server: `sqlite:///<name>.db` and `embedded:///posthouse-log.db`, or what the environment
@@ -129,38 +101,23 @@ class Service:
         if wire not in CODECS:
             raise ConfigurationError(f"there is no wire format {wire!r}.{did_you_mean(wire, CODECS)}")
         codec = CODECS[wire]
-        self.name = name
-        self.namespace = namespace
+        super().__init__(name, namespace, topics=topics, owner=owner, residency=residency, schemas=schemas)
         self._parts = Parts(store, broker, clock or SystemClock())
-        self.catalogue = Catalogue()
-        self.consumers: dict[str, dict[str, Handler]] = {}
-        """Handlers by consumer and subject; those of older versions that are lifted to theirs included."""
-        self._handlers: dict[str, dict[str, Handler]] = {}
-        """The same as they were declared."""
-        self.flows: dict[str, Flow] = {}
-        """Choreographies that this service declares, by their names."""
-        self._upcasts: dict[str, Cast] = {}
-        self._downcasts: dict[str, Cast] = {}
         self._sagas = SagaBook(name, namespace, self)
         self._sightings = Sightings()
         self.outbox = Outbox(lambda: self.store, lambda: self._drafter)
-        self.owner = owner
         self.in_flight = in_flight
         self.wire = wire
-        self._terms = Terms(owner=owner, residency=residency).checked(name)
-        self._schemas = None if schemas is None else Path(schemas)
         self._aggregates = AggregateBook(self._home)
         self.projections = Projections(
             name, store=lambda: self.store, wiring=lambda: self._wiring, register=self._add_handler
         )
         """The read models, and an operator's verbs for them."""
-        self._topics: Topics = topics
         self._limit = limit
         self.inbox_retention = inbox_retention
         self.saga_retention = saga_retention
         self._start: Start = start
         self._relay_settings = relay or RelaySettings()
-        self._setups: list[Setup] = []
         self._store: Store | None = None
         self._broker: Broker | None = None
         self._ready = False
@@ -180,121 +137,7 @@ class Service:
         )
         self._drafter = self._draft_with(self.clock)
 
-    # What the service says and hears.
-
-    def event(
-        self,
-        subject: str,
-        *,
-        key: str | None = None,
-        retention: Retention = "hot",
-        owner: str | None = None,
-        residency: str | None = None,
-        deprecated: date | None = None,
-    ) -> Callable[[type[T]], type[T]]:
-        """Declare a fact that this service owns: `order.placed.v1`, relative to its namespace and name.
-
-        `key` names the field whose value orders the facts: all of one key are applied in commit order. The class may
-        be a Payload, a dataclass, a msgspec Struct or a pydantic model; a plain annotated class becomes a dataclass.
-        Its docstring describes the fact. `owner` and `residency` are the service's unless they are given here;
-        `deprecated` is the day from which no new consumer should start.
-        """
-        full = Subject.relative(subject, service=self.name, namespace=self.namespace)
-        if (retired := refusal(str(full), self._retired)) is not None:
-            raise ConfigurationError(retired)
-        terms = Terms(
-            retention=retention,
-            owner=self._terms.owner if owner is None else owner,
-            residency=self._terms.residency if residency is None else residency,
-            deprecated=deprecated,
-        )
-        return self._declared(full, key, self._topics, terms)
-
-    def external(
-        self, subject: str, *, key: str | None = None, topics: Topics | None = None
-    ) -> Callable[[type[T]], type[T]]:
-        """Declare a fact of another service, as this one reads it: the full subject, and only the fields it needs."""
-        return self._declared(Subject.parse(subject), key, topics or self._topics)
-
-    def on(
-        self,
-        *events: type[object],
-        consumer: str | None = None,
-        policy: Policy | None = None,
-        reads: Sequence[str] | None = None,
-        publishes: Sequence[type[object]] = (),
-        calling: Calling | None = None,
-    ) -> Callable[[F], F]:
-        """Run the decorated function for each of these events, once, in order per key, in one transaction.
-
-        Handlers of one consumer share its place in the topics; a second handler for the same event needs a `consumer`
-        of its own. What the function returns is published in the same transaction.
-
-        `calling` is for what no transaction can take back: a vendor's API. It is given the event before the transaction
-        begins, and the function gets its answer as a third argument. It may be called again for the same event, after a
-        failure or a crash, so it says the same key to the vendor each time; it is not called for a duplicate.
-
-        For the catalogue: `reads` names the payload fields that the function looks at, dots reaching inside; without it
-        any change of the event may touch it. `publishes` names the events that it publishes through its Tx; those of
-        its return annotation are known.
-        """
-        if not events:
-            raise ConfigurationError(f"{self.name}.on() needs at least one event class")
-        name = self.name if consumer is None else f"{self.name}.{consumer}"
-
-        def register(function: F) -> F:
-            types = [event_type_of(cls) for cls in events]
-            uses = Uses.of(types, reads, publishes, by=self.name)
-            handler = handler_of(function, types, policy or Policy(), uses, calling)
-            self._add_handler(name, handler)
-            return function
-
-        return register
-
-    def upcast(self, old: type[Old], *, to: type[New]) -> Callable[[Callable[[Old], New]], Callable[[Old], New]]:
-        """Let handlers of `to` also take `old`, an earlier version of the same fact, as the decorated function lifts it.
-
-        Functions are chained: with one from v1 to v2 and one from v2 to v3, a handler of v3 gets all three. It sees the
-        envelope as it came and the payload lifted. A function that raises leaves the event held, as a breach of contract.
-        """
-
-        def register(function: Callable[[Old], New]) -> Callable[[Old], New]:
-            self._add_cast(self._upcasts, cast_of("upcast", old, to, function))
-            self._lift_handlers()
-            return function
-
-        return register
-
-    def downcast(self, new: type[New], *, to: type[Old]) -> Callable[[Callable[[New], Old]], Callable[[New], Old]]:
-        """Publish each `new` also as `to`, an earlier version of the same fact, as the decorated function makes it.
-
-        Both are written in the same transaction, under the same key. Functions are chained. A consumer that takes several
-        versions applies the fact once. Remove the function to publish `new` alone again.
-        """
-
-        def register(function: Callable[[New], Old]) -> Callable[[New], Old]:
-            cast = cast_of("downcast", new, to, function)
-            foreign = [t.name for t in (cast.source, cast.target) if not self._owns(t)]
-            if foreign:
-                raise ConfigurationError(f"{self.name!r} cannot publish what it does not own: {', '.join(foreign)}")
-            self._add_cast(self._downcasts, cast)
-            return function
-
-        return register
-
-    def flow(
-        self,
-        name: str,
-        *,
-        starts: type[object],
-        then: Sequence[type[object]],
-        may: Sequence[type[object]] = (),
-        description: str = "",
-    ) -> None:
-        """Declare a choreography that this service answers for: what has to follow from a fact, and what may, whoever says
-        it. Nothing runs because of it: `posthouse flow` draws it from who hears and says what, and `posthouse trace` says
-        which of its facts did not come."""
-        self.flows[name] = flow_of(name, starts, then, may, description, known=self.flows)
+    # What takes its time.
 
     def saga(self, name: str, *, correlate: str, policy: Policy | None = None) -> Callable[[type[S]], type[S]]:
         """Run the decorated class as a process. Its `correlate` field is its id, and the field of that name in the events
@@ -362,11 +205,6 @@ class Service:
                 f"there is a consumer {self.name}.{name} already: give the projection another name"
             )
         return self.projections.declare(name, terms)
-
-    def setup(self, function: Setup) -> Setup:
-        """Run the decorated function once when the service opens, in a transaction of its own; for your own tables."""
-        self._setups.append(function)
-        return function
 
     # What the service does.
 
@@ -535,35 +373,13 @@ class Service:
 
     def topology(self) -> Topology:
         """The topics this service writes and reads, with their dead letters, and who reads what."""
-        groups = {name: sorted(_topics_of(handlers)) for name, handlers in self._standing.items()}
-        read = {topic for handlers in self.consumers.values() for topic in _topics_of(handlers)}
+        groups = {name: sorted(topics_of(handlers)) for name, handlers in self._standing.items()}
+        read = {topic for handlers in self.consumers.values() for topic in topics_of(handlers)}
         groups |= {name: list(topics) for name, topics in self.projections.groups().items()}
         own = {event_type.topic for event_type in self.catalogue}
         return Topology(topics=sorted(read | own | {dead_letter_topic(topic) for topic in read}), groups=groups)
 
     # How it is wired.
-
-    def _declared(
-        self, subject: Subject, key: str | None, topics: Topics, terms: Terms | None = None
-    ) -> Callable[[type[T]], type[T]]:
-        def made(cls: type[T]) -> type[T]:
-            event_type = declare(cls, subject, key=key, topics=topics, terms=terms)
-            self.catalogue.add(event_type)
-            return event_type.payload.cls
-
-        return made
-
-    def _add_handler(self, name: str, handler: Handler) -> None:
-        handlers = self._handlers.setdefault(name, {})
-        for event_type in handler.event_types:
-            if event_type.name in handlers:
-                raise ConfigurationError(
-                    f"{event_type.name} is handled by {handlers[event_type.name].name} in the consumer {name!r} already: "
-                    f"give {handler.name} a consumer of its own, as in on(…, consumer={handler.function.__name__!r})"
-                )
-            self.catalogue.add(event_type)
-            handlers[event_type.name] = handler
-        self._lift_handlers()
 
     @property
     def _standing(self) -> Mapping[str, Mapping[str, Handler]]:
@@ -588,23 +404,6 @@ class Service:
             transaction=self.transaction,
         )
 
-    def _add_cast(self, casts: dict[str, Cast], cast: Cast) -> None:
-        known = casts.setdefault(cast.source.name, cast)
-        if known is not cast:
-            raise ConfigurationError(
-                f"{cast.source.name} is turned into {known.target.name} already: one function begins at each version"
-            )
-        for event_type in (cast.source, cast.target):
-            self.catalogue.add(event_type)
-
-    def _lift_handlers(self) -> None:
-        """Declarations come in any order: what is lifted to whom is worked out anew with each."""
-        self.consumers.update({name: lifted(known, self._upcasts) for name, known in self._handlers.items()})
-
-    @cached_property
-    def _retired(self) -> Mapping[str, date]:
-        return {} if self._schemas is None else retired_in(self._schemas)
-
     @property
     def aggregates(self) -> Mapping[str, Aggregate[object, object]]:
         """The aggregates that are declared here, by name."""
@@ -622,11 +421,6 @@ class Service:
 
     def _sight(self) -> FirstSight:
         return FirstSight(None if self._schemas is None else partial(lock_in, self._schemas), lambda: self.clock.now())
-
-    @property
-    def published_beside(self) -> Mapping[str, str]:
-        """Subjects of older versions that are published beside a newer one, with the newer one."""
-        return {cast.target.name: cast.source.name for cast in self._downcasts.values()}
 
     async def _refuse_what_cannot_work(self) -> None:
         """Every problem at once, of the store, the broker and the handlers; what only weakens the promise is logged."""
@@ -647,34 +441,8 @@ class Service:
         problems += self.projections.problems()
         redelivery = self.broker.sheet.redelivery_s
         for name, handlers in self.consumers.items():
-            for handler in set(handlers.values()):
-                problems += [*handler.policy.problems(handler.name), *handler.problems(self.store)]
-                horizon = handler.policy.horizon + redelivery
-                if self.inbox_retention < horizon:
-                    problems.append(
-                        f"{handler.name}: an event may come again after {horizon:,.0f} s ({redelivery:,.0f} s by the broker, "
-                        f"the rest by its retries), but the inbox remembers only {self.inbox_retention:,.0f} s: raise "
-                        "inbox_retention, or shorten the retries or the broker's retention"
-                    )
-            problems += _order_conflicts(name, handlers)
+            problems += problems_of(name, handlers, self.store, remembers=self.inbox_retention, redelivery=redelivery)
         return problems
-
-    def _own_events(self) -> list[EventType[object]]:
-        return [known for known in self.catalogue if self._owns(known)]
-
-    def _owns(self, event_type: EventType[object]) -> bool:
-        subject = event_type.subject
-        return (subject.namespace, subject.service) == (self.namespace, self.name)
-
-    def _watched(self) -> Mapping[str, str]:
-        """Own subjects whose end is near or thinkable, with their topics: deprecated ones, and those with other versions."""
-        own = self._own_events()
-        facts = [known.subject.unversioned for known in own]
-        return {
-            known.name: known.topic
-            for known in own
-            if known.terms.deprecated is not None or facts.count(known.subject.unversioned) > 1
-        }
 
     def _note_sent(self, watched: Mapping[str, str], topics: Collection[str], rows: Sequence[OutboxRow]) -> None:
         """Which of the watched versions the broker accepted."""
@@ -708,13 +476,13 @@ class Service:
         )
 
     async def _applier(self, name: str, handlers: Mapping[str, Handler], start: Start) -> Applier:
-        topics = _topics_of(handlers)
+        topics = topics_of(handlers)
         progress = await self.broker.progress(name, sorted(topics))
         late = {topic: start != "earliest" or progress[topic].truncated for topic in topics}
         return Applier(
             consumer=name,
             handlers=handlers,
-            ordered={topic: all(h.policy.order == "key" for h in _readers(handlers, topic)) for topic in topics},
+            ordered={topic: is_ordered(handlers, topic) for topic in topics},
             adopts={topic: await self.store.inbox.register(name, topic, late[topic]) for topic in topics},
             store=self.store,
             drafter=self._drafter,
@@ -724,19 +492,3 @@ class Service:
             sightings=self._sightings,
             sight=self._sight(),
         )
-
-
-def _topics_of(handlers: Mapping[str, Handler]) -> set[str]:
-    return {event_type.topic for handler in handlers.values() for event_type in handler.event_types}
-
-
-def _readers(handlers: Mapping[str, Handler], topic: str) -> list[Handler]:
-    return [h for h in handlers.values() if any(event_type.topic == topic for event_type in h.event_types)]
-
-
-def _order_conflicts(name: str, handlers: Mapping[str, Handler]) -> list[str]:
-    return [
-        f"consumer {name!r}: its handlers of {topic} do not agree on order: give those without order a consumer of their own"
-        for topic in sorted(_topics_of(handlers))
-        if len({handler.policy.order for handler in _readers(handlers, topic)}) > 1
-    ]
