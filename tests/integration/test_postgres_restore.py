@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from posthouse.errors import StoreUnavailable
@@ -12,6 +13,19 @@ from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import add, drain
 from tests.servers.postgres import Unavailable, binaries, give_up, running
+
+# More transactions than a new server will have seen.
+SPEND = "DO $$ BEGIN FOR n IN 1..5000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$"
+
+# Rows whose transactions have not begun yet, as far as this server knows.
+FROM_THE_FUTURE = "SELECT count(*) FROM posthouse.outbox WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())"
+
+
+async def spend(url: str) -> None:
+    """Let transactions come and go, so that their numbers mean nothing on a new server."""
+    connection = await asyncpg.connect(url)
+    await connection.execute(SPEND)
+    await connection.close()
 
 
 def moved(tools: Path, source: str, target: str) -> None:
@@ -29,7 +43,8 @@ async def test_after_a_restore_nothing_is_lost_or_out_of_order() -> None:
     with running(tools) as old_url, running(tools) as new_url:
         old = PostgresStore(old_url)
         await old.upgrade()
-        for number in range(200):  # more transactions than the new server will have seen
+        await spend(old_url)
+        for number in range(200):
             await add(old, row(f"k{number % 5}", event_id=f"sent{number}"))
         assert len(await drain(old)) == 200
         for number in range(20):
@@ -39,6 +54,8 @@ async def test_after_a_restore_nothing_is_lost_or_out_of_order() -> None:
         moved(tools, old_url, new_url)
 
         new = PostgresStore(new_url)
+        async with new.begin() as tx:
+            assert int(str((await tx.execute(FROM_THE_FUTURE)).scalar())) >= 20
         for number in range(20):
             await add(new, row(f"k{number % 5}", event_id=f"new{number}"))
         with pytest.raises(StoreUnavailable, match="next lease"):

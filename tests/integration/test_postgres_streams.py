@@ -26,10 +26,15 @@ from posthouse.stream_table import Stream, StreamEvent
 from posthouse.testing.store_contract.steps import drain
 from posthouse.testing.store_contract.streams import FOLIO, append, everything, facts, versions
 from tests.faults.scene import until
-from tests.integration.test_postgres_restore import moved
+from tests.integration.test_postgres_restore import moved, spend
 from tests.servers.postgres import Unavailable, binaries, give_up, running
 from tests.servers.roles import Ground
 from tests.unit.processes.stream.folios import Billing, Charged, Folio, charging, opening
+
+# Events whose transactions have not begun yet, as far as this server knows.
+FROM_THE_FUTURE = """
+SELECT count(*) FROM posthouse.stream_event WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())
+"""
 
 
 @pytest_asyncio.fixture
@@ -361,7 +366,8 @@ async def test_a_cursor_from_before_a_restore_is_refused_and_everything_can_be_r
     with running(tools) as old_url, running(tools) as new_url:
         old = PostgresStore(old_url)
         await old.upgrade()
-        for version in range(200):  # more transactions than the new server will have seen
+        await spend(old_url)
+        for version in range(200):
             await append(old, *facts(1, after=version))
         _, cursor = await everything(old)
         await old.aclose()
@@ -369,6 +375,8 @@ async def test_a_cursor_from_before_a_restore_is_refused_and_everything_can_be_r
 
         new = PostgresStore(new_url)
         await append(new, *facts(1, after=200))
+        async with new.begin() as tx:
+            assert (await tx.execute(FROM_THE_FUTURE)).scalar() == 200
         with pytest.raises(StoreUnavailable, match="restored from a dump"):
             await new.streams.read_all(cursor)
         await new.outbox.lease("a", 10)
