@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -15,10 +16,13 @@ from typing import TypeVar
 import pytest
 
 from posthouse import Event, Payload, Policy, Service, Tx
-from posthouse.broker import Broker, Delivery, Stream
+from posthouse.broker import Broker, Delivery, Stream, Topology
 from posthouse.clock import SystemClock, new_id
 from posthouse.service import Parts
 from posthouse.store import HeldFilter
+from posthouse.survey import PASSING, Surveyed
+from posthouse.tracing import trace
+from posthouse.tracing.reading import refusal
 
 T = TypeVar("T")
 
@@ -179,6 +183,32 @@ class BrokerPathContract:
             await self.until(house.invoices, lambda found: 5 in found["o1"])
             assert await house.invoices() == {"o1": list(range(6))}
             assert await house.held() == []
+
+    async def test_a_trace_finds_what_a_request_caused_and_leaves_nothing_behind(self) -> None:
+        async with self.house() as house:
+            services = (house.orders, house.billing)
+            broker = house.orders.broker
+            await house.place("before", *range(20))
+            async with house.orders.transaction("t1", correlation="req-1") as tx:
+                first = tx.publish(OrderPlaced(order_id="o1", number=1))
+            await self.until(house.invoices, lambda found: len(found.get("before", [])) == 20 and "o1" in found)
+            answered = f"{house.orders.namespace}.billing.invoice"
+            spy = await broker.subscribe("spy", [answered]) if broker.sheet.history else None
+            if spy is not None:
+                await self.collect(spy, 21)  # the answers are in the log
+                await spy.aclose()
+            found = await trace(services, "req-1")
+            kinds = [(branch.depth, branch.spot.event.type.split(".", 1)[1]) for branch in found.branches]
+            assert kinds == [(0, "orders.order.placed.v1"), (1, "billing.invoice.issued.v1")]
+            assert [(heard.consumer, heard.state) for heard in found.heard[first]] == [("billing", "applied")]
+            readable = refusal(broker) is None
+            assert not found.notes if readable else found.notes
+            assert {branch.spot.place for branch in found.branches} == {"log" if readable else "outbox"}
+            if readable and isinstance(broker, Surveyed):
+                later = await trace(services, "req-1", time.time() + 60)
+                assert later.read == 0
+                groups = {thing.group for thing in await broker.survey(Topology()) if thing.group}
+                assert not [group for group in groups if group.startswith(PASSING)]
 
     # What the tests are written with
 

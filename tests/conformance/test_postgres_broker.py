@@ -6,6 +6,7 @@ from posthouse.broker import Broker
 from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
+from tests.conformance.broker_path import BrokerPathContract
 
 
 class TestPostgresBroker(BrokerContract):
@@ -22,3 +23,12 @@ class TestPostgresBroker(BrokerContract):
     async def expire(self, broker: Broker) -> None:
         assert isinstance(broker, PostgresBroker)
         assert await broker.prune() == 3
+
+
+class TestPostgresBrokerPath(BrokerPathContract):
+    @pytest.fixture(autouse=True)
+    def _log(self, postgres_url: str) -> None:
+        self.url = postgres_url
+
+    async def make_broker(self) -> Broker:
+        return PostgresBroker(self.url, clock=SystemClock())

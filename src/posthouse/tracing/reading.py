@@ -50,7 +50,22 @@ async def stored(broker: Broker, topics: Sequence[str], since: float | None) -> 
         finally:
             await stream.aclose()
     finally:
-        await broker.remove([Thing(topic=topic, group=group, called=f"{group} in {topic}") for topic in there])
+        await _forget(broker, [Thing(topic=topic, group=group, called=f"{group} in {topic}") for topic in there])
+
+
+async def _forget(broker: Surveyed, places: Sequence[Thing]) -> None:
+    """Some brokers take a moment to see that a member has left."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + PATIENCE
+    while True:
+        try:
+            await broker.remove(places)
+        except BrokerError:
+            if loop.time() > deadline:
+                raise
+            await asyncio.sleep(WAIT)
+        else:
+            return
 
 
 async def _received(
