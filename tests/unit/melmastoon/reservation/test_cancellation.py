@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -151,4 +151,4 @@ async def test_a_guest_who_is_in_is_no_no_show() -> None:
     async with open_house() as house:
         await house.checked_in()
         with pytest.raises(Reject, match="cannot become no_show: it is checked_in"):
-            await house.no_show(today=date(2027, 3, 12))
+            await house.no_show(today=ARRIVAL)
