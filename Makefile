@@ -28,8 +28,8 @@ servers: ## install the servers that no package of Python's brings, where Debian
 	apt-get update -qq
 	RUNLEVEL=1 apt-get install -y -qq --no-install-recommends rabbitmq-server faketime
 
-test: $(READY) ## every test: unit, conformance, integration, faults, documentation
-	$(BIN)/python -m pytest
+test: $(READY) ## every test: unit, conformance, integration, faults, documentation; in two processes
+	$(BIN)/python -m tests
 
 unit: $(READY) ## the unit tests alone, under a minute
 	$(BIN)/python -m pytest tests/unit

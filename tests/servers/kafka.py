@@ -28,11 +28,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.servers.once import CACHE as HOUSE
+from tests.servers.once import once
 from tests.servers.ports import free_ports
 from tests.servers.table import give_up, report
 
 VERSION = "4.3.1"
-CACHE = Path(__file__).parents[2] / ".cache" / "kafka"
+CACHE = HOUSE / "kafka"
 PATIENCE = 90.0
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -173,9 +175,10 @@ def kafka_jars() -> Path:
         if shutil.which(program) is None:
             give_up("kafka", f"no {program}: install a Java runtime (17 or later) and Maven")
     jars = CACHE / VERSION
-    if not jars.exists():
-        fetch(jars)
-        keep_classes(jars)
+    with once("maven"):
+        if not jars.exists():
+            fetch(jars)
+            keep_classes(jars)
     return jars
 
 
@@ -197,8 +200,7 @@ def fetch(jars: Path) -> None:
             give_up("kafka", "mvn did not come back with the jars", registry_silent=True)
         if done.returncode:
             give_up("kafka", f"mvn: {done.stdout[-300:]}{done.stderr[-300:]}", registry_silent=True)
-        with contextlib.suppress(OSError):  # somebody else was faster
-            (Path(folder) / "jars").rename(jars)
+        (Path(folder) / "jars").rename(jars)
 
 
 def keep_classes(jars: Path) -> None:

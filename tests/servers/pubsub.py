@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.once import CACHE, once
 from tests.servers.ports import free_port
 from tests.servers.table import give_up, report
 
 PATIENCE = 30.0
 SOURCE = Path(__file__).with_name("pstest")
-CACHE = Path(__file__).parents[2] / ".cache"
 BUILD_PATIENCE = 900.0
 
 
@@ -82,6 +82,11 @@ class Given:
 
 def program() -> Path:
     """The binary, built when its sources are new; or the tests that need it are skipped."""
+    with once("pstest"):
+        return _built()
+
+
+def _built() -> Path:
     sources = [*sorted(SOURCE.glob("*.go")), SOURCE / "go.mod", SOURCE / "go.sum"]
     mark = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     built = CACHE / f"pstest-{mark}"
@@ -90,7 +95,6 @@ def program() -> Path:
     go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if go is None:
         give_up("pubsub", "no go to build pstest with: install Go 1.26 or later")
-    CACHE.mkdir(exist_ok=True)
     for command in (["mod", "download"], ["build", "-o", f"{built}.new", "."]):
         done = subprocess.run([go, *command], cwd=SOURCE, capture_output=True, text=True, timeout=BUILD_PATIENCE)
         if done.returncode != 0:

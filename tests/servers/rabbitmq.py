@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.servers.once import once
 from tests.servers.ports import free_ports
 from tests.servers.table import give_up, report
 
@@ -174,10 +175,11 @@ def home() -> Path:
     given = os.environ.get("POSTHOUSE_TEST_RABBITMQ_HOME")
     if given is not None:
         return Path(given)
-    found = installed()
-    if found is None and os.environ.get("CI") == "true" and os.geteuid() == 0 and shutil.which("apt-get"):
-        install()
+    with once("apt"):
         found = installed()
+        if found is None and os.environ.get("CI") == "true" and os.geteuid() == 0 and shutil.which("apt-get"):
+            install()
+            found = installed()
     if found is None:
         give_up("rabbitmq", "not on this machine, and no package of Python's brings one: make servers")
     return found

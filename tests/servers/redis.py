@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.once import once
 from tests.servers.ports import free_port
 from tests.servers.table import give_up, report
 
@@ -120,11 +121,8 @@ def _unpacked() -> Path:
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     place.chmod(0o755)
     try:
-        try:
-            _run(place, "apt-get", "download", *PACKAGES)
-        except subprocess.CalledProcessError:  # no list of packages yet, or an old one
-            _run(place, "apt-get", "update")
-            _run(place, "apt-get", "download", *PACKAGES)
+        with once("apt"):
+            _download(place)
         for package in place.glob("*.deb"):
             _run(place, "dpkg-deb", "--extract", str(package), str(place / "root"))
     except subprocess.CalledProcessError as error:
@@ -132,6 +130,14 @@ def _unpacked() -> Path:
     except (OSError, subprocess.TimeoutExpired) as error:
         give_up("redis", f"apt-get did not bring redis-server: {error}", registry_silent=True)
     return place / "root" / "usr" / "bin" / "redis-server"
+
+
+def _download(place: Path) -> None:
+    try:
+        _run(place, "apt-get", "download", *PACKAGES)
+    except subprocess.CalledProcessError:  # no list of packages yet, or an old one
+        _run(place, "apt-get", "update")
+        _run(place, "apt-get", "download", *PACKAGES)
 
 
 def _run(place: Path, *command: str) -> None:

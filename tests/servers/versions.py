@@ -17,6 +17,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from tests.servers.once import once
 from tests.servers.postgres import Unavailable
 
 VERSIONS = (13, 14, 15, 16, 17, 18)
@@ -74,7 +75,8 @@ def _from_maven(major: int) -> Path:
         f"-DoutputDirectory={place}",
     ]
     try:
-        subprocess.run(command, cwd=place, timeout=PATIENCE, capture_output=True, check=True)
+        with once("maven"):
+            subprocess.run(command, cwd=place, timeout=PATIENCE, capture_output=True, check=True)
         return _unpacked(place)
     except (subprocess.SubprocessError, OSError, tarfile.TarError, zipfile.BadZipFile, LookupError) as error:
         raise Unavailable(f"no PostgreSQL {major} is installed, and Maven did not bring {artifact}: {error}") from error
