@@ -181,6 +181,7 @@ async def test_a_change_of_dates_swaps_the_nights_and_keeps_the_room_if_it_is_fr
         await h.publish(held("b0", first=1, last=3))
         await h.settled()
         await h.publish(held("b1", first=2, last=4))
+        await h.settled()
         await h.publish(cancelled("b0"))
         await h.settled()
         await h.publish(dates_changed("b1", first=3, last=6))
