@@ -11,6 +11,7 @@ from tests.unit.melmastoon.reservation.house import (
     ARRIVAL,
     DEPARTURE,
     PARTS,
+    failed,
     key_revoked,
     key_updated,
     open_house,
@@ -67,6 +68,13 @@ def test_each_trouble_is_settled_by_what_does_the_same_or_ends_the_key(trouble: 
         later = Noted(trouble=trouble, trouble_reason="offline", trouble_at="2", **{f"{fact}_at": "3"})  # type: ignore[arg-type]
         assert earlier.by_hand == f"{trouble} the key by hand: offline"
         assert (later.by_hand == "") == (fact in settles)
+
+
+async def test_a_payment_that_failed_is_no_trouble_with_a_refund() -> None:
+    async with open_house() as house:
+        await house.hold()
+        await house.hears(failed())
+        assert not (await house.card()).wants_attention
 
 
 async def test_a_key_is_issued_suspended_updated_and_revoked_on_the_board() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from melmastoon.facts.lock_integration import KeySuspended
 from melmastoon.facts.reservation import CheckedOut, CheckOutStarted
 from melmastoon.reservation import desk, reservation
 from melmastoon.reservation.board import REVOKED
@@ -234,6 +235,17 @@ async def test_a_lost_key_that_the_board_hears_of_later_than_the_saga_is_found_w
         await house.hears(folio_closed())
         assert (await house.booking()).status == "check_out_started"
         await house.waits(30.0)
+        assert (await house.booking()).status == "checked_out"
+
+
+async def test_a_suspended_key_is_waited_for_until_it_is_revoked() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.hears(KeySuspended(booking_id="b1", credential_id="key-b1", reason="dispute"))
+        await house.check_out()
+        await house.hears(folio_closed())
+        assert (await house.booking()).status == "check_out_started"
+        await house.hears(key_revoked())
         assert (await house.booking()).status == "checked_out"
 
 
