@@ -75,7 +75,12 @@ def on_postgres(
     quick: Quick = False,
     rounds: Rounds = None,
     json: Json = False,
-    big: Annotated[bool, typer.Option("--big", help="The backlog with 10,000,000 rows: half an hour more.")] = False,
+    big: Annotated[
+        bool,
+        typer.Option(
+            "--big", help="The backlog with 10,000,000 rows, a rebuild of 1,000,000 events: half an hour more."
+        ),
+    ] = False,
     write: Write = None,
 ) -> None:
     """Measure the PostgreSQL path beside the same driver doing only what cannot be left out, in turns."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 
-from benchmarks.postgres import committing, consuming, fencing, latency, processes, relaying, storage
+from benchmarks.postgres import committing, consuming, fencing, latency, processes, rebuilding, relaying, storage
 from benchmarks.postgres.server import BenchServer
 from benchmarks.reading import Reading, Scale
 
@@ -17,6 +17,7 @@ MEASURES: Mapping[str, Measure] = {
     "consume": consuming.consume,
     "consume-one-key": consuming.one_key,
     "sagas": processes.sagas,
+    "rebuild": rebuilding.rebuild,
     "latency": latency.latency,
     "latency-held": latency.held_open,
     "order": fencing.order,
@@ -24,5 +25,5 @@ MEASURES: Mapping[str, Measure] = {
     "backlog": storage.backlog,
 }
 
-BIG: Mapping[str, Measure] = {"backlog": storage.backlog_big}
+BIG: Mapping[str, Measure] = {"backlog": storage.backlog_big, "rebuild": rebuilding.rebuild_big}
 """What `--big` measures instead."""

@@ -75,12 +75,14 @@ def _position(given: str | None) -> int | str | None:
 
 
 def _consumer(service: Service, given: str | None) -> str:
-    known = service.consumers
+    known = [name for name in service.consumers if not service.projections.has(name)]
     name = given if given in known or given is None else f"{service.name}.{given}"
     if name is None and len(known) == 1:
-        return next(iter(known))
+        return known[0]
     if name is None:
         name = service.name
+    if service.projections.has(name):
+        raise ConfigurationError(f"{name} is a read model: make it anew with `posthouse projection rebuild`")
     if name not in known:
         raise ConfigurationError(
             f"{service.name} has no consumer {given or name!r}: it has {', '.join(known) or 'none'}."

@@ -191,3 +191,9 @@ def test_topology_leaves_the_groups_of_generations_alone(declared: Project) -> N
     result = declared.run("topology", "plan", "rooms")
     assert result.exit_code == 0, result.output
     assert "listings" not in result.stdout
+
+
+def test_a_read_model_is_not_moved_but_made_anew(declared: Project) -> None:
+    result = declared.run("seek", "rooms", "--time", "2026-04-22T10:00:00Z", "--consumer", "listings", "--yes")
+    assert result.exit_code == 2
+    assert "rooms.listings is a read model: make it anew with `posthouse projection rebuild`" in result.stderr

@@ -18,8 +18,16 @@ import msgspec
 
 from posthouse.clock import jitter
 from posthouse.contracts.versions import lift
-from posthouse.errors import PosthouseError, RebuildStopped, StoreCollision, StoreError
-from posthouse.events import PLATFORM, Event, decode_any
+from posthouse.errors import (
+    CommitUnknown,
+    PosthouseError,
+    RebuildStopped,
+    StoreCollision,
+    StoreFull,
+    StoreUnavailable,
+)
+from posthouse.events import PLATFORM, Event
+from posthouse.events.codecs.own import own_event
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.feeding import Face, Feed
 from posthouse.processes.projection.wiring import Wiring
@@ -33,11 +41,11 @@ PAUSES = (0.01, 0.05, 0.2, 0.5)
 """Seconds before a page is fed again after a collision with another transaction."""
 
 
-class Fed(NamedTuple):
-    """An event with the handler that is to have it."""
+class Way(NamedTuple):
+    """What becomes of the events of one type: who has them, and how their payload is read and lifted."""
 
     feed: Feed
-    event: Event[object]
+    decode: Callable[[bytes], object]
 
 
 class Bulk:
@@ -49,10 +57,12 @@ class Bulk:
         self._wiring = wiring
         self._projection = projection
         self._told = told
-        self._handlers = wiring.handlers(projection.consumer)
+        handlers = wiring.handlers(projection.consumer)
         face = Face(projection, generation, wiring.aggregates)
-        made = {id(handler): Feed(handler, face, wiring.store, wiring.clock) for handler in self._handlers.values()}
-        self._feeds = {subject: made[id(handler)] for subject, handler in self._handlers.items()}
+        made = {id(handler): Feed(handler, face, wiring.store, wiring.clock) for handler in handlers.values()}
+        self._ways = {
+            subject: Way(made[id(handler)], _decoding(handler, subject)) for subject, handler in handlers.items()
+        }
 
     async def run(self, generation: Generation) -> Generation:
         """Read until the group can take over; from where it stood, if it was begun before."""
@@ -91,7 +101,7 @@ class Bulk:
         return task
 
     async def _read(self, cursor: str) -> StreamPage:
-        return await self._wiring.store.streams.read_all(cursor, PAGE, types=self._handlers.keys())
+        return await self._wiring.store.streams.read_all(cursor, PAGE, types=self._ways.keys())
 
     async def _feed_page(self, generation: Generation, page: StreamPage) -> Generation:
         """One transaction, again a few times where another one was in the way."""
@@ -144,16 +154,19 @@ class Bulk:
         """A model of all tenants has them together; any other one after the other."""
         if self._projection.terms.cross_tenant:
             return [(PLATFORM, events)]
+        if len(tenants := {event.tenant for event in events}) == 1:
+            return [(tenants.pop(), events)]
         lists: dict[str, list[StreamEvent]] = {}
         for event in events:
             lists.setdefault(event.tenant, []).append(event)
         return list(lists.items())
 
-    async def _feed(self, tx: Transaction, events: Sequence[StreamEvent]) -> None:
-        for feed, batch in batches([self._typed(event) for event in events]):
+    async def _feed(self, tx: Transaction, stored: Sequence[StreamEvent]) -> None:
+        events = self._typed(stored)
+        for feed, batch in batches([self._ways[one.type].feed for one in stored], events):
             try:
                 await feed.feed(batch, tx)
-            except StoreError:
+            except (StoreUnavailable, StoreFull, CommitUnknown):
                 raise
             except Exception as error:
                 raise RebuildStopped(
@@ -161,30 +174,29 @@ class Bulk:
                     "Mend it and run the rebuild again: it goes on before this page"
                 ) from error
 
-    def _typed(self, stored: StreamEvent) -> Fed:
-        """The event as its handler wants it, lifted from an older version if need be."""
-        handler = self._handlers[stored.type]
+    def _typed(self, stored: Sequence[StreamEvent]) -> list[Event[object]]:
+        """The events as their handlers want them, lifted from older versions if need be."""
+        ways, events = self._ways, list[Event[object]]()
         try:
-            event = decode_any(stored.headers, stored.body)
-            data = _decode(handler, event)
+            for one in stored:
+                events.append(own_event(one.headers, one.body, ways[one.type].decode))
         except PosthouseError as error:
+            bad = stored[len(events)]
             raise RebuildStopped(
-                f"{self._projection.consumer}: version {stored.version} of {stored.name} cannot be read: {error}"
+                f"{self._projection.consumer}: version {bad.version} of {bad.name} cannot be read: {error}"
             ) from error
-        return Fed(self._feeds[stored.type], event.with_data(data))
+        return events
 
 
-def batches(events: Sequence[Fed]) -> Sequence[tuple[Feed, list[Event[object]]]]:
+def batches(feeds: Sequence[Feed], events: Sequence[Event[object]]) -> Sequence[tuple[Feed, Sequence[Event[object]]]]:
     """As few lists as the order of keys allows, each for one handler. What two handlers take of one key stays in order:
     each change of hands is one level further down."""
-    if not events:
-        return []
-    first = events[0].feed
-    if all(fed.feed is first for fed in events):
-        return [(first, [fed.event for fed in events])]
+    different = set(feeds)
+    if len(different) <= 1:
+        return [(feed, events) for feed in different]
     levels: dict[tuple[str, str | None], tuple[int, Feed]] = {}
     found: dict[tuple[int, int], tuple[Feed, list[Event[object]]]] = {}
-    for feed, event in events:
+    for feed, event in zip(feeds, events, strict=True):
         key = (event.tenant, event.key)
         level, last = levels.get(key, (0, feed))
         level += last is not feed
@@ -201,11 +213,12 @@ def lost(generation: Generation) -> RebuildStopped:
     )
 
 
-def _decode(handler: Handler, event: Event[bytes]) -> object:
-    known = next(known for known in handler.event_types if known.name == event.type)
-    data: object = known.payload.decode(event.data)
-    steps = handler.lifts.get(event.type)
-    return data if steps is None else lift(steps, data)
+def _decoding(handler: Handler, subject: str) -> Callable[[bytes], object]:
+    known = next(known for known in handler.event_types if known.name == subject)
+    steps = handler.lifts.get(subject)
+    if steps is None:
+        return known.payload.decode
+    return lambda data: lift(steps, known.payload.decode(data))
 
 
 def _forgotten(task: asyncio.Task[StreamPage]) -> None:
