@@ -9,6 +9,7 @@ from importlib.metadata import version
 import pytest
 
 from posthouse.cli.places import without_password
+from posthouse.stores.sqlite.schema import migrations
 from tests.unit.cli.conftest import Project
 
 
@@ -78,10 +79,9 @@ def test_a_store_is_upgraded_once(project: Project) -> None:
         assert "db upgrade" in pending.stdout
         assert project.json("db", "upgrade", target) != {"applied": [], "left": []}
         assert project.json("db", "upgrade", target) == {"applied": [], "left": []}
-        assert project.json("db", "status", target) == {
-            "pending": [],
-            "migrations": {"0001_begin": "applied", "0002_sightings": "applied"},
-        }
+        every = dict.fromkeys(migrations(), "applied")
+        assert project.json("db", "status", target) == {"pending": [], "migrations": every}
+        assert {"0001_begin", "0003_sagas"} <= every.keys()
 
 
 def test_nothing_is_stuck_in_a_new_outbox(project: Project) -> None:
