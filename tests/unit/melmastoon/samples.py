@@ -68,7 +68,11 @@ def cancelled(booking_id: str = "b1", *, refund_cents: int = 20_000) -> BookingC
 
 
 def check_in_started(
-    booking_id: str = "b1", *, attempt: int = 1, missing: tuple[Literal["folio", "key", "welcome"], ...] = ()
+    booking_id: str = "b1",
+    *,
+    attempt: int = 1,
+    missing: tuple[Literal["folio", "key", "welcome"], ...] = (),
+    who: Guest | None = None,
 ) -> CheckInStarted:
     return CheckInStarted(
         booking_id=booking_id,
@@ -76,7 +80,7 @@ def check_in_started(
         room_id="p1-1",
         check_in=ARRIVAL,
         check_out=DEPARTURE,
-        guest=guest(),
+        guest=who or guest(),
         attempt=attempt,
         missing=missing,
     )

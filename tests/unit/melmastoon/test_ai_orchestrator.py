@@ -65,6 +65,7 @@ def _lock_error(booking_id: str, property_id: str) -> VendorErred:
 async def test_the_same_guest_on_the_same_nights_is_an_anomaly_with_provenance() -> None:
     async with Harness(ai_orchestrator) as house:
         await house.publish(confirmed("b1", who=guest(email="Zala@example.org ")))
+        await house.settled()
         second = await house.publish(confirmed("b2", who=guest(email="zala@EXAMPLE.org")))
         await house.settled()
         [found] = house.published(AnomalyDetected)

@@ -67,11 +67,11 @@ async def test_a_welcome_names_its_booking_and_a_retry_sends_another_one() -> No
             await house.publish(check_in_started(attempt=2, missing=("key",)))
             await house.publish(check_in_started(attempt=3, missing=("key", "welcome")))
             await house.settled()
-            welcomes = [(e.data.booking_id, e.data.kind, e.data.message_id) for e in house.published(MessageDispatched)]
-            assert welcomes == [
+            welcomes = {(e.data.booking_id, e.data.kind, e.data.message_id) for e in house.published(MessageDispatched)}
+            assert welcomes == {
                 ("b1", "welcome", "msg-b1-welcome-whatsapp"),
                 ("b1", "welcome", "msg-b1-welcome-whatsapp-3"),
-            ]
+            }
 
 
 async def test_a_receipt_and_a_survey_follow_the_check_out(outside: World) -> None:
@@ -104,6 +104,32 @@ async def test_new_dates_are_told_to_the_address_that_was_known_last(outside: Wo
     assert outside.ledger.read(sql) == [("new@example.org", text)]
 
 
+async def test_an_older_address_that_comes_late_does_not_replace_the_newer_one(outside: World) -> None:
+    moved = BookingModified(booking_id="b1", guest=guest(email="new@example.org"), change="guest")
+    async with Harness(notification) as house:
+        house.clock.advance(10)
+        await house.publish(moved)
+        await house.settled()
+        house.clock.advance(-10)
+        await house.publish(held())
+        await house.settled()
+        await house.publish(reallocated(check_in=date(2027, 3, 1), check_out=date(2027, 3, 2)))
+        await house.settled()
+    assert outside.ledger.read("SELECT recipient FROM letters WHERE key LIKE '%chg-b1'") == [("new@example.org",)]
+
+
+async def test_two_facts_that_lead_to_one_message_dispatch_it_once_and_its_first_report_stands(outside: World) -> None:
+    async with Harness(notification) as house:
+        for _ in range(2):
+            await house.publish(check_in_started())
+            await house.settled()
+        [dispatched] = house.published(MessageDispatched)
+        await house.publish(dispatched.data)
+        await house.settled()
+        assert len(house.published(MessageDispatched)) == 2, "said once more by the test"
+        assert len(house.published(MessageDelivered)) == 1
+
+
 async def test_every_other_change_is_told_as_well(outside: World) -> None:
     kept = BookingModified(booking_id="b1", guest=guest(), change="dates_kept", note="dates unavailable, original kept")
     async with Harness(notification) as house:
@@ -117,9 +143,11 @@ async def test_every_other_change_is_told_as_well(outside: World) -> None:
 
 async def test_without_a_telephone_everything_goes_by_mail(outside: World) -> None:
     async with Harness(notification) as house:
-        await house.publish(confirmed(who=Guest(name="Zala", email="z@example.org", phone="")))
+        unreachable = Guest(name="Zala", email="z@example.org", phone="")
+        await house.publish(confirmed(who=unreachable))
+        await house.publish(check_in_started(who=unreachable))
         await house.settled()
-        assert _kinds(house) == [("confirmation", "email")]
+        assert _kinds(house) == [("confirmation", "email"), ("welcome", "email")]
 
 
 async def test_what_cannot_be_delivered_bounces_with_the_reason() -> None:

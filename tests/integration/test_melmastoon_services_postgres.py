@@ -1,0 +1,209 @@
+"""The small services of Melmastoon on PostgreSQL: every unit test of theirs once more, on real databases, and what
+happens when many come at once."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from types import ModuleType, TracebackType
+from typing import Self, TypeVar
+from urllib.parse import urlsplit
+
+import pytest
+from psycopg import sql
+
+from melmastoon.ai_orchestrator import ai_orchestrator
+from melmastoon.analytics import analytics
+from melmastoon.analytics.commands import compute_snapshot
+from melmastoon.audit import audit
+from melmastoon.audit.chain import first_broken
+from melmastoon.facts.ai_orchestrator import AnomalyDetected
+from melmastoon.tables import run, typed
+from posthouse import Event, Service
+from posthouse.clock import SystemClock, new_id
+from posthouse.service import Parts
+from posthouse.stores import open_store
+from posthouse.testing import Harness
+from tests.servers.postgres import PostgresServer
+from tests.unit.melmastoon import (
+    test_ai_orchestrator,
+    test_analytics,
+    test_audit,
+    test_bff_tenant_booking,
+    test_file,
+    test_iam,
+    test_maintenance,
+    test_notification,
+    test_property,
+    test_search_aggregation,
+    test_staff,
+    test_sync,
+    test_tenant,
+    test_theme,
+)
+from tests.unit.melmastoon.samples import cancelled, captured, committed, confirmed, guest, held, released
+from tests.unit.melmastoon.test_notification import outside
+
+MODULES = (
+    test_ai_orchestrator,
+    test_analytics,
+    test_audit,
+    test_bff_tenant_booking,
+    test_file,
+    test_iam,
+    test_maintenance,
+    test_notification,
+    test_property,
+    test_search_aggregation,
+    test_staff,
+    test_sync,
+    test_tenant,
+    test_theme,
+)
+__all__ = ["outside"]
+
+T = TypeVar("T")
+
+SAME_STATEMENTS = {
+    "test_however_the_carrier_behaves_a_message_is_carried_once",
+    "test_the_order_of_facts_makes_no_difference",
+    "test_a_house_is_listed_once_it_has_a_name_a_room_and_a_price_whichever_comes_first",
+    "test_whoever_changes_an_entry_breaks_the_chain_there",
+    "test_what_is_infected_is_never_given_out",
+}
+"""Tests of many cases that send no statement to the database which others do not send."""
+
+TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+
+
+class Databases:
+    """New databases that are up to date already: copies of one that was made so."""
+
+    def __init__(self, server: PostgresServer, pattern: str) -> None:
+        self._server = server
+        self._pattern = sql.Identifier(urlsplit(pattern).path.strip("/"))
+
+    @contextmanager
+    def one(self) -> Iterator[str]:
+        name = f"test_{new_id().replace('-', '')}"
+        copy = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), self._pattern)
+        self._server.execute(copy)
+        try:
+            yield self._server.url_of(name)
+        finally:
+            self._server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+class PostgresHarness(Harness):
+    """The harness, with a database for each service."""
+
+    def __init__(self, databases: Databases, *services: Service) -> None:
+        super().__init__(*services)
+        self._make = databases.one
+        self._databases = ExitStack()
+
+    async def __aenter__(self) -> Self:
+        try:
+            for service in self.services:
+                url = self._databases.enter_context(self._make())
+                self._before.append(service.use(Parts(url, self.broker, self.clock)))
+                self._runtimes.append(await service.prepare())
+        except BaseException:
+            await self._restore()
+            raise
+        self._tasks = [asyncio.create_task(runtime.run(self._stop)) for runtime in self._runtimes]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._databases:
+            await super().__aexit__(kind, error, trace)
+
+    def published(self, event: type[T]) -> list[Event[T]]:
+        """Each once: a relay that lost its lanes while the clock jumped has its last frames sent again by the next one."""
+        return list({one.id: one for one in super().published(event)}.values())
+
+    async def everything(self) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for service in self.services:
+            async with service.store.begin() as tx:
+                for (name,) in await tx.execute(TABLES):
+                    found[f"{service.name}.{name}"] = sorted(map(repr, await tx.execute(f'SELECT * FROM "{name}"')))
+            counts = await service.store.counts()
+            found[f"what {service.name} published"] = counts.committed
+            found[f"what {service.name} holds"] = counts.held
+        assert found
+        return found
+
+
+@pytest.fixture(scope="session")
+def databases(postgres_server: PostgresServer) -> Iterator[Databases]:
+    async def upgrade(url: str) -> None:
+        store = open_store(url, clock=SystemClock())
+        await store.upgrade()
+        await store.aclose()
+
+    with postgres_server.database() as pattern:
+        asyncio.run(upgrade(pattern))
+        yield Databases(postgres_server, pattern)
+
+
+@pytest.fixture(autouse=True)
+def _on_postgresql(request: pytest.FixtureRequest, databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests stay where they are; what they call Harness is another one meanwhile."""
+    where = request.function.__globals__
+    if where is not globals():
+        monkeypatch.setitem(where, "Harness", partial(PostgresHarness, databases))
+
+
+def _borrowed(module: ModuleType) -> Iterator[tuple[str, object]]:
+    """The tests of a module that touch a store."""
+    for name, test in vars(module).items():
+        touches = inspect.iscoroutinefunction(test) and "Harness" in inspect.getsource(test)
+        if name.startswith("test_") and touches and name not in SAME_STATEMENTS:
+            yield f"{name}__{module.__name__.rpartition('.')[2]}", test
+
+
+for _module in MODULES:
+    globals().update(_borrowed(_module))
+
+
+async def test_of_two_bookings_of_one_guest_that_come_at_once_one_sees_the_other(databases: Databases) -> None:
+    pairs = range(15)
+    async with PostgresHarness(databases, ai_orchestrator) as house:
+        await asyncio.gather(
+            *(
+                house.publish(confirmed(f"b{pair}{side}", who=guest(email=f"g{pair}@example.org")))
+                for pair in pairs
+                for side in "xy"
+            )
+        )
+        await house.settled(60)
+        found = [{e.data.booking_id, e.data.other_booking_id} for e in house.published(AnomalyDetected)]
+        assert sorted(map(sorted, found)) == sorted([f"b{pair}x", f"b{pair}y"] for pair in pairs)
+
+
+async def test_a_chain_that_many_write_at_once_has_no_gap_and_no_fork(databases: Databases) -> None:
+    async with PostgresHarness(databases, audit) as house:
+        facts = (held, confirmed, cancelled, captured, committed, released)
+        await asyncio.gather(*(house.publish(fact(f"b{number}")) for number in range(20) for fact in facts))
+        await house.settled(60)
+        announced = 20  # what was captured is kept cold
+        async with audit.transaction("t1") as tx:
+            rows = await run(tx, "SELECT position FROM audit_entry WHERE tenant = ? ORDER BY position", "t1")
+            assert typed(rows, tuple[int]) == [(n,) for n in range(1, 20 * len(facts) + announced + 1)]
+            assert await first_broken(tx) is None
+
+
+async def test_figures_that_many_add_to_at_once_are_whole(databases: Databases) -> None:
+    async with PostgresHarness(databases, analytics) as house:
+        await asyncio.gather(*(house.publish(fact(f"b{n}")) for n in range(30) for fact in (held, captured)))
+        await house.settled(60)
+        async with analytics.transaction("t1") as tx:
+            snapshot = await compute_snapshot(tx, analytics.today)
+    assert snapshot is not None
+    assert (snapshot.held, snapshot.captured_cents, snapshot.revision) == (30, 30 * 30_000, 60)
