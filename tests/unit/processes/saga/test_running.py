@@ -435,6 +435,8 @@ async def test_sagas_that_ended_are_forgotten_in_time_and_others_never(h: Harnes
     with pytest.raises(DeskError):
         await shown("done")
     assert await status("rests") == "running"
+    async with reservation.store.begin() as tx:
+        assert (await tx.execute("SELECT count(DISTINCT number) FROM posthouse_saga_turn")).scalar() == 1
 
 
 def tries_in(state: bytes) -> int:
