@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 import pytest
 
 from melmastoon.audit import audit
-from melmastoon.audit.chain import first_broken, prove
+from melmastoon.audit.chain import Entry, first_broken, link, prove
 from melmastoon.audit.commands import anchor, append_note
 from melmastoon.audit.merkle import grown, leaf, node, proof, proves, root_of
 from melmastoon.facts.audit import EntryAppended, MerkleAnchored
@@ -100,6 +102,20 @@ async def test_whoever_changes_an_entry_breaks_the_chain_there(tampering: str) -
         assert await _broken() == 2
 
 
+async def test_whoever_forges_an_entry_with_its_hash_breaks_the_one_behind_it() -> None:
+    async with Harness(audit) as house:
+        for number in range(3):
+            await house.publish(held(f"b{number}"))
+        await house.settled()
+        async with audit.transaction("t1") as tx:
+            sql = "SELECT hash, day FROM audit_entry WHERE position = 1"
+            [(before, day)] = typed(await run(tx, sql), tuple[str, str])
+        forged = Entry(entry_id="x", about="x", said_at="x", digest="x", announced=False)
+        change = "UPDATE audit_entry SET entry_id = 'x', about = 'x', said_at = 'x', digest = 'x', hash = ?"
+        await _change(f"{change} WHERE position = 2", link(before, 2, day, forged))
+        assert await _broken() == 3
+
+
 async def test_an_entry_that_is_cut_off_the_end_is_missed() -> None:
     async with Harness(audit) as house:
         for number in range(3):
@@ -184,6 +200,9 @@ async def test_its_own_facts_never_turn_the_day() -> None:
         await house.settled()
         assert house.published(MerkleAnchored) == []
         assert len(await _chain()) == 3
+        await house.publish(held())
+        await house.settled()
+        assert [e.data.entries for e in house.published(MerkleAnchored)] == [3], "the first fact of another does"
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33])
@@ -205,3 +224,9 @@ def test_a_tree_of_three_is_two_beside_one() -> None:
     peaks = grown(grown(grown([], 0, one), 1, two), 2, three)
     assert root_of(peaks) == node(node(one, two), three)
     assert node(one, two) != node(two, one)
+
+
+def test_leaves_and_nodes_are_hashed_apart_as_rfc_9162_says() -> None:
+    one, two = bytes.fromhex(HASHES[0]), bytes.fromhex(HASHES[1])
+    assert leaf(HASHES[0]) == hashlib.sha256(b"\x00" + one).hexdigest()
+    assert node(HASHES[0], HASHES[1]) == hashlib.sha256(b"\x01" + one + two).hexdigest()
