@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from datetime import date
+from datetime import date, timedelta
 
 import pytest
 
@@ -177,6 +177,20 @@ async def test_a_closed_night_hides_its_room_type() -> None:
         await _open(house, StopSellActivated(property_id="p1", room_type="double", night=date(2027, 2, 2)))
         assert await _found() == []
         assert len(await _found(ARRIVAL, date(2027, 2, 2))) == 1
+
+
+async def test_a_closed_night_of_another_room_type_hides_nothing() -> None:
+    async with Harness(search_aggregation) as house:
+        await _open(house, StopSellActivated(property_id="p1", room_type="suite", night=ARRIVAL))
+        assert len(await _found()) == 1
+
+
+@pytest.mark.parametrize("night", [1, 2, 3])
+async def test_one_taken_night_is_enough_to_hide_the_only_room(night: int) -> None:
+    taken = date(2027, 2, night)
+    async with Harness(search_aggregation) as house:
+        await _open(house, reallocated("b1", check_in=taken, check_out=taken + timedelta(days=1)))
+        assert await _found() == []
 
 
 async def test_a_stay_without_nights_or_with_too_many_is_refused() -> None:
