@@ -101,6 +101,14 @@ class Tx:
         for payload in payloads:
             self.publish(payload)
 
+    async def arm(self, payload: object, *, timer: str, after: float) -> str:
+        """Set a timer of the library's own at once rather than with the flush, so that whoever shares the transaction can
+        cancel it, and the rows that go out stay the last thing before the commit; returns the event's id."""
+        due_at = self._clock.now() + after
+        row = self._drafter.draft(payload, self.cause, at=due_at)
+        await self._store.timers.set(self._transaction, Timer(name=timer, due_at=due_at, after=after, row=row))
+        return row.event_id
+
     async def cancel(self, timer: str) -> bool:
         """Stop a timer of this tenant; False when it has fired or never was."""
         first, *beside = self._names(timer)

@@ -97,6 +97,9 @@ class BenchTable:
 class BenchTimers(dict[str, Timer]):
     """Timers by name; as much of a `TimerTable` as a turn uses."""
 
+    async def set(self, tx: Transaction, timer: Timer) -> None:
+        self[timer.name] = timer
+
     async def cancel(self, tx: Transaction, tenant: str, name: str) -> bool:
         return self.pop(name, None) is not None
 
@@ -160,12 +163,15 @@ class Bench:
     async def turn(self, cause: Cause) -> AsyncIterator[Tx]:
         """A transaction: what is said in it counts when the block ends, and nothing when it raises."""
         rows, turns = dict(self.sagas.rows), {key: list(known) for key, known in self.sagas.turns.items()}
+        timers = dict(self.timers)
         inner = BenchTransaction(self.answers)
         tx = Tx(inner, self.store, self._drafter, cause, self.clock)
         try:
             yield tx
         except BaseException:
             self.sagas.rows, self.sagas.turns = rows, turns
+            self.timers.clear()
+            self.timers.update(timers)
             raise
         self.statements += inner.statements
         self._keep(tx)

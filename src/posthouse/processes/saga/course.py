@@ -145,7 +145,7 @@ class Course:
         armed = dict(row.deadlines)
         for name, seconds in to_set.items():
             payload = make(saga=row.saga, id=row.id, deadline=name)
-            event_id = self._tx.publish(payload, after=seconds, timer=names[name])
+            event_id = await self._tx.arm(payload, timer=names[name], after=seconds)
             armed[name] = Armed(event_id, self.now + seconds)
         row = replace(row, state=state, deadlines=armed, turn=row.turn + 1, changed_at=self.now)
         record = SagaTurn(

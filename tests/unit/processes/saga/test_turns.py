@@ -417,3 +417,47 @@ async def test_what_is_published_through_the_transaction_is_in_the_history_too()
         ("town.shop.order.lost.v1", 0.0, b'{"order_id":"8"}'),
         ("town.shop.order.lost.v1", 60.0, b'{"order_id":"9"}'),
     ]
+
+
+async def test_turns_that_share_a_transaction_see_each_others_deadlines() -> None:
+    @shop.event("tick.ticked.v1", key="key")
+    class Ticked(Payload):
+        key: str
+        number: int
+
+    service = Service("clock")
+    turns: list[int] = []
+
+    @service.saga("clock", correlate="key", policy=Policy(grouped=True))
+    class ClockSaga(Saga):
+        key: str
+        count: int = 0
+
+        @starts
+        def begin(self, turn: Turn) -> None: ...
+
+        @step(Ticked)
+        def ticked(self, event: Event[Ticked], turn: Turn) -> None:
+            self.count += 1
+            turns.append(event.data.number)
+            if self.count % 2:
+                turn.set(self.slow)
+            else:
+                turn.clear(self.slow)
+            if self.count == 40:
+                turn.complete()
+
+        @deadline(20.0)
+        def slow(self, turn: Turn) -> None:
+            turn.compensate("slow")
+
+    async with Harness(service, shop) as h:
+        async with service.transaction("t1") as tx:
+            await service.start_saga(tx, ClockSaga(key="k"))
+        async with shop.transaction("t1") as tx:
+            for number in range(40):
+                tx.publish(Ticked(key="k", number=number))
+        figures = await h.settled()
+        (row,) = await service.store.sagas.find(SagaFilter())
+        assert figures.timers["clock"] == 0
+    assert (row.status, row.turn, turns) == ("completed", 41, list(range(40)))
