@@ -25,4 +25,4 @@ def _is_card(text: str) -> bool:
     """By the check digit of Luhn, so that a booking number is not taken for a card."""
     digits = [int(character) for character in reversed(text) if character.isdigit()]
     doubled = (sum(divmod(2 * digit, 10)) for digit in digits[1::2])
-    return len(digits) >= 13 and (sum(digits[::2]) + sum(doubled)) % 10 == 0
+    return (sum(digits[::2]) + sum(doubled)) % 10 == 0

@@ -17,7 +17,7 @@ class ReportGenerated(Payload):
 
     report_id: str
     day: date
-    format: Literal["csv"]
+    format: Literal["csv", "pdf"]
     lines: int
     sha256: str
     revision: int
