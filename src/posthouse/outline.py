@@ -18,7 +18,7 @@ VERDICTS = frozenset(("complete", "compensate", "partial"))
 
 
 class MethodOutline(msgspec.Struct, kw_only=True):
-    """What was found in a method and in the functions of its module that it calls. It may say less than this in a run, and,
+    """What was found in a method and in the functions of its package that it calls. It may say less than this in a run, and,
     where an event or a deadline is chosen by more than its name, more."""
 
     publishes: set[str] = msgspec.field(default_factory=set)
@@ -133,7 +133,7 @@ class _Reader:
             event_type: EventType[object] = event_type_of(target)
             if event_type.subject.service == self._of.service:
                 self._found.publishes.add(event_type.name)
-        elif isinstance(target, FunctionType) and target.__module__ == function.__module__:
+        elif isinstance(target, FunctionType) and _package(target) == _package(function):
             self._follow(target)
 
     def _resolve(self, called: ast.expr, function: FunctionType) -> object:
@@ -145,6 +145,11 @@ class _Reader:
                 return getattr(self._of.cls, called.attr, None)
             return getattr(self._resolve(called.value, function), called.attr, None)
         return None
+
+
+def _package(function: FunctionType) -> str:
+    """The user's own code is followed, libraries are not."""
+    return function.__module__.partition(".")[0]
 
 
 def _variables(function: FunctionType) -> Mapping[str, object]:

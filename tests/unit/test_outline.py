@@ -32,6 +32,14 @@ class Dropped(Payload):
     order_id: str
 
 
+store = Service("store")
+
+
+@store.event("parcel.weighed.v1")
+class Weighed(Payload):
+    grams: int
+
+
 def give_up(turn: Turn, why: str) -> None:
     turn.compensate(why)
 
@@ -59,7 +67,7 @@ class OrderSaga(Saga):
     @step(Placed)
     def placed(self, event: Event[Placed], turn: Turn) -> None:
         self._arm(turn)
-        seen = [Sent(order_id=event.data.order_id)]
+        seen = [Sent(order_id=event.data.order_id), Weighed(grams=1)]
         seen.clear()
 
 
@@ -83,7 +91,7 @@ def test_methods_stand_with_what_they_take_and_what_their_source_says() -> None:
     assert method("hold_expired").seconds == 30.0
 
 
-def test_helpers_of_the_class_and_of_its_module_are_followed() -> None:
+def test_helpers_of_the_class_and_of_its_package_are_followed() -> None:
     (order,) = catalogue_of([shop]).sagas
     found = {entry.name: entry for entry in order.methods}
     assert found["begin"].sets == ("too_slow",)

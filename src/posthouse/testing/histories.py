@@ -14,7 +14,7 @@ from posthouse.contracts import EventType
 from posthouse.errors import ConfigurationError
 from posthouse.events import Event, timestamp
 from posthouse.processes import Saga, SagaType, SagaView
-from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN
+from posthouse.processes.saga.transition import RETRY_UNDO
 from posthouse.saga_table import SagaFilter, SagaInput, SagaRow, SagaTurn, Said
 from posthouse.sending import Cause
 from posthouse.sending.draft import cause_of
@@ -204,7 +204,7 @@ def _failing(of: SagaType, turn: SagaTurn) -> SagaType:
     """The saga as it was in this turn: an undo that had failed, for whatever reason outside of it, fails again."""
     method = turn.undo_failed.partition(":")[0]
     undos = {undo.method for undo in of.undos.values()}
-    if method not in undos or turn.input.type == UNDO_WITHIN:
+    if method not in undos:
         return of
     real = getattr(of.cls, method)
 

@@ -14,6 +14,7 @@ from posthouse.errors import ConfigurationError
 from posthouse.processes import Saga, SagaView, Turn, deadline, on, partial_retry, starts, step, undo
 from posthouse.testing import Harness, given
 from posthouse.testing.histories import Difference, assert_replays, dump, histories, load, replay
+from tests.unit.processes.saga.hotel import AllocationCommitted, BookingSaga, IntentFailed, reservation
 
 
 class Release:
@@ -201,6 +202,14 @@ async def test_the_assertion_tells_every_saga_that_differs(stored: list[SagaView
 async def test_a_saga_that_is_gone_is_refused(stored: list[SagaView]) -> None:
     with pytest.raises(ConfigurationError, match="desk has no saga 'order' any more, and paid is one"):
         await replay(Service("desk"), stored)
+
+
+async def test_an_undo_whose_fact_did_not_come_is_given_up_again() -> None:
+    committed, refused = AllocationCommitted(allocation_id="a1", booking_id="b1"), IntentFailed(booking="b1")
+    case = await given(reservation, BookingSaga(booking_id="b1"), committed, refused)
+    await case.advance(60)
+    assert case.row.status == "compensation_failed"
+    await assert_replays(reservation, [SagaView(row=case.row, history=case.history)])
 
 
 async def test_a_history_of_the_kit_can_be_replayed_too() -> None:

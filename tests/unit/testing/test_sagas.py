@@ -229,3 +229,11 @@ async def test_a_turn_that_raises_changes_nothing() -> None:
         await case.when(seen)
     assert case.saga.parcels == 1
     assert len(case.history) == 2
+
+
+async def test_a_start_that_raises_leaves_no_saga() -> None:
+    case = await given(shop, OrderSaga, answers={"SELECT rate": RuntimeError("no rates")})
+    with pytest.raises(RuntimeError, match="no rates"):
+        await case.when(Placed(order_id="o1"))
+    with pytest.raises(AssertionError, match="order was not started"):
+        case.then(status="running")

@@ -111,6 +111,8 @@ async def test_a_held_event_names_its_number_and_the_error() -> None:
         (held,) = await harness.held(shop.billing)
         assert (heard.state, heard.held) == ("dead", held.id)
         assert "no such customer" in heard.note
+        assert len(harness.broker.log.topics["shop.orders.order.dlq"]) == 1
+        assert found.read == 1, "dead letters are copies"
 
 
 @pytest.mark.parametrize("order", ["key", "none"])
@@ -143,6 +145,20 @@ async def test_an_unordered_event_is_applied_by_its_own_row_and_unknown_once_tha
         assert states(await trace(shop.services, "req-2")) == ["applied"], "what it said afterwards proves it"
         ((heard,),) = (await standings(shop.services, alone, {})).values()
         assert heard.state == "unknown"
+
+
+async def test_what_a_service_said_proves_nothing_about_either_of_two_consumers() -> None:
+    shop = Shop(order="none")
+
+    @shop.billing.on(shop.placed, consumer="audit", policy=Policy(order="none"))
+    async def note(event: Event[object], tx: Tx) -> None:
+        return None
+
+    async with Harness(*shop.services) as harness:
+        await harness.publish(shop.placed(order_id="o1"), correlation="req-1")
+        await harness.settled()
+        await shop.billing.store.inbox.purge(harness.clock.now() + 1, 10)
+        assert states(await trace(shop.services, "req-1")) == ["unknown", "unknown"]
 
 
 async def test_a_consumer_that_joined_late_has_passed_what_it_cannot_tell() -> None:

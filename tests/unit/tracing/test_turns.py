@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from posthouse import Service
 from posthouse.cli.trace.showing import show
+from posthouse.processes import Saga, Turn, deadline, starts
 from posthouse.testing import Harness
 from posthouse.tracing import SagaStep, trace
 from tests.unit.processes.saga.hotel import (
@@ -75,3 +77,31 @@ async def test_a_deadline_is_named_before_and_after_it_passed(capsys: pytest.Cap
             "hotel.reservation.saga.deadline_passed.v1  reservation  +30.000 s  t1  hold_expired of booking b1" in shown
         )
         assert "→ reservation.booking applied, booking b1 turn 2: hold_expired, compensated" in shown
+
+
+async def test_a_deadline_is_heard_by_its_own_saga_and_by_no_other() -> None:
+    desk = Service("desk")
+
+    @desk.saga("first", correlate="id")
+    class First(Saga):
+        id: str
+
+        @starts
+        def begin(self, turn: Turn) -> None:
+            turn.set(self.over)
+
+        @deadline(5.0)
+        def over(self, turn: Turn) -> None:
+            turn.complete()
+
+    @desk.saga("second", correlate="id")
+    class Second(First):
+        """The same, under another name."""
+
+    async with Harness(desk) as harness:
+        async with desk.transaction("t1", correlation="req-1") as tx:
+            await desk.start_saga(tx, Second(id="x"))
+        await harness.advance(5.0)
+        found = await trace([desk], "req-1")
+        ((heard,),) = found.heard.values()
+        assert (heard.consumer, heard.saga and heard.saga.status) == ("desk.second", "completed")
