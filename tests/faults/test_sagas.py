@@ -98,7 +98,7 @@ def test_sagas_end_as_they_should_wherever_their_process_is_killed(hotels: Hotel
             violations = hotel.violations()
             assert not violations, f"{point} ({steps[point.step - 1]}): {violations}\n{hotel.log()}"
             hotel.remove()
-    assert killed >= 0.7 * len(points), f"only {killed} of {len(points)} runs were killed"
+    assert killed >= 0.5 * len(points), f"only {killed} of {len(points)} runs were killed"
     print(f"{killed} kills at {len(points)} places among {len(steps)} steps")
 
 
