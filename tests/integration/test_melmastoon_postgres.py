@@ -72,15 +72,16 @@ async def on_postgres(service: Service, url: str, broker: MemoryBroker, clock: C
 
 @pytest.fixture
 async def rooms(postgres_url: str) -> AsyncIterator[str]:
-    """Inventory with one room, and two bookings that want it; the URL of its database."""
+    """Inventory with one room, and two bookings that want it, the second from a night earlier on; the URL of its database."""
     clock = ManualClock()
     async with on_postgres(inventory, postgres_url, MemoryBroker(clock=clock), clock):
         async with inventory.transaction("t1") as tx:
             await run(
                 tx, "INSERT INTO rooms (tenant, room_id, property_id, room_type) VALUES (?, 'r1', 'p1', 'double')", "t1"
             )
-            for booking_id in ("b1", "b2"):
-                await run(tx, ADD, "t1", booking_id, "p1", "double", day(1).isoformat(), day(4).isoformat())
+            for booking_id, first in (("b1", 2), ("b2", 1)):
+                window = (day(first).isoformat(), day(first + 3).isoformat())
+                await run(tx, ADD, "t1", booking_id, "p1", "double", *window)
         yield postgres_url
 
 

@@ -119,6 +119,33 @@ async def test_who_goes_home_leaves_their_work_to_others() -> None:
         assert len(assigned(h)) == 2
 
 
+async def test_what_is_left_behind_is_shared_by_those_who_stay() -> None:
+    async with Harness(housekeeping) as h:
+        await h.publish(opened("s1"))
+        await h.settled()
+        for number in range(2):
+            await h.publish(check_out_started(f"b{number}"))
+        await h.settled()
+        assert [staff for _, staff in assigned(h)] == ["s1", "s1"]
+        await h.publish(opened("s2"))
+        await h.publish(opened("s3"))
+        await h.settled()
+        await h.publish(closed("s1"))
+        await h.settled()
+        assert sorted(dict(assigned(h)).values()) == ["s2", "s3"]
+
+
+async def test_a_guest_who_left_does_not_make_the_room_dirty_again_by_another_attempt() -> None:
+    async with Harness(housekeeping) as h:
+        await h.publish(check_out_started())
+        await h.settled()
+        async with housekeeping.transaction("t1") as tx:
+            await complete_task(tx, "tsk-b1", staff_id="s1")
+        await h.publish(check_out_started(attempt=2))
+        await h.settled()
+        assert statuses(h) == ["clean dirty", "dirty clean"]
+
+
 async def test_a_task_that_there_is_not_cannot_be_completed() -> None:
     async with Harness(housekeeping):
         with pytest.raises(Reject, match="no task tsk-9"):

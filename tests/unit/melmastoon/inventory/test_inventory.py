@@ -238,6 +238,18 @@ async def test_a_second_attempt_of_a_change_that_was_made_makes_nothing_new() ->
         assert len(h.published(AllocationReallocated)) == 1
 
 
+async def test_a_late_retry_of_an_older_change_does_not_undo_a_newer_one() -> None:
+    async with Harness(inventory) as h:
+        await h.publish(room())
+        await h.settled()
+        await h.publish(held("b1"))
+        await h.publish(dates_changed("b1", first=2, last=4, change_id="c1"))
+        await h.publish(dates_changed("b1", first=3, last=5, change_id="c2"))
+        await h.publish(dates_changed("b1", first=2, last=4, change_id="c1", attempt=2, missing=("key",)))
+        await h.settled()
+        assert await nights() == ["r1 03 b1", "r1 04 b1"]
+
+
 async def test_a_change_of_dates_of_a_cancelled_booking_takes_no_room() -> None:
     async with Harness(inventory) as h:
         await h.publish(room())

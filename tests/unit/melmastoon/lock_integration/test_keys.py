@@ -110,6 +110,16 @@ async def test_a_fault_that_passes_is_no_trouble(mood: Mood) -> None:
             assert h.published(VendorErred) == []
 
 
+async def test_after_a_timeout_the_vendor_is_asked_what_became_of_it_before_anything_is_tried_again() -> None:
+    with pretending(weather({"put": ["lost"], "revoke": ["lost"]})) as outside:
+        async with Harness(lock_integration) as h:
+            await h.publish(confirmed())
+            await h.publish(check_out_started())
+            await h.settled()
+            asked = outside.ledger.read("SELECT operation, attempts FROM calls ORDER BY operation")
+            assert asked == [("find", 2), ("put", 1), ("revoke", 1)]
+
+
 async def test_a_vendor_that_fails_for_good_sends_the_key_to_the_manual_queue() -> None:
     with pretending(weather({"put": DOWN})):
         async with Harness(lock_integration) as h:

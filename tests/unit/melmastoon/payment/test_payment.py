@@ -131,6 +131,19 @@ async def test_whatever_the_vendor_does_there_is_exactly_one_charge(moods: dict[
             assert h.published(IntentFailed) == []
 
 
+@pytest.mark.parametrize(("operation", "table"), [("capture", "charges"), ("refund", "refunds")])
+async def test_after_a_timeout_the_vendor_is_asked_what_became_of_it_before_anything_is_tried_again(
+    operation: str, table: str
+) -> None:
+    with pretending(weather({operation: ["lost"]})) as outside:
+        async with Harness(payment) as h:
+            await book(h)
+            await h.publish(cancelled(refund=5_000))
+            await h.settled()
+            assert outside.ledger.read(f"SELECT asked FROM {table}") == [(1,)]
+            assert outside.ledger.charged("t1") == {"b1": 15_000}
+
+
 @pytest.mark.parametrize(
     "moods", [{"capture": ["error"] * 99}, {"capture": ["timeout"] * 99, "void": ["lost", "error"]}], ids=str
 )
@@ -194,6 +207,8 @@ async def test_no_cash_is_taken_for_a_cancelled_booking(outside: World) -> None:
         await h.publish(cancelled())
         await h.settled()
         assert h.published(IntentRefunded) == []
+        async with payment.transaction("t1") as tx:
+            assert await cash_due(tx, "b1") == 0
         with pytest.raises(Reject, match="cancelled"):
             async with payment.transaction("t1") as tx:
                 await reconcile_cash(tx, "b1", staff_id="s1")
@@ -242,6 +257,31 @@ async def test_a_booking_that_was_cancelled_before_is_not_charged(outside: World
         await h.settled()
         assert h.published(IntentCreated) == []
         assert outside.ledger.charged("t1") == {}
+
+
+async def test_money_that_was_not_taken_when_the_booking_is_cancelled_is_not_taken_any_more() -> None:
+    with pretending(weather({"capture": ["error"] * 4, "look": ["error"] * 4, "void": ["error"] * 4})) as outside:
+        async with Harness(payment) as h:
+            await book(h)
+            await h.publish(cancelled(reason="hold_expired", refund=0))
+            await h.settled()
+            await patient(h)
+            assert h.published(IntentCaptured) == []
+            assert len(h.published(IntentFailed)) == 1
+            assert outside.ledger.read("SELECT state FROM charges") == [("voided",)]
+
+
+async def test_a_refund_that_is_asked_for_again_is_decided_once() -> None:
+    with pretending(weather({"refund": ["error"] * 4, "look": ["error"] * 4, "void": ["error"] * 4})) as outside:
+        async with Harness(payment) as h:
+            await book(h)
+            await h.publish(charge(3_000))
+            await h.settled()
+            await h.publish(cancelled(refund=20_000))
+            await h.settled()
+            assert len(await h.held(payment)) == 1
+            await patient(h)
+            assert outside.ledger.charged("t1") == {"b1": 3_000}
 
 
 @pytest.mark.parametrize(
