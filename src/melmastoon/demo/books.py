@@ -3,16 +3,20 @@ of the library, is in between."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+
+with suppress(ImportError):  # where there is no PostgreSQL, nobody needs it
+    import asyncpg
 
 Row = tuple[Any, ...]
 
@@ -39,6 +43,26 @@ class Files:
 
     def tables(self, name: str) -> str:
         return f"posthouse_{name}"
+
+
+class Databases:
+    """Stores that are PostgreSQL databases; `{service}` in the URL stands for the name. Not for use on an event loop."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.partition("?")[0]
+
+    def rows(self, service: str, sql: str) -> Sequence[Row]:
+        return asyncio.run(self._fetched(self._url.format(service=service), sql))
+
+    async def _fetched(self, url: str, sql: str) -> Sequence[Row]:
+        connection = await asyncpg.connect(url)
+        try:
+            return [tuple(record) for record in await connection.fetch(sql)]
+        finally:
+            await connection.close()
+
+    def tables(self, name: str) -> str:
+        return f"posthouse.{name}"
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):

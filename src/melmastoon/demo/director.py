@@ -36,13 +36,14 @@ async def play(world: World, cast: Sequence[Booking], show: Show = _nobody_looks
     for scene in script(cast):
         await world.until(midnight + scene.at)
         show(scene, stage)
-        await asyncio.gather(*(_played(stage, act) for act in scene.acts))
-        await world.settle()
+        if any(await asyncio.gather(*(_played(stage, act) for act in scene.acts))):
+            await world.settle()
     await world.until(world.now() + 2 * DAY)
 
 
-async def _played(stage: Stage, act: Act) -> None:
+async def _played(stage: Stage, act: Act) -> bool:
+    """Whether anything was done."""
     if act.booking is None:
         await ROUNDS[act.do](stage)
-    else:
-        await ACTS[act.do](stage, act.booking)
+        return True
+    return await ACTS[act.do](stage, act.booking)

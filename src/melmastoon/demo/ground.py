@@ -61,7 +61,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
     def outside(self) -> AbstractContextManager[World]:
         """The vendors as the guests' fates want them, inside the block. Their slowness is left out where time stands still."""
-        calendar, midnight = SharedClock(self.clock_file), MONDAY - MONDAY % DAY
+        first = MONDAY if self.simulated else LONG_AGO
+        calendar, midnight = SharedClock(self.clock_file), first - first % DAY
         weather = Planned.of(cast(self.seed, self.bookings), self.seed, lambda: calendar.now() - midnight)
         return pretending(World(Ledger(self.vendors_file), weather, latency=0.0 if self.simulated else 1.0))
 
@@ -87,3 +88,6 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
 MONDAY = 1_805_097_600.0
 """Where the clock of a simulated world begins: Monday, 15 March 2027, 8:00 UTC."""
+
+LONG_AGO = MONDAY - 5 * 364 * DAY
+"""Where the calendar of a world in real time begins: so long before today that by any clock every guest has left in time."""

@@ -99,7 +99,7 @@ class Scene(msgspec.Struct, frozen=True):
 def script(cast: Sequence[Booking]) -> list[Scene]:
     """All scenes in their order."""
     by_hour: dict[tuple[int, float], list[Act]] = {}
-    last = max((booking.leaves for booking in cast), default=0) + 3
+    last = max((booking.leaves for booking in cast), default=0) + 2
     for day in range(last):
         by_hour[day, HOURS["morning"]] = [Act("morning")]
         by_hour[day, HOURS["night"]] = [Act("night")]

@@ -51,5 +51,5 @@ class Stage(msgspec.Struct, kw_only=True):
         return found[0] if found else Standing()
 
 
-Played = Callable[[Stage, Booking], Awaitable[None]]
-"""One act: what somebody does about a booking. What does not fit any more is not done."""
+Played = Callable[[Stage, Booking], Awaitable[bool]]
+"""One act: what somebody does about a booking. What does not fit any more is not done: False."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -15,6 +16,7 @@ from melmastoon.platform import SERVICES
 
 def work(ground: Ground, names: Sequence[str], lifeline: Connection) -> None:
     """Run the named services. The other end of `lifeline` is held by the driver: when that is gone, so are we."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which stops us
     logging.basicConfig(filename=f"{ground.folder}/workers.log", level=logging.INFO, format=FORMAT)
     with ground.outside():
         asyncio.run(_work(ground, names, lifeline))

@@ -24,11 +24,11 @@ class World(Protocol):
         ...
 
     async def until(self, moment: float) -> None:
-        """Turn the calendar on to then, with everything that becomes due on the way; then `settle`."""
+        """Turn the calendar on to then, with everything that becomes due on the way."""
         ...
 
     async def let_pass(self, seconds: float) -> None:
-        """Let so many seconds of the house pass, with everything that becomes due in them; then `settle`."""
+        """Let so many seconds of the house pass, with everything that becomes due in them."""
         ...
 
     def away(self, service: str) -> AbstractAsyncContextManager[None]:

@@ -29,7 +29,7 @@ def guest_of(booking: Booking) -> Guest:
     )
 
 
-async def hold(stage: Stage, booking: Booking) -> None:
+async def hold(stage: Stage, booking: Booking) -> bool:
     """Press Pay."""
     wanted = BookingHeld(
         booking_id=booking.id,
@@ -44,33 +44,36 @@ async def hold(stage: Stage, booking: Booking) -> None:
         refundable_cents=booking.cents * 4 // 5,
     )
     async with reservation.transaction(booking.house.tenant) as tx:
-        await commands.hold(tx, wanted)
+        return await commands.hold(tx, wanted)
 
 
-async def hold_while_inventory_is_down(stage: Stage, booking: Booking) -> None:
+async def hold_while_inventory_is_down(stage: Stage, booking: Booking) -> bool:
     """Nobody commits a room within 30 seconds."""
     async with stage.world.away("inventory"):
         await hold(stage, booking)
         await stage.world.let_pass(31.0)
+    return True
 
 
-async def hold_while_payment_is_down(stage: Stage, booking: Booking) -> None:
+async def hold_while_payment_is_down(stage: Stage, booking: Booking) -> bool:
     """There is a room, and nobody takes the money within ten minutes."""
     async with stage.world.away("payment"):
         await hold(stage, booking)
         await stage.world.let_pass(601.0)
+    return True
 
 
-async def hold_and_give_up(stage: Stage, booking: Booking) -> None:
+async def hold_and_give_up(stage: Stage, booking: Booking) -> bool:
     """The payment page shows nothing, and the guest leaves it."""
     async with stage.world.away("payment"):
         await hold(stage, booking)
         await stage.world.let_pass(90.0)
         if (await stage.standing(booking)).status == "held":
             await desk.abandon(booking.house.tenant, booking.id)
+    return True
 
 
-async def hold_during_stop_sell(stage: Stage, booking: Booking) -> None:
+async def hold_during_stop_sell(stage: Stage, booking: Booking) -> bool:
     """The revenue manager sells no more of the first night, until the guest has heard it."""
     which = (booking.house.property_id, booking.room_type, stage.day(booking.arrives))
     async with inventory.transaction(booking.house.tenant) as tx:
@@ -78,48 +81,50 @@ async def hold_during_stop_sell(stage: Stage, booking: Booking) -> None:
     await hold(stage, booking)
     await stage.world.settle()
     async with inventory.transaction(booking.house.tenant) as tx:
-        await clear_stop_sell(tx, *which)
+        return await clear_stop_sell(tx, *which)
 
 
-async def change_guest(stage: Stage, booking: Booking) -> None:
+async def change_guest(stage: Stage, booking: Booking) -> bool:
     """Another name, and a quiet room."""
     if not (await stage.standing(booking)).status.startswith("confirmed"):
-        return
+        return False
     guest = guest_of(booking)
     other = Guest(name=f"{guest.name} jan", email=guest.email, phone=guest.phone, locale=guest.locale)
     async with reservation.transaction(booking.house.tenant) as tx:
         await commands.change_guest(tx, booking.id, request_id=f"req-{booking.id}-guest", guest=other)
-        await commands.note_requests(tx, booking.id, request_id=f"req-{booking.id}-words", words="a quiet room")
+        return await commands.note_requests(tx, booking.id, request_id=f"req-{booking.id}-words", words="a quiet room")
 
 
-async def cancel(stage: Stage, booking: Booking) -> None:
-    if (await stage.standing(booking)).status.startswith("confirmed"):
-        async with reservation.transaction(booking.house.tenant) as tx:
-            await commands.cancel(tx, booking.id, today=stage.today)
+async def cancel(stage: Stage, booking: Booking) -> bool:
+    if not (await stage.standing(booking)).status.startswith("confirmed"):
+        return False
+    async with reservation.transaction(booking.house.tenant) as tx:
+        return await commands.cancel(tx, booking.id, today=stage.today)
 
 
-async def finance_retries(stage: Stage, booking: Booking) -> None:
+async def finance_retries(stage: Stage, booking: Booking) -> bool:
     """What the vendor did not refund is asked for once more."""
     async with payment.transaction(booking.house.tenant) as tx:
         waiting = [refund for refund in await finance.queue(tx) if refund.booking_id == booking.id]
     for refund in waiting:
         await finance.retry_refund(booking.house.tenant, refund.refund_id)
+    return bool(waiting)
 
 
-async def longer(stage: Stage, booking: Booking) -> None:
-    await _change(stage, booking, 1)
+async def longer(stage: Stage, booking: Booking) -> bool:
+    return await _change(stage, booking, 1)
 
 
-async def shorter(stage: Stage, booking: Booking) -> None:
-    await _change(stage, booking, -1)
+async def shorter(stage: Stage, booking: Booking) -> bool:
+    return await _change(stage, booking, -1)
 
 
-async def _change(stage: Stage, booking: Booking, nights: int) -> None:
+async def _change(stage: Stage, booking: Booking, nights: int) -> bool:
     standing = await stage.standing(booking)
     if not standing.status.startswith("confirmed"):
-        return
+        return False
     async with reservation.transaction(booking.house.tenant) as tx:
-        await commands.change_dates(
+        return await commands.change_dates(
             tx,
             booking.id,
             change_id=f"chg-{booking.id}",
@@ -128,10 +133,12 @@ async def _change(stage: Stage, booking: Booking, nights: int) -> None:
         )
 
 
-async def retry_change(stage: Stage, booking: Booking) -> None:
+async def retry_change(stage: Stage, booking: Booking) -> bool:
     """One click of the desk, while something of the change is missing."""
-    if (await stage.standing(booking)).change_missing:
-        await desk.retry_date_change(booking.house.tenant, f"chg-{booking.id}", by="desk")
+    if not (await stage.standing(booking)).change_missing:
+        return False
+    await desk.retry_date_change(booking.house.tenant, f"chg-{booking.id}", by="desk")
+    return True
 
 
 BOOKING: Mapping[Do, Played] = {

@@ -18,86 +18,101 @@ from melmastoon.reservation import commands, desk
 EXTRA_CENTS = 1_800
 
 
-async def count_cash(stage: Stage, booking: Booking) -> None:
+async def count_cash(stage: Stage, booking: Booking) -> bool:
     """The guest brings what was promised."""
-    if (await stage.standing(booking)).status == "confirmed_cash_pending":
-        await _count(booking)
+    if (await stage.standing(booking)).status != "confirmed_cash_pending":
+        return False
+    return await _count(booking)
 
 
-async def _count(booking: Booking) -> None:
+async def _count(booking: Booking) -> bool:
     async with payment.transaction(booking.house.tenant) as tx:
-        await reconcile_cash(tx, booking.id, staff_id=f"front_desk-{booking.house.property_id}")
+        return await reconcile_cash(tx, booking.id, staff_id=f"front_desk-{booking.house.property_id}") > 0
 
 
-async def no_show(stage: Stage, booking: Booking) -> None:
-    if (await stage.standing(booking)).status.startswith("confirmed"):
-        async with reservation.transaction(booking.house.tenant) as tx:
-            await commands.no_show(tx, booking.id, today=stage.today)
+async def no_show(stage: Stage, booking: Booking) -> bool:
+    if not (await stage.standing(booking)).status.startswith("confirmed"):
+        return False
+    async with reservation.transaction(booking.house.tenant) as tx:
+        return await commands.no_show(tx, booking.id, today=stage.today)
 
 
-async def check_in(stage: Stage, booking: Booking) -> None:
-    if (await stage.standing(booking)).status == "confirmed":
-        async with reservation.transaction(booking.house.tenant) as tx:
-            await commands.check_in(tx, booking.id, today=stage.today)
+async def check_in(stage: Stage, booking: Booking) -> bool:
+    if (await stage.standing(booking)).status != "confirmed":
+        return False
+    async with reservation.transaction(booking.house.tenant) as tx:
+        return await commands.check_in(tx, booking.id, today=stage.today)
 
 
-async def click_again(stage: Stage, booking: Booking) -> None:
+async def click_again(stage: Stage, booking: Booking) -> bool:
     """Something is missing: one click asks for it again."""
-    if (await stage.standing(booking)).status == "check_in_partial":
-        await desk.retry_check_in(booking.house.tenant, booking.id, by="desk")
+    if (await stage.standing(booking)).status != "check_in_partial":
+        return False
+    await desk.retry_check_in(booking.house.tenant, booking.id, by="desk")
+    return True
 
 
-async def cut_key(stage: Stage, booking: Booking) -> None:
+async def cut_key(stage: Stage, booking: Booking) -> bool:
     """The vendor gives no key: the desk cuts one."""
     standing = await stage.standing(booking)
-    if standing.status == "check_in_partial" and "key" in standing.missing:
-        await keys.issue_manually(booking.house.tenant, booking.id)
+    if standing.status != "check_in_partial" or "key" not in standing.missing:
+        return False
+    await keys.issue_manually(booking.house.tenant, booking.id)
+    return True
 
 
-async def call_off(stage: Stage, booking: Booking) -> None:
+async def call_off(stage: Stage, booking: Booking) -> bool:
     """Without a key the guest does not stay, and cancels at the desk."""
-    if (await stage.standing(booking)).status == "check_in_partial":
-        await desk.call_off_check_in(booking.house.tenant, booking.id, by="desk")
-        async with reservation.transaction(booking.house.tenant) as tx:
-            await commands.cancel(tx, booking.id, today=stage.today)
+    if (await stage.standing(booking)).status != "check_in_partial":
+        return False
+    await desk.call_off_check_in(booking.house.tenant, booking.id, by="desk")
+    async with reservation.transaction(booking.house.tenant) as tx:
+        return await commands.cancel(tx, booking.id, today=stage.today)
 
 
-async def extra(stage: Stage, booking: Booking) -> None:
+async def extra(stage: Stage, booking: Booking) -> bool:
     """Tea and laundry."""
-    if (await stage.standing(booking)).status == "checked_in":
-        async with billing.transaction(booking.house.tenant) as tx:
-            await post_extra(tx, booking.id, line_id=f"extra-{booking.id}", amount_cents=EXTRA_CENTS)
+    if (await stage.standing(booking)).status != "checked_in":
+        return False
+    async with billing.transaction(booking.house.tenant) as tx:
+        await post_extra(tx, booking.id, line_id=f"extra-{booking.id}", amount_cents=EXTRA_CENTS)
+    return True
 
 
-async def suspend_key(stage: Stage, booking: Booking) -> None:
+async def suspend_key(stage: Stage, booking: Booking) -> bool:
     """A dispute: the door stays closed for the time being."""
-    if (await stage.standing(booking)).status == "checked_in":
-        await keys.suspend(booking.house.tenant, booking.id, reason="dispute")
+    if (await stage.standing(booking)).status != "checked_in":
+        return False
+    await keys.suspend(booking.house.tenant, booking.id, reason="dispute")
+    return True
 
 
-async def check_out(stage: Stage, booking: Booking) -> None:
+async def check_out(stage: Stage, booking: Booking) -> bool:
     """The guest leaves, on the day that the booking says by now."""
     standing = await stage.standing(booking)
-    if standing.status == "checked_in" and standing.check_out <= stage.today.isoformat():
-        async with reservation.transaction(booking.house.tenant) as tx:
-            await commands.check_out(tx, booking.id)
+    if standing.status != "checked_in" or standing.check_out > stage.today.isoformat():
+        return False
+    async with reservation.transaction(booking.house.tenant) as tx:
+        return await commands.check_out(tx, booking.id)
 
 
-async def revoke_by_hand(stage: Stage, booking: Booking) -> None:
+async def revoke_by_hand(stage: Stage, booking: Booking) -> bool:
     """The vendor did not end the key: the desk does."""
     standing = await stage.standing(booking)
-    if standing.status == "check_out_started" and "key" in standing.missing:
-        await keys.revoke_manually(booking.house.tenant, booking.id)
+    if standing.status != "check_out_started" or "key" not in standing.missing:
+        return False
+    await keys.revoke_manually(booking.house.tenant, booking.id)
+    return True
 
 
-async def settle_balance(stage: Stage, booking: Booking) -> None:
+async def settle_balance(stage: Stage, booking: Booking) -> bool:
     """The guest who left with a balance is asked once more; whoever pays cash brings it."""
     if (await stage.standing(booking)).status != "checked_out_balance_pending":
-        return
+        return False
     if booking.rail == "cash_pending":
-        await _count(booking)
-    else:
-        await desk.retry_check_out(booking.house.tenant, booking.id, by="desk")
+        return await _count(booking)
+    await desk.retry_check_out(booking.house.tenant, booking.id, by="desk")
+    return True
 
 
 DESK: Mapping[Do, Played] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from posthouse.cli.demo.tables import print_figures
 from posthouse.cli.demo.view import View
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.output import print_json, stdout
+from posthouse.errors import ConfigurationError
 
 FRAMES = 8
 """Frames per second, at most."""
@@ -33,21 +35,37 @@ def demo(
         int, typer.Option(help="Which guests come and what goes wrong; the same seed, the same outcome.")
     ] = 1,
     kills: Annotated[bool, typer.Option(help="Kill processes while they work.")] = True,
+    store: Annotated[
+        str,
+        typer.Option(help="Play on servers, in real time: the URL of a PostgreSQL database, {service} for the name."),
+    ] = "",
+    broker: Annotated[str, typer.Option(help="The broker beside it, as in nats://127.0.0.1:4222.")] = "",
+    every: Annotated[
+        float, typer.Option(min=0.5, help="On servers: about how many seconds pass between two kills.")
+    ] = 4.0,
     keep: Annotated[Path | None, typer.Option(help="Play in this folder and leave everything there.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """A hotel platform of 22 services: three tenants, guests with plans of their own, and faults everywhere.
 
-    Everything happens in a temporary folder, on a clock of its own, and ends by itself. Then it is counted: whether the money
+    Everything happens in a temporary folder, on a clock of its own, and ends by itself; with --store and --broker on servers, in
+    real time at MELMASTOON_PACE (20 unless it is given). Then it is counted: whether the money
     adds up, whether a night was sold twice or a key outlives its stay, and whether any fact was lost, applied twice or out of
     order. Ends with code 1 when any of that is wrong.
     """
     logging.getLogger("posthouse").setLevel(logging.ERROR)  # what the machine's SQLite lacks is no part of the show
-    play = import_module("melmastoon.demo.play")  # brings 22 services along
-    with _folder(keep) as folder, _live(bookings, as_json) as show:
-        figures: Figures = asyncio.run(
-            play.played(folder, bookings=bookings, seed=seed, killing=play.KILLING if kills else 0.0, show=show)
-        )
+    if bool(store) != bool(broker):
+        raise ConfigurationError("--store and --broker belong together: give both for servers, or none for files")
+    with _folder(keep) as folder:
+        if store:
+            os.environ.setdefault("MELMASTOON_PACE", "20")  # before the services are imported: they keep it
+            play = import_module("melmastoon.demo.servers").played_on_servers
+            where = {"store": store, "broker": broker, "every": every if kills else 0.0}
+            figures: Figures = asyncio.run(play(folder, bookings=bookings, seed=seed, **where))
+        else:
+            play = import_module("melmastoon.demo.play").played  # brings 22 services along
+            with _live(bookings, as_json) as show:
+                figures = asyncio.run(play(folder, bookings=bookings, seed=seed, kills=kills, show=show))
     if as_json:
         print_json(figures)
     else:
