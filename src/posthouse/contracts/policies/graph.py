@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from posthouse.contracts.document import Document
+from posthouse.contracts.document import Document, HandlerEntry
 
 Edges = Mapping[str, set[str]]
 
@@ -14,9 +14,10 @@ MOST_STEPS = 20_000
 
 
 def flow(document: Document) -> Edges:
-    """From each subject to those that some handler publishes when it comes."""
+    """From each subject to those that some handler publishes when it comes. Nothing is followed through a saga: it sees the
+    whole of its process, and ends."""
     edges: dict[str, set[str]] = defaultdict(set)
-    for handler in document.handlers:
+    for handler in _without_sagas(document):
         for reading in handler.reads:
             edges[reading.subject].update(handler.publishes)
     return edges
@@ -29,12 +30,17 @@ def awaits(document: Document) -> Edges:
     for handler in document.handlers:
         heard[handler.service].update(reading.subject for reading in handler.reads)
     edges: dict[str, set[str]] = defaultdict(set)
-    for handler in document.handlers:
+    for handler in _without_sagas(document):
         for reading in handler.reads:
             asker = owner.get(reading.subject)
             if asker is not None and asker != handler.service and heard[asker].intersection(handler.publishes):
                 edges[asker].add(handler.service)
     return edges
+
+
+def _without_sagas(document: Document) -> list[HandlerEntry]:
+    sagas = {saga.consumer for saga in document.sagas}
+    return [handler for handler in document.handlers if handler.consumer not in sagas]
 
 
 def cycles(edges: Edges) -> list[tuple[str, ...]]:
