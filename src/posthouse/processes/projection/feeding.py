@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import cast
 
 from posthouse.clock import Clock
@@ -16,6 +16,9 @@ from posthouse.projection_table import Generation, StreamKey
 from posthouse.receiving import Handler
 from posthouse.sending import Tx
 from posthouse.store import Store, Transaction
+
+MOST_KNOWN = 100_000
+"""Streams that a process remembers the covered version of."""
 
 Aggregates = Mapping[str, str]
 """Event types that stand in streams of this service, each with its aggregate."""
@@ -32,6 +35,8 @@ class Face:
         self.overlaps = generation.source == "streams"
         """Events that were read in bulk may come again through its group."""
         self.aggregates = aggregates
+        self.covered: dict[StreamKey, int] = {}
+        """Up to which version streams were read in bulk, as far as it was asked: that is settled once and for all."""
         self.event_at = 0.0
         self.applied_at = 0.0
 
@@ -82,15 +87,25 @@ class Feed:
         keys = {place: key for place, event in enumerate(events) if (key := self._stream(event)) is not None}
         if not keys:
             return events
-        face = self._face
-        covered = await self._store.projections.covered(
-            tx, face.projection.consumer, face.number, sorted(set(keys.values()))
-        )
+        covered = await self._covered(tx, set(keys.values()))
         return [
             event
             for place, event in enumerate(events)
-            if place not in keys or int(event.extensions[STREAM_VERSION]) > covered.get(keys[place], 0)
+            if place not in keys or int(event.extensions[STREAM_VERSION]) > covered[keys[place]]
         ]
+
+    async def _covered(self, tx: Transaction, streams: Set[StreamKey]) -> Mapping[StreamKey, int]:
+        """For the life of a generation: what was published before its group was made may be published again, after a
+        restore say, and the group has never seen it."""
+        face = self._face
+        known = {stream: face.covered[stream] for stream in streams if stream in face.covered}
+        if asked := sorted(streams - known.keys()):
+            found = await self._store.projections.covered(tx, face.projection.consumer, face.number, asked)
+            known |= {stream: found.get(stream, 0) for stream in asked}
+            if len(face.covered) > MOST_KNOWN:
+                face.covered.clear()
+            face.covered.update(known)
+        return known
 
     def _stream(self, event: Event[object]) -> StreamKey | None:
         """The stream that an event stands in; None when it was said outside of any."""

@@ -236,20 +236,19 @@ class Rebuild:
             read = sum(one.stored for one in mine.values()) - pending
             if generation.source == "log":
                 self._tell(generation, read, read + pending)
-            if await self._caught_up(member, pending, topics, live):
+            if await self._caught_up(member.consumer.name, pending, topics, live):
                 return read
             await asyncio.sleep(LOOK)
 
-    async def _caught_up(self, member: Member, pending: int, topics: list[str], live: Generation | None) -> bool:
+    async def _caught_up(self, group: str, pending: int, topics: list[str], live: Generation | None) -> bool:
+        """Nothing is left to read, or no more than the live one has left; and nothing is held that may still be applied."""
         if pending > 0:
             if live is None:
                 return False
             theirs = await self._wiring.broker.progress(self._projection.group(live.number), topics)
             if pending > sum(one.pending for one in theirs.values()):
                 return False
-        elif not member.idle:
-            return False
-        return self._plan.with_held or not await self._unsolved(member.consumer.name)
+        return self._plan.with_held or not await self._unsolved(group)
 
     async def _unsolved(self, group: str) -> bool:
         """Whether events are held that may still be applied. Raises RebuildStopped for those that will not."""

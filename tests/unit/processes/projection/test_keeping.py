@@ -11,6 +11,7 @@ import pytest
 
 from posthouse import Event, Payload, Service
 from posthouse.processes import Model, Plan
+from posthouse.processes.projection import feeding
 from posthouse.processes.projection.freshness import freshness
 from posthouse.service import Parts
 from posthouse.status import drained
@@ -232,3 +233,23 @@ async def _until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not true():  # noqa: ASYNC110 - the keeper of a service sets no event of ours
             await asyncio.sleep(0.01)
+
+
+async def test_old_events_that_are_published_once_more_are_known_from_the_bulk_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The group was made after them and has never seen them: it is the streams' versions that tell."""
+    monkeypatch.setattr(feeding, "MOST_KNOWN", 1)
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        for room in ("r1", "r2", "r3"):
+            await hotel.list_room(room, 1, 2)
+        await harness.settled()
+        await hotel.service.projections.rebuild("listings", Plan(source="streams"))
+        await hotel.list_room("r1", 3)
+        await harness.settled()
+        before = await hotel.rows()
+        await harness.assert_replay_safe()
+        await hotel.list_room("r2", 3)
+        await harness.settled()
+        assert await hotel.rows() == [*before[:1], ("t1", "r2", 3, 3), *before[2:]]

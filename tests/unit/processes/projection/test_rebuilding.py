@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -11,11 +12,15 @@ import pytest
 
 from posthouse import Event, Policy
 from posthouse.broker import Frame, Verdict
+from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.brokers.memory import MemoryBroker
+from posthouse.clock import ManualClock
 from posthouse.errors import BrokerUnavailable, ConfigurationError, RebuildStopped
 from posthouse.processes import Model, Plan
 from posthouse.processes.projection import Progress, bulk
 from posthouse.projection_table import Generation
+from posthouse.service import Parts
+from posthouse.status import drained
 from posthouse.testing import Harness
 from tests.unit.processes.projection.listings import Hotel
 
@@ -46,12 +51,56 @@ async def test_a_rebuilt_model_has_what_the_old_one_had_and_goes_on(source: Sour
         assert (await hotel.rows())[0] == ("t1", "r0", 99, 4)
 
 
-async def test_streams_are_the_source_where_they_hold_every_event() -> None:
+async def test_streams_are_the_source_where_they_hold_every_event_and_the_log_is_not_read_again() -> None:
     hotel = Hotel()
     async with Harness(hotel.service) as harness:
-        await hotel.list_room("r1", 10)
+        await hotel.list_room("r1", 10, 20)
         await harness.settled()
         assert (await hotel.service.projections.rebuild("listings")).source == "streams"
+        assert harness.broker.log.readers["rooms.listings.g2", "rooms.room"].started == 2
+
+
+async def test_a_log_whose_beginning_is_gone_is_refused_unless_a_part_is_enough(tmp_path: Path) -> None:
+    hotel, clock = Hotel(), ManualClock()
+    broker = EmbeddedBroker(tmp_path / "log.db", clock=clock, retention=60.0)
+    before = hotel.service.use(Parts("sqlite://", broker, clock))
+    async with hotel.service.running():
+        await hotel.list_room("r1", 10)
+        await drained(hotel.service)
+        clock.advance(61.0)
+        assert await broker.prune() == 1
+        await hotel.list_room("r2", 10)
+        await drained(hotel.service)
+        with pytest.raises(
+            ConfigurationError, match=r"in part only: .* oldest events of rooms.room; .*--from streams.*--partial"
+        ):
+            await hotel.service.projections.rebuild("listings", Plan(source="log"))
+        assert await hotel.live() == 1
+        await hotel.service.projections.rebuild("listings", Plan(source="log", partial=True))
+        assert await hotel.rows() == [("t1", "r2", 10, 1)]
+    hotel.service.use(before)
+
+
+async def test_a_rebuild_that_was_taken_over_stops() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        for number in range(5):
+            await hotel.list_room(f"r{number}", 10, 20)
+        await harness.settled()
+
+        stealing: list[asyncio.Task[None]] = []
+
+        async def steal() -> None:
+            async with hotel.service.store.begin() as tx:
+                await tx.execute("UPDATE posthouse_generation SET owner = 'another' WHERE number = 2")
+
+        def told(_: Progress) -> None:
+            stealing.append(asyncio.create_task(steal()))
+
+        with pytest.raises(RebuildStopped, match="is not ours to build any more"):
+            await hotel.service.projections.rebuild("listings", told=told)
+        await asyncio.gather(*stealing)
+        assert await hotel.live() == 1
 
 
 async def test_the_live_generation_is_read_and_fed_while_another_is_half_built() -> None:
