@@ -65,6 +65,7 @@ def saga_entry(of: SagaType) -> SagaEntry:
                 for undo in of.undos.values()
             ),
             *([entry(of.partial_retry, "partial_retry")] if of.partial_retry else []),
+            *([entry(of.partial_resume, "partial_resume")] if of.partial_resume else []),
         ),
         description=of.description,
     )
@@ -95,7 +96,7 @@ def outlines(of: SagaType) -> Mapping[str, MethodOutline]:
         *(take.method for take in (*of.takes, *of.lates)),
         *(undo.method for undo in of.undos.values()),
         *of.deadlines,
-        *([of.partial_retry] if of.partial_retry else []),
+        *(name for name in (of.partial_retry, of.partial_resume) if name),
     ]
     return {name: _Reader(of).read(name) for name in dict.fromkeys(names)}
 

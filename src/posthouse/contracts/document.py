@@ -119,9 +119,10 @@ class FlowEntry(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
 
 
-MethodKind = Literal["starts", "step", "on", "late", "undo", "deadline", "partial_retry"]
+MethodKind = Literal["starts", "step", "on", "late", "undo", "deadline", "partial_retry", "partial_resume"]
 """starts: the first step. step: a part that may be undone. on: a reaction. late: takes what comes when all is over.
-undo: compensates a step. deadline: time has passed. partial_retry: what an operator's retry runs."""
+undo: compensates a step. deadline: time has passed. partial_retry: what an operator's retry runs.
+partial_resume: what runs when an operator says that a part was done by hand."""
 
 
 class MethodEntry(msgspec.Struct, frozen=True, kw_only=True):

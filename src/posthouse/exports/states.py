@@ -29,7 +29,8 @@ def states(saga: SagaEntry) -> str:
     if _can(saga, "partial"):
         again = saga.of_kind("partial_retry")
         lines += [f"  partial --> running: {_said(f'retry (operator): {again[0].name}')}"] if again else []
-        lines += ["  partial --> completed: resume (operator)"]
+        by_hand = "".join(f": {method.name}" for method in saga.of_kind("partial_resume"))
+        lines += [f"  partial --> completed: {_said(f'resume (operator){by_hand}')}"]
     lines += ["  completed --> [*]"]
     return "\n".join(["```mermaid", *lines, "```"]) + "\n"
 

@@ -5,6 +5,7 @@
 | folio, key or welcome is missing after 30 s | none: partial, naming what is missing | check_in_partial |
 | the desk clicks once | `ask_again`: asks for what is missing, 30 s more | check_in_started |
 | the answer comes late | the saga completes | checked_in |
+| the desk saw to it by hand (operator's resume) | `done_by_hand` | checked_in |
 | the lock vendor fails | the desk cuts the key by hand, which is an answer | check_in_partial until then |
 | the desk calls it off (operator's cancel) | `send_back` | confirmed |
 """
@@ -21,8 +22,9 @@ from melmastoon.facts.notification import MessageDispatched
 from melmastoon.facts.reservation import CheckedIn, CheckInStarted, reservation
 from melmastoon.pace import seconds
 from melmastoon.reservation import bookings
+from melmastoon.reservation.bookings import Booking
 from posthouse import Event
-from posthouse.processes import Saga, Turn, deadline, on, partial_retry, starts, undo
+from posthouse.processes import Saga, Turn, deadline, on, partial_resume, partial_retry, starts, undo
 
 Part = Literal["folio", "key", "welcome"]
 
@@ -73,6 +75,11 @@ class CheckInSaga(Saga):
         self.attempt += 1
         await self._ask(turn, missing=self.missing)
 
+    @partial_resume
+    async def done_by_hand(self, turn: Turn) -> None:
+        """The desk has seen to what was missing in some other way."""
+        await self._let_in(await bookings.take(turn.tx, self.booking_id), turn)
+
     async def _ask(self, turn: Turn, missing: tuple[Part, ...]) -> None:
         booking = await bookings.take(turn.tx, self.booking_id)
         await bookings.save(turn.tx, booking, replace(booking, status="check_in_started", missing=""))
@@ -99,6 +106,10 @@ class CheckInSaga(Saga):
             missing = ", ".join(self.missing) if booking.status == "check_in_partial" else ""
             await bookings.save(turn.tx, booking, replace(booking, missing=missing))
             return
+        await self._let_in(booking, turn)
+        turn.complete()
+
+    async def _let_in(self, booking: Booking, turn: Turn) -> None:
         await bookings.save(turn.tx, booking, replace(booking, status="checked_in", missing=""))
         turn.publish(
             CheckedIn(
@@ -110,4 +121,3 @@ class CheckInSaga(Saga):
             ),
             idempotency_key=f"reservation:checked_in:{self.booking_id}",
         )
-        turn.complete()

@@ -6,6 +6,7 @@ housekeeping and notification hear the same facts and do their part by themselve
 | the balance is declined | none: partial, once the key is revoked; the folio stays open | checked_out_balance_pending |
 | the desk clicks once | `ask_again`: billing issues another invoice | check_out_started |
 | the balance is settled some other way | `folio.closed` comes late, and the saga completes | checked_out |
+| the desk settled it by hand (operator's resume) | `done_by_hand`, once the key is revoked | checked_out |
 | the lock vendor fails | the desk revokes by hand, which is an answer; no door obeys the key meanwhile | check_out_started |
 | the folio is not settled within 30 s (cash is short) | as if declined; billing goes on by itself | checked_out_balance_pending |
 | the key is not revoked within 30 s | none: partial, naming what is missing; the lock goes on trying | check_out_started |
@@ -25,8 +26,8 @@ from melmastoon.facts.reservation import CheckedOut, CheckOutStarted, reservatio
 from melmastoon.pace import seconds
 from melmastoon.reservation import board, bookings
 from melmastoon.reservation.bookings import Booking
-from posthouse import Event
-from posthouse.processes import Saga, Turn, deadline, on, partial_retry, starts
+from posthouse import Event, Reject
+from posthouse.processes import Saga, Turn, deadline, on, partial_resume, partial_retry, starts
 
 Part = Literal["key", "folio"]
 
@@ -83,6 +84,25 @@ class CheckOutSaga(Saga):
         self.declined = ""
         await self._ask(turn)
 
+    @partial_resume
+    async def done_by_hand(self, turn: Turn) -> None:
+        """Somebody settled it with the guest. A key that is not revoked is not settled: no guest leaves with one."""
+        if "key" in self.missing:
+            raise Reject(f"the key of booking {self.booking_id} is not revoked yet: revoke it by hand first")
+        await self._let_go(await bookings.take(turn.tx, self.booking_id), turn)
+
+    async def _let_go(self, booking: Booking, turn: Turn) -> None:
+        await bookings.save(turn.tx, booking, replace(booking, status="checked_out", missing=""))
+        turn.publish(
+            CheckedOut(
+                booking_id=booking.booking_id,
+                property_id=booking.property_id,
+                room_id=booking.room_id,
+                guest=booking.guest,
+            ),
+            idempotency_key=f"reservation:checked_out:{self.booking_id}",
+        )
+
     async def _ask(self, turn: Turn) -> None:
         booking = await self._wait(turn)
         turn.publish(
@@ -115,16 +135,7 @@ class CheckOutSaga(Saga):
         """Both done: out. The key alone, and the balance declined or overdue: out, with a balance."""
         booking = await bookings.take(turn.tx, self.booking_id)
         if not self.missing:
-            await bookings.save(turn.tx, booking, replace(booking, status="checked_out", missing=""))
-            turn.publish(
-                CheckedOut(
-                    booking_id=booking.booking_id,
-                    property_id=booking.property_id,
-                    room_id=booking.room_id,
-                    guest=booking.guest,
-                ),
-                idempotency_key=f"reservation:checked_out:{self.booking_id}",
-            )
+            await self._let_go(booking, turn)
             turn.complete()
         elif "key" not in self.missing and (self.declined or self.overdue):
             pending = replace(booking, status="checked_out_balance_pending", missing="balance")

@@ -7,6 +7,7 @@
 | price or key are missing after 30 s | none: partial, naming them; the new window holds already | as before, new dates |
 | the desk clicks once | `ask_again`: asks for what is missing, 30 s more | unchanged |
 | the answer comes late | the saga completes | as before, new dates |
+| price or key were seen to by hand (operator's resume) | `done_by_hand` | as before, new dates |
 | the desk calls it off (operator's cancel) | `keep_dates`, unless the nights are swapped | as before |
 | inventory swaps after that | `swapped_after_all`: what inventory did is what holds | as before, new dates |
 | the difference cannot be paid | none here: it stays open until check-out | as before, new dates |
@@ -28,7 +29,7 @@ from melmastoon.reservation import board, bookings
 from melmastoon.reservation.bookings import Booking
 from melmastoon.reservation.status import OVER
 from posthouse import Event, Reject
-from posthouse.processes import Saga, Turn, deadline, late, on, partial_retry, starts, step, undo
+from posthouse.processes import Saga, Turn, deadline, late, on, partial_resume, partial_retry, starts, step, undo
 
 Part = Literal["rooms", "price", "key"]
 
@@ -129,6 +130,14 @@ class DateChangeSaga(Saga):
             return
         self.attempt += 1
         self._ask(booking, turn, missing=self.missing)
+
+    @partial_resume
+    async def done_by_hand(self, turn: Turn) -> None:
+        """Price or key were seen to by people. Nights are not swapped by hand."""
+        if "rooms" in self.missing:
+            raise Reject(f"the nights of booking {self.booking_id} are not swapped: retry the change, or call it off")
+        booking = await bookings.take(turn.tx, self.booking_id)
+        await bookings.save(turn.tx, booking, replace(booking, change_missing=""))
 
     def _ask(self, booking: Booking, turn: Turn, missing: tuple[Part, ...]) -> None:
         turn.publish(

@@ -3,7 +3,7 @@
 from posthouse.processes.saga.book import SagaBook
 from posthouse.processes.saga.declared import SagaType, Taken, Undo
 from posthouse.processes.saga.desk import SagaDesk, SagaView
-from posthouse.processes.saga.marks import deadline, late, on, partial_retry, starts, step, undo
+from posthouse.processes.saga.marks import deadline, late, on, partial_resume, partial_retry, starts, step, undo
 from posthouse.processes.saga.saga import Saga
 from posthouse.processes.saga.turn import Turn
 
@@ -19,6 +19,7 @@ __all__ = [
     "deadline",
     "late",
     "on",
+    "partial_resume",
     "partial_retry",
     "starts",
     "step",

@@ -63,6 +63,7 @@ class SagaType:
     deadlines: Mapping[str, float]
     """Seconds by the method that is called when they have passed."""
     partial_retry: str | None
+    partial_resume: str | None = None
     description: str = ""
 
     @property

@@ -48,6 +48,7 @@ def saga_type_of(cls: type[Saga], name: str, *, service: str, correlate: str, po
         undos={undo.step: undo for undo in (_undo(m, correlate) for m in methods if m[2].kind == "undo")},
         deadlines={name: mark.seconds for name, _, mark in methods if mark.kind == "deadline"},
         partial_retry=next((name for name, _, mark in methods if mark.kind == "partial_retry"), None),
+        partial_resume=next((name for name, _, mark in methods if mark.kind == "partial_resume"), None),
         description=inspect.cleandoc(cls.__dict__.get("__doc__") or ""),
     )
 
@@ -168,8 +169,9 @@ def _clashes(methods: Sequence[Marked]) -> Iterator[str]:
     for name, times in Counter(name for name, _, _ in methods).items():
         if times > 1:
             yield f"{name} is marked {times} times: a method has one purpose"
-    if len(again := [name for name, _, mark in methods if mark.kind == "partial_retry"]) > 1:
-        yield f"{' and '.join(again)} are both marked with @partial_retry: one method is what a retry runs"
+    for kind, verb in (("partial_retry", "retry"), ("partial_resume", "resume")):
+        if len(several := [name for name, _, mark in methods if mark.kind == kind]) > 1:
+            yield f"{' and '.join(several)} are both marked with @{kind}: one method is what a {verb} runs"
 
 
 def _undo_problems(methods: Sequence[Marked]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from posthouse.events import Actor
 from posthouse.processes.saga.book import SagaBook
 from posthouse.processes.saga.conductor import Conductor, Home
 from posthouse.processes.saga.course import Course
-from posthouse.processes.saga.transition import compensating, completed
+from posthouse.processes.saga.transition import compensating
 from posthouse.receiving.deadline import on_loop
 from posthouse.saga_table import SagaFilter, SagaRow, SagaStatus, SagaTurn
 from posthouse.sending import Tx
@@ -68,7 +68,8 @@ class SagaDesk:
         return await self._act("retry", _retry, saga, tenant, id, by=by)
 
     async def resume(self, saga: str, tenant: str, id: str, *, by: str = "", note: str = "") -> SagaRow:
-        """What failed was done by hand: a compensation goes on without the failed undo, a partial saga is completed."""
+        """What failed was done by hand: a compensation goes on without the failed undo, a partial saga is completed, after
+        the method that is marked with @partial_resume."""
         return await self._act("resume", _resume, saga, tenant, id, by=by, note=note)
 
     async def cancel(self, saga: str, tenant: str, id: str, reason: str, *, by: str = "") -> SagaRow:
@@ -117,7 +118,7 @@ async def _retry(conductor: Conductor, course: Course) -> None:
 async def _resume(conductor: Conductor, course: Course) -> None:
     row = course.row
     if row.status == "partial":
-        course.row = completed(row, course.now)
+        await course.run_by_hand(conductor.of.partial_resume)
     elif _undo_failed(row):
         course.skip_undo()
         await course.compensate()

@@ -23,7 +23,7 @@ With = Callable[[S, Event[P], Turn], R]
 Early = Literal["wait", "ignore"]
 """What becomes of an event whose saga was not started: it is held and tried again, or passed over."""
 
-Kind = Literal["starts", "step", "on", "late", "undo", "deadline", "partial_retry"]
+Kind = Literal["starts", "step", "on", "late", "undo", "deadline", "partial_retry", "partial_resume"]
 
 MARKS = "__posthouse_saga_marks__"
 
@@ -125,3 +125,9 @@ def deadline(seconds: float, /) -> Callable[[Alone[S, R]], Alone[S, R]]:
 def partial_retry(method: Alone[S, R], /) -> Alone[S, R]:
     """What an operator's retry of a partial saga runs; the saga is running again before it is called."""
     return _marked(MethodMark(kind="partial_retry"))(method)
+
+
+def partial_resume(method: Alone[S, R], /) -> Alone[S, R]:
+    """What runs when an operator says that the missing part of a partial saga was done by hand; the saga is completed
+    after it. Without one, it is completed and nothing runs."""
+    return _marked(MethodMark(kind="partial_resume"))(method)

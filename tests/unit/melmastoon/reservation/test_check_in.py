@@ -9,7 +9,7 @@ import pytest
 
 from melmastoon.facts.lock_integration import KeyIssued
 from melmastoon.facts.reservation import CheckedIn, CheckInStarted
-from melmastoon.reservation import desk
+from melmastoon.reservation import desk, reservation
 from posthouse import Reject
 from posthouse.errors import DeskError
 from tests.unit.melmastoon.reservation.house import (
@@ -236,3 +236,17 @@ async def test_duplicates_of_every_answer_change_nothing() -> None:
         await house.hears(*PARTS.values(), *PARTS.values())  # said twice, as facts of their own
         assert house.said(CheckedIn) == [IN]
         assert (await house.booking()).status == "checked_in"
+
+
+async def test_what_the_desk_saw_to_by_hand_lets_the_guest_in() -> None:
+    async with open_house() as house:
+        await house.confirmed()
+        await house.check_in()
+        await house.hears(PARTS["folio"], PARTS["key"])
+        await house.waits(30.0)
+        await reservation.sagas.resume("check_in", "t1", "b1", by="s1", note="welcomed in person")
+        await house.harness.settled()
+        card = await house.card()
+        assert (card.booking.status, card.missing, card.wants_attention) == ("checked_in", "", False)
+        assert house.said(CheckedIn) == [IN]
+        assert await house.saga_status("check_in") == "completed"

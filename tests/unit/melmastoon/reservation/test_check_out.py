@@ -281,3 +281,19 @@ async def test_duplicates_of_every_answer_change_nothing() -> None:
         await house.hears(key_revoked(), key_revoked(), folio_closed(), folio_closed(), key_revoked())
         assert house.said(CheckedOut) == [OUT]
         assert (await house.booking()).status == "checked_out"
+
+
+async def test_a_balance_that_was_settled_by_hand_lets_the_guest_go_but_no_key_that_still_opens() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.hears(invoice_voided())
+        await house.waits(30.0)
+        with pytest.raises(Reject, match="the key of booking b1 is not revoked yet"):
+            await reservation.sagas.resume("check_out", "t1", "b1", by="s1")
+        await house.hears(key_revoked())
+        await reservation.sagas.resume("check_out", "t1", "b1", by="s1", note="paid in the bar")
+        await house.harness.settled()
+        assert (await house.booking()).status == "checked_out"
+        assert len(house.said(CheckedOut)) == 1
+        assert await house.saga_status("check_out") == "completed"

@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from melmastoon.facts.reservation import BookingCancelled, BookingDatesChanged, BookingModified
-from melmastoon.reservation import desk
+from melmastoon.reservation import desk, reservation
 from posthouse import Reject
 from tests.unit.melmastoon.reservation.house import (
     ARRIVAL,
@@ -363,3 +363,18 @@ async def test_nobody_checks_in_or_cancels_while_the_dates_change() -> None:
             await house.check_in()
         with pytest.raises(Reject, match="cannot become cancelled: it is dates_changing"):
             await house.cancel()
+
+
+async def test_a_change_whose_price_was_seen_to_by_hand_is_done_but_nights_are_not_swapped_by_hand() -> None:
+    async with open_house() as house:
+        await house.confirmed()
+        await house.change_dates()
+        await house.waits(30.0)
+        with pytest.raises(Reject, match="the nights of booking b1 are not swapped"):
+            await reservation.sagas.resume("date_change", "t1", "c1", by="s1")
+        await house.hears(reallocated())
+        await reservation.sagas.resume("date_change", "t1", "c1", by="s1")
+        await house.harness.settled()
+        card = await house.card()
+        assert (card.booking.status, card.missing) == ("confirmed", "")
+        assert await house.saga_status("date_change", "c1") == "completed"

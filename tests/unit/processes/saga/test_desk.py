@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from posthouse import Payload, Service
 from posthouse.errors import ConfigurationError, DeskError
+from posthouse.processes import Saga, Turn, partial_resume, starts
 from posthouse.saga_table import SagaFilter, SagaRow
 from posthouse.testing import Harness
 from tests.unit.processes.saga.hotel import (
@@ -192,3 +194,39 @@ async def test_sagas_are_listed_and_counted(h: Harness) -> None:
 
 async def every(wanted: SagaFilter) -> list[SagaRow]:
     return [row async for row in reservation.sagas.find(wanted)]
+
+
+async def test_resume_runs_the_method_for_what_was_done_by_hand_and_that_decides_no_more() -> None:
+    desk = Service("desk", namespace="hotel")
+
+    @desk.event("guest.arrived.v1", key="guest_id")
+    class GuestArrived(Payload):
+        guest_id: str
+
+    @desk.saga("arrival", correlate="guest_id")
+    class Arrival(Saga):
+        guest_id: str
+        hasty: bool = False
+
+        @starts
+        def come(self, turn: Turn) -> None:
+            turn.partial("no key")
+
+        @partial_resume
+        def let_in(self, turn: Turn) -> None:
+            turn.publish(GuestArrived(guest_id=self.guest_id))
+            if self.hasty:
+                turn.complete()
+
+    async with Harness(desk) as h:
+        async with desk.transaction("t1") as tx:
+            await desk.start_saga(tx, Arrival(guest_id="g1"))
+            await desk.start_saga(tx, Arrival(guest_id="g2", hasty=True))
+        row = await desk.sagas.resume("arrival", "t1", "g1", by="ada")
+        with pytest.raises(ConfigurationError, match=r"Arrival.let_in calls turn.complete\(\)"):
+            await desk.sagas.resume("arrival", "t1", "g2")
+        await h.settled()
+        assert row.status == "completed"
+        assert [event.data.guest_id for event in h.published(GuestArrived)] == ["g1"]
+        assert (await desk.sagas.show("arrival", "t1", "g1")).history[-1].method == "let_in"
+        assert (await desk.sagas.show("arrival", "t1", "g2")).row.status == "partial"
