@@ -144,7 +144,7 @@ def test_the_diagram_holds_steps_undos_in_reverse_and_every_decision() -> None:
         "  compensation_failed --> compensating: retry, resume (operator)",
         "  compensated --> [*]",
         "  partial --> running: retry #40;operator#41;#58; look_again",
-        "  partial --> completed: resume (operator)",
+        "  partial --> completed: resume #40;operator#41;",
         "  completed --> [*]",
         "```",
     ]
