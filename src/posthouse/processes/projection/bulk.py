@@ -31,12 +31,15 @@ from posthouse.events.codecs.own import own_event
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.feeding import Face, Feed
 from posthouse.processes.projection.wiring import Wiring
-from posthouse.projection_table import Generation
+from posthouse.projection_table import Generation, StreamKey
 from posthouse.receiving import Handler
 from posthouse.store import Transaction
 from posthouse.stream_table import StreamEvent, StreamPage
 
 PAGE = 10_000
+TURN = 500
+"""Events that are read before others have a turn."""
+
 PAUSES = (0.01, 0.05, 0.2, 0.5)
 """Seconds before a page is fed again after a collision with another transaction."""
 
@@ -104,23 +107,23 @@ class Bulk:
         return await self._wiring.store.streams.read_all(cursor, PAGE, types=self._ways.keys())
 
     async def _feed_page(self, generation: Generation, page: StreamPage) -> Generation:
-        """One transaction, again a few times where another one was in the way."""
+        """Read it, then one transaction: again a few times where another one was in the way."""
+        events = await self._typed(page.events)
         for pause in PAUSES:
             try:
-                return await self._fed(generation, page)
+                return await self._fed(generation, page, events)
             except StoreCollision:
                 await asyncio.sleep(jitter(pause))
-        return await self._fed(generation, page)
+        return await self._fed(generation, page, events)
 
-    async def _fed(self, generation: Generation, page: StreamPage) -> Generation:
+    async def _fed(self, generation: Generation, page: StreamPage, events: Sequence[Event[object]]) -> Generation:
         store = self._wiring.store
         async with store.begin(tenant=PLATFORM) as tx:
-            events = page.events
             if generation.phase == "closing":
-                events = await self._covered(tx, generation, events)
-            for tenant, batch in self._by_tenant(events):
+                events = await self._covered(tx, generation, page.events, events)
+            for tenant, theirs in self._by_tenant(events):
                 await store.projections.turn_to(tx, tenant)
-                await self._feed(tx, batch)
+                await self._feed(tx, theirs)
             after = msgspec.structs.replace(generation, cursor=page.cursor, read=generation.read + len(events))
             if not await store.projections.advance(tx, after):
                 raise lost(generation)
@@ -135,35 +138,33 @@ class Bulk:
         return after
 
     async def _covered(
-        self, tx: Transaction, generation: Generation, events: Sequence[StreamEvent]
-    ) -> Sequence[StreamEvent]:
+        self, tx: Transaction, generation: Generation, stored: Sequence[StreamEvent], events: Sequence[Event[object]]
+    ) -> Sequence[Event[object]]:
         """Those that it was settled to read in bulk."""
-        found: list[StreamEvent] = []
-        tenants = sorted({event.tenant for event in events})
-        for tenant in tenants:
-            theirs = [event for event in events if event.tenant == tenant]
+        upto: dict[StreamKey, int] = {}
+        for tenant in sorted({one.tenant for one in stored}):
+            keys = sorted({(tenant, one.aggregate, one.stream) for one in stored if one.tenant == tenant})
             await self._wiring.store.projections.turn_to(tx, tenant)
-            keys = sorted({(tenant, event.aggregate, event.stream) for event in theirs})
-            upto = await self._wiring.store.projections.covered(tx, generation.projection, generation.number, keys)
-            found += [
-                event for event in theirs if event.version <= upto.get((tenant, event.aggregate, event.stream), 0)
-            ]
-        return found
+            upto |= await self._wiring.store.projections.covered(tx, generation.projection, generation.number, keys)
+        return [
+            event
+            for one, event in zip(stored, events, strict=True)
+            if one.version <= upto.get((one.tenant, one.aggregate, one.stream), 0)
+        ]
 
-    def _by_tenant(self, events: Sequence[StreamEvent]) -> Sequence[tuple[str, Sequence[StreamEvent]]]:
+    def _by_tenant(self, events: Sequence[Event[object]]) -> Sequence[tuple[str, Sequence[Event[object]]]]:
         """A model of all tenants has them together; any other one after the other."""
         if self._projection.terms.cross_tenant:
             return [(PLATFORM, events)]
         if len(tenants := {event.tenant for event in events}) == 1:
             return [(tenants.pop(), events)]
-        lists: dict[str, list[StreamEvent]] = {}
+        lists: dict[str, list[Event[object]]] = {}
         for event in events:
             lists.setdefault(event.tenant, []).append(event)
         return list(lists.items())
 
-    async def _feed(self, tx: Transaction, stored: Sequence[StreamEvent]) -> None:
-        events = self._typed(stored)
-        for feed, batch in batches([self._ways[one.type].feed for one in stored], events):
+    async def _feed(self, tx: Transaction, events: Sequence[Event[object]]) -> None:
+        for feed, batch in batches([self._ways[event.type].feed for event in events], events):
             try:
                 await feed.feed(batch, tx)
             except (StoreUnavailable, StoreFull, CommitUnknown):
@@ -174,17 +175,20 @@ class Bulk:
                     "Mend it and run the rebuild again: it goes on before this page"
                 ) from error
 
-    def _typed(self, stored: Sequence[StreamEvent]) -> list[Event[object]]:
-        """The events as their handlers want them, lifted from older versions if need be."""
+    async def _typed(self, stored: Sequence[StreamEvent]) -> list[Event[object]]:
+        """The events as their handlers want them, lifted from older versions if need be. Now and then the next page, which
+        is on its way, gets a turn, or the server would have to wait for us."""
         ways, events = self._ways, list[Event[object]]()
-        try:
-            for one in stored:
-                events.append(own_event(one.headers, one.body, ways[one.type].decode))
-        except PosthouseError as error:
-            bad = stored[len(events)]
-            raise RebuildStopped(
-                f"{self._projection.consumer}: version {bad.version} of {bad.name} cannot be read: {error}"
-            ) from error
+        for first in range(0, len(stored), TURN):
+            try:
+                for one in stored[first : first + TURN]:
+                    events.append(own_event(one.headers, one.body, ways[one.type].decode))
+            except PosthouseError as error:
+                bad = stored[len(events)]
+                raise RebuildStopped(
+                    f"{self._projection.consumer}: version {bad.version} of {bad.name} cannot be read: {error}"
+                ) from error
+            await asyncio.sleep(0)
         return events
 
 
