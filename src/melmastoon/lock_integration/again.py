@@ -18,7 +18,7 @@ async def ask_again(event: Event[VendorErred]) -> Asked | None:
     async with lock_integration.transaction(event.tenant) as tx:
         key = await found(tx, trouble.booking_id)
         waits = await queue.waits(tx, trouble.booking_id, trouble.operation)
-    if key is None or trouble.operation == "issue":
+    if key is None or trouble.operation == "issue" or (trouble.operation == "revoke" and key.state == "revoked"):
         return None
     if key.over:  # an update of ours may have reached the vendor after the request that revoked it
         asked = await revoke(event.tenant, key)

@@ -17,17 +17,20 @@ SAYS = [KeyIssued, KeyUpdated, VendorErred]
 
 
 async def open_doors(tenant: str, key: Key, *, wanted: bool) -> Asked:
-    """Ask for a key, if it is wanted. One that is over is ended instead: this may come after its end, and a request of ours
-    may have reached the vendor after the one that revoked it."""
-    if key.state == "ending" or (key.state == "revoked" and key.change_id):
-        asked = await revoke(tenant, key)
-        if asked.trouble:
-            raise RetryLater(f"the key of {key.booking_id} is over, and the vendor does not revoke it: {asked.trouble}")
-        return replace(asked, skipped=True)
+    """Ask for a key, if it is wanted and not over."""
     if not wanted or key.over:
         async with lock_integration.transaction(tenant) as tx:
             return Asked(key.turn, await vendor_of(tx, key.property_id), skipped=True)
     return await put(tenant, key)
+
+
+async def end_again(tenant: str, key: Key) -> Asked:
+    """Have a key that is over revoked once more: changes of rooms come by another topic than the ends of stays, and a request
+    of ours may have reached the vendor after the one that revoked it. Raises RetryLater while the vendor fails."""
+    asked = await revoke(tenant, key)
+    if asked.trouble:
+        raise RetryLater(f"the key of {key.booking_id} is over, and the vendor does not revoke it: {asked.trouble}")
+    return replace(asked, skipped=True)
 
 
 async def issue_early(event: Event[BookingConfirmed]) -> Asked:
@@ -95,6 +98,8 @@ async def follow(event: Event[AllocationReallocated]) -> Asked:
         if key.change_id != swap.change_id:
             window = {"room_id": swap.room_id, "check_in": swap.check_in, "check_out": swap.check_out}
             key = await save(tx, replace(key, change_id=swap.change_id, **window))
+    if key.over:
+        return await end_again(event.tenant, key)
     return await open_doors(event.tenant, key, wanted=key.state == "active")
 
 

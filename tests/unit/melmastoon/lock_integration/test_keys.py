@@ -234,10 +234,12 @@ async def test_a_key_is_revoked_by_hand_where_the_vendor_never_answers() -> None
             await revoke_manually("t1", "b1")
             await h.settled()
             assert outside.ledger.opening("t1") == {}
+            await patient(h)
             assert [(e.data.credential_id, e.data.reason) for e in h.published(KeyRevoked)] == [
                 ("key-b1", "checked_out")
             ]
             assert await queue() == []
+            assert await h.held(lock_integration) == []
 
 
 async def test_a_key_can_be_revoked_for_safety_during_the_stay(outside: World) -> None:
