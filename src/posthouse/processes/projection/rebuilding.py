@@ -122,7 +122,14 @@ class Rebuild:
                 f"{begun.projection}: generation {begun.number} is being built by {begun.owner or 'another process'}: wait "
                 f"for it, or, if that process is gone, try again in {LEASE:.0f} s"
             )
-        return msgspec.structs.replace(begun, owner=self._owner)
+        return await self._as_it_stands(begun)
+
+    async def _as_it_stands(self, begun: Generation) -> Generation:
+        """Now that it is ours: whoever had it before may have gone on since it was looked at."""
+        for row in await self._wiring.store.projections.generations():
+            if (row.projection, row.number, row.owner) == (begun.projection, begun.number, self._owner):
+                return row
+        raise lost(begun)
 
     def _refuse_another(self, begun: Generation) -> None:
         wanted, drop = self._plan.source, f"drop it first: `posthouse projection drop … {self._projection.name}`"

@@ -81,6 +81,32 @@ async def test_a_log_whose_beginning_is_gone_is_refused_unless_a_part_is_enough(
     hotel.service.use(before)
 
 
+async def test_a_rebuild_goes_on_from_where_the_one_before_really_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who takes over has looked before the other one's last page, and feeds it all the same only once."""
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        for number in range(5):
+            await hotel.list_room(f"r{number}", 10, 20)
+        await harness.settled()
+        hotel.poison = "r1"
+        with pytest.raises(RebuildStopped):
+            await hotel.service.projections.rebuild("listings")
+        table = hotel.service.store.projections
+        stale = await table.generations()
+        hotel.poison = "r4"
+        with pytest.raises(RebuildStopped):
+            await hotel.service.projections.rebuild("listings")
+        hotel.poison = ""
+        looks, look = [stale], table.generations
+
+        async def looked_too_early() -> Sequence[Generation]:
+            return looks.pop() if looks else await look()
+
+        monkeypatch.setattr(table, "generations", looked_too_early)
+        await hotel.service.projections.rebuild("listings")
+        assert await hotel.rows() == [("t1", f"r{n}", 20, 2) for n in range(5)]
+
+
 async def test_a_rebuild_that_was_taken_over_stops() -> None:
     hotel = Hotel()
     async with Harness(hotel.service) as harness:
