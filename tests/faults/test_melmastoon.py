@@ -29,7 +29,8 @@ OUTCOME = ("bookings", "sagas", "compensations", "money")
 @pytest.mark.slow
 @pytest.mark.timeout(7200 if LONG else 400)
 def test_the_invariants_hold_in_many_seeded_runs_with_kills_and_a_broker_that_has_a_bad_day() -> None:
-    wrong, kills, fates = {}, 0, set()
+    wrong: dict[int, object] = {}
+    kills, fates = 0, set[str]()
     for seed, figures in runs(range(1, SEEDS + 1), BOOKINGS, jobs=2):
         kills += figures.kills
         fates |= figures.bookings.keys()

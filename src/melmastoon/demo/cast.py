@@ -14,7 +14,7 @@ from melmastoon.facts.house import Rail
 
 TENANTS = ("serena", "caravan", "lapis")
 STANDARD, SUITE = "standard", "suite"
-ROOMS = {STANDARD: 3, SUITE: 1}
+ROOMS = {STANDARD: 5, SUITE: 1}
 """How many rooms of each type a property has. Few: the guard against overselling has work."""
 NIGHT_CENTS = {STANDARD: 9_000, SUITE: 26_000}
 

@@ -34,6 +34,7 @@ def figures(
         bookings=outcomes.bookings(books),
         sagas=sagas,
         compensations=outcomes.compensations(books),
+        partials=outcomes.partials(books),
         events=dict(events),
         money=money.tenants(accounts),
         money_balanced=not unbalanced,

@@ -26,7 +26,7 @@ class Money(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """How it ended. Every figure below `compensations` is an invariant: it must be 0, or true."""
+    """How it ended. From `money_balanced` to `held` every figure is an invariant: it must be true, or 0."""
 
     bookings: Mapping[str, int]
     """By status; those that were cancelled by their reason as well, as in `cancelled: no_room`."""
@@ -34,6 +34,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """By saga and status."""
     compensations: Mapping[str, int]
     """By saga and reason."""
+    partials: Mapping[str, int]
+    """By saga: how many rested with a part undone at some time, until somebody or a late answer completed them."""
     events: Mapping[str, int]
     """By subject."""
     money: Mapping[str, Money]

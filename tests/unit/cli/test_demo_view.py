@@ -41,6 +41,7 @@ FINE = Figures(
     bookings={"checked_out": 2},
     sagas={"booking": {"completed": 2}},
     compensations={"booking: no_room": 1},
+    partials={"check_in": 1},
     events={"melmastoon.iam.user.created.v1": 4, "melmastoon.iam.mfa.enrolled.v1": 0},
     money={"serena": Money(captured=100, refunded=20, cash=10, charged=110, credited=20, open=0)},
     money_balanced=True,

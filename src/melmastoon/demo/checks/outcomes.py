@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 
@@ -32,6 +33,18 @@ def compensations(books: Books) -> Mapping[str, int]:
     """How many sagas were compensated, and why."""
     sql = f"SELECT saga, reason FROM {books.library('saga')} WHERE status IN ('compensated', 'cancelled')"
     return dict(sorted(Counter(f"{saga}: {reason}" for saga, reason in books.rows("reservation", sql)).items()))
+
+
+def partials(books: Books) -> Mapping[str, int]:
+    """How many sagas of each kind rested with a part undone at some time, whatever became of them: their histories say it."""
+    saga, turn = books.library("saga"), books.library("saga_turn")
+    sql = f"SELECT s.saga, s.number, t.record FROM {saga} s JOIN {turn} t ON t.number = s.number"
+    rested = {
+        (name, number)
+        for name, number, record in books.rows("reservation", sql)
+        if json.loads(record).get("status") == "partial"
+    }
+    return dict(sorted(Counter(name for name, _ in rested).items()))
 
 
 def unfinished(sagas: Mapping[str, Mapping[str, int]]) -> int:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from rich.text import Text
 
 from melmastoon.demo.figures import Figures
-from posthouse.cli.output import Cell, counted, print_table, say
+from posthouse.cli.output import Cell, counted, print_table, say, stdout
 
-COLUMNS = 3
-"""Subjects beside each other."""
+WIDE = 60
+"""Columns of the terminal for one subject with its number."""
 
 
 def print_figures(figures: Figures) -> None:
@@ -24,6 +24,8 @@ def print_figures(figures: Figures) -> None:
     )
     say("\nCompensations, and why:")
     _print_counts(figures.compensations, "saga")
+    say("\nSagas that rested with a part undone, until somebody or a late answer completed them:")
+    _print_counts(figures.partials, "saga")
     say("\nMoney in cents: charged - credited = captured - refunded + cash + open")
     names = ["charged", "credited", "captured", "refunded", "cash", "open"]
     rows: list[list[Cell]] = [
@@ -43,14 +45,15 @@ def _print_events(events: Mapping[str, int]) -> None:
     said = sum(1 for count in events.values() if count)
     say(f"\nFacts by subject ({said} of {len(events)} were said):")
     named = [(name.removeprefix("melmastoon."), count) for name, count in events.items()]
-    height = -(-len(named) // COLUMNS)
+    beside = min(3, max(1, stdout().width // WIDE))
+    height = -(-len(named) // beside)
     rows: list[list[Cell]] = []
     for row in range(height):
         cells: list[Cell] = []
         for name, count in named[row::height]:
             cells += [Text(name, "" if count else "dim"), Text(str(count), justify="right")]
-        rows.append(cells + [""] * (2 * COLUMNS - len(cells)))
-    print_table(["subject", "facts"] * COLUMNS, rows)
+        rows.append(cells + [""] * (2 * beside - len(cells)))
+    print_table(["subject", "facts"] * beside, rows)
 
 
 def _print_verdicts(figures: Figures) -> None:

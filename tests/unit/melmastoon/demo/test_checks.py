@@ -261,4 +261,10 @@ def test_bookings_and_sagas_are_counted_by_how_they_ended() -> None:
     sagas = outcomes.sagas(books(Shelf(posthouse_saga=[("booking", "completed"), ("booking", "running")])))
     assert sagas == {"booking": {"completed": 1, "running": 1}}
     assert outcomes.unfinished(sagas) == 1
+    turns = [
+        ("check_in", 1, b'{"status": "partial"}'),
+        ("check_in", 1, b'{"status": "partial"}'),
+        ("booking", 2, b"{}"),
+    ]
+    assert outcomes.partials(books(Shelf(saga_turn=turns))) == {"check_in": 1}
     assert outcomes.unfinished({"check_in": {"partial": 3, "completed": 2}}) == 0
