@@ -12,7 +12,9 @@ from benchmarks.reading import Scale
 from tests.servers.postgres import PostgresServer
 
 
-@pytest.mark.parametrize("name", ["relay", "relay-one-key", "commit", "consume", "consume-one-key", "wal", "backlog"])
+@pytest.mark.parametrize(
+    "name", ["relay", "relay-one-key", "commit", "consume", "consume-one-key", "wal", "backlog", "rebuild"]
+)
 async def test_a_measure_works_with_very_few_events(name: str, postgres_server: PostgresServer) -> None:
     readings = await MEASURES[name](BenchServer(postgres_server.url), Scale(share=0.0, rounds=1))
     assert readings
