@@ -38,7 +38,9 @@ async def test_a_room_comes_back_with_the_last_ticket_that_kept_it_out_of_order(
                 await close_ticket(tx, ticket, labour_minutes=5)
         await house.settled()
         closed = [(e.data.ticket_id, e.data.room_back) for e in house.published(TicketClosed)]
-        assert closed == [("k1", False), ("k2", True), ("k3", False)], "a stain keeps nobody out, and brings nothing back"
+        assert closed == [("k1", False), ("k2", True), ("k3", False)], (
+            "a stain keeps nobody out, and brings nothing back"
+        )
         assert [e.data.out_of_order for e in house.published(TicketOpened)] == [True, True, False, True]
 
 
