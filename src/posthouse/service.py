@@ -373,11 +373,16 @@ class Service(Declarations):
 
     def topology(self) -> Topology:
         """The topics this service writes and reads, with their dead letters, and who reads what."""
-        groups = {name: sorted(topics_of(handlers)) for name, handlers in self._standing.items()}
+        groups = {name: sorted(topics_of(handlers)) for name, handlers in self.groups.items()}
         read = {topic for handlers in self.consumers.values() for topic in topics_of(handlers)}
-        groups |= {name: list(topics) for name, topics in self.projections.groups().items()}
         own = {event_type.topic for event_type in self.catalogue}
         return Topology(topics=sorted(read | own | {dead_letter_topic(topic) for topic in read}), groups=groups)
+
+    @property
+    def groups(self) -> Mapping[str, Mapping[str, Handler]]:
+        """Handlers by consumer group and subject: as `consumers`, but of a read model the group of the generation that is
+        live, once the store was asked for it."""
+        return {**self._standing, **{group: self.consumers[of] for group, of in self.projections.groups().items()}}
 
     # How it is wired.
 

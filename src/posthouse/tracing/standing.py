@@ -64,7 +64,7 @@ async def standings(
     answers = {(spot.event.causation, spot.service) for spot in said if spot.event.causation}
     found: dict[str, list[Heard]] = {}
     for service in services:
-        for consumer, handlers in service.consumers.items():
+        for consumer, handlers in service.groups.items():
             mine = [spot for spot in said if spot.event.type in handlers]
             if mine:
                 group = _Group(service, consumer, handlers, held.get(service.name, ()), answers)
@@ -157,7 +157,7 @@ class _Group:
 
     def _has_answered(self, spot: Spot) -> bool:
         """Something that this service said because of it, and no other consumer of it can have."""
-        others = [name for name, handlers in self._service.consumers.items() if spot.event.type in handlers]
+        others = [name for name, handlers in self._service.groups.items() if spot.event.type in handlers]
         return (spot.event.id, self._service.name) in self._answers and others == [self._consumer]
 
     def _ordered(self, spot: Spot) -> bool:

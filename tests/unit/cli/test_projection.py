@@ -197,3 +197,13 @@ def test_a_read_model_is_not_moved_but_made_anew(declared: Project) -> None:
     result = declared.run("seek", "rooms", "--time", "2026-04-22T10:00:00Z", "--consumer", "listings", "--yes")
     assert result.exit_code == 2
     assert "rooms.listings is a read model: make it anew with `posthouse projection rebuild`" in result.stderr
+
+
+def test_held_events_of_a_generation_can_be_asked_for(declared: Project) -> None:
+    with_rooms(declared, 1)
+    for group in ("rooms.listings", "rooms.listings.g2"):
+        result = declared.run("held", "list", "rooms", "--consumer", group)
+        assert result.exit_code == 0, result.output
+    result = declared.run("held", "list", "rooms", "--consumer", "rooms.listings.2")
+    assert result.exit_code == 2
+    assert "rooms has no consumer 'rooms.listings.2'. Did you mean 'rooms.listings'?" in result.stderr

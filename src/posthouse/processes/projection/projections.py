@@ -100,16 +100,16 @@ class Projections:
         """What was declared and cannot work."""
         return [problem for projection in self.declared for problem in projection.problems()]
 
-    def groups(self) -> Mapping[str, Sequence[str]]:
-        """The consumer groups of generations that are read, as far as they are known, and their topics. One that is being
-        built is its rebuild's own."""
+    def groups(self) -> Mapping[str, str]:
+        """The consumer groups of generations that are read, as far as they are known, each with its consumer. One that is
+        being built is its rebuild's own."""
         rows = [row for row in self.known if row.state == "live" and row.projection in self._declared]
-        wiring = self._wiring() if rows else None
-        return {
-            self._declared[row.projection].group(row.number): wiring.topics(self._declared[row.projection])
-            for row in rows
-            if wiring is not None
-        }
+        return {self._declared[row.projection].group(row.number): row.projection for row in rows}
+
+    def has_group(self, group: str) -> bool:
+        """Whether a group is, or was, one of a generation."""
+        consumer, _, number = group.rpartition(".g")
+        return group in self._declared or (consumer in self._declared and number.isdecimal())
 
     # How they are opened and run.
 
