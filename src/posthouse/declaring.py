@@ -73,13 +73,15 @@ class Declarations:
         owner: str | None = None,
         residency: str | None = None,
         deprecated: date | None = None,
+        provenance: str | None = None,
     ) -> Callable[[type[T]], type[T]]:
         """Declare a fact that this service owns: `order.placed.v1`, relative to its namespace and name.
 
         `key` names the field whose value orders the facts: all of one key are applied in commit order. The class may
         be a Payload, a dataclass, a msgspec Struct or a pydantic model; a plain annotated class becomes a dataclass.
         Its docstring describes the fact. `owner` and `residency` are the service's unless they are given here;
-        `deprecated` is the day from which no new consumer should start.
+        `deprecated` is the day from which no new consumer should start. `provenance` names the field that says which model
+        made the fact: it travels in the envelope too, and consumers hold one that comes without.
         """
         full = Subject.relative(subject, service=self.name, namespace=self.namespace)
         if (retired := refusal(str(full), self._retired)) is not None:
@@ -90,7 +92,7 @@ class Declarations:
             residency=self._terms.residency if residency is None else residency,
             deprecated=deprecated,
         )
-        return self._declared(full, key, self._topics, terms)
+        return self._declared(full, key, self._topics, terms, provenance)
 
     def external(
         self, subject: str, *, key: str | None = None, topics: Topics | None = None
@@ -184,10 +186,15 @@ class Declarations:
         return function
 
     def _declared(
-        self, subject: Subject, key: str | None, topics: Topics, terms: Terms | None = None
+        self,
+        subject: Subject,
+        key: str | None,
+        topics: Topics,
+        terms: Terms | None = None,
+        provenance: str | None = None,
     ) -> Callable[[type[T]], type[T]]:
         def made(cls: type[T]) -> type[T]:
-            event_type = declare(cls, subject, key=key, topics=topics, terms=terms)
+            event_type = declare(cls, subject, key=key, topics=topics, terms=terms, provenance=provenance)
             self.catalogue.add(event_type)
             return event_type.payload.cls
 

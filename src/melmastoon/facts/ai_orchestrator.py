@@ -26,7 +26,7 @@ class Provenance(Payload):
     """What it was made from: a fact's id, or the hash of a prompt."""
 
 
-@ai_orchestrator.event("anomaly.detected.v1", key="anomaly_id", retention="cold")
+@ai_orchestrator.event("anomaly.detected.v1", key="anomaly_id", retention="cold", provenance="provenance")
 class AnomalyDetected(Payload):
     """Something looks wrong, and a person should look at it. Nothing is done about it by itself."""
 
@@ -37,7 +37,7 @@ class AnomalyDetected(Payload):
     provenance: Provenance
 
 
-@ai_orchestrator.event("hitl.decided.v1", key="anomaly_id", retention="cold")
+@ai_orchestrator.event("hitl.decided.v1", key="anomaly_id", retention="cold", provenance="provenance")
 class HumanDecided(Payload):
     """A person looked, and said whether the model was right."""
 
@@ -49,7 +49,7 @@ class HumanDecided(Payload):
     """Of what was decided about."""
 
 
-@ai_orchestrator.event("completion.completed.v1", key="completion_id", retention="cold")
+@ai_orchestrator.event("completion.completed.v1", key="completion_id", retention="cold", provenance="provenance")
 class CompletionCompleted(Payload):
     """A model wrote a text; it is fetched by its hash."""
 
@@ -59,7 +59,7 @@ class CompletionCompleted(Payload):
     provenance: Provenance
 
 
-@ai_orchestrator.event("completion.refused.v1", key="completion_id", retention="cold")
+@ai_orchestrator.event("completion.refused.v1", key="completion_id", retention="cold", provenance="provenance")
 class CompletionRefused(Payload):
     """Moderation stopped a text, before the model was asked or after it had answered."""
 
@@ -70,7 +70,7 @@ class CompletionRefused(Payload):
     provenance: Provenance
 
 
-@ai_orchestrator.event("inference.local_completed.v1", key="inference_id", retention="cold")
+@ai_orchestrator.event("inference.local_completed.v1", key="inference_id", retention="cold", provenance="provenance")
 class LocalInferenceCompleted(Payload):
     """A model on a desktop found something, perhaps while the line was down."""
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Generic, Literal, TypeVar
 
+import msgspec
+
 from posthouse.contracts.payload import PayloadType
 from posthouse.contracts.payloads import as_payload_class, payload_of
 from posthouse.contracts.terms import Terms
@@ -39,6 +41,8 @@ class EventType(Generic[T]):
     """Declared by a reader, as it reads the fact of another service."""
     internal: bool = False
     """What the library says to itself: it is in no catalogue."""
+    provenance: str | None = None
+    """The payload field that says which model made the fact; None: no model did."""
 
     @cached_property
     def name(self) -> str:
@@ -49,6 +53,17 @@ class EventType(Generic[T]):
     def metadata(self) -> Metadata:
         """What travels beside each fact of this type."""
         return Metadata(retention=self.terms.retention, residency=self.terms.residency)
+
+    def metadata_of(self, value: T) -> Metadata:
+        """What travels beside one fact."""
+        if self.provenance is None:
+            return self.metadata
+        found = msgspec.to_builtins(getattr(value, self.provenance))
+        if not isinstance(found, dict) or not found:
+            raise ContractError(
+                f"{self.name}: {self.provenance!r} must say which model made it, as an object with fields, not {found!r}"
+            )
+        return msgspec.structs.replace(self.metadata, ai_provenance=found)
 
     def key_of(self, value: T) -> str | None:
         """The ordering key of one payload."""
@@ -68,8 +83,10 @@ def declare(
     topics: Topics,
     terms: Terms | None = None,
     internal: bool = False,
+    provenance: str | None = None,
 ) -> EventType[T]:
-    """Make `cls` the payload of `subject`; without terms it is the fact of another service. The class remembers it, so that other services can subscribe to the class."""
+    """Make `cls` the payload of `subject`; without terms it is the fact of another service. The class remembers it, so that
+    other services can subscribe to the class."""
     description = _docstring(cls)
     made = as_payload_class(cls)
     payload = payload_of(made)
@@ -78,6 +95,10 @@ def declare(
         fields += getattr(base, "__annotations__", {})
     if key is not None and key not in fields:
         raise ConfigurationError(f"{cls.__name__} has no field {key!r} to order by.{did_you_mean(key, fields)}")
+    if provenance is not None and provenance not in fields:
+        raise ConfigurationError(
+            f"{cls.__name__} has no field {provenance!r} to say its provenance.{did_you_mean(provenance, fields)}"
+        )
     event_type = EventType(
         subject=subject,
         payload=payload,
@@ -88,6 +109,7 @@ def declare(
         description=description,
         external=terms is None,
         internal=internal,
+        provenance=provenance,
     )
     setattr(made, _MARK, event_type)
     return event_type

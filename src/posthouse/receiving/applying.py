@@ -18,6 +18,7 @@ from posthouse.contracts.versions import lift
 from posthouse.errors import (
     CommitUnknown,
     ConfigurationError,
+    ContractError,
     DecodeError,
     Reject,
     RetryNow,
@@ -338,6 +339,8 @@ class Applier:
         """The one place where a payload is decoded. Raises ContractError."""
         event_type = next(known for known in handler.event_types if known.name == event.type)
         self.sight.check(event_type, event)
+        if event_type.provenance is not None and not event.metadata.ai_provenance:
+            raise ContractError("a model made it, and its envelope does not say which: it lacks the provenance")
         data: object = event_type.payload.decode(event.data)
         steps = handler.lifts.get(event.type)
         return event.with_data(data if steps is None else lift(steps, data))

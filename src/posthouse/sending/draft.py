@@ -140,7 +140,7 @@ class Drafter:
             idempotency_key=idempotency_key,
             traceparent=cause.traceparent,
             tracestate=cause.tracestate,
-            metadata=event_type.metadata,
+            metadata=event_type.metadata_of(payload),
             extensions=fact,
         )
         encoded = self._codec.encode(event)
