@@ -66,8 +66,8 @@ async def test_a_fact_whose_envelope_does_not_say_it_is_dead_and_its_key_waits()
             [Frame(topic=said.frame.topic, id=other.id, key=said.frame.key, headers=wire.headers, body=wire.body)]
         )
         async with asyncio.timeout(10):
-            while not await h.held(reader):
-                await asyncio.sleep(0.001)  # noqa: ASYNC110 - a row in a store rings no bell
+            while not await h.held(reader):  # noqa: ASYNC110 - a row in a store rings no bell
+                await asyncio.sleep(0.001)
         (held,) = await h.held(reader)
         assert (held.state, "does not say which" in held.error) == ("dead", True)
     assert len(heard) == 1
