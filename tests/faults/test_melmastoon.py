@@ -22,7 +22,7 @@ from tests.servers.table import give_up
 
 LONG = "POSTHOUSE_LONG" in os.environ
 SEEDS, BOOKINGS = (200, 15) if LONG else (25, 4)
-OUTCOME = ("bookings", "sagas", "compensations", "money")
+OUTCOME = ("bookings", "sagas_by_kind", "compensations", "partials", "money")
 """What must not depend on what is killed."""
 
 
@@ -65,7 +65,7 @@ def test_the_command_prints_one_object_and_nothing_else() -> None:
     assert ended.returncode == 0, ended.stderr
     said = json.loads(ended.stdout)
     assert sum(said["bookings"].values()) == 2
-    assert said["sagas"]["booking"]
+    assert sum(said["sagas"].values()) >= 2
     assert said["money_balanced"] is True
     names = ("nights_oversold", "keys_lingering", "lost", "duplicated", "out_of_order")
     assert {name: said[name] for name in names} == dict.fromkeys(names, 0)

@@ -32,7 +32,8 @@ def figures(
     unaudited = audit.missing(books, subjects)
     return Figures(
         bookings=outcomes.bookings(books),
-        sagas=sagas,
+        sagas=dict(sorted(sum((Counter(counts) for counts in sagas.values()), Counter[str]()).items())),
+        sagas_by_kind=sagas,
         compensations=outcomes.compensations(books),
         partials=outcomes.partials(books),
         events=dict(events),

@@ -30,7 +30,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     bookings: Mapping[str, int]
     """By status; those that were cancelled by their reason as well, as in `cancelled: no_room`."""
-    sagas: Mapping[str, Mapping[str, int]]
+    sagas: Mapping[str, int]
+    """By status, all kinds together."""
+    sagas_by_kind: Mapping[str, Mapping[str, int]]
     """By saga and status."""
     compensations: Mapping[str, int]
     """By saga and reason."""

@@ -28,7 +28,7 @@ from posthouse.stores.sqlite import SqliteStore
 from posthouse.testing.chaos import Chaos, ChaosBroker
 
 BAD_DAY = Chaos(duplicate=0.1, shuffle=0.2, lose_answer=0.02, unreachable=0.02)
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Real seconds for things to settle before something must be wrong."""
 STUCK = 0.05
 """Real seconds without a change after which whoever waits on the clock, because the broker was away, is given a moment of it."""

@@ -7,10 +7,12 @@ import multiprocessing
 import multiprocessing.process
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import NamedTuple
 
 from melmastoon.demo.ground import Ground
 from melmastoon.demo.worker import work
+from posthouse.errors import PosthouseError
 
 FAREWELL = 20.0
 """Seconds for a process to finish what it has in flight when it is asked to stop."""
@@ -62,9 +64,16 @@ class Fleet:
         running.lifeline.close()
         self.kills += 1
 
-    def fallen(self) -> Sequence[str]:
-        """Groups whose process ended without being asked."""
-        return [name for name, running in self._running.items() if not running.process.is_alive()]
+    def check(self) -> None:
+        """Raises PosthouseError, with the last lines of the log, when a process ended that nobody asked to."""
+        fallen = [name for name, running in self._running.items() if not running.process.is_alive()]
+        if fallen:
+            raise PosthouseError(f"the processes of {', '.join(fallen)} fell:\n{self.last_words()}")
+
+    def last_words(self) -> str:
+        """The end of the log that all processes share."""
+        log = Path(self._ground.folder) / "workers.log"
+        return "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else "there is no log"
 
     def stop(self) -> None:
         """Ask all to stop, and end those that do not."""

@@ -71,7 +71,9 @@ class RealTime:
         deadline = time.monotonic() + AT_THE_END
         while not await self._at_rest(strictly=True):
             if time.monotonic() > deadline:
-                raise PosthouseError(f"the platform does not come to rest: {await self._on_its_way()} are on their way")
+                raise PosthouseError(
+                    f"the platform does not come to rest: {await self._on_its_way()} are on their way\n{self._fleet.last_words()}"
+                )
             await asyncio.sleep(LOOK)
 
     async def stop(self) -> None:
@@ -85,6 +87,7 @@ class RealTime:
                 self.left_behind += 1
                 return
             await asyncio.sleep(LOOK)
+        self._fleet.check()
 
     async def until(self, moment: float) -> None:
         self._calendar.move(moment)

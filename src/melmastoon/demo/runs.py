@@ -71,7 +71,9 @@ def main() -> int:
     for seed, found in runs(range(wanted.first, wanted.first + wanted.seeds), wanted.bookings, wanted.jobs):
         total.update({"runs": 1, "facts": found.facts, "applied": found.applied, "kills": found.kills})
         total.update({f"booking {name}": count for name, count in found.bookings.items()})
-        total.update({f"saga {saga} {status}": n for saga, by in found.sagas.items() for status, n in by.items()})
+        total.update(
+            {f"saga {saga} {status}": n for saga, by in found.sagas_by_kind.items() for status, n in by.items()}
+        )
         if not found.adds_up:
             wrong.append(seed)
             print(f"seed {seed} does not add up: {'; '.join(found.findings)}", flush=True)

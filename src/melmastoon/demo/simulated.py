@@ -18,7 +18,7 @@ from posthouse.errors import PosthouseError
 
 LOOK = 0.004
 """Real seconds between two looks at the files."""
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Real seconds for things to settle before something must be wrong."""
 STUCK = 2.0
 """Real seconds after which whoever waits on the clock for a second try, because a file was busy, is given a moment of it."""
@@ -117,7 +117,8 @@ class Simulated:
                 self.moments += 1
                 self._clock.move(self._clock.now() + MOMENT)
             if now - began > PATIENCE:
-                raise PosthouseError(f"the platform does not settle: {look.moving}; see workers.log")
+                raise PosthouseError(f"the platform does not settle: {look.moving}\n{self._fleet.last_words()}")
+            self._fleet.check()
             await asyncio.sleep(LOOK)
 
     def _kill(self, group: str) -> None:

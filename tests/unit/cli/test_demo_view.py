@@ -39,7 +39,8 @@ def test_a_frame_shows_the_day_the_bookings_the_kills_and_the_rate() -> None:
 
 FINE = Figures(
     bookings={"checked_out": 2},
-    sagas={"booking": {"completed": 2}},
+    sagas={"completed": 2},
+    sagas_by_kind={"booking": {"completed": 2}},
     compensations={"booking: no_room": 1},
     partials={"check_in": 1},
     events={"melmastoon.iam.user.created.v1": 4, "melmastoon.iam.mfa.enrolled.v1": 0},

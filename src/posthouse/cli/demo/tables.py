@@ -20,7 +20,7 @@ def print_figures(figures: Figures) -> None:
     say("\nSagas:")
     print_table(
         ["saga", "ended", "count"],
-        [[saga, status, count] for saga, counts in figures.sagas.items() for status, count in counts.items()],
+        [[saga, status, count] for saga, counts in figures.sagas_by_kind.items() for status, count in counts.items()],
     )
     say("\nCompensations, and why:")
     _print_counts(figures.compensations, "saga")
