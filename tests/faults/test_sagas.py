@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from posthouse.saga_table import SagaTurn
+from posthouse.store.sagas import SagaTurn
 from tests.faults.kit.books import Books
 from tests.faults.kit.failpoint import Failpoint
 from tests.faults.kit.ground import Ground

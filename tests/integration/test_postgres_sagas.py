@@ -8,9 +8,9 @@ from pathlib import Path
 
 from posthouse import Event, Payload, Policy, Service, Tx
 from posthouse.processes import Saga, Turn, deadline, on, starts, step, undo
-from posthouse.saga_table import SagaFilter, SagaRow
 from posthouse.status import drained
 from posthouse.store import HeldFilter
+from posthouse.store.sagas import SagaFilter, SagaRow
 from posthouse.stores.postgres import PostgresStore
 from tests.servers.roles import Ground
 

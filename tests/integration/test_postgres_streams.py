@@ -20,9 +20,9 @@ from posthouse.events import decode_any
 from posthouse.processes import Conflicts
 from posthouse.processes.stream import STREAM_VERSION
 from posthouse.store import Store, Transaction
+from posthouse.store.streams import Stream, StreamEvent
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.history import FRESH, OPEN, PAGE, PINNED
-from posthouse.stream_table import Stream, StreamEvent
 from posthouse.testing.store_contract.steps import drain
 from posthouse.testing.store_contract.streams import FOLIO, append, everything, facts, versions
 from tests.faults.scene import until

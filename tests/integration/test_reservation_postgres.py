@@ -18,8 +18,8 @@ from melmastoon.reservation.commands import cancel, change_dates, check_in, chec
 from posthouse import Reject, Tx
 from posthouse.clock import SystemClock
 from posthouse.errors import DeskError
-from posthouse.saga_table import SagaFilter
 from posthouse.service import Parts
+from posthouse.store.sagas import SagaFilter
 from posthouse.testing import Harness
 from tests.unit.melmastoon.reservation.house import (
     ARRIVAL,

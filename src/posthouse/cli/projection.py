@@ -22,8 +22,8 @@ from posthouse.cli.output import Cell, counted, plain, print_json, print_table, 
 from posthouse.cli.target import Target, Targets, load, load_all
 from posthouse.processes import Plan, ProjectionStatus
 from posthouse.processes.projection import GenerationStatus, Progress, Rebuilt
-from posthouse.projection_table import Generation
 from posthouse.service import Service
+from posthouse.store.projections import Generation
 
 app = typer.Typer(no_args_is_help=True, help="Read models: how fresh they are, and how they are made anew.")
 

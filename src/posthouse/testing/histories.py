@@ -15,10 +15,10 @@ from posthouse.errors import ConfigurationError
 from posthouse.events import Event, timestamp
 from posthouse.processes import Saga, SagaType, SagaView
 from posthouse.processes.saga.transition import RETRY_UNDO
-from posthouse.saga_table import SagaFilter, SagaInput, SagaRow, SagaTurn, Said
 from posthouse.sending import Cause
 from posthouse.sending.draft import cause_of
 from posthouse.service import Service
+from posthouse.store.sagas import SagaFilter, SagaInput, SagaRow, SagaTurn, Said
 from posthouse.testing.sagas_bench import Answers, Bench
 
 

@@ -13,11 +13,11 @@ from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.events import Event, timestamp
 from posthouse.processes import Saga, SagaType
 from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN
-from posthouse.saga_table import SagaRow, SagaStatus, SagaTurn
 from posthouse.sending import Cause
 from posthouse.sending.draft import cause_of
 from posthouse.service import Service
 from posthouse.store import Parameters
+from posthouse.store.sagas import SagaRow, SagaStatus, SagaTurn
 from posthouse.testing.sagas_bench import Answers, Bench, event_of
 
 S = TypeVar("S", bound=Saga)

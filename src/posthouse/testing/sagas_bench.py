@@ -12,9 +12,9 @@ from posthouse.clock import ManualClock
 from posthouse.events import STRUCTURED, Actor, Event, Producer, decode_any
 from posthouse.processes import SagaBook, SagaDesk, SagaType
 from posthouse.processes.saga.conductor import Conductor
-from posthouse.saga_table import SagaFilter, SagaRow, SagaStatus, SagaTurn
 from posthouse.sending import Cause, Drafter, Tx
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
+from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn
 
 Answers = Mapping[str, Sequence[tuple[object, ...]] | Exception]
 """What statements answer: rows, or an error to raise, by a text that the statement holds."""

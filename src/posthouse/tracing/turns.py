@@ -10,8 +10,8 @@ from posthouse.errors import EventError
 from posthouse.events import Event
 from posthouse.processes import SagaType
 from posthouse.processes.saga.deadlines import DeadlinePassed
-from posthouse.saga_table import SagaTurn
 from posthouse.service import Service
+from posthouse.store.sagas import SagaTurn
 from posthouse.tracing.spot import Spot
 from posthouse.tracing.standing import Heard, SagaStep
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from posthouse.cli.target import load
-from posthouse.projection_table import Generation
 from posthouse.status import drained
+from posthouse.store.projections import Generation
 from tests.unit.cli.conftest import Project
 
 ROOMS = """

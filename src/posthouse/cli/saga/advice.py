@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from posthouse.processes import SagaType
-from posthouse.saga_table import SagaRow
+from posthouse.store.sagas import SagaRow
 
 
 def advice(of: SagaType, row: SagaRow, target: str, held: Sequence[int] = ()) -> Iterator[str]:

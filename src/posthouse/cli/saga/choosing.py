@@ -8,8 +8,8 @@ import typer
 
 from posthouse.errors import ConfigurationError, DeskError, did_you_mean
 from posthouse.processes import SagaType
-from posthouse.saga_table import SagaFilter, SagaRow
 from posthouse.service import Service
+from posthouse.store.sagas import SagaFilter, SagaRow
 
 SagaName = Annotated[str, typer.Argument(metavar="SAGA", help="Its name, as in @service.saga(…).")]
 SagaId = Annotated[str, typer.Argument(metavar="ID", help="The value of the field that it is found by.")]

@@ -17,7 +17,7 @@ from posthouse.cli.saga.choosing import SagaId, SagaName, Tenant, chosen, declar
 from posthouse.cli.saga.looking import summary
 from posthouse.cli.target import Target, load
 from posthouse.processes import SagaDesk
-from posthouse.saga_table import SagaRow, SagaTurn
+from posthouse.store.sagas import SagaRow, SagaTurn
 
 By = Annotated[str, typer.Option(help="Who says so, for the history. Default: the name of this login.")]
 Act = Callable[[SagaDesk, SagaRow, str], Awaitable[SagaRow]]

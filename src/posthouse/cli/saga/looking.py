@@ -18,8 +18,8 @@ from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError
 from posthouse.events import timestamp
 from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN
-from posthouse.saga_table import SagaFilter, SagaRow, SagaStatus
 from posthouse.service import Service
+from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus
 
 COLUMNS = ("SAGA", "ID", "TENANT", "STATUS", "LAST STEP", "FOR", "NEXT, OR WHY")
 

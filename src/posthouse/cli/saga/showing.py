@@ -29,9 +29,9 @@ from posthouse.cli.target import Target, load
 from posthouse.errors import EventError
 from posthouse.events import decode_any, timestamp
 from posthouse.processes import SagaType, SagaView
-from posthouse.saga_table import SagaTurn
 from posthouse.service import Service
 from posthouse.store import HeldEvent, HeldFilter
+from posthouse.store.sagas import SagaTurn
 
 
 def show(target: Target, saga: SagaName, saga_id: SagaId, tenant: Tenant = None, as_json: AsJson = False) -> None:

@@ -31,10 +31,10 @@ from posthouse.events.codecs.own import own_event
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.feeding import Face, Feed
 from posthouse.processes.projection.wiring import Wiring
-from posthouse.projection_table import Generation, StreamKey
 from posthouse.receiving import Handler
 from posthouse.store import Transaction
-from posthouse.stream_table import StreamEvent, StreamPage
+from posthouse.store.projections import Generation, StreamKey
+from posthouse.store.streams import StreamEvent, StreamPage
 
 PAGE = 10_000
 TURN = 500

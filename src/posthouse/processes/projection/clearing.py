@@ -7,7 +7,7 @@ import logging
 from posthouse.broker import Topology
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.wiring import Wiring
-from posthouse.projection_table import Generation
+from posthouse.store.projections import Generation
 from posthouse.survey import Surveyed
 
 log = logging.getLogger("posthouse.projection")

@@ -12,10 +12,10 @@ from posthouse.events import Event
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.model import Model, Writing
 from posthouse.processes.stream import STREAM_VERSION
-from posthouse.projection_table import Generation, StreamKey
 from posthouse.receiving import Handler
 from posthouse.sending import Tx
 from posthouse.store import Store, Transaction
+from posthouse.store.projections import Generation, StreamKey
 
 MOST_KNOWN = 100_000
 """Streams that a process remembers the covered version of."""

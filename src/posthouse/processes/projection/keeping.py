@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from posthouse.errors import BrokerError, StoreError
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.wiring import Keep, Member, Wiring
-from posthouse.projection_table import Generation
+from posthouse.store.projections import Generation
 
 log = logging.getLogger("posthouse.projection")
 

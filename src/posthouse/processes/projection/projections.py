@@ -14,9 +14,9 @@ from posthouse.processes.projection.freshness import Freshness, freshness
 from posthouse.processes.projection.keeping import Keeper
 from posthouse.processes.projection.rebuilding import Plan, Progress, Rebuild, Rebuilt, found
 from posthouse.processes.projection.wiring import Wiring
-from posthouse.projection_table import Generation
 from posthouse.receiving import Handler
 from posthouse.store import BLOCKING, Counts, Store
+from posthouse.store.projections import Generation
 
 TRIES, PAUSE = 50, 0.1
 """How often, and with how many seconds between, a generation is tried to be cleared away when an operator asks for it."""

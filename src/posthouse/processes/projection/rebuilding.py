@@ -18,9 +18,9 @@ from posthouse.processes.projection.bulk import Bulk, lost
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.model import Founding
 from posthouse.processes.projection.wiring import Member, Wiring
-from posthouse.projection_table import Generation, Phase
 from posthouse.sending import Tx
 from posthouse.store import HeldState
+from posthouse.store.projections import Generation, Phase
 
 LEASE = 30.0
 """Seconds for which nobody else goes on with a rebuild whose process has died."""

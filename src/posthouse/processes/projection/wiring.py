@@ -11,10 +11,10 @@ from posthouse.broker import Broker, Start
 from posthouse.clock import Clock
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.feeding import Aggregates, Face, handlers_of
-from posthouse.projection_table import Generation
 from posthouse.receiving import Applier, Consumer, Handler, Retrier
 from posthouse.sending import Tx
 from posthouse.store import Store
+from posthouse.store.projections import Generation
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,9 +16,9 @@ from posthouse.processes.saga.deadlines import DeadlinePassed
 from posthouse.processes.saga.declared import SagaType
 from posthouse.processes.saga.saga import Saga
 from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN, takes_in_time
-from posthouse.saga_table import SagaInput, SagaRow
 from posthouse.sending import Tx
 from posthouse.store import Store
+from posthouse.store.sagas import SagaInput, SagaRow
 
 
 class Home(Protocol):

@@ -40,9 +40,9 @@ from posthouse.processes.saga.transition import (
 )
 from posthouse.processes.saga.turn import Turn
 from posthouse.receiving.policy import Dead, decide
-from posthouse.saga_table import Armed, SagaInput, SagaRow, SagaTable, SagaTurn, Said
 from posthouse.sending import Tx
 from posthouse.store import OutboxRow
+from posthouse.store.sagas import Armed, SagaInput, SagaRow, SagaTable, SagaTurn, Said
 
 log = logging.getLogger("posthouse.saga")
 

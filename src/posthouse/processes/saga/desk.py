@@ -15,8 +15,8 @@ from posthouse.processes.saga.conductor import Conductor, Home
 from posthouse.processes.saga.course import Course
 from posthouse.processes.saga.transition import compensating
 from posthouse.receiving.deadline import on_loop
-from posthouse.saga_table import SagaFilter, SagaRow, SagaStatus, SagaTurn
 from posthouse.sending import Tx
+from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn
 
 
 class OpenHome(Home, Protocol):

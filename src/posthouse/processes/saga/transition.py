@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from posthouse.processes.saga.turn import Mark
-from posthouse.saga_table import SagaRow, Undoing
+from posthouse.store.sagas import SagaRow, Undoing
 
 RETRY_UNDO = "retry undo"
 """The library's own deadline: a failed undo runs again."""

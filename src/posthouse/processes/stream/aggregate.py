@@ -20,7 +20,7 @@ from posthouse.processes.stream.reading import STREAM_VERSION, Reader
 from posthouse.processes.stream.snapshots import Snapshots
 from posthouse.sending import Tx
 from posthouse.store import Store
-from posthouse.stream_table import Stream, StreamEvent, StreamTable
+from posthouse.store.streams import Stream, StreamEvent, StreamTable
 
 log = logging.getLogger("posthouse.streams")
 

@@ -9,7 +9,7 @@ from posthouse.contracts import EventType, FirstSight
 from posthouse.contracts.versions import Cast, Casts, chain, lift
 from posthouse.errors import ContractError, DecodeError, did_you_mean
 from posthouse.events import Event, decode_any
-from posthouse.stream_table import StreamEvent
+from posthouse.store.streams import StreamEvent
 
 E = TypeVar("E")
 

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from posthouse.contracts import PayloadType, payload_of
 from posthouse.errors import ConfigurationError, ContractError
-from posthouse.stream_table import Snapshot
+from posthouse.store.streams import Snapshot
 
 log = logging.getLogger("posthouse.streams")
 

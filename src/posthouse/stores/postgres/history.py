@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from posthouse.errors import StoreError, StoreUnavailable
+from posthouse.store.streams import StreamEvent, StreamPage
 from posthouse.stores.postgres.database import Database, StoreConnection
 from posthouse.stores.postgres.steps import unpacked
-from posthouse.stream_table import StreamEvent, StreamPage
 
 SEPARATOR = "|"
 

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.projection_table import Generation, StreamKey
+from posthouse.store.projections import Generation, StreamKey
+from posthouse.store.transaction import Transaction
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.joins import Joined, JoinedAsync, joined
 from posthouse.stores.postgres.steps import NOW, Steps
 from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction, own
-from posthouse.transaction import Transaction
 
 FIELDS = Generation.__struct_fields__
 COLUMNS = ", ".join(FIELDS)

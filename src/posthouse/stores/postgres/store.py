@@ -13,8 +13,6 @@ from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
 from posthouse.local.postgres.pooler import Pooler
-from posthouse.projection_table import ProjectionTable
-from posthouse.saga_table import SagaTable
 from posthouse.store import (
     Counts,
     HeldTable,
@@ -27,6 +25,9 @@ from posthouse.store import (
     TimerTable,
     Transaction,
 )
+from posthouse.store.projections import ProjectionTable
+from posthouse.store.sagas import SagaTable
+from posthouse.store.streams import StreamTable
 from posthouse.stores.postgres.changes import Changes
 from posthouse.stores.postgres.checks import PostgresChecks
 from posthouse.stores.postgres.counting import counted
@@ -47,7 +48,6 @@ from posthouse.stores.postgres.streams import PostgresStreams
 from posthouse.stores.postgres.timers import PostgresTimers
 from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction
 from posthouse.stores.postgres.upgrade import upgraded
-from posthouse.stream_table import StreamTable
 
 WEEK = 7 * 86_400.0
 WAL_KEEP = 2**30

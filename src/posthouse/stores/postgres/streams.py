@@ -7,13 +7,13 @@ from itertools import starmap
 from typing import Any
 
 from posthouse.errors import VersionConflict
+from posthouse.store.streams import Snapshot, Stream, StreamEvent, StreamPage
+from posthouse.store.transaction import Transaction
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.history import History
 from posthouse.stores.postgres.joins import Joined, JoinedAsync, joined
 from posthouse.stores.postgres.steps import Steps, packed, unpacked
 from posthouse.stores.postgres.transaction import BEGUN, Begun
-from posthouse.stream_table import Snapshot, Stream, StreamEvent, StreamPage
-from posthouse.transaction import Transaction
 
 # Move a stream on from the version that is expected, and add the events behind it, all or nothing. A position is drawn for
 # each once the row of the stream is ours. No row comes back when the stream is elsewhere.

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.projection_table import Generation, StreamKey
+from posthouse.store.projections import Generation, StreamKey
+from posthouse.store.transaction import Transaction
 from posthouse.stores.sqlite.database import Database, SqliteTransaction
-from posthouse.transaction import Transaction
 
 COLUMNS = ", ".join(Generation.__struct_fields__)
 

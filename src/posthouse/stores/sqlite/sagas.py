@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from posthouse.saga_table import SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of, with_progress
 from posthouse.store import Transaction
+from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of, with_progress
 from posthouse.stores.sqlite.database import Database
 from posthouse.stores.sqlite.timers import CANCEL
 

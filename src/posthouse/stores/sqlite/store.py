@@ -14,8 +14,6 @@ from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.local.file_checks import file_checks
 from posthouse.local.sqlite import Synchronous, check_place, connect, mapped, patiently
-from posthouse.projection_table import ProjectionTable
-from posthouse.saga_table import SagaTable
 from posthouse.store import (
     Counts,
     HeldTable,
@@ -28,6 +26,9 @@ from posthouse.store import (
     TimerTable,
     Transaction,
 )
+from posthouse.store.projections import ProjectionTable
+from posthouse.store.sagas import SagaTable
+from posthouse.store.streams import StreamTable
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
 from posthouse.stores.sqlite.held import SqliteHeld
 from posthouse.stores.sqlite.inbox import SqliteInbox
@@ -42,7 +43,6 @@ from posthouse.stores.sqlite.streams import SqliteStreams
 from posthouse.stores.sqlite.timers import SqliteTimers
 from posthouse.stores.sqlite.views import can_view, refused, viewed
 from posthouse.stores.waiting import waiting_checks
-from posthouse.stream_table import StreamTable
 
 WEEK = 7 * 86_400.0
 FIRST_PAUSE, LAST_PAUSE = 0.002, 0.05

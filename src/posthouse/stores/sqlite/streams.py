@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from posthouse.errors import VersionConflict
+from posthouse.store.streams import Snapshot, Stream, StreamEvent, StreamPage
+from posthouse.store.transaction import Transaction
 from posthouse.stores.sqlite.database import Database
 from posthouse.stores.sqlite.steps import packed, unpacked
-from posthouse.stream_table import Snapshot, Stream, StreamEvent, StreamPage
-from posthouse.transaction import Transaction
 
 COLUMNS = "tenant, aggregate, stream, version, event_id, type, headers, body, position"
 

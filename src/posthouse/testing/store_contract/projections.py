@@ -7,9 +7,9 @@ import asyncio
 import msgspec
 
 from posthouse.clock import new_id
-from posthouse.projection_table import Generation
 from posthouse.store import HeldFilter, Store
-from posthouse.stream_table import StreamEvent
+from posthouse.store.projections import Generation
+from posthouse.store.streams import StreamEvent
 from posthouse.testing.store_contract.fixtures import StoreFixtures
 from posthouse.testing.store_contract.samples import arrival, held
 

@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 from msgspec.structs import replace
 
-from posthouse.saga_table import Armed, SagaFilter, SagaInput, SagaRow, SagaStatus, SagaTurn, Said, Undoing
 from posthouse.store import Store, Timer
+from posthouse.store.sagas import Armed, SagaFilter, SagaInput, SagaRow, SagaStatus, SagaTurn, Said, Undoing
 from posthouse.testing.store_contract.fixtures import StoreFixtures
 from posthouse.testing.store_contract.samples import row as outbox_row
 from posthouse.testing.store_contract.steps import failing

@@ -10,7 +10,7 @@ import pytest
 from posthouse.clock import new_id
 from posthouse.errors import VersionConflict
 from posthouse.store import Store
-from posthouse.stream_table import Snapshot, Stream, StreamEvent
+from posthouse.store.streams import Snapshot, Stream, StreamEvent
 from posthouse.testing.store_contract.fixtures import StoreFixtures
 from posthouse.testing.store_contract.steps import failing
 

@@ -18,9 +18,9 @@ from posthouse.clock import ManualClock
 from posthouse.errors import BrokerUnavailable, ConfigurationError, RebuildStopped
 from posthouse.processes import Model, Plan
 from posthouse.processes.projection import Progress, bulk
-from posthouse.projection_table import Generation
 from posthouse.service import Parts
 from posthouse.status import drained
+from posthouse.store.projections import Generation
 from posthouse.testing import Harness
 from tests.unit.processes.projection.listings import Hotel
 

@@ -7,7 +7,7 @@ import pytest
 from posthouse import Payload, Service
 from posthouse.errors import ConfigurationError, DeskError
 from posthouse.processes import Saga, Turn, partial_resume, starts
-from posthouse.saga_table import SagaFilter, SagaRow
+from posthouse.store.sagas import SagaFilter, SagaRow
 from posthouse.testing import Harness
 from tests.unit.processes.saga.hotel import (
     AllocationCommitted,

@@ -12,10 +12,10 @@ from posthouse import Event, Payload, Policy, Service
 from posthouse.clock import ManualClock
 from posthouse.errors import ContractError
 from posthouse.processes import Saga, Turn, deadline, on, starts, step, undo
-from posthouse.saga_table import SagaFilter, SagaRow
 from posthouse.service import Parts
 from posthouse.status import drained
 from posthouse.store import HeldFilter
+from posthouse.store.sagas import SagaFilter, SagaRow
 
 OUTSIDE = Service("till")
 

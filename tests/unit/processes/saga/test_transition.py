@@ -21,7 +21,7 @@ from posthouse.processes.saga.transition import (
     with_step,
 )
 from posthouse.processes.saga.turn import Mark
-from posthouse.saga_table import ENDED, Armed, SagaRow, SagaStatus, Undoing
+from posthouse.store.sagas import ENDED, Armed, SagaRow, SagaStatus, Undoing
 
 RUNNING = SagaRow(saga="s", tenant="t", id="1", done=("a", "b"), deadlines={"x": Armed("e", 1.0), "y": Armed("f", 2.0)})
 STATUSES: tuple[SagaStatus, ...] = (

@@ -11,7 +11,7 @@ import pytest
 from posthouse import Event, Payload, Policy, Reject, RetryNow, Service, Tx
 from posthouse.errors import ConfigurationError, StoreCollision
 from posthouse.processes import Saga, Turn, deadline, late, on, starts, step, undo
-from posthouse.saga_table import SagaFilter, SagaRow
+from posthouse.store.sagas import SagaFilter, SagaRow
 from posthouse.testing import Harness
 
 shop = Service("shop", namespace="town")

@@ -14,7 +14,7 @@ import pytest
 from posthouse import Payload, Service, Tx
 from posthouse.processes import Aggregate, Loaded
 from posthouse.processes.stream.snapshots import Snapshots
-from posthouse.stream_table import Snapshot, Stream
+from posthouse.store.streams import Snapshot, Stream
 from tests.unit.processes.stream.folios import Billing, Charged, Folio, charging, opening
 
 F1 = Stream("t1", "folio", "f1")

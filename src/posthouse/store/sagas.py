@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from posthouse.transaction import Transaction
+from posthouse.store.transaction import Transaction
 
 SagaStatus = Literal[
     "running", "compensating", "completed", "compensated", "partial", "compensation_failed", "cancelled"

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from posthouse.transaction import Transaction
+from posthouse.store.transaction import Transaction
 
 GenerationState = Literal["building", "live", "retired"]
 """building: a rebuild fills it. live: it is read and kept up to date. retired: another one took its place."""

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from posthouse.transaction import Transaction
+from posthouse.store.transaction import Transaction
 
 
 class Stream(msgspec.Struct, frozen=True, gc=False):

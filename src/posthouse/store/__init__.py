@@ -1,0 +1,184 @@
+"""PORT: a store is a database that takes part in the user's transaction.
+
+It holds small tables, each a role of its own: what goes out (`outbox`), what was applied (`inbox`), what could not be
+(`held`), what is due later (`timers`), which versions are in use (`sightings`), where processes stand (`sagas`),
+what happened to each thing (`streams`), which generations read models have (`projections`).
+Methods that take a transaction as their first argument write inside it and never commit; the others are transactions of
+their own. `posthouse.testing.StoreContract` proves an adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Protocol
+
+import msgspec
+
+from posthouse.checks import Check
+from posthouse.store.held import BLOCKING, HeldEvent, HeldFilter, HeldState, HeldTable
+from posthouse.store.inbox import Arrival, Head, InboxTable, Known
+from posthouse.store.outbox import (
+    Lane,
+    OutboxReader,
+    OutboxRow,
+    OutboxTable,
+    OutboxTail,
+    Poll,
+    RelaySource,
+    StuckRow,
+    lane_of,
+)
+from posthouse.store.projections import ProjectionTable
+from posthouse.store.sagas import SagaTable
+from posthouse.store.sightings import Sighting, SightingRole, SightingTable
+from posthouse.store.streams import StreamTable
+from posthouse.store.timers import Timer, TimerTable
+from posthouse.store.transaction import Parameters, Rows, Submit, Transaction
+
+__all__ = [
+    "BLOCKING",
+    "Arrival",
+    "Counts",
+    "Head",
+    "HeldEvent",
+    "HeldFilter",
+    "HeldState",
+    "HeldTable",
+    "InboxTable",
+    "Known",
+    "Lane",
+    "Migration",
+    "OutboxReader",
+    "OutboxRow",
+    "OutboxTable",
+    "OutboxTail",
+    "Parameters",
+    "Poll",
+    "RelaySource",
+    "Rows",
+    "Sighting",
+    "SightingRole",
+    "SightingTable",
+    "Store",
+    "StuckRow",
+    "Submit",
+    "Timer",
+    "TimerTable",
+    "Transaction",
+    "lane_of",
+]
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one store: for the conservation line."""
+
+    committed: Mapping[str, int]
+    """Rows ever added to the outbox, per topic."""
+    unsent: Mapping[str, int]
+    """Of these, not yet accepted by the broker, per topic (stuck ones included)."""
+    stuck: int
+    applied: Mapping[tuple[str, str], int]
+    """Events applied, per (consumer, topic)."""
+    skipped: Mapping[tuple[str, str], int]
+    """Events given up, per (consumer, topic): held as skipped, or never seen."""
+    held: Mapping[tuple[str, str, HeldState], int]
+    """Events held, per (consumer, topic, state); skipped ones are not counted here."""
+    timers: int
+
+
+class Migration(msgspec.Struct, frozen=True, kw_only=True):
+    """A step from one release's tables to the next's. The first kind leaves tables that the release before can live
+    with, so it is applied while that still runs; the second (`post`) once every process is of this release. `sql` is the
+    whole step, for those who apply it with tools of their own: it also notes that it was applied."""
+
+    name: str
+    sql: str
+    post: bool = False
+
+
+class Store(Protocol):
+    """A database. Every method may raise StoreUnavailable or StoreFull; foreign errors never escape."""
+
+    outbox: OutboxTable
+    inbox: InboxTable
+    held: HeldTable
+    timers: TimerTable
+    sightings: SightingTable
+    sagas: SagaTable
+    streams: StreamTable
+    projections: ProjectionTable
+    embedded: bool
+    """Belongs to this service alone, so that it may be upgraded without asking."""
+    writers: int
+    """How many transactions can usefully be open at once."""
+    isolated: bool
+    """Keeps a transaction that was begun for a tenant from the rows of others: it takes the events of one tenant only."""
+
+    def begin(
+        self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False
+    ) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction: committed when the block ends, rolled back when it raises. After DeadlineExceeded or a
+        cancellation the connection is never used again, so that a handler that lives on cannot write. `shape` is what
+        `view` will be asked for: the transaction is begun on the library that has it. An isolated store shows it the rows
+        of `tenant` only; without one it is the runtime's own, and sees all. `lazily`: it may begin with its first
+        statement, which saves a round trip; until then there is no connection to see."""
+        ...
+
+    def join(self, theirs: object) -> Transaction:
+        """The user's own open transaction (connection or session of a supported library). Never committed here."""
+        ...
+
+    def append_now(self, theirs: object, rows: Sequence[OutboxRow]) -> Sequence[str]:
+        """`outbox.append` to a synchronous connection or session of theirs, for code without an event loop."""
+        ...
+
+    def view(self, tx: Transaction, wanted: type) -> AbstractContextManager[object]:
+        """`tx` in the shape that it was begun with: the driver's connection, an ORM session. Entered where the handler
+        runs; it may be used until the handler returns."""
+        ...
+
+    def refusal(self, shape: type, *, plain: bool) -> str | None:
+        """Why a handler, a `plain` function or an asynchronous one, cannot have its transaction in this shape; None when
+        it can."""
+        ...
+
+    def migrations(self) -> Sequence[Migration]:
+        """Every step that this release knows, in order."""
+        ...
+
+    async def upgrade(self, *, post: bool = False) -> Sequence[str]:
+        """Apply the steps that are missing, in order; returns their names. Steps of the second kind wait for `post`,
+        unless there are no tables yet. Idempotent, safe from many processes."""
+        ...
+
+    async def pending_migrations(self, *, post: bool = False) -> Sequence[str]:
+        """Names of the steps that `upgrade` would apply. A service needs those of the first kind to run."""
+        ...
+
+    async def counts(self) -> Counts:
+        """The figures, read in one snapshot."""
+        ...
+
+    async def checks(self, *, today: bool = True) -> Sequence[Check]:
+        """Whether the database is set up to keep the promise; with `today` also what may be different in a minute: open
+        transactions, room, waiting work. Changes nothing, needs no tables, and says what it was not allowed to see."""
+        ...
+
+    async def wake(self) -> str:
+        """How a relay here learns that something was committed, in words, found out by trying."""
+        ...
+
+    async def changed(self, seen: int, seconds: float) -> int:
+        """A number that grows when somebody, in any process, may have added to the outbox. Returns as soon as it differs
+        from `seen`, at the latest after `seconds`. A hint, never a promise: it may be lost."""
+        ...
+
+    async def tail(self) -> OutboxTail:
+        """The outbox through the database's own log. Raises ConfigurationError when this store has none, or may not
+        follow it: it says what to set."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close every connection. Idempotent."""
+        ...

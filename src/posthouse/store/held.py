@@ -1,0 +1,91 @@
+"""PORT: what could not be applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from posthouse.store.inbox import Arrival
+from posthouse.store.transaction import Transaction
+
+HeldState = Literal["retrying", "gap", "blocked", "dead", "quarantined", "skipped"]
+"""retrying: runs again at `next_at`. gap: an earlier number is missing. blocked: waits behind an earlier one of its key.
+dead: attempts are spent, its key waits for an operator. quarantined: set aside, never run by itself.
+skipped: given up, its key went on without it. The first four keep their key waiting."""
+
+BLOCKING: frozenset[HeldState] = frozenset(("retrying", "gap", "blocked", "dead"))
+
+
+class HeldEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event accepted from the broker but not applied. `attempts` counts runs that were begun, `turn` every change
+    of the row: it is the token that fences a worker that was too slow."""
+
+    consumer: str
+    arrival: Arrival
+    state: HeldState
+    body: bytes
+    headers: Mapping[str, str] = {}
+    type: str = ""
+    attempts: int = 0
+    next_at: float = 0.0
+    first_at: float = 0.0
+    last_at: float = 0.0
+    reason: str = ""
+    error: str = ""
+    stack: str = ""
+    id: int = 0
+    turn: int = 0
+
+
+class HeldFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which held events; None means any."""
+
+    consumer: str | None = None
+    state: HeldState | None = None
+    tenant: str | None = None
+    topic: str | None = None
+    key: str | None = None
+    ids: Sequence[int] | None = None
+
+
+class HeldTable(Protocol):
+    """One table for retrying, waiting and dead events."""
+
+    async def hold(self, tx: Transaction, event: HeldEvent) -> bool:
+        """Add it. False when this event (ordered: this number with this id; unordered: this id) is held already. When
+        another event waits under its number it is added as quarantined, whatever its state says: a fork."""
+        ...
+
+    async def claim_due(self, consumer: str, now: float, limit: int, visibility: float) -> Sequence[HeldEvent]:
+        """Retrying events whose time has come, oldest first, at most one per key, with attempts and turn already
+        counted up and `next_at` moved `visibility` seconds ahead: if the caller dies they come again."""
+        ...
+
+    async def next_due(self, consumer: str) -> float | None:
+        """When the next retrying event whose turn it is, or gap event, of the consumer wants attention."""
+        ...
+
+    async def remove(self, tx: Transaction, event: HeldEvent) -> bool:
+        """Take it out because it was applied. False when its turn has passed to someone else."""
+        ...
+
+    async def change(self, tx: Transaction, event: HeldEvent) -> bool:
+        """Store state, attempts, times, headers, body, reason, error, stack as given. False when its turn has passed.
+        An event out of line may lose its number, to run as one that stands alone. StoreError when it would keep its key
+        waiting under a number that another event waits under."""
+        ...
+
+    async def promote(self, tx: Transaction, consumer: str, arrival: Arrival, now: float) -> bool:
+        """`arrival` is out of the way: the held event with the next number of its key becomes retrying, due now, with
+        no attempts. True when there was one."""
+        ...
+
+    async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
+        """Held events by id."""
+        ...
+
+    async def overdue_gaps(self, consumer: str, now: float) -> Sequence[HeldEvent]:
+        """Gap events whose `next_at` (the deadline of the gap) has passed: they are for an alarm."""
+        ...

@@ -1,0 +1,80 @@
+"""PORT: what was applied: who has seen what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from posthouse.store.transaction import Transaction
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One event as a consumer's inbox sees it. With a `sequence` it is ordered by (topic, tenant, key), without one it
+    stands alone. `digest` tells whether two events with one id are the same; `time` is when it became true."""
+
+    topic: str
+    tenant: str
+    event_id: str
+    digest: bytes
+    time: float
+    key: str | None = None
+    sequence: int | None = None
+    lineage: int = 1
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """The last event applied of one key, and the lowest number that is held behind it (None when nothing is).
+
+    `event_id` is empty when none was applied yet and the key's first is held: `sequence` is then the number before the
+    first one expected, and belongs to no event.
+    """
+
+    sequence: int
+    lineage: int
+    event_id: str
+    digest: bytes
+    waiting: int | None = None
+    waiting_id: str | None = None
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """An unordered event that was applied before, or is held."""
+
+    digest: bytes
+
+
+class InboxTable(Protocol):
+    """Who has seen what. The claim commits with the handler's writes or not at all."""
+
+    async def register(self, consumer: str, topic: str, adopt: bool) -> bool:
+        """Remember at a consumer's first start whether it adopts the first number it sees of a key (it joined late) or
+        expects 1. Returns what is in force: the first answer stays."""
+        ...
+
+    async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[Arrival]) -> Sequence[bool]:
+        """Record each event as applied if it is the next of its key and nothing is held for that key, or, unordered, if
+        it is new and no copy of it is held; events of one key stand in the order of their numbers. One answer each.
+        False changes nothing: ask `standing` why. It may be that the event is the next after all, behind one that was
+        not claimed."""
+        ...
+
+    async def standing(self, tx: Transaction, consumer: str, arrival: Arrival) -> Head | Known | None:
+        """What is known about the event's key (ordered) or about the event (unordered)."""
+        ...
+
+    async def advance(
+        self, tx: Transaction, consumer: str, arrival: Arrival, *, skipped: bool = False, counted: bool = True
+    ) -> None:
+        """Record the event as the last of its key, or as known, whatever is held: for held events in their turn. It
+        counts as applied; with `skipped` as given up; and not at all unless `counted`, because it stays among the held."""
+        ...
+
+    async def purged_until(self, consumer: str) -> float | None:
+        """The latest event time among unordered events already forgotten; None when none were."""
+        ...
+
+    async def purge(self, before: float, limit: int) -> int:
+        """Forget unordered events received before a time."""
+        ...

@@ -1,0 +1,154 @@
+"""PORT: what goes out: rows that a transaction adds and a relay reads."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from posthouse.store.transaction import Transaction
+
+
+class OutboxRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A frame on its way from a transaction to the broker.
+
+    `key` orders; when `numbered` the store gives the row the next number of its (topic, tenant, key). A row whose
+    `idempotency_key` is already known for (tenant, topic) within the window is not added again.
+    `id`, `sequence` and `lineage` are filled by the store.
+    """
+
+    topic: str
+    tenant: str
+    event_id: str
+    body: bytes
+    headers: Mapping[str, str] = {}
+    key: str | None = None
+    numbered: bool = True
+    idempotency_key: str | None = None
+    id: int = 0
+    sequence: int | None = None
+    lineage: int = 1
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """A share of the outbox that one relay holds; `epoch` grows with every change of owner."""
+
+    number: int
+    epoch: int
+
+
+class Poll(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows read for a set of lanes, in the order to publish them. `stuck` holds the ids of rows whose key is waiting
+    behind a failed one: they are not to be published. `more` is True when the limit was reached. `cursor` is the
+    store's own; None when there is nothing to settle."""
+
+    lanes: Sequence[Lane]
+    rows: Sequence[OutboxRow]
+    stuck: frozenset[int] = frozenset()
+    more: bool = False
+    cursor: object = None
+
+
+class StuckRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An outbox row that the broker refused, or one that waits behind it (attempts 0)."""
+
+    row: OutboxRow
+    attempts: int
+    first_at: float
+    next_at: float
+    error: str
+    quarantined: bool = False
+
+
+class OutboxReader(Protocol):
+    """Committed rows, as a relay that leases lanes reads them."""
+
+    async def lease(self, owner: str, seconds: float) -> Sequence[Lane]:
+        """Renew what `owner` holds and take or give up lanes so that live owners hold equal shares.
+        Call it only while nothing of the lanes held is in flight."""
+        ...
+
+    async def release(self, owner: str) -> None:
+        """Give up every lane at once."""
+        ...
+
+    async def poll(self, lanes: Sequence[Lane], limit: int) -> Poll:
+        """Committed rows of these lanes after their cursors; per key in commit order. Reads only."""
+        ...
+
+    async def settle(self, owner: str, poll: Poll, stuck: Sequence[StuckRow]) -> bool:
+        """Move the cursors past `poll` and park `stuck`, in one transaction; rows that the poll flagged and `stuck` does
+        not name are parked too. False, and no effect, when any lane of the poll is no longer held under its epoch:
+        then publish nothing more from it."""
+        ...
+
+    async def stuck_due(self, lanes: Sequence[Lane], now: float, limit: int) -> Sequence[StuckRow]:
+        """The first row of each stuck key whose time has come."""
+        ...
+
+    async def settle_stuck(
+        self, owner: str, lanes: Sequence[Lane], sent: Sequence[int], failed: Sequence[StuckRow]
+    ) -> bool:
+        """Remove the rows that were sent (their followers are due at once) and reschedule the others. Fenced as settle."""
+        ...
+
+
+class OutboxTable(OutboxReader, Protocol):
+    """Append-only rows."""
+
+    async def append(self, tx: Transaction, rows: Sequence[OutboxRow], *, last: bool = False) -> Sequence[str]:
+        """Add rows inside `tx`; returns the event id that stands for each: its own, or the earlier one with the same
+        idempotency key. Numbers follow commit order per key; a rollback leaves no gap. `last`: nothing but the commit is
+        to follow, so that a store may send both at once; then it is the commit that raises."""
+        ...
+
+    async def stuck(self) -> Sequence[StuckRow]:
+        """Every stuck row, for people."""
+        ...
+
+    async def retry_stuck(self, row_id: int) -> bool:
+        """An operator asks for another try now; ends a quarantine."""
+        ...
+
+    async def kept(self, after: int, limit: int) -> Sequence[OutboxRow]:
+        """Committed rows that were not purged yet, sent or not, by id, those behind `after`; for people."""
+        ...
+
+    async def purge(self, limit: int) -> int:
+        """Delete up to `limit` rows that every lane has passed and nothing waits for; and forgotten idempotency keys. A
+        store may besides empty whole parts of its table at one stroke: those rows are not counted."""
+        ...
+
+
+RelaySource = Literal["poll", "wal"]
+"""Where a relay's rows come from: polls of the outbox, or the database's own log."""
+
+
+class OutboxTail(OutboxReader, Protocol):
+    """The outbox read from the database's own log, by one relay. Same rows, same order per key, same cursors. While the
+    log cannot be followed it polls, so that nothing is lost; it returns to the log by itself."""
+
+    @property
+    def mode(self) -> RelaySource:
+        """Where rows come from at this moment."""
+        ...
+
+    @property
+    def why(self) -> str:
+        """Why it polls; empty when it does not."""
+        ...
+
+    async def changed(self, seen: int, seconds: float) -> int:
+        """As `Store.changed`, and also when a settle is due."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of the log; the next lease takes it up again. Idempotent."""
+        ...
+
+
+def lane_of(tenant: str, key: str, lanes: int) -> int:
+    """The lane of a key: the same on every machine and in every release."""
+    return zlib.crc32(f"{tenant}\x00{key}".encode()) % lanes

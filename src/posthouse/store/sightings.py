@@ -1,0 +1,34 @@
+"""PORT: which versions are in use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+SightingRole = Literal["published", "applied", "running"]
+"""published: a relay sent it. applied: a consumer's handler ran on it. running: the service was there to see."""
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """That `party` (a service, or a consumer) used a subject, first and last at these times. A service that is `running`
+    has an empty subject."""
+
+    role: SightingRole
+    party: str
+    subject: str
+    first_at: float
+    last_at: float
+
+
+class SightingTable(Protocol):
+    """Who used which version when. Written seldom, and never in the transaction of an event."""
+
+    async def note(self, sightings: Sequence[Sighting]) -> None:
+        """Remember them: of one (role, party, subject) the earliest first time and the latest last time stay."""
+        ...
+
+    async def seen(self) -> Sequence[Sighting]:
+        """Everything that is remembered, sorted by role, party and subject."""
+        ...

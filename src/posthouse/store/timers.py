@@ -1,0 +1,45 @@
+"""PORT: what is due later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from posthouse.store.outbox import OutboxRow
+from posthouse.store.transaction import Transaction
+
+
+class Timer(msgspec.Struct, frozen=True, kw_only=True):
+    """An outbox row that enters the outbox at `due_at`, or so many seconds `after` it is set: then the store's clock
+    decides, and `due_at` is what the sender's said. `name` is unique per tenant and cancels it."""
+
+    name: str
+    due_at: float
+    row: OutboxRow
+    after: float | None = None
+
+
+class TimerTable(Protocol):
+    """Rows with a due time by the store's clock."""
+
+    async def set(self, tx: Transaction, timer: Timer) -> None:
+        """Add it, or move and replace the one with the same (tenant, name)."""
+        ...
+
+    async def cancel(self, tx: Transaction, tenant: str, name: str) -> bool:
+        """Remove it; False when it has fired or never was."""
+        ...
+
+    async def fire(self, limit: int) -> int:
+        """Move due timers into the outbox, each exactly once however many schedulers ask. Returns how many."""
+        ...
+
+    async def next_due(self) -> float | None:
+        """When the next one is due."""
+        ...
+
+    async def pending(self, tenant: str | None = None, limit: int = 100) -> Sequence[Timer]:
+        """Timers not yet fired, soonest first."""
+        ...
