@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -434,3 +435,20 @@ async def _until(true: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(10):
         while not await true():  # noqa: ASYNC110 - the keeper of the service sets no event of ours
             await asyncio.sleep(0.005)
+
+
+async def test_the_collector_is_as_it_was_after_a_rebuild() -> None:
+    hotel, before = Hotel(), gc.get_threshold()
+    during: list[tuple[int, int, int]] = []
+    async with Harness(hotel.service) as harness:
+        await hotel.list_room("r1", 10)
+        await harness.settled()
+        hotel.watch = lambda events, model: during.append(gc.get_threshold())
+        hotel.poison = "r1"
+        with pytest.raises(RebuildStopped):
+            await hotel.service.projections.rebuild("listings")
+        assert gc.get_threshold() == before
+        hotel.poison = ""
+        await hotel.service.projections.rebuild("listings", Plan(source="streams"))
+    assert gc.get_threshold() == before
+    assert len(during) == 2
