@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
@@ -27,12 +26,13 @@ from posthouse.errors import (
     StoreUnavailable,
     VersionConflict,
 )
-from posthouse.events import PLATFORM, Event, decode_any
-from posthouse.receiving.fact import Fact, fact_of
+from posthouse.events import Event
+from posthouse.receiving.fact import Fact
 from posthouse.receiving.handler import Answer, Handler
 from posthouse.receiving.holding import Holder, held_event, storable, with_error, words_of
 from posthouse.receiving.order import Standing, judge
 from posthouse.receiving.policy import Again, Dead, Policy, decide
+from posthouse.receiving.work import Work, arrived, held_back, line_of
 from posthouse.sending import Drafter, Sightings, Tx, cause_of
 from posthouse.store import Arrival, HeldEvent, HeldState, Known, Store, Transaction
 
@@ -51,29 +51,7 @@ their own: the newer one says more."""
 CALLS = 16
 """How many calls to the outside one consumer makes at once, where the store alone would allow fewer."""
 
-DEFAULT = Policy()
-
 T = TypeVar("T")
-
-
-class Work(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One event on its way to its handler. `event` is None when its bytes could not be read, and `defect` says why;
-    `handler` is None when the consumer has no use for its type. `cautious`: it may have been run before. `fact` is what it
-    shares with other versions; None when it was published in one."""
-
-    arrival: Arrival
-    headers: Mapping[str, str]
-    body: bytes
-    event: Event[bytes] | None = None
-    handler: Handler | None = None
-    defect: str = ""
-    cautious: bool = False
-    fact: Fact | None = None
-
-    @property
-    def policy(self) -> Policy:
-        """The handler's policy, or the default where there is none."""
-        return DEFAULT if self.handler is None else self.handler.policy
 
 
 class Turn(NamedTuple):
@@ -116,40 +94,7 @@ class Applier:
 
     def read(self, delivery: Delivery) -> Work:
         """Decode the envelope; the payload stays raw until its handler runs."""
-        frame = delivery.frame
-        digest = hashlib.blake2b(frame.body, digest_size=16).digest()
-        try:
-            if len(frame.body) > self.limit:
-                raise DecodeError(
-                    "too_large", f"{len(frame.body):,} bytes, the service reads {self.limit:,}: raise its limit"
-                )
-            event = decode_any(frame.headers, frame.body)
-            time = event.occurred_at.timestamp()
-        except (DecodeError, ValueError) as error:
-            unread = Arrival(
-                topic=frame.topic, tenant=PLATFORM, event_id=storable(frame.id), digest=digest, time=delivery.stored_at
-            )
-            return Work(arrival=unread, headers=frame.headers, body=frame.body, defect=words_of(error))
-        ordered = event.key is not None and self.ordered.get(frame.topic, True)
-        arrival = Arrival(
-            topic=frame.topic,
-            tenant=event.tenant,
-            event_id=event.id,
-            digest=digest,
-            time=time,
-            key=event.key,
-            sequence=event.sequence if ordered else None,
-            lineage=event.lineage,
-        )
-        return Work(
-            arrival=arrival,
-            headers=frame.headers,
-            body=frame.body,
-            event=event,
-            handler=self.handlers.get(event.type),
-            cautious=delivery.redelivered,
-            fact=fact_of(event, arrival) if event.extensions else None,
-        )
+        return arrived(delivery, self.handlers, self.ordered, self.limit)
 
     async def apply(self, work: Work) -> None:
         """Deal with one event from the broker, in one transaction, or two when its handler fails."""
@@ -185,7 +130,7 @@ class Applier:
 
     async def retry(self, held: HeldEvent) -> None:
         """Run a held event whose turn has come; its attempt is counted already."""
-        work = self._work(held)
+        work = held_back(held, self.handlers)
         if held.attempts > work.policy.deliveries:
             async with self.store.begin() as transaction:
                 return await self._holder.bury(transaction, held, "attempts spent", work.policy)
@@ -272,8 +217,8 @@ class Applier:
         waiting = [work.cautious or self._awaits(work) for work in works]
         if not any(waiting):
             return range(len(works))
-        lines = {_line(work.arrival) for work, waits in zip(works, waiting, strict=True) if waits}
-        return [place for place, work in enumerate(works) if not waiting[place] and _line(work.arrival) not in lines]
+        lines = {line_of(work.arrival) for work, waits in zip(works, waiting, strict=True) if waits}
+        return [place for place, work in enumerate(works) if not waiting[place] and line_of(work.arrival) not in lines]
 
     async def _set_unfit_aside(self, transaction: Transaction, work: Work) -> None:
         if work.defect:
@@ -452,21 +397,6 @@ class Applier:
             next_at=next_at,
         )
 
-    def _work(self, held: HeldEvent) -> Work:
-        try:
-            event = decode_any(held.headers, held.body)
-        except DecodeError as error:
-            return Work(arrival=held.arrival, headers=held.headers, body=held.body, defect=str(error))
-        handler = self.handlers.get(event.type)
-        return Work(
-            arrival=held.arrival,
-            headers=held.headers,
-            body=held.body,
-            event=event,
-            handler=handler,
-            fact=fact_of(event, held.arrival) if event.extensions else None,
-        )
-
     @property
     def _holder(self) -> Holder:
         return Holder(self.store, self.clock)
@@ -491,13 +421,6 @@ def _refuse_in_silence(work: Work, held: HeldEvent) -> None:
         raise DecodeError("unreadable", work.defect)
     if work.handler is None and held.error:
         raise ConfigurationError(f"{held.type} failed before and has no handler in this release")
-
-
-def _line(arrival: Arrival) -> tuple[str, ...]:
-    """Events of one line are applied in order; one without a number stands alone."""
-    if arrival.sequence is None or arrival.key is None:
-        return (arrival.topic, arrival.tenant, "", arrival.event_id)
-    return (arrival.topic, arrival.tenant, arrival.key)
 
 
 def _by_tenant(these: Sequence[T], tenant_of: Callable[[T], str]) -> list[list[T]]:

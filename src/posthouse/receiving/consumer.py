@@ -9,9 +9,10 @@ from collections.abc import Hashable
 from posthouse.broker import Broker, Delivery, Start, Stream
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, StoreError
-from posthouse.receiving.applying import NOTHING_KNOWN, Applier, Work
+from posthouse.receiving.applying import NOTHING_KNOWN, Applier
 from posthouse.receiving.gate import Gate
 from posthouse.receiving.policy import Policy
+from posthouse.receiving.work import Work
 
 log = logging.getLogger("posthouse.consumer")
 

@@ -1,0 +1,99 @@
+"""Work: one event on its way to its handler, as it came from the broker or as it was held."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from posthouse.broker import Delivery
+from posthouse.errors import DecodeError
+from posthouse.events import PLATFORM, Event, decode_any
+from posthouse.receiving.fact import Fact, fact_of
+from posthouse.receiving.handler import Handler
+from posthouse.receiving.holding import storable, words_of
+from posthouse.receiving.policy import Policy
+from posthouse.store import Arrival, HeldEvent
+
+DEFAULT = Policy()
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One event on its way to its handler. `event` is None when its bytes could not be read, and `defect` says why;
+    `handler` is None when the consumer has no use for its type. `cautious`: it may have been run before. `fact` is what it
+    shares with other versions; None when it was published in one."""
+
+    arrival: Arrival
+    headers: Mapping[str, str]
+    body: bytes
+    event: Event[bytes] | None = None
+    handler: Handler | None = None
+    defect: str = ""
+    cautious: bool = False
+    fact: Fact | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """The handler's policy, or the default where there is none."""
+        return DEFAULT if self.handler is None else self.handler.policy
+
+
+def arrived(delivery: Delivery, handlers: Mapping[str, Handler], ordered: Mapping[str, bool], limit: int) -> Work:
+    """What a delivery is, once its envelope is decoded. `ordered` says per topic whether numbers count; a body of more than
+    `limit` bytes is not looked at."""
+    frame = delivery.frame
+    digest = hashlib.blake2b(frame.body, digest_size=16).digest()
+    try:
+        if len(frame.body) > limit:
+            raise DecodeError("too_large", f"{len(frame.body):,} bytes, the service reads {limit:,}: raise its limit")
+        event = decode_any(frame.headers, frame.body)
+        time = event.occurred_at.timestamp()
+    except (DecodeError, ValueError) as error:
+        unread = Arrival(
+            topic=frame.topic, tenant=PLATFORM, event_id=storable(frame.id), digest=digest, time=delivery.stored_at
+        )
+        return Work(arrival=unread, headers=frame.headers, body=frame.body, defect=words_of(error))
+    numbered = event.key is not None and ordered.get(frame.topic, True)
+    arrival = Arrival(
+        topic=frame.topic,
+        tenant=event.tenant,
+        event_id=event.id,
+        digest=digest,
+        time=time,
+        key=event.key,
+        sequence=event.sequence if numbered else None,
+        lineage=event.lineage,
+    )
+    return Work(
+        arrival=arrival,
+        headers=frame.headers,
+        body=frame.body,
+        event=event,
+        handler=handlers.get(event.type),
+        cautious=delivery.redelivered,
+        fact=fact_of(event, arrival) if event.extensions else None,
+    )
+
+
+def held_back(held: HeldEvent, handlers: Mapping[str, Handler]) -> Work:
+    """What a held event is."""
+    try:
+        event = decode_any(held.headers, held.body)
+    except DecodeError as error:
+        return Work(arrival=held.arrival, headers=held.headers, body=held.body, defect=str(error))
+    return Work(
+        arrival=held.arrival,
+        headers=held.headers,
+        body=held.body,
+        event=event,
+        handler=handlers.get(event.type),
+        fact=fact_of(event, held.arrival) if event.extensions else None,
+    )
+
+
+def line_of(arrival: Arrival) -> tuple[str, ...]:
+    """Events of one line are applied in order; one without a number stands alone."""
+    if arrival.sequence is None or arrival.key is None:
+        return (arrival.topic, arrival.tenant, "", arrival.event_id)
+    return (arrival.topic, arrival.tenant, arrival.key)
