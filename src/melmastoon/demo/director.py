@@ -34,6 +34,9 @@ async def play(world: World, cast: Sequence[Booking], show: Show = _nobody_looks
     await opening(stage)
     await world.settle()
     for scene in script(cast):
+        await world.live_up_to(midnight + scene.at)
+        if not await stage.wants(scene):
+            continue
         await world.until(midnight + scene.at)
         show(scene, stage)
         if any(await asyncio.gather(*(_played(stage, act) for act in scene.acts))):

@@ -89,6 +89,9 @@ class RealTime:
             await asyncio.sleep(LOOK)
         self._fleet.check()
 
+    async def live_up_to(self, moment: float) -> None:
+        """Nothing is due by the calendar: seconds are real."""
+
     async def until(self, moment: float) -> None:
         self._calendar.move(moment)
 

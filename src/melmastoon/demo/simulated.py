@@ -77,9 +77,12 @@ class Simulated:
     async def settle(self) -> None:
         await self._settled()
 
-    async def until(self, moment: float) -> None:
+    async def live_up_to(self, moment: float) -> None:
         while (due := await self._settled()) is not None and due < moment:
             self._clock.move(due)
+
+    async def until(self, moment: float) -> None:
+        await self.live_up_to(moment)
         self._clock.move(moment)
         await self._settled()
 

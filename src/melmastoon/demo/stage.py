@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import date, timedelta
 
 import msgspec
 
 from melmastoon.demo.cast import Booking
-from melmastoon.demo.script import DAY
+from melmastoon.demo.script import DAY, Do, Scene
 from melmastoon.demo.world import World
 from melmastoon.facts.reservation import reservation
 from melmastoon.tables import run, typed
 
 STANDING = """
 SELECT status, room_id, check_in, check_out, missing, change_missing FROM bookings WHERE tenant = ? AND booking_id = ?"""
+
+
+CONFIRMED = frozenset(("confirmed", "confirmed_cash_pending"))
+NEEDED: Mapping[Do, frozenset[str]] = {
+    "cancel": CONFIRMED,
+    "longer": CONFIRMED,
+    "shorter": CONFIRMED,
+    "no_show": CONFIRMED,
+    "finance_retries": frozenset(("cancelled",)),
+    "count_cash": frozenset(("confirmed_cash_pending",)),
+    "check_in": frozenset(("confirmed",)),
+    "click_again": frozenset(("check_in_partial",)),
+    "cut_key": frozenset(("check_in_partial",)),
+    "call_off": frozenset(("check_in_partial",)),
+    "extra": frozenset(("checked_in",)),
+    "suspend_key": frozenset(("checked_in",)),
+    "check_out": frozenset(("checked_in",)),
+    "revoke_by_hand": frozenset(("check_out_started",)),
+    "settle_balance": frozenset(("checked_out_balance_pending",)),
+}
+"""What a booking must be for an act to do anything; other acts may always."""
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True):
@@ -49,6 +70,15 @@ class Stage(msgspec.Struct, kw_only=True):
         async with reservation.transaction(booking.house.tenant) as tx:
             found = typed(await run(tx, STANDING, tx.tenant, booking.id), Standing)
         return found[0] if found else Standing()
+
+    async def wants(self, scene: Scene) -> bool:
+        """Whether anything of a scene can still be done, as its bookings stand."""
+        for act in scene.acts:
+            if act.booking is None or act.do not in NEEDED:
+                return True
+            if (await self.standing(act.booking)).status in NEEDED[act.do]:
+                return True
+        return False
 
 
 Played = Callable[[Stage, Booking], Awaitable[bool]]

@@ -23,6 +23,10 @@ class World(Protocol):
         """Wait until nothing is in flight: all that was said is applied or held. Something may be killed meanwhile."""
         ...
 
+    async def live_up_to(self, moment: float) -> None:
+        """Let everything happen that becomes due before then; the calendar stops at the last of it."""
+        ...
+
     async def until(self, moment: float) -> None:
         """Turn the calendar on to then, with everything that becomes due on the way."""
         ...
