@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
@@ -214,6 +214,25 @@ class Service(Declarations):
         """One database transaction: committed when the block ends, with everything that was published in it."""
         cause = Cause(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
         return Block(self._begin, cause)
+
+    def joined(
+        self,
+        theirs: object,
+        tenant: str,
+        *,
+        correlation: str | None = None,
+        actor: Actor | None = None,
+        traceparent: str | None = None,
+    ) -> AbstractAsyncContextManager[Tx]:
+        """A Tx on a transaction that you began, on a connection or session that the store can join: to publish, start sagas
+        and decide on aggregates there. What was said is written when the block ends; whether it stays is up to you."""
+        cause = Cause(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
+        return Block(partial(self._join, theirs), cause)
+
+    async def _join(self, theirs: object, cause: Cause) -> tuple[AbstractAsyncContextManager[Transaction | None], Tx]:
+        if not self._ready:
+            await self.open()
+        return nullcontext(), Tx(self.store.join(theirs), self.store, self._drafter, cause, self._parts.clock)
 
     async def _begin(self, cause: Cause) -> tuple[AbstractAsyncContextManager[Transaction], Tx]:
         if not self._ready:

@@ -12,7 +12,7 @@ from posthouse.contracts import is_event
 from posthouse.sending.draft import Cause, Drafter
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
 
-Begin = Callable[[Cause], Awaitable[tuple[AbstractAsyncContextManager[Transaction], "Tx"]]]
+Begin = Callable[[Cause], Awaitable[tuple[AbstractAsyncContextManager[Transaction | None], "Tx"]]]
 """Opens a transaction of a store, and a Tx around it."""
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from posthouse.errors import ConfigurationError, PosthouseError
-from posthouse.store import Parameters, Rows
+from posthouse.store import Parameters, Rows, Transaction
 from posthouse.stores.postgres.database import Database, carried_out
 from posthouse.stores.postgres.errors import comes_from, is_foreign, original_of, outdated, translated
 from posthouse.stores.postgres.schema import Place
@@ -20,6 +20,7 @@ from posthouse.stores.postgres.statements.django import DjangoStatements
 from posthouse.stores.postgres.statements.psycopg import AsyncPsycopgStatements, PsycopgStatements
 from posthouse.stores.postgres.statements.sqlalchemy import AsyncSqlalchemyStatements, SqlalchemyStatements
 from posthouse.stores.postgres.steps import Steps
+from posthouse.stores.postgres.transaction import BEGUN, Begun
 
 T = TypeVar("T")
 
@@ -119,6 +120,16 @@ def joined(database: Database, theirs: object) -> Joined | JoinedAsync:
         return JoinedAsync(database, asynchronous)
     kind = type(theirs)
     raise ConfigurationError(f"cannot join a {kind.__module__}.{kind.__qualname__}: supported are {SUPPORTED}")
+
+
+async def ours(database: Database, tx: Transaction) -> Begun | Joined | JoinedAsync:
+    """Where statements of the store are carried out: in a transaction that the store began, or in theirs, after making sure
+    that it is one."""
+    if isinstance(tx, BEGUN):
+        return tx
+    theirs = tx if isinstance(tx, Joined | JoinedAsync) else joined(database, tx.connection)
+    await theirs.checked()
+    return theirs
 
 
 def joined_now(database: Database, theirs: object) -> Joined:

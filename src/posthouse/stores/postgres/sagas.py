@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
-from posthouse.store import Transaction
+from posthouse.store import Rows, Transaction
 from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of, with_progress
 from posthouse.stores.postgres.database import Database
-from posthouse.stores.postgres.transaction import own
+from posthouse.stores.postgres.joins import ours
+from posthouse.stores.postgres.steps import Steps
 
 COLUMNS = "number, saga, tenant, id, status, turn, reason, started_at, changed_at, ended_at, progress, state"
 
@@ -85,20 +86,23 @@ class PostgresSagas:
         self._database = database
 
     async def add(self, tx: Transaction, row: SagaRow) -> bool:
-        return bool(await own(tx).run(
-            ADD, row.saga, row.tenant, row.id, row.status, row.turn, row.reason, row.started_at, row.changed_at,
+        return bool(await self._run(
+            tx, ADD, row.saga, row.tenant, row.id, row.status, row.turn, row.reason, row.started_at, row.changed_at,
             progress_of(row), row.state.decode(),
         ))  # fmt: skip
 
     async def load(self, tx: Transaction, saga: str, tenant: str, id: str) -> SagaRow | None:
-        found = await own(tx).run(LOAD, saga, tenant, id)
+        found = await self._run(tx, LOAD, saga, tenant, id)
         return _row(found[0]) if found else None
 
     async def save(self, tx: Transaction, row: SagaRow, turn: SagaTurn, *, cancel: Sequence[str] = ()) -> bool:
-        return bool(await own(tx).run(
-            SAVE, row.status, row.turn, row.reason, row.changed_at, row.ended_at, progress_of(row), row.state.decode(),
+        return bool(await self._run(
+            tx, SAVE, row.status, row.turn, row.reason, row.changed_at, row.ended_at, progress_of(row), row.state.decode(),
             row.saga, row.tenant, row.id, row.turn - 1, list(cancel), msgspec.json.encode(turn).decode(),
         ))  # fmt: skip
+
+    async def _run(self, tx: Transaction, sql: str, *parameters: object) -> Rows:
+        return await (await ours(self._database, tx)).carry_out(_step(sql, parameters))
 
     async def find(self, wanted: SagaFilter, *, after: int = 0, limit: int = 100) -> Sequence[SagaRow]:
         one = (wanted.saga, wanted.tenant, wanted.id)
@@ -120,6 +124,10 @@ class PostgresSagas:
     async def purge(self, before: float, limit: int) -> int:
         gone: Any = (await self._database.run(PURGE, before, limit)).scalar()
         return int(gone)
+
+
+def _step(sql: str, parameters: Sequence[object]) -> Steps[Rows]:
+    return (yield sql, parameters)
 
 
 def _row(columns: Sequence[Any]) -> SagaRow:

@@ -11,9 +11,8 @@ from posthouse.store.streams import Snapshot, Stream, StreamEvent, StreamPage
 from posthouse.store.transaction import Transaction
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.history import History
-from posthouse.stores.postgres.joins import Joined, JoinedAsync, joined
+from posthouse.stores.postgres.joins import ours
 from posthouse.stores.postgres.steps import Steps, packed, unpacked
-from posthouse.stores.postgres.transaction import BEGUN, Begun
 
 # Move a stream on from the version that is expected, and add the events behind it, all or nothing. A position is drawn for
 # each once the row of the stream is ours. No row comes back when the stream is elsewhere.
@@ -78,34 +77,27 @@ class PostgresStreams:
 
     async def append(self, tx: Transaction, events: Sequence[StreamEvent]) -> None:
         if events:
-            await (await self._ours(tx)).carry_out(_appending(events))
+            await (await ours(self._database, tx)).carry_out(_appending(events))
 
     async def version(self, tx: Transaction, stream: Stream, *, hold: bool = False) -> int:
-        return await (await self._ours(tx)).carry_out(_version(stream, HOLD if hold else VERSION))
+        return await (await ours(self._database, tx)).carry_out(_version(stream, HOLD if hold else VERSION))
 
     async def read(
         self, tx: Transaction, stream: Stream, *, after: int = 0, limit: int = 10_000
     ) -> Sequence[StreamEvent]:
-        return await (await self._ours(tx)).carry_out(_reading(stream, after, limit))
+        return await (await ours(self._database, tx)).carry_out(_reading(stream, after, limit))
 
     async def snapshot(self, tx: Transaction, stream: Stream) -> Snapshot | None:
-        return await (await self._ours(tx)).carry_out(_snapshot(stream))
+        return await (await ours(self._database, tx)).carry_out(_snapshot(stream))
 
     async def keep(self, tx: Transaction, stream: Stream, snapshot: Snapshot) -> None:
-        await (await self._ours(tx)).carry_out(_keeping(stream, snapshot))
+        await (await ours(self._database, tx)).carry_out(_keeping(stream, snapshot))
 
     async def drop_snapshots(self, aggregate: str | None = None) -> int:
         return (await self._database.run(DROP, aggregate)).rowcount
 
     async def read_all(self, after: str = "", limit: int = 10_000, *, types: Collection[str] = ()) -> StreamPage:
         return await self._history.read(after, limit, types)
-
-    async def _ours(self, tx: Transaction) -> Begun | Joined | JoinedAsync:
-        if isinstance(tx, BEGUN):
-            return tx
-        theirs = tx if isinstance(tx, Joined | JoinedAsync) else joined(self._database, tx.connection)
-        await theirs.checked()
-        return theirs
 
 
 def _appending(events: Sequence[StreamEvent]) -> Steps[None]:
