@@ -74,9 +74,12 @@ def main() -> int:
         total.update(
             {f"saga {saga} {status}": n for saga, by in found.sagas_by_kind.items() for status, n in by.items()}
         )
-        if not found.adds_up:
+        figures = f"{found.facts:,} facts, {found.kills} kills, {found.seconds:g} s"
+        if found.adds_up:
+            print(f"seed {seed} adds up ({figures})", file=sys.stderr, flush=True)
+        else:
             wrong.append(seed)
-            print(f"seed {seed} does not add up: {'; '.join(found.findings)}", flush=True)
+            print(f"seed {seed} does not add up ({figures}): {'; '.join(found.findings)}", flush=True)
     for name, count in sorted(total.items()):
         print(f"{count:>9,}  {name}")
     print(f"{len(wrong)} of {wanted.seeds} runs do not add up {wrong or ''} ({time.monotonic() - began:.0f} s)")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from melmastoon.demo.figures import Figures, Money
 from melmastoon.demo.glance import Glance
+from posthouse.cli import app
 from posthouse.cli.demo.tables import print_figures
 from posthouse.cli.demo.view import View
 
@@ -92,3 +95,14 @@ def test_money_that_does_not_balance_is_wrong() -> None:
 
 def _fields(figures: Figures) -> dict[str, object]:
     return {name: getattr(figures, name) for name in figures.__struct_fields__}
+
+
+def test_servers_are_named_together_and_a_folder_is_new(tmp_path: Path) -> None:
+    runner = CliRunner()
+    alone = runner.invoke(app, ["demo", "--store", "postgresql://h/{service}"])
+    assert alone.exit_code == 2
+    assert "belong together" in alone.output
+    (tmp_path / "something").write_text("")
+    used = runner.invoke(app, ["demo", "--keep", str(tmp_path)])
+    assert used.exit_code == 2
+    assert "not empty" in used.output

@@ -8,11 +8,12 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 from rich.live import Live
@@ -22,7 +23,7 @@ from melmastoon.demo.glance import Glance
 from posthouse.cli.demo.tables import print_figures
 from posthouse.cli.demo.view import View
 from posthouse.cli.group import CHECK_FAILED
-from posthouse.cli.output import print_json, stdout
+from posthouse.cli.output import print_json, say, stdout
 from posthouse.errors import ConfigurationError
 
 FRAMES = 8
@@ -48,10 +49,10 @@ def demo(
 ) -> None:
     """A hotel platform of 22 services: three tenants, guests with plans of their own, and faults everywhere.
 
-    Everything happens in a temporary folder, on a clock of its own, and ends by itself; with --store and --broker on servers, in
-    real time at MELMASTOON_PACE (20 unless it is given). Then it is counted: whether the money
-    adds up, whether a night was sold twice or a key outlives its stay, and whether any fact was lost, applied twice or out of
-    order. Ends with code 1 when any of that is wrong.
+    Everything happens in a temporary folder, on a clock of its own, and ends by itself; with --store and --broker on servers,
+    in real time at MELMASTOON_PACE (20 unless it is given). Then it is counted: whether the money adds up, whether a night was
+    sold twice or a key outlives its stay, and whether any fact was lost, applied twice or out of order. Ends with code 1 when
+    any of that is wrong.
     """
     logging.getLogger("posthouse").setLevel(logging.ERROR)  # what the machine's SQLite lacks is no part of the show
     if bool(store) != bool(broker):
@@ -61,7 +62,8 @@ def demo(
             os.environ.setdefault("MELMASTOON_PACE", "20")  # before the services are imported: they keep it
             play = import_module("melmastoon.demo.servers").played_on_servers
             where = {"store": store, "broker": broker, "every": every if kills else 0.0}
-            figures: Figures = asyncio.run(play(folder, bookings=bookings, seed=seed, **where))
+            tell = None if as_json else _tell_days()
+            figures: Figures = asyncio.run(play(folder, bookings=bookings, seed=seed, show=tell, **where))
         else:
             play = import_module("melmastoon.demo.play").played  # brings 22 services along
             with _live(bookings, as_json) as show:
@@ -78,10 +80,41 @@ def demo(
 def _folder(keep: Path | None) -> Iterator[Path]:
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
-        yield keep
+        if any(keep.iterdir()):
+            raise ConfigurationError(f"{keep} is not empty: every play needs a folder of its own")
+        yield keep.resolve()
         return
     with tempfile.TemporaryDirectory(prefix="posthouse-demo-") as folder:
         yield Path(folder)
+
+
+def _tell_days() -> Callable[[object, Stage], None]:
+    """On servers a play takes minutes: one line for each day of it."""
+    told: list[date] = []
+
+    def tell(scene: object, stage: Stage) -> None:
+        if stage.today not in told:
+            told.append(stage.today)
+            say(f"• {stage.today:%a %d %b}: {stage.world.kills} processes killed by now")
+
+    return tell
+
+
+class Kills(Protocol):
+    """What is told of a world."""
+
+    @property
+    def kills(self) -> int: ...
+
+
+class Stage(Protocol):
+    """What is told of the stage."""
+
+    @property
+    def today(self) -> date: ...
+
+    @property
+    def world(self) -> Kills: ...
 
 
 class Screen:
