@@ -54,10 +54,9 @@ def demo(
     sold twice or a key outlives its stay, and whether any fact was lost, applied twice or out of order. Ends with code 1 when
     any of that is wrong.
     """
-    logging.getLogger("posthouse").setLevel(logging.ERROR)  # what the machine's SQLite lacks is no part of the show
     if bool(store) != bool(broker):
         raise ConfigurationError("--store and --broker belong together: give both for servers, or none for files")
-    with _folder(keep) as folder:
+    with _folder(keep) as folder, _quiet():
         if store:
             os.environ.setdefault("MELMASTOON_PACE", "20")  # before the services are imported: they keep it
             play = import_module("melmastoon.demo.servers").played_on_servers
@@ -74,6 +73,18 @@ def demo(
         print_figures(figures)
     if not figures.adds_up:
         raise typer.Exit(CHECK_FAILED)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What the machine's SQLite lacks is no part of the show, nor what a killed process leaves behind."""
+    log = logging.getLogger("posthouse")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 @contextmanager
