@@ -76,7 +76,7 @@ def test_the_command_prints_one_object_and_nothing_else() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800 if LONG else 400)
 def test_the_invariants_hold_on_postgresql_and_nats_with_a_process_killed_every_few_seconds() -> None:
-    bookings = "60" if LONG else "4"
+    bookings = "60" if LONG else "3"
     demo = ["demo", "--bookings", bookings, "--seed", "2", "--every", "4", "--json"]
     environment = {**os.environ, "MELMASTOON_PACE": "20"}
     try:

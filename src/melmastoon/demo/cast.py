@@ -103,7 +103,7 @@ A_DAY = 12
 def cast(seed: int, count: int) -> list[Booking]:
     """So many bookings. Every fate is in any run that is long enough; the rest are drawn by lot."""
     dice = random.Random(f"cast {seed}")
-    days = max(3, -(-count // A_DAY))
+    days = -(-count // A_DAY)
     suites = {house.property_id: _windows(days, dice) for house in HOUSES}
     made: list[Booking] = []
     for fate, house in zip(_fates(dice), cycle(dice.sample(HOUSES, len(HOUSES))), strict=False):
