@@ -72,7 +72,7 @@ class RealTime:
         while not await self._at_rest(strictly=True):
             if time.monotonic() > deadline:
                 raise PosthouseError(
-                    f"the platform does not come to rest: {await self._on_its_way()} are on their way\n{self._fleet.last_words()}"
+                    f"the platform does not come to rest: {await self._restless()}\n{self._fleet.last_words()}"
                 )
             await asyncio.sleep(LOOK)
 
@@ -133,7 +133,7 @@ class RealTime:
                 return False
             if strictly and await self._retrying():
                 return False
-            return await self._on_its_way() == 0
+            return not await self._on_its_way()
         except (StoreError, BrokerError):
             return False
 
@@ -143,13 +143,30 @@ class RealTime:
                 return True
         return False
 
-    async def _on_its_way(self) -> int:
-        """How many deliveries are still to come, from the stores alone: what was committed, less what each consumer has
+    async def _restless(self) -> str:
+        """What keeps everything from being at rest, in words."""
+        sagas = [
+            f"{count} {saga} {state}"
+            for (saga, state), count in (await reservation.store.sagas.counts()).items()
+            if state in BUSY
+        ]
+        waiting = [
+            f"{event.consumer} retries {event.type}: {event.reason}"
+            for service in self._services
+            for event in await service.store.held.find(HeldFilter(state="retrying"))
+        ]
+        missing = [
+            f"{count} of {topic} for {consumer}" for (consumer, topic), count in (await self._on_its_way()).items()
+        ]
+        return "; ".join([*sagas, *waiting, *missing]) or "it just did"
+
+    async def _on_its_way(self) -> Mapping[tuple[str, str], int]:
+        """Deliveries that are still to come, by consumer and topic, from the stores alone: what was committed, less what each consumer has
         applied or holds. Asking the broker as well would take longer than a scene."""
         counts = dict(
             zip(self._groups_of, await asyncio.gather(*(s.store.counts() for s in self._services)), strict=True)
         )
-        missing = 0
+        missing = {}
         for name, groups in self._groups_of.items():
             own = counts[name]
             for consumer, topics in groups.items():
@@ -157,5 +174,6 @@ class RealTime:
                     committed = counts[topic.split(".")[1]].committed.get(topic, 0)
                     known = own.applied.get((consumer, topic), 0) + own.skipped.get((consumer, topic), 0)
                     held = sum(n for (group, place, _), n in own.held.items() if (group, place) == (consumer, topic))
-                    missing += abs(committed - known - held)
+                    if committed != known + held:
+                        missing[consumer, topic] = committed - known - held
         return missing
