@@ -34,14 +34,16 @@ class Screen(Protocol):
     def show(self, glance: Glance) -> None: ...
 
 
-async def played(folder: Path, *, bookings: int, seed: int, kills: bool = True, show: Screen | None = None) -> Figures:
-    """Play it, and count."""
+async def played(
+    folder: Path, *, bookings: int, seed: int, killing: float = KILLING, show: Screen | None = None
+) -> Figures:
+    """Play it, and count. The services of this process belong to the play from then on: the witness stays with them."""
     began = time.monotonic()
     ground = Ground(folder=str(folder), seed=seed, bookings=bookings)
     clock = SharedClock.made(ground.clock_file, MONDAY)
     with ground.outside():
         ground.settle_in(SERVICES, clock)
-        world = Simulated(ground, clock, SERVICES, GROUPS, seed=seed, killing=KILLING if kills else 0.0)
+        world = Simulated(ground, clock, SERVICES, GROUPS, seed=seed, killing=killing)
         try:
             for service in SERVICES:
                 await service.prepare()

@@ -66,7 +66,8 @@ def demo(
         else:
             play = import_module("melmastoon.demo.play").played  # brings 22 services along
             with _live(bookings, as_json) as show:
-                figures = asyncio.run(play(folder, bookings=bookings, seed=seed, kills=kills, show=show))
+                how = {} if kills else {"killing": 0.0}
+                figures = asyncio.run(play(folder, bookings=bookings, seed=seed, show=show, **how))
     if as_json:
         print_json(figures)
     else:
