@@ -41,6 +41,8 @@ RARELY = 7 * 86_400.0
 class Inside:
     """`killing` is the chance of a kill each time that things settle. The calendar is kept in a file as well, for vendors."""
 
+    exact = True
+
     def __init__(
         self, folder: Path, services: Sequence[Service], calendar: SharedClock, *, seed: int, killing: float
     ) -> None:

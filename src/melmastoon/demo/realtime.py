@@ -53,6 +53,8 @@ class RealTime:
         self._killer: asyncio.Task[None] | None = None
         self.left_behind = 0
 
+    exact = False
+
     @property
     def kills(self) -> int:
         return self._fleet.kills

@@ -52,6 +52,8 @@ class Simulated:
         self._watcher: Watcher | None = None
         self._reading: LogReading | None = None
 
+    exact = True
+
     @property
     def kills(self) -> int:
         return self._fleet.kills

@@ -11,6 +11,12 @@ class World(Protocol):
     """Where the services run, and by which clock."""
 
     @property
+    def exact(self) -> bool:
+        """Whether each act finds what the one before has left behind. Where time is real, some things take longer: then a
+        person who is refused lets it be."""
+        ...
+
+    @property
     def kills(self) -> int:
         """How often a process, or what stands for one, was killed."""
         ...
