@@ -12,13 +12,13 @@ import sys
 import threading
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
+CONFORMANCE = [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("tests/conformance/test_*.py"))]
 SHARES = {
-    "faults": ("tests/faults", "tests/conformance"),
-    "the rest": ("tests/integration", "tests/unit", "tests/docs"),
+    "faults": ("tests/faults", *CONFORMANCE[::2]),
+    "the rest": ("tests/integration", "tests/unit", "tests/docs", *CONFORMANCE[1::2]),
 }
 """About equally long; each brings servers of its own."""
-
-ROOT = Path(__file__).parents[1]
 
 
 def main(options: list[str]) -> int:
