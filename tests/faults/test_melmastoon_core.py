@@ -112,6 +112,8 @@ async def _rooms(h: Harness) -> None:
     await hear(h, held("b3"), dates_changed("b3", first=3, last=4, change_id="c3"), cancelled("b1"))
 
 
+pytestmark = pytest.mark.timeout(300)
+
 STORIES: dict[str, tuple[Story, Service]] = {
     "money is taken and given back": (_money, payment),
     "a cheaper stay is cancelled": (_cheaper, payment),

@@ -20,7 +20,7 @@ from posthouse.store import HeldEvent, HeldFilter
 from tests.faults.rebuild_member import entries, ledger
 from tests.servers.postgres import PostgresServer
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(400), pytest.mark.slow]
 
 KILLS = 6
 
@@ -92,7 +92,7 @@ async def test_a_rebuild_killed_again_and_again_beside_writers_feeds_every_event
         (scene.folder / "stop").touch()
         for writer in writers:
             assert await asyncio.to_thread(writer.wait, 30) == 0
-        await drained(ledger, timeout=60)
+        await drained(ledger, timeout=180)
         await _until_nothing_is_retried()
         await _assert_whole(at_least=generation)
         (scene.folder / "end").touch()
@@ -114,21 +114,21 @@ def _built(scene: Scene, source: str) -> int:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         process = scene.start("rebuild", source)
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=180)
         if process.returncode == 0:
             return int(said)
     raise AssertionError("no rebuild got through")
 
 
 async def _until_there_are(events: int) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while await ledger.store.projections.extent(["account"]) < events:  # noqa: ASYNC110 - others write
             await asyncio.sleep(0.05)
 
 
 async def _until_nothing_is_retried() -> None:
     """What was in hand when a process was killed is run once more, by whoever is there."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while any(held.state != "dead" for held in await _held()):  # noqa: ASYNC110 - others retry
             await asyncio.sleep(0.05)
 

@@ -84,6 +84,8 @@ async def _cancelled(house: House) -> None:
     await house.hears(failed(refund=True))
 
 
+pytestmark = pytest.mark.timeout(300)
+
 STORIES: dict[str, Callable[[House], Awaitable[None]]] = {
     "confirmed": _confirmed,
     "hold expired": _expired,

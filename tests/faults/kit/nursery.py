@@ -25,7 +25,7 @@ from tests.faults.saga_scene import Stay
 
 AnyJob = Produce | ProduceJoined | Work | Stay
 
-PATIENCE = 60.0
+PATIENCE = 150.0
 """Seconds that a process may take to do what it was told."""
 
 

@@ -168,7 +168,7 @@ class Worlds:
         return self._folder / f"world-{self._count}"
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> float:
+def until(condition: Callable[[], bool], what: str, seconds: float = 90.0) -> float:
     """Wait for a condition; returns the seconds that it took."""
     begun = time.monotonic()
     while not condition():
