@@ -133,6 +133,7 @@ async def test_of_a_timer_that_fires_and_one_that_is_cancelled_at_the_same_momen
                 tx.publish(Made(key=f"k{number}", number=number), after=0.001, timer=f"timer {number}")
 
             async def cancel(number: int = number) -> None:
+                await asyncio.sleep(number % 6 / 1000)  # now before the moment, now after it
                 async with service.transaction("t1") as tx:
                     if await tx.cancel(f"timer {number}"):
                         await tx.execute(BOOK, ("t1", "cancelled", number))
