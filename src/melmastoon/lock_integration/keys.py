@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from melmastoon.facts.inventory import AllocationReallocated
+from melmastoon.facts.reservation import BookingConfirmed, CheckInStarted
 from melmastoon.tables import run
 from melmastoon.vendors.lock import Credential
 from posthouse import RetryNow, Tx
@@ -63,11 +65,11 @@ class Key(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-async def know(tx: Tx, booking_id: str, *, property_id: str, room_id: str, check_in: date, check_out: date) -> Key:
+async def know(tx: Tx, stay: BookingConfirmed | CheckInStarted | AllocationReallocated) -> Key:
     """The key of a booking, held until the transaction ends; made for this room and window when there is none yet."""
-    window = (check_in.isoformat(), check_out.isoformat())
-    await run(tx, KNOW, tx.tenant, booking_id, property_id, room_id, *window)
-    return await held(tx, booking_id)
+    window = (stay.check_in.isoformat(), stay.check_out.isoformat())
+    await run(tx, KNOW, tx.tenant, stay.booking_id, stay.property_id, stay.room_id, *window)
+    return await held(tx, stay.booking_id)
 
 
 async def held(tx: Tx, booking_id: str) -> Key:

@@ -36,14 +36,7 @@ async def end_again(tenant: str, key: Key) -> Asked:
 async def issue_early(event: Event[BookingConfirmed]) -> Asked:
     booking = event.data
     async with lock_integration.transaction(event.tenant) as tx:
-        key = await know(
-            tx,
-            booking.booking_id,
-            property_id=booking.property_id,
-            room_id=booking.room_id,
-            check_in=booking.check_in,
-            check_out=booking.check_out,
-        )
+        key = await know(tx, booking)
     return await open_doors(event.tenant, key, wanted=not booking.cash_pending and key.state in ("none", "unsure"))
 
 
@@ -58,14 +51,7 @@ async def confirmed(event: Event[BookingConfirmed], tx: Tx, asked: Asked) -> Non
 async def issue_at_desk(event: Event[CheckInStarted]) -> Asked:
     guest = event.data
     async with lock_integration.transaction(event.tenant) as tx:
-        key = await know(
-            tx,
-            guest.booking_id,
-            property_id=guest.property_id,
-            room_id=guest.room_id,
-            check_in=guest.check_in,
-            check_out=guest.check_out,
-        )
+        key = await know(tx, guest)
     return await open_doors(event.tenant, key, wanted=_asks_for_key(guest) and key.state in ("none", "unsure"))
 
 
@@ -87,14 +73,7 @@ async def follow(event: Event[AllocationReallocated]) -> Asked:
     """Note the new room and window at once, so that no key is issued for the old ones; then change the key there is."""
     swap = event.data
     async with lock_integration.transaction(event.tenant) as tx:
-        key = await know(
-            tx,
-            swap.booking_id,
-            property_id=swap.property_id,
-            room_id=swap.room_id,
-            check_in=swap.check_in,
-            check_out=swap.check_out,
-        )
+        key = await know(tx, swap)
         if key.change_id != swap.change_id:
             window = {"room_id": swap.room_id, "check_in": swap.check_in, "check_out": swap.check_out}
             key = await save(tx, replace(key, change_id=swap.change_id, **window))

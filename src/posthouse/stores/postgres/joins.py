@@ -127,9 +127,14 @@ async def ours(database: Database, tx: Transaction) -> Begun | Joined | JoinedAs
     that it is one."""
     if isinstance(tx, BEGUN):
         return tx
-    theirs = tx if isinstance(tx, Joined | JoinedAsync) else joined(database, tx.connection)
+    theirs = theirs_of(database, tx)
     await theirs.checked()
     return theirs
+
+
+def theirs_of(database: Database, tx: Transaction) -> Joined | JoinedAsync:
+    """The join of a transaction that the store did not begin; it may be the join itself, or hold what can be joined."""
+    return tx if isinstance(tx, Joined | JoinedAsync) else joined(database, tx.connection)
 
 
 def joined_now(database: Database, theirs: object) -> Joined:

@@ -19,7 +19,7 @@ from posthouse.stores.postgres.append import APPEND_ONE, appending, words_of
 from posthouse.stores.postgres.backlog import Backlog, Page, Pages
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FENCED, sqlstate_of
-from posthouse.stores.postgres.joins import Joined, JoinedAsync, joined
+from posthouse.stores.postgres.joins import Joined, theirs_of
 from posthouse.stores.postgres.snapshot import Snapshot
 from posthouse.stores.postgres.steps import NOW
 from posthouse.stores.postgres.stuck import StuckRows, numbers_of, parked_row, parking, row_of
@@ -121,7 +121,7 @@ class PostgresOutbox(StuckRows):
                 await tx.part_with(self._database.text(APPEND_ONE) + words)
                 return [row.event_id for row in rows]
             return await tx.carry_out(appending(rows, place, self.now(), self._window))
-        theirs = tx if isinstance(tx, Joined | JoinedAsync) else joined(self._database, tx.connection)
+        theirs = theirs_of(self._database, tx)
         place = await theirs.checked()
         return await theirs.carry_out(appending(rows, place, self.now(), self._window))
 

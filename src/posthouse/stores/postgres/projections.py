@@ -11,7 +11,7 @@ from posthouse.clock import Clock
 from posthouse.store.projections import Generation, StreamKey
 from posthouse.store.transaction import Transaction
 from posthouse.stores.postgres.database import Database
-from posthouse.stores.postgres.joins import Joined, JoinedAsync, joined
+from posthouse.stores.postgres.joins import theirs_of
 from posthouse.stores.postgres.steps import NOW, Steps
 from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction, own
 
@@ -141,7 +141,7 @@ class PostgresProjections:
         return [_generation(columns) for columns in await self._database.run(GENERATIONS)]
 
     async def live(self, tx: Transaction, projection: str) -> int | None:
-        theirs = tx if isinstance(tx, BEGUN) else self._joined(tx)
+        theirs = tx if isinstance(tx, BEGUN) else theirs_of(self._database, tx)
         return await theirs.carry_out(_living(projection))
 
     async def lease(self, projection: str, number: int, owner: str, seconds: float) -> bool:
@@ -201,9 +201,6 @@ class PostgresProjections:
 
     def _now(self) -> float | None:
         return None if self._clock is None else self._clock.now()
-
-    def _joined(self, tx: Transaction) -> Joined | JoinedAsync:
-        return tx if isinstance(tx, Joined | JoinedAsync) else joined(self._database, tx.connection)
 
 
 def _living(projection: str) -> Steps[int | None]:

@@ -8,7 +8,7 @@ from typing import Any
 from posthouse.store import OutboxRow, Timer, Transaction
 from posthouse.stores.postgres.append import lane_of_row
 from posthouse.stores.postgres.database import Database
-from posthouse.stores.postgres.joins import Joined, JoinedAsync, joined
+from posthouse.stores.postgres.joins import theirs_of
 from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.schema import Place
 from posthouse.stores.postgres.steps import NOW, Steps, packed, unpacked
@@ -58,11 +58,11 @@ class PostgresTimers:
         if isinstance(tx, BEGUN):
             await tx.carry_out(self._setting(timer, await self._database.check()))
         else:
-            theirs = self._joined(tx)
+            theirs = theirs_of(self._database, tx)
             await theirs.carry_out(self._setting(timer, await theirs.checked()))
 
     async def cancel(self, tx: Transaction, tenant: str, name: str) -> bool:
-        theirs = tx if isinstance(tx, BEGUN) else self._joined(tx)
+        theirs = tx if isinstance(tx, BEGUN) else theirs_of(self._database, tx)
         return await theirs.carry_out(_cancelling(tenant, name))
 
     async def fire(self, limit: int) -> int:
@@ -87,9 +87,6 @@ class PostgresTimers:
             timer.name, timer.after, self._outbox.now(), timer.due_at, row.topic, row.tenant, row.event_id, row.key,
             row.numbered, row.idempotency_key, packed(row.headers), row.body, lane_of_row(row, place.lanes),
         )  # fmt: skip
-
-    def _joined(self, tx: Transaction) -> Joined | JoinedAsync:
-        return tx if isinstance(tx, Joined | JoinedAsync) else joined(self._database, tx.connection)
 
 
 def _cancelling(tenant: str, name: str) -> Steps[bool]:
