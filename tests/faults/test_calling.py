@@ -20,7 +20,7 @@ def member(folder: Path, *words: str) -> int:
     return subprocess.run(
         [sys.executable, "-m", "tests.faults.calling_member", *words],
         cwd=folder,
-        env={**clean, "PYTHONPATH": str(root)},
+        env={**clean, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"},
         timeout=60,
         check=False,
     ).returncode

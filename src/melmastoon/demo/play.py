@@ -1,4 +1,4 @@
-"""The whole play in a folder: five processes on files, a clock that stands still, kills, and the count."""
+"""The whole play in a folder: six processes on files, a clock that stands still, kills, and the count."""
 
 from __future__ import annotations
 
