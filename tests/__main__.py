@@ -1,15 +1,21 @@
 """`python -m tests`: every test, in two processes side by side, because most of them wait for servers most of the time.
 
+Side by side they take processors from each other, and some tests wait for real clocks: up to `FEW` that failed then run
+once more, alone. One that fails again fails the run; one that does not is named at the end, its first failure above.
 What is said after it goes to pytest, twice: `python -m tests -x`. Paths are for `pytest` itself.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -19,42 +25,78 @@ SHARES = {
     "the rest": ("tests/integration", "tests/unit", "tests/docs", *CONFORMANCE[1::2]),
 }
 """About equally long; each brings servers of its own."""
+FEW = 5
+"""More failures than this are no bad luck of the clock."""
+ENDING = re.compile(r"=+ (.* in [\d.]+s.*?) =+")
+running: list[subprocess.Popen[str]] = []
+
+
+@dataclass
+class Share:
+    """One process of pytest: what it runs, what it remembers, how it ended."""
+
+    name: str
+    paths: tuple[str, ...]
+    memory: Path
+    ending: str = "no word from pytest"
+    code: int = 0
+    unsteady: list[str] = field(default_factory=list)
+
+    def run(self, *options: str) -> None:
+        """Run to the end, saying each line under the name of the share."""
+        command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={self.memory}", *self.paths, *options]
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+        running.append(process)
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(f"{self.name:8} | {line}", end="", flush=True)
+            if ending := ENDING.match(line):
+                self.ending = ending[1]
+        self.code = process.wait()
+        running.remove(process)
+
+    def failed(self) -> list[str]:
+        """The tests that failed, by their ids."""
+        remembered = self.memory / "v/cache/lastfailed"
+        return sorted(json.loads(remembered.read_text())) if remembered.exists() else []
+
+    def look_again(self, *options: str) -> None:
+        """Run the few that failed once more; a failure that has no test, like a missing server, stays one."""
+        failed = self.failed()
+        if self.code == 1 and 0 < len(failed) <= FEW:
+            first = self.ending
+            self.run(*options, "--last-failed", "--last-failed-no-failures=none")
+            self.ending = f"{first}; those that failed, alone: {self.ending}"
+            self.unsteady = [test for test in failed if test not in self.failed()]
 
 
 def main(options: list[str]) -> int:
     """Run both shares to their end; 0 when both passed."""
-    running = {name: _start(paths, options) for name, paths in SHARES.items()}
-    endings: dict[str, str] = {}
-    tellers = [threading.Thread(target=_tell, args=(name, share, endings)) for name, share in running.items()]
-    for teller in tellers:
-        teller.start()
-    try:
-        for teller in tellers:
-            teller.join()
-    except KeyboardInterrupt:
-        for share in running.values():
-            os.killpg(share.pid, signal.SIGINT)  # each ends its servers by itself
-        for teller in tellers:
-            teller.join()
-    codes = {name: share.wait() for name, share in running.items()}
-    for name, code in codes.items():
-        print(f"{name}: {endings.get(name, 'no word from pytest')} (exit code {code})")
-    return max((abs(code) for code in codes.values()), default=0)
-
-
-def _start(paths: tuple[str, ...], options: list[str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *paths, *options]
-    return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
-
-
-def _tell(name: str, share: subprocess.Popen[str], endings: dict[str, str]) -> None:
-    """Pass on what a share says, line by line under its name; the last line is how it ended."""
-    assert share.stdout is not None
-    for line in share.stdout:
-        print(f"{name:8} | {line}", end="", flush=True)
-        endings[name] = line.strip().strip("= ")
+    with tempfile.TemporaryDirectory(prefix="posthouse-tests-") as folder:
+        shares = [Share(name, paths, Path(folder) / name) for name, paths in SHARES.items()]
+        runs = [threading.Thread(target=share.run, args=options) for share in shares]
+        for run in runs:
+            run.start()
+        try:
+            for run in runs:
+                run.join()
+            for share in shares:
+                share.look_again(*options)
+        except KeyboardInterrupt:
+            for process in running:
+                os.killpg(process.pid, signal.SIGINT)  # each ends its servers by itself
+            for run in runs:
+                run.join()
+            return 130
+        for share in shares:
+            for test in share.unsteady:
+                print(f"UNSTEADY {test}: failed beside the other share, passed alone")
+            for test in share.failed():
+                print(f"FAILED {test}")
+            print(f"{share.name}: {share.ending} (exit code {share.code})")
+        return max(abs(share.code) for share in shares)
 
 
 if __name__ == "__main__":
