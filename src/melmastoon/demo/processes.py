@@ -65,8 +65,10 @@ class Fleet:
         self.kills += 1
 
     def check(self) -> None:
-        """Raises PosthouseError, with the last lines of the log, when a process ended that nobody asked to."""
-        fallen = [name for name, running in self._running.items() if not running.process.is_alive()]
+        """Raises PosthouseError, with the last lines of the log, when a process ended that nobody asked to. Others may be killed
+        and started in threads meanwhile: whoever is killed is taken out before it dies."""
+        ended = [(name, running) for name, running in tuple(self._running.items()) if not running.process.is_alive()]
+        fallen = [name for name, running in ended if self._running.get(name) is running]
         if fallen:
             raise PosthouseError(f"the processes of {', '.join(fallen)} fell:\n{self.last_words()}")
 

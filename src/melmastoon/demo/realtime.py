@@ -6,19 +6,22 @@ is left behind, as in life: a guest who waits too long is a compensation, never 
 from __future__ import annotations
 
 import asyncio
-import random
+import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from melmastoon.demo.clock import SharedClock
 from melmastoon.demo.ground import Ground
+from melmastoon.demo.killer import Killer
 from melmastoon.demo.processes import Fleet
 from melmastoon.facts.reservation import reservation
 from melmastoon.pace import seconds
 from posthouse import Service
 from posthouse.errors import BrokerError, PosthouseError, StoreError
-from posthouse.store import HeldFilter
+from posthouse.store import HeldEvent, HeldFilter
+
+log = logging.getLogger("melmastoon.demo")
 
 LOOK = 0.1
 """Real seconds between two looks."""
@@ -26,6 +29,8 @@ IN_TIME = 45.0
 """Seconds of the house after which a scene is left behind: every saga but one ends or rests before."""
 AT_THE_END = 240.0
 """Real seconds for everything to come to rest when the play is over and nothing is killed any more."""
+A_WHILE = 30.0
+"""Real seconds for what runs again later to have its run, once it is due."""
 BUSY = ("running", "compensating")
 
 
@@ -45,12 +50,8 @@ class RealTime:
         self._calendar = calendar
         self._services = services
         self._fleet = Fleet(ground, {name: [s.name for s in group] for name, group in groups.items()})
-        self._dice = random.Random(f"real {seed}")
-        self._every = every
+        self._killer = Killer(self._fleet, seed=seed, every=every)
         self._groups_of = {service.name: service.topology().groups for service in services}
-        self._away = asyncio.Lock()
-        """Held while somebody is away: then nobody else is killed."""
-        self._killer: asyncio.Task[None] | None = None
         self.left_behind = 0
 
     exact = False
@@ -64,32 +65,36 @@ class RealTime:
 
     async def start(self) -> None:
         self._fleet.start()
-        if self._every:
-            self._killer = asyncio.create_task(self._kill_now_and_then())
+        self._killer.start()
 
     async def rest(self) -> None:
-        """The play is over: nobody is killed any more, and everything that is on its way arrives."""
-        await self._stop_killing()
+        """The play is over: nobody is killed any more, and everything that is on its way arrives. What runs again later is waited
+        for: that is no standstill."""
+        await self._killer.stop()
         deadline = time.monotonic() + AT_THE_END
         while not await self._at_rest(strictly=True):
+            self._fleet.check()
             if time.monotonic() > deadline:
-                raise PosthouseError(
-                    f"the platform does not come to rest: {await self._restless()}\n{self._fleet.last_words()}"
-                )
+                later = max((event.next_at for event in await self._retrying()), default=0.0) - time.time()
+                if later <= 0:
+                    raise PosthouseError(
+                        f"the platform does not come to rest: {await self._restless()}\n{self._fleet.last_words()}"
+                    )
+                deadline = time.monotonic() + later + A_WHILE
             await asyncio.sleep(LOOK)
 
     async def stop(self) -> None:
-        await self._stop_killing()
+        await self._killer.stop()
         await asyncio.to_thread(self._fleet.stop)
 
     async def settle(self) -> None:
         deadline = time.monotonic() + seconds(IN_TIME) + 1.0
         while not await self._at_rest(strictly=False):
+            self._fleet.check()
             if time.monotonic() > deadline:
                 self.left_behind += 1
                 return
             await asyncio.sleep(LOOK)
-        self._fleet.check()
 
     async def live_up_to(self, moment: float) -> None:
         """Nothing is due by the calendar: seconds are real."""
@@ -104,28 +109,9 @@ class RealTime:
     @asynccontextmanager
     async def away(self, service: str) -> AsyncIterator[None]:
         group = next(name for name in self._fleet.names if service in self._fleet.services_of(name))
-        async with self._away:
-            await asyncio.to_thread(self._fleet.kill, group)
-            try:
-                yield
-            finally:
-                await asyncio.to_thread(self._fleet.start_one, group)
+        async with self._killer.away(group):
+            yield
         await self.settle()
-
-    async def _kill_now_and_then(self) -> None:
-        while True:
-            await asyncio.sleep(self._every * self._dice.uniform(0.5, 1.5))
-            async with self._away:
-                victim = self._dice.choice(self._fleet.names)
-                await asyncio.to_thread(self._fleet.kill, victim)
-                await asyncio.to_thread(self._fleet.start_one, victim)
-
-    async def _stop_killing(self) -> None:
-        if self._killer is not None:
-            self._killer.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._killer
-            self._killer = None
 
     async def _at_rest(self, *, strictly: bool) -> bool:
         """Whether nothing is on its way and every saga ended or rests; strictly: and no event waits for another run."""
@@ -136,14 +122,14 @@ class RealTime:
             if strictly and await self._retrying():
                 return False
             return not await self._on_its_way()
-        except (StoreError, BrokerError):
+        except (StoreError, BrokerError) as error:
+            log.warning("whether everything is at rest cannot be told: %s", error)
             return False
 
-    async def _retrying(self) -> bool:
-        for service in self._services:
-            if await service.store.held.find(HeldFilter(state="retrying"), limit=1):
-                return True
-        return False
+    async def _retrying(self) -> list[HeldEvent]:
+        """Events that wait for another run, or have it now."""
+        wanted = HeldFilter(state="retrying")
+        return [event for service in self._services for event in await service.store.held.find(wanted)]
 
     async def _restless(self) -> str:
         """What keeps everything from being at rest, in words."""
@@ -153,9 +139,8 @@ class RealTime:
             if state in BUSY
         ]
         waiting = [
-            f"{event.consumer} retries {event.type}: {event.reason}"
-            for service in self._services
-            for event in await service.store.held.find(HeldFilter(state="retrying"))
+            f"{event.consumer} retries {event.type} in {event.next_at - time.time():.0f} s: {event.reason}"
+            for event in await self._retrying()
         ]
         missing = [
             f"{count} of {topic} for {consumer}" for (consumer, topic), count in (await self._on_its_way()).items()
