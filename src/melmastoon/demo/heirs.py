@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from posthouse import Service
+from posthouse.receiving.retrier import LEASE
 
 PATIENCE = 30.0
 """Real seconds to wait for a writer."""
@@ -23,7 +24,7 @@ NEARLY = 0.001
 # Lanes of the outbox that a relay held, and the relay itself.
 FREE_LANES = ("UPDATE posthouse_lane SET owner = NULL, until = 0", "DELETE FROM posthouse_member")
 
-# Held events that were being run: they are hidden for exactly the time that a run may take.
+# Held events that were being run: they are hidden for exactly the time of a claim.
 FREE_CLAIMS = """
 UPDATE posthouse_held SET next_at = last_at
 WHERE state = 'retrying' AND consumer = ? AND abs(next_at - last_at - ?) < ?"""
@@ -35,7 +36,7 @@ FREE_MEMBERS = ("DELETE FROM members WHERE grp = ?", "UPDATE groups SET version 
 def hidden_for(service: Service) -> Mapping[str, float]:
     """For how many seconds each consumer hides a held event that it runs."""
     return {
-        consumer: 5.0 + max(h.policy.deadline * (1 if h.calling is None else 2) for h in handlers.values())
+        consumer: min(LEASE, 5.0 + max(h.policy.deadline * (1 if h.calling is None else 2) for h in handlers.values()))
         for consumer, handlers in service.consumers.items()
     }
 

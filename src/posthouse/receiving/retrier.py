@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import NamedTuple
 
 from posthouse.clock import Clock
 from posthouse.errors import StoreError
@@ -14,13 +15,24 @@ log = logging.getLogger("posthouse.held")
 
 LOOK = 1.0
 """Seconds between two looks for what other processes and operators changed."""
+LEASE = 15.0
+"""For at most so many seconds is an event hidden that somebody runs, unless they say that they still do: what a dead process had
+in hand comes again then, however long its handler might have taken."""
+
+
+class Run(NamedTuple):
+    """An event in hand, and when its run must be over."""
+
+    event: HeldEvent
+    until: float
 
 
 class Retrier:
     """The second way into the handlers of one consumer. Any number of processes may run one.
 
     Events of different keys run side by side, on up to half of the store's transactions: after a crash all that was in
-    flight comes this way. A claim counts as a run, so nothing is claimed that would have to wait for its turn.
+    flight comes this way. A claim counts as a run, so nothing is claimed that would have to wait for its turn. Claims are
+    renewed while their runs take no longer than they may: whoever hangs does not hide an event for ever.
     """
 
     def __init__(self, applier: Applier, clock: Clock) -> None:
@@ -28,12 +40,13 @@ class Retrier:
         self._clock = clock
         self._alarmed: set[int] = set()
         self._most = max(1, applier.workers // 2)
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], Run] = {}
         self._claiming = False
         deadlines = [
             handler.policy.deadline * (1 if handler.calling is None else 2) for handler in applier.handlers.values()
         ]
-        self._visibility = max(deadlines, default=0.0) + 5.0
+        self._longest = max(deadlines, default=0.0) + 5.0
+        self._visibility = min(LEASE, self._longest)
 
     @property
     def idle(self) -> bool:
@@ -44,6 +57,7 @@ class Retrier:
         """Retry until `stop`; what runs then is finished."""
         stirred = self._applier.stirred
         waking = asyncio.create_task(_set_after(stop, stirred))
+        keeping = asyncio.create_task(self._keep_claims())
         try:
             while not stop.is_set():
                 stirred.clear()
@@ -56,8 +70,11 @@ class Retrier:
             raise
         finally:
             waking.cancel()
-            if self._running:
-                await asyncio.wait(self._running)
+            try:
+                if self._running:
+                    await asyncio.wait(self._running)
+            finally:
+                keeping.cancel()
 
     async def step(self) -> bool:
         """Run the event that is due first, to its end; False when none is."""
@@ -85,7 +102,7 @@ class Retrier:
             if not due:
                 return None
             task = asyncio.create_task(self._retry(due[0]))
-            self._running.add(task)
+            self._running[task] = Run(due[0], self._clock.now() + self._longest)
             task.add_done_callback(self._ended)
             return task
         finally:
@@ -99,9 +116,20 @@ class Retrier:
         except Exception:
             log.exception("%s: running the held event %d failed", self._applier.consumer, event.id)
 
+    async def _keep_claims(self) -> None:
+        while True:
+            await self._clock.wait(asyncio.Event(), self._visibility / 3)
+            now = self._clock.now()
+            kept = [run.event for run in self._running.values() if now < run.until]
+            try:
+                if kept:
+                    await self._applier.store.held.keep(kept, now, self._visibility)
+            except StoreError as error:
+                log.warning("%s: what runs could not be kept from others: %s", self._applier.consumer, error)
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         """The next one of its key may be due now."""
-        self._running.discard(task)
+        self._running.pop(task, None)
         self._applier.stirred.set()
 
     async def _alarm(self) -> None:

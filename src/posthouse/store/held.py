@@ -63,6 +63,11 @@ class HeldTable(Protocol):
         counted up and `next_at` moved `visibility` seconds ahead: if the caller dies they come again."""
         ...
 
+    async def keep(self, events: Sequence[HeldEvent], now: float, visibility: float) -> None:
+        """Go on with claimed events: `next_at` moves `visibility` seconds ahead of now, turn and attempts stay. Those whose turn
+        has passed are left alone, and so are those that a transaction is about to change: nobody waits for it."""
+        ...
+
     async def next_due(self, consumer: str) -> float | None:
         """When the next retrying event whose turn it is, or gap event, of the consumer wants attention."""
         ...

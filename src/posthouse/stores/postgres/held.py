@@ -42,6 +42,16 @@ FROM due, clock WHERE e.id = due.id
 RETURNING due.next_at, {COLUMNS}
 """
 
+# Hide claimed events a while longer, in their turn. One that its own run has taken out is locked, and nobody claims it.
+KEEP = """
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($3, extract(epoch FROM clock_timestamp())::double precision) AS now
+), mine AS (
+    SELECT e.id FROM posthouse.held e JOIN unnest($1::bigint[], $2::bigint[]) m (id, turn) ON m.id = e.id AND m.turn = e.turn
+    WHERE e.state = 'retrying' FOR UPDATE OF e SKIP LOCKED)
+UPDATE posthouse.held e SET next_at = clock.now + $4, last_at = clock.now FROM mine, clock WHERE e.id = mine.id
+"""
+
 # When something wants attention.
 NEXT_DUE = f"""
 SELECT least((SELECT min(e.next_at) {IN_TURN}),
@@ -79,8 +89,8 @@ OVERDUE = f"SELECT {COLUMNS} FROM posthouse.held e WHERE e.consumer = $1 AND e.s
 
 
 class PostgresHeld:
-    """The held events of a `PostgresStore`. Where the store has no clock of its own, `claim_due` goes by the database's:
-    how long an event is hidden must not depend on which machine asks."""
+    """The held events of a `PostgresStore`. Where the store has no clock of its own, `claim_due` and `keep` go by the
+    database's: how long an event is hidden must not depend on which machine asks."""
 
     def __init__(self, database: Database, clock: Clock | None) -> None:
         self._database = database
@@ -93,6 +103,10 @@ class PostgresHeld:
     async def claim_due(self, consumer: str, now: float, limit: int, visibility: float) -> Sequence[HeldEvent]:
         due = await self._database.run(CLAIM, consumer, None if self._clock is None else now, limit, visibility)
         return [_held(columns) for _, *columns in sorted(due, key=lambda row: _any(row[:2]))]
+
+    async def keep(self, events: Sequence[HeldEvent], now: float, visibility: float) -> None:
+        ids, turns = [event.id for event in events], [event.turn for event in events]
+        await self._database.run(KEEP, ids, turns, None if self._clock is None else now, visibility)
 
     async def next_due(self, consumer: str) -> float | None:
         due: Any = (await self._database.run(NEXT_DUE, consumer)).scalar()

@@ -67,6 +67,9 @@ UPDATE posthouse_held SET attempts = attempts + 1, turn = turn + 1, next_at = ?,
 RETURNING {COLUMNS}
 """
 
+# Hide a claimed event a while longer, in its turn.
+KEEP = "UPDATE posthouse_held SET next_at = ?, last_at = ? WHERE id = ? AND turn = ? AND state = 'retrying'"
+
 # When something wants attention.
 NEXT_DUE = f"""
 SELECT min(at) FROM (
@@ -133,6 +136,11 @@ class SqliteHeld:
         async with self._database.begin(books=True) as tx:
             due = tx.run(DUE, (consumer, now, limit))
             return [_held(tx.run(CLAIM, (now + visibility, now, row[0])).one()) for row in due]
+
+    async def keep(self, events: Sequence[HeldEvent], now: float, visibility: float) -> None:
+        async with self._database.begin(books=True) as tx:
+            for event in events:
+                tx.run(KEEP, (now + visibility, now, event.id, event.turn))
 
     async def next_due(self, consumer: str) -> float | None:
         due: Any = (await self._database.select(NEXT_DUE, (consumer, consumer))).scalar()

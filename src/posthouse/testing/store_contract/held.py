@@ -124,6 +124,40 @@ class HeldContract(StoreFixtures):
             assert await store.held.change(tx, msgspec.structs.replace(current, state="dead"))
             assert not await store.held.change(tx, current), "a change ends the turn"
 
+    async def test_a_claim_that_is_kept_lasts_from_then_on_and_its_turn_goes_on(
+        self, store: Store, other: Store
+    ) -> None:
+        await hold(store, held(arrival(1), "retrying"), held(arrival(1, key="k2"), "retrying"))
+        kept, left = await self.due(store, visibility=10)
+        await self.later(9)
+        await store.held.keep([kept], self.clock.now(), 10)
+        await self.later(9)
+        assert [found.id for found in await self.due(other)] == [left.id], "the other one comes again"
+        (found,) = await store.held.find(HeldFilter(ids=[kept.id]))
+        assert (found.attempts, found.turn) == (kept.attempts, kept.turn)
+        async with store.begin() as tx:
+            assert await store.held.remove(tx, kept)
+
+    async def test_a_claim_that_has_passed_to_someone_else_cannot_be_kept(self, store: Store) -> None:
+        await hold(store, held(arrival(1), "retrying"))
+        (slow,) = await self.due(store, visibility=10)
+        await self.later(11)
+        (current,) = await self.due(store, visibility=10)
+        await store.held.keep([slow], self.clock.now(), 100)
+        await store.held.keep([], self.clock.now(), 100)
+        (found,) = await store.held.find(HeldFilter())
+        assert found.next_at == current.next_at
+
+    async def test_nobody_waits_to_keep_a_claim_that_its_own_run_is_about_to_end(self, store: Store) -> None:
+        if store.embedded:
+            pytest.skip("one transaction at a time writes to it: nobody else could claim the event meanwhile")
+        await hold(store, held(arrival(1), "retrying"))
+        (found,) = await self.due(store)
+        async with asyncio.timeout(10), store.begin() as tx:
+            assert await store.held.remove(tx, found)
+            await store.held.keep([found], self.clock.now(), 30)
+        assert await store.held.find(HeldFilter()) == []
+
     async def test_a_key_goes_on_when_what_it_waited_for_is_applied(self, store: Store) -> None:
         await hold(store, held(arrival(1), "retrying"))
         (due,) = await self.due(store)

@@ -118,7 +118,7 @@ async def test_how_long_a_held_event_is_hidden_is_known_as_it_is_to_whoever_runs
     async def ask(event: Event[object]) -> str:
         return "yes"
 
-    @hotel.service.on(hotel.came, consumer="asking", calling=ask, policy=Policy(deadline=7.0))
+    @hotel.service.on(hotel.came, consumer="asking", calling=ask, policy=Policy(deadline=2.0))
     async def answered(event: Event[object], tx: Tx, answer: str) -> None: ...
 
     runtime = await hotel.service.prepare()
@@ -126,7 +126,7 @@ async def test_how_long_a_held_event_is_hidden_is_known_as_it_is_to_whoever_runs
         consumer.name: retrier._visibility
         for consumer, retrier in zip(runtime.consumers, runtime.retriers, strict=True)
     }
-    assert hidden_for(hotel.service) == known == {"hotel": 35.0, "hotel.asking": 19.0}
+    assert hidden_for(hotel.service) == known == {"hotel": 15.0, "hotel.asking": 9.0}
 
 
 async def test_nobody_waits_for_a_service_that_is_away(hotel: Hotel) -> None:
