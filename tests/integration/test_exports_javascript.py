@@ -132,6 +132,28 @@ def test_eventcatalogs_own_sdk_finds_every_page(node: str, source: Source, tmp_p
     assert len(sends) == len(document.events)
 
 
+def test_eventcatalogs_own_sdk_finds_flows_and_sagas_and_their_pages_are_mdx(node: str, tmp_path: Path) -> None:
+    document = catalogue_of([stay.reservation, stay.inventory, stay.payment])
+    flow = replace(catalogue_of([hotel.bookings, hotel.rooms, hotel.money]).flows[0], service="reservation")
+    saga = document.sagas[0]
+    hostile = replace(
+        saga, name=HOSTILE, description=HOSTILE, methods=(replace(saga.methods[0], publishes=(HOSTILE,)),)
+    )
+    pages = export(Source(document=replace(document, flows=(flow,), sagas=(saga, hostile))), "eventcatalog")
+    for path, text in pages.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    found = {one["name"]: one for one in ask(node, eventcatalog=str(tmp_path))["flows"]}
+    assert found.keys() == {f"{name} of reservation" for name in (flow.name, saga.name, HOSTILE)}
+    for one in found.values():
+        ids = {step["id"] for step in one["steps"]}
+        assert {after["id"] for step in one["steps"] for after in step.get("next_steps", [])} <= ids
+    bodies = {path: text.split("---\n", 2)[2] for path, text in pages.items() if "/flows/" in path}
+    for path, made in ask(node, mdx=bodies).items():
+        assert isinstance(made, str), f"{path}: {made}"
+        assert "danger" not in re.sub(r'"(?:\\.|[^"\\])*"', '""', made), path
+
+
 @BOTH
 def test_every_page_of_the_folder_is_mdx_that_runs_nothing_of_the_text(node: str, source: Source) -> None:
     pages = export(source, "eventcatalog")

@@ -1,48 +1,37 @@
 """EventCatalog: a folder of pages for its site. Services belong to the domain of their namespace, events to the service that
-says them, channels are topics, and owners are teams."""
+says them, channels are topics, owners are teams, and flows and sagas can be stepped through."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from posthouse.contracts import EventEntry, TopicEntry
 from posthouse.contracts.bundle import schema_file
-from posthouse.contracts.normal.keywords import words
 from posthouse.contracts.schema_files import EXTENSIONS
 from posthouse.exports.asyncapi.servers import server_of
-from posthouse.exports.front_matter import Value, front_matter
+from posthouse.exports.flow_pages import flow_links, flow_pages
+from posthouse.exports.front_matter import Value
 from posthouse.exports.names import safe
+from posthouse.exports.pages import FIRST, Fields, called, domain_of, folder_of, page, version_of
 from posthouse.exports.prose import code, codes, paragraphs, text
 from posthouse.exports.routes import Route, received, sent, service_of, topics_by_name
 from posthouse.exports.source import Files, Source
-
-ANYWHERE = "platform"
-"""The domain of services without a namespace."""
-KINDS = words(
-    "agents changelog channels commands containers custom-pages data-products diagrams docs domains entities events flows "
-    "queries resources services subdomains systems teams ubiquitous-languages users versioned"
-)
-"""Names of folders that say what is in them: no other folder may be called so."""
-FIRST = "1.0.0"
-"""The version of pages about things that have none of their own."""
-
-Fields = Mapping[str, Value]
 
 
 def eventcatalog(source: Source) -> Files:
     """Versions of an event that are not the newest are in its `versioned` folder."""
     pages = [*_domains(source), *_services(source), *_events(source), *_channels(source), *_teams(source)]
-    return dict(sorted(pages))
+    return dict(sorted([*pages, *flow_pages(source)]))
 
 
 def _domains(source: Source) -> Iterator[tuple[str, str]]:
     members: dict[str, list[str]] = {}
     for service in source.document.services:
-        members.setdefault(_domain(source, service), []).append(service)
+        members.setdefault(domain_of(source, service), []).append(service)
     for name, services in sorted(members.items()):
         listed = [{"id": safe(service), "version": FIRST} for service in services]
         fields: Fields = {"id": safe(name), "name": name, "version": FIRST, "services": listed}
-        yield f"domains/{_called(name)}/index.mdx", _page(fields, f"Services: {codes(services)}.", "<NodeGraph />")
+        yield f"domains/{called(name)}/index.mdx", page(fields, f"Services: {codes(services)}.", "<NodeGraph />")
 
 
 def _services(source: Source) -> Iterator[tuple[str, str]]:
@@ -55,8 +44,9 @@ def _services(source: Source) -> Iterator[tuple[str, str]]:
             "owners": _owners(entry.owner for entry in source.document.events if entry.service == service),
             "sends": [one for route in says if route.service == service for one in _links(source, route, "to")],
             "receives": [one for route in hears if route.service == service for one in _links(source, route, "from")],
+            "flows": flow_links(source, service),
         }
-        yield f"{_folder(source, service)}/index.mdx", _page(fields, "<NodeGraph />")
+        yield f"{folder_of(source, service)}/index.mdx", page(fields, "<NodeGraph />")
 
 
 def _events(source: Source) -> Iterator[tuple[str, str]]:
@@ -64,9 +54,9 @@ def _events(source: Source) -> Iterator[tuple[str, str]]:
     for entry in source.document.events:
         newest[entry.unversioned] = max(entry.version, newest.get(entry.unversioned, 0))
     for entry in source.document.events:
-        folder = f"{_folder(source, entry.service)}/events/{_called(entry.unversioned)}"
+        folder = f"{folder_of(source, entry.service)}/events/{called(entry.unversioned)}"
         if entry.version != newest[entry.unversioned]:
-            folder += f"/versioned/{_version(entry)}"
+            folder += f"/versioned/{version_of(entry)}"
         schema = f"schema{EXTENSIONS[entry.format]}"
         yield f"{folder}/index.mdx", _event(entry, schema, complete=source.complete)
         yield f"{folder}/{schema}", schema_file(entry).decode()
@@ -76,7 +66,7 @@ def _event(entry: EventEntry, schema: str, *, complete: bool) -> str:
     fields: dict[str, Value] = {
         "id": safe(entry.unversioned),
         "name": entry.unversioned,
-        "version": _version(entry),
+        "version": version_of(entry),
         "summary": " ".join(entry.description.partition("\n\n")[0].split()),
         "owners": _owners([entry.owner]),
         "schemaPath": schema,
@@ -87,7 +77,7 @@ def _event(entry: EventEntry, schema: str, *, complete: bool) -> str:
         facts += [f"Ordered by {code(entry.key)}." if entry.key else "In no order."]
         facts += [f"Its data must not leave {text(entry.residency)}."] if entry.residency else []
         fields |= _deprecation(entry)
-    return _page(fields, paragraphs(entry.description), " ".join(facts), "<NodeGraph />", _shown(entry, schema))
+    return page(fields, paragraphs(entry.description), " ".join(facts), "<NodeGraph />", _shown(entry, schema))
 
 
 def _shown(entry: EventEntry, schema: str) -> str:
@@ -115,13 +105,13 @@ def _channels(source: Source) -> Iterator[tuple[str, str]]:
         }
         order = f"In order per tenant and {codes(topic.ordering)}." if topic.ordering else "In no order."
         rest = f"Each event is applied once per consumer. Dead letters go to {code(topic.dead_letters)}."
-        yield f"channels/{_called(topic.name)}/index.mdx", _page(fields, f"{order} {rest}", "<NodeGraph />")
+        yield f"channels/{called(topic.name)}/index.mdx", page(fields, f"{order} {rest}", "<NodeGraph />")
 
 
 def _teams(source: Source) -> Iterator[tuple[str, str]]:
     """Owners must lead somewhere."""
     for name in sorted({entry.owner for entry in source.document.events} - {""}):
-        yield f"teams/{safe(name)}.mdx", _page({"id": safe(name), "name": name}, f"{text(name)} answers for events.")
+        yield f"teams/{safe(name)}.mdx", page({"id": safe(name), "name": name}, f"{text(name)} answers for events.")
 
 
 def _protocols(source: Source, topic: TopicEntry) -> list[str]:
@@ -135,34 +125,12 @@ def _links(source: Source, route: Route, direction: str) -> list[Fields]:
     channel: Fields = {"id": safe(route.topic), "version": FIRST}
     known = [entry for entry in map(source.document.event, route.subjects) if entry is not None]
     place: Fields = {direction: [channel]} if route.topic in topics_by_name(source.document) else {}
-    return [{"id": safe(entry.unversioned), "version": _version(entry), **place} for entry in known]
-
-
-def _domain(source: Source, service: str) -> str:
-    names = (entry.namespace for entry in source.document.events if entry.service == service and entry.namespace)
-    return next(names, ANYWHERE)
-
-
-def _folder(source: Source, service: str) -> str:
-    return f"domains/{_called(_domain(source, service))}/services/{_called(service)}"
-
-
-def _called(name: str) -> str:
-    """A folder's name."""
-    return f"{name}_" if name in KINDS else safe(name)
+    return [{"id": safe(entry.unversioned), "version": version_of(entry), **place} for entry in known]
 
 
 def _owners(names: Iterable[str]) -> list[str]:
     return sorted({safe(name) for name in names if name})
 
 
-def _version(entry: EventEntry) -> str:
-    return f"{entry.version}.0.0"
-
-
 def _badge(content: str) -> Fields:
     return {"content": content, "backgroundColor": "blue", "textColor": "blue"}
-
-
-def _page(fields: Fields, *parts: str) -> str:
-    return "\n".join([front_matter(fields), *(f"{part}\n" for part in parts if part)])

@@ -53,6 +53,13 @@ class Expected(NamedTuple):
         """Whether a way leads to everything that must come, as far as it can be known."""
         return not set(self.unheard) & set(self.entry.then)
 
+    def remarks(self, subject: str) -> list[str]:
+        """What a reader should know of one of its facts."""
+        remarks = ["may come"] if subject in self.entry.may else []
+        remarks += ["no handler leads here"] if subject in self.unheard else []
+        remarks += ["its service is not listed"] if subject in self.unlisted else []
+        return remarks
+
 
 def expected(document: Document, entry: FlowEntry) -> Expected:
     """Follow what handlers hear and say from the start of a declared flow to its facts."""

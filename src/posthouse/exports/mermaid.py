@@ -57,10 +57,7 @@ def choreography(flow: Expected) -> str:
 
 
 def _remark(flow: Expected, subject: str) -> str:
-    remarks = ["may come"] if subject in flow.entry.may else []
-    remarks += ["no handler leads here"] if subject in flow.unheard else []
-    remarks += ["its service is not listed"] if subject in flow.unlisted else []
-    return "".join(f"<br/>{label(remark)}" for remark in remarks)
+    return "".join(f"<br/>{label(remark)}" for remark in flow.remarks(subject))
 
 
 def label(said: str) -> str:

@@ -1,6 +1,6 @@
 // Reads one JSON task on stdin, answers one JSON value. The folder of the packages is the first argument.
 //   {"asyncapi": text}        -> {accepted, diagnostics, channels, operations, messages}, by the official parser
-//   {"eventcatalog": folder}  -> {domains, services, events, channels, teams}, by EventCatalog's own SDK
+//   {"eventcatalog": folder}  -> {domains, services, events, channels, teams, flows}, by EventCatalog's own SDK
 //   {"mdx": {path: text}}     -> {path: null or why it does not compile}
 //   {"mermaid": [text]}       -> [the kind of diagram, or why it cannot be read]
 import { createRequire } from "node:module";
@@ -28,10 +28,10 @@ async function asyncapi(text) {
 async function eventcatalog(folder) {
   const { default: utils } = await load("@eventcatalog/sdk");
   const sdk = (utils.default ?? utils)(folder);
-  const [domains, services, events, channels, teams] = await Promise.all(
-    [sdk.getDomains(), sdk.getServices(), sdk.getEvents(), sdk.getChannels(), sdk.getTeams()],
+  const [domains, services, events, channels, teams, flows] = await Promise.all(
+    [sdk.getDomains(), sdk.getServices(), sdk.getEvents(), sdk.getChannels(), sdk.getTeams(), sdk.getFlows()],
   );
-  return { domains, services, events, channels, teams };
+  return { domains, services, events, channels, teams, flows };
 }
 
 async function mdx(pages) {
