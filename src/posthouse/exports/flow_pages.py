@@ -114,7 +114,7 @@ def _method(steps: Steps, saga: SagaEntry, method: MethodEntry, id_: str) -> Non
     """What leads to it, itself, and what it says."""
     if method.kind in VERBS:
         steps.operator(id_, VERBS[method.kind])
-    taken = [steps.fact(subject) for subject in method.takes] if method.kind != "deadline" else []
+    taken = [steps.fact(subject) for subject in method.takes]
     steps.work(id_, _title(method), saga.service, _summary(saga, method))
     for fact in taken:
         if method.kind == "undo":
