@@ -377,13 +377,21 @@ async def test_lanes_are_taken_over_when_the_database_says_so(store: PostgresSto
 
 
 NASTY = "o'k\\ \u00e9 \n; COMMIT; --"
+BODIES = (
+    bytes(range(256)),
+    bytes(byte for byte in range(1, 128) if byte != ord("\\")),
+    b"\\x00 \\101 \\\\ \\'",
+    b"a\x00b",
+    "é".encode(),
+    b"''; COMMIT; --",
+    b"",
+)
 
 
 @pytest.mark.parametrize("conforming", ["on", "off"])
-async def test_a_last_row_goes_with_the_commit_as_it_is(store: PostgresStore, conforming: str) -> None:
-    given = OutboxRow(
-        topic=TOPIC, tenant=NASTY, event_id=NASTY, body=bytes(range(256)), headers={"a": NASTY}, key=NASTY
-    )
+@pytest.mark.parametrize("body", BODIES)
+async def test_a_last_row_goes_with_the_commit_as_it_is(store: PostgresStore, conforming: str, body: bytes) -> None:
+    given = OutboxRow(topic=TOPIC, tenant=NASTY, event_id=NASTY, body=body, headers={"a": NASTY}, key=NASTY)
     said: list[str] = []
     async with store.begin() as tx:
         await tx.execute(f"SET LOCAL standard_conforming_strings = {conforming}")

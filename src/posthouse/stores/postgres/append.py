@@ -50,12 +50,12 @@ def words_of(rows: Sequence[OutboxRow], place: Place) -> str | None:
     if len(rows) != 1 or rows[0].idempotency_key is not None:
         return None
     row = rows[0]
-    texts = (row.topic, row.tenant, row.key, row.event_id)
-    if any("\x00" in text for text in texts if text):
-        return None  # refused as a parameter, with an error that says so
-    lane = f"{lane_of_row(row, place.lanes)}::smallint"
     given = (row.topic, row.tenant, row.key, row.numbered, row.event_id, packed(row.headers), row.body)
-    return f"({literal(place.identity)}, {place.lanes}, {lane}, {', '.join(map(literal, given))})"
+    try:
+        words = ", ".join(map(literal, given))
+    except ValueError:
+        return None  # as a parameter it is refused, with an error that says so
+    return f"({literal(place.identity)}, {place.lanes}, {lane_of_row(row, place.lanes)}::smallint, {words})"
 
 
 def lane_of_row(row: OutboxRow, lanes: int) -> int:

@@ -23,6 +23,7 @@ class Changes:
         self._clock = clock
         self._number = 0
         self._rings = 0
+        self._was_rung = False
         self._last: object = None
         self._fresh = False
         self._open: frozenset[int] = frozenset()
@@ -32,14 +33,18 @@ class Changes:
         loop, clock = asyncio.get_running_loop(), self._clock
         by_loop, by_clock = loop.time() + seconds, clock.now() + seconds if clock else 0.0
         pause = FIRST_PAUSE
+        looks = not self._was_rung  # whoever rang a moment ago may well do so again: then nobody need look
+        if self._rung(await self._database.bell.wait(-1, 0)):
+            looks = False
         while True:
-            await self._look()
+            if looks:
+                await self._look()
             left = by_loop - loop.time()
             if clock is not None:
                 left = min(left, by_clock - clock.now())
             if self._number != seen or left <= 0:
                 return self._number
-            self._rung(await self._database.bell.wait(self._rings, min(pause, left)))
+            looks = not self._rung(await self._database.bell.wait(self._rings, min(pause, left)))
             pause = min(pause * 1.3, LAST_PAUSE)
 
     async def mode(self) -> str:
@@ -47,10 +52,13 @@ class Changes:
         await self._database.bell.tried()
         return self._database.bell.mode
 
-    def _rung(self, rings: int) -> None:
-        if rings != self._rings:
+    def _rung(self, rings: int) -> bool:
+        """Whether somebody rang since the last time."""
+        self._was_rung = rings != self._rings
+        if self._was_rung:
             self._rings = rings
             self._number += 1
+        return self._was_rung
 
     async def _look(self) -> None:
         last, snapshot = (await self._database.run(LOOK)).one()

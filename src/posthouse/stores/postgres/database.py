@@ -62,6 +62,15 @@ class StoreConnection(asyncpg.Connection):
     """What the next BEGIN takes along."""
     last_words = ""
     """What the next COMMIT takes along, before it."""
+    prepared: frozenset[str] = frozenset()
+    """The names of the statements that we have prepared in this session."""
+    lent: asyncpg.Connection
+    """What the pool gave out for it: good for whoever gets it only until it is given back. Ours do without that detour."""
+
+    @property
+    def itself(self) -> StoreConnection:
+        """The connection behind what the pool gives out."""
+        return self
 
     def begin_with(self, *words: str) -> None:
         """Let the next BEGIN take statements along, in its own round trip."""
@@ -236,32 +245,35 @@ class Database:
         pool = self._pool or await self._open()
         while self._spare:
             connection = self._spare.pop()
-            if not is_gone(connection):
+            if not connection.is_closed():
                 return connection
             await self.release(connection)
         self._waiting += 1
         try:
-            return cast("StoreConnection", await pool.acquire(timeout=self.settings.patience))
+            lent: Any = await pool.acquire(timeout=self.settings.patience)
         finally:
             self._waiting -= 1
+        fresh: StoreConnection = lent.itself
+        fresh.lent = lent
+        return fresh
 
     async def release(self, connection: StoreConnection) -> None:
-        """Give it back; whoever still holds it can do nothing more with it. One that only we have used is kept at hand:
-        the way through the pool costs as much as a statement."""
+        """Give it back; whoever still holds what was lent can do nothing more with it. One that only we have used is kept at
+        hand: the way through the pool costs as much as a statement."""
         pool = self._pool
         if pool is None:
             return
-        if not self._waiting and not is_gone(connection) and not connection.unclean:
+        if not self._waiting and not connection.is_closed() and not connection.unclean:
             self._spare.append(connection)
             return
         try:
-            await pool.release(cast("Any", connection))
+            await pool.release(cast("Any", connection.lent))
         except FOREIGN as error:
             log.info("a connection was dropped: %s", error)
 
     def abandon(self, connection: StoreConnection) -> None:
         """Never use it again. Its server process may be in the middle of a statement: that one is told to end."""
-        if is_gone(connection):
+        if connection.is_closed():
             return
         process = connection.get_server_pid()
         connection.terminate()
@@ -285,7 +297,7 @@ class Database:
             return
         spare, self._spare = self._spare, []
         for connection in spare:
-            await pool.release(cast("Any", connection))
+            await pool.release(cast("Any", connection.lent))
         try:
             async with asyncio.timeout(min(self.settings.patience, 5.0)):
                 await pool.close()
@@ -335,14 +347,6 @@ def bell_name(url: str, schema: str) -> str:
     """One for each schema of each database, whoever connects to it."""
     parts = urlsplit(url)
     return f"/postgresql/{parts.netloc.rpartition('@')[2]}{parts.path}/{schema}"
-
-
-def is_gone(connection: StoreConnection) -> bool:
-    """Whether the connection is closed. One that the server closed has left the pool's hands and says so by an error."""
-    try:
-        return bool(connection.is_closed())
-    except asyncpg.InterfaceError:
-        return True
 
 
 async def carried_out(steps: Steps[T], run: Callable[[str, Sequence[object]], Any]) -> T:

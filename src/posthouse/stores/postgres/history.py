@@ -8,15 +8,15 @@ next one begins where it ended. Within a window a stream is in order because its
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from posthouse.errors import StoreError, StoreUnavailable
-from posthouse.store.streams import StreamEvent, StreamPage
+from posthouse.store.streams import BodyPage, StreamEvent, StreamPage
 from posthouse.stores.postgres.database import Database, StoreConnection
-from posthouse.stores.postgres.steps import unpacked
+from posthouse.stores.postgres.steps import packed, unpacked
 
 SEPARATOR = "|"
 
@@ -44,12 +44,14 @@ STREAMS = "SELECT m.streams FROM posthouse.meta m"
 
 # A page of a window; of some types, unless NULL.
 PAGE = """
-SELECT e.tenant, e.aggregate, e.stream, e.version, e.event_id, e.type, e.headers, e.body, e.position
+SELECT {columns}
 FROM posthouse.stream_event e
 WHERE e.position > $1 AND e.position <= $2 AND pg_visible_in_snapshot(e.xid, (SELECT $3::text::pg_snapshot))
     {fresh} {typed}
 ORDER BY e.position LIMIT {limit}
 """
+WHOLE = "e.tenant, e.aggregate, e.stream, e.version, e.event_id, e.type, e.headers, e.body, e.position"
+BODY = "e.headers IS NOT DISTINCT FROM {headers}::text, e.body, e.position"
 FRESH = "AND NOT pg_visible_in_snapshot(e.xid, (SELECT $4::text::pg_snapshot))"
 
 
@@ -83,6 +85,14 @@ class Cursor(msgspec.Struct, frozen=True):
         return Cursor(self.streams, self.s2)
 
 
+class Wanted(msgspec.Struct, frozen=True):
+    """What a page is to hold: of which types, if any are given; with headers, only bodies and whether theirs are these."""
+
+    limit: int
+    types: Collection[str]
+    headers: Mapping[str, str] | None = None
+
+
 class History:
     """Reads all streams of a database."""
 
@@ -92,16 +102,28 @@ class History:
     async def read(self, after: str, limit: int, types: Collection[str]) -> StreamPage:
         """The page behind a cursor."""
         given = Cursor.of(after)
+        cursor, found = await self._found(given, Wanted(limit, types))
+        return StreamPage(_events(found), *_onward(given, cursor, found, limit))
+
+    async def read_bodies(
+        self, headers: Mapping[str, str], after: str, limit: int, types: Collection[str]
+    ) -> BodyPage | None:
+        """The bodies of that page; None unless all have these headers."""
+        given = Cursor.of(after)
+        cursor, found = await self._found(given, Wanted(limit, types, headers))
+        bodies = [body for alike, body, _ in found if alike]
+        if len(bodies) < len(found):
+            return None
+        return BodyPage(bodies, *_onward(given, cursor, found, limit))
+
+    async def _found(self, given: Cursor, wanted: Wanted) -> tuple[Cursor, Sequence[Sequence[Any]]]:
+        """The window that it is in, and rows of it; the position is the last column."""
         await self._database.check()
         async with self._database.connected() as connection:
             connection.begin_with(PINNED)
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 cursor = await self._window(connection, given)
-                found = await self._page(connection, cursor, limit, types) if cursor.hi else []
-        events = _events(found)
-        if len(events) < limit:
-            return StreamPage(events, str(cursor.closed), more=bool(given.s2))  # the world went on since it was opened
-        return StreamPage(events, str(msgspec.structs.replace(cursor, last=events[-1].position)), more=True)
+                return cursor, await self._page(connection, cursor, wanted) if cursor.hi else []
 
     async def _window(self, connection: StoreConnection, cursor: Cursor) -> Cursor:
         """The window that the cursor is in, or a new one behind it."""
@@ -120,22 +142,30 @@ class History:
         _refuse_other(cursor, streams)
         return Cursor(streams, cursor.s1, s2, last or 0, hi or 0)
 
-    async def _page(
-        self, connection: StoreConnection, cursor: Cursor, limit: int, types: Collection[str]
-    ) -> Sequence[Sequence[Any]]:
+    async def _page(self, connection: StoreConnection, cursor: Cursor, wanted: Wanted) -> Sequence[Sequence[Any]]:
         parameters: list[object] = [cursor.last, cursor.hi, cursor.s2]
-        fresh = typed = ""
+        fresh, typed, columns = "", "", WHOLE
         if cursor.s1:
             parameters.append(cursor.s1)
             fresh = FRESH
-        if types:
-            parameters.append(sorted(types))
+        if wanted.types:
+            parameters.append(sorted(wanted.types))
             typed = f"AND e.type = ANY (${len(parameters)}::text[])"
-        parameters.append(limit)
-        statement = PAGE.format(fresh=fresh, typed=typed, limit=f"${len(parameters)}")
+        if wanted.headers is not None:
+            parameters.append(packed(wanted.headers))
+            columns = BODY.format(headers=f"${len(parameters)}")
+        parameters.append(wanted.limit)
+        statement = PAGE.format(columns=columns, fresh=fresh, typed=typed, limit=f"${len(parameters)}")
         fetch: Any = connection.fetch
         rows: Sequence[Sequence[Any]] = await fetch(self._database.text(statement), *parameters)
         return rows
+
+
+def _onward(given: Cursor, cursor: Cursor, found: Sequence[Sequence[Any]], limit: int) -> tuple[str, bool]:
+    """Where the next page begins, and whether it is there already."""
+    if len(found) < limit:
+        return str(cursor.closed), bool(given.s2)  # the world went on since it was opened
+    return str(msgspec.structs.replace(cursor, last=found[-1][-1])), True
 
 
 def _refuse_other(cursor: Cursor, streams: int) -> None:

@@ -7,27 +7,15 @@ from typing import Any
 
 from posthouse.clock import Clock
 from posthouse.store import Arrival, Head, Known, Transaction
+from posthouse.stores.postgres.claim import claim_many, claim_one
 from posthouse.stores.postgres.database import Database
-from posthouse.stores.postgres.steps import NOW, literal
-from posthouse.stores.postgres.transaction import Begun, PostgresTransaction, own
+from posthouse.stores.postgres.steps import NOW
+from posthouse.stores.postgres.transaction import own
 
 # What a consumer does with the first number of a key; the first answer stays, and comes back.
 REGISTER = """
 INSERT INTO posthouse.consumer AS c (consumer, topic, adopt) VALUES ($1, $2, $3)
 ON CONFLICT (consumer, topic) DO UPDATE SET adopt = c.adopt RETURNING adopt
-"""
-
-# Record one event, or one run of a key, as applied.
-CLAIM = "SELECT posthouse.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-
-# The same as the first words of a transaction, without parameters: one row if it was done.
-CLAIM_FIRST = "SELECT 1 WHERE posthouse.claim"
-
-# The same for several, one after the other.
-CLAIM_MANY = """
-SELECT posthouse.claim($1, g.topic, g.tenant, g.key, g.first, g.last, g.lineage, g.event, g.digest, g.time, $11)
-FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::integer[], $8::text[], $9::bytea[],
-    $10::double precision[]) AS g (topic, tenant, key, first, last, lineage, event, digest, time)
 """
 
 # Advance a key whatever is held, never backwards but into a newer lineage.
@@ -105,21 +93,8 @@ class PostgresInbox:
     async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[Arrival]) -> Sequence[bool]:
         now = None if self._clock is None else self._clock.now()
         if len(arrivals) == 1:
-            return [await self._claim_one(own(tx), (consumer, *_claimed(arrivals), now))]
-        runs = _runs(arrivals)
-        columns = zip(*(_claimed([arrivals[place] for place in run]) for run in runs), strict=True)
-        rows = await own(tx).run(CLAIM_MANY, consumer, *columns, now)
-        answers = [False] * len(arrivals)
-        for run, (claimed,) in zip(runs, rows, strict=True):
-            for place in run:
-                answers[place] = bool(claimed)
-        return answers
-
-    async def _claim_one(self, tx: Begun, parameters: Sequence[object]) -> bool:
-        if isinstance(tx, PostgresTransaction) and tx.unbegun and "\x00" not in str(parameters):
-            called = f"{self._database.text(CLAIM_FIRST)}({', '.join(map(literal, parameters))})"
-            return await tx.begin_with(called) == "SELECT 1"
-        return bool((await tx.run(CLAIM, *parameters)).scalar())
+            return [await claim_one(own(tx), consumer, arrivals[0], now)]
+        return await claim_many(own(tx), consumer, arrivals, now)
 
     async def standing(self, tx: Transaction, consumer: str, arrival: Arrival) -> Head | Known | None:
         if arrival.sequence is None:
@@ -158,47 +133,6 @@ class PostgresInbox:
     def _inbox_columns(self, consumer: str, arrival: Arrival) -> tuple[object, ...]:
         now = None if self._clock is None else self._clock.now()
         return (now, consumer, arrival.tenant, arrival.event_id, arrival.topic, arrival.digest, arrival.time)
-
-
-def _runs(arrivals: Sequence[Arrival]) -> list[list[int]]:
-    """Their places: those of one key whose numbers follow each other together, the others alone. Sorted, so that two
-    transactions that claim the same events wait for each other in one order."""
-    runs: list[list[int]] = []
-    for place in sorted(range(len(arrivals)), key=lambda place: _line(arrivals[place])):
-        if runs and _follows(arrivals[place], arrivals[runs[-1][-1]]):
-            runs[-1].append(place)
-        else:
-            runs.append([place])
-    return runs
-
-
-def _line(one: Arrival) -> tuple[str, str, str, str]:
-    return (one.topic, one.tenant, one.key or "", one.event_id if one.sequence is None else "")
-
-
-def _follows(one: Arrival, before: Arrival) -> bool:
-    return (
-        one.sequence is not None
-        and before.sequence is not None
-        and one.sequence == before.sequence + 1
-        and (one.key, one.tenant, one.topic, one.lineage) == (before.key, before.tenant, before.topic, before.lineage)
-    )
-
-
-def _claimed(run: Sequence[Arrival]) -> tuple[object, ...]:
-    """What a claim of a run says."""
-    first, last = run[0], run[-1]
-    return (
-        last.topic,
-        last.tenant,
-        last.key,
-        first.sequence,
-        last.sequence,
-        last.lineage,
-        last.event_id,
-        last.digest,
-        last.time,
-    )
 
 
 def _head_columns(consumer: str, arrival: Arrival) -> tuple[object, ...]:

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 from itertools import starmap
 from typing import Any
 
-import msgspec
-
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction
@@ -19,10 +17,12 @@ from posthouse.stores.postgres.append import APPEND_ONE, appending, words_of
 from posthouse.stores.postgres.backlog import Backlog, Page, Pages
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FENCED, sqlstate_of
+from posthouse.stores.postgres.glance import FEW, GLANCE, glance_of
 from posthouse.stores.postgres.joins import Joined, theirs_of
+from posthouse.stores.postgres.moving import Move, Whole
 from posthouse.stores.postgres.snapshot import Snapshot
 from posthouse.stores.postgres.steps import NOW
-from posthouse.stores.postgres.stuck import StuckRows, numbers_of, parked_row, parking, row_of
+from posthouse.stores.postgres.stuck import StuckRows, numbers_of, parked_row, parking, row_of, written
 from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction
 
 LEAF_BYTES, SMALL_BYTES = 16 * 2**20, 2**20
@@ -32,6 +32,9 @@ LEAF_AGE = 600.0
 """Seconds after which a leaf that is not small is left behind too."""
 TIDY = 0.5
 """Seconds between two moves of cursors that passed nothing: they let old rows go and keep polls short."""
+
+HELD = "$3::text::smallint[], $4::text::bigint[]"
+"""Lanes and their epochs, written out: the driver takes longer for an array than the server for a text."""
 
 # Lanes for a relay.
 LEASE = "SELECT number, epoch FROM posthouse.lease($1, $2, $3) ORDER BY number"
@@ -57,6 +60,9 @@ HOLDS = f"SELECT posthouse.holds($2, $3, $4, {NOW})"
 # Move cursors and count what was sent.
 SETTLE = "SELECT posthouse.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 
+# The same for cursors that stand at one place.
+SETTLE_TOGETHER = f"SELECT posthouse.settle_together($1, $2, {HELD}, $5::text::smallint[], $6, $7, $8, $9, $10)"
+
 # Move on in a backlog and count what was sent; the backlog's number, 0 when it is at its end.
 SETTLE_PAGE = "SELECT posthouse.settle_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
 
@@ -81,21 +87,6 @@ DELETE FROM posthouse.idempotency WHERE ctid = ANY (ARRAY(
     SELECT i.ctid FROM posthouse.idempotency i WHERE i.until <= {NOW}
     ORDER BY i.until LIMIT $2 FOR UPDATE SKIP LOCKED))
 """
-
-
-class Move(msgspec.Struct, frozen=True):
-    """Where the cursor of one lane stood when it was read, and where it goes."""
-
-    lane: int
-    s1: str
-    s1_after: str
-
-
-class Whole(msgspec.Struct, frozen=True):
-    """All that is new for some lanes was read. `floor` as in the lanes; None leaves theirs."""
-
-    moves: Sequence[Move]
-    floor: int | None
 
 
 class PostgresOutbox(StuckRows):
@@ -144,8 +135,7 @@ class PostgresOutbox(StuckRows):
         page = await self._pages.next(lanes, limit)
         if page is not None:
             return _poll_of(page, lanes)
-        found, drawn = await self._look(POLL, lanes, limit)
-        return await self._read(lanes, limit, found, drawn)
+        return await self._glance(lanes, min(limit, FEW)) or await self._search(lanes, limit)
 
     async def poll_at(self, lanes: Sequence[Lane], limit: int) -> tuple[Poll, Snapshot]:
         """A poll, and the snapshot in which it looked."""
@@ -154,17 +144,51 @@ class PostgresOutbox(StuckRows):
         rows = [row[1:] for row in found]
         return await self._read(lanes, limit, rows, drawn), Snapshot.of(found[0][0])
 
+    async def _glance(self, lanes: Sequence[Lane], few: int) -> Poll | None:
+        """All that is new, if it is little; None when only a search tells, or when cursors may have to be tidied."""
+        if self._next_backlog:
+            return None
+        tidy = self._is_untidy()
+        found, drawn = await self._fetch(GLANCE, *map(written, numbers_of(lanes)), few)
+        seen = glance_of(found, few)
+        if seen is None or (tidy and not seen.rows):
+            return None
+        self._drawn = seen.drawn
+        if tidy:
+            self._tidied = asyncio.get_running_loop().time()
+            seen.moves += seen.still
+        seen.rows.sort(key=_id)
+        return Poll(
+            lanes=lanes,
+            rows=seen.rows,
+            stuck=frozenset(seen.stuck),
+            none_stuck=seen.none_stuck,
+            cursor=Whole(seen.moves, drawn) if seen.moves else None,
+        )
+
+    async def _search(self, lanes: Sequence[Lane], limit: int) -> Poll:
+        found, drawn = await self._look(POLL, lanes, limit)
+        return await self._read(lanes, limit, found, drawn)
+
     async def _look(
         self, statement: str, lanes: Sequence[Lane], limit: int
     ) -> tuple[Sequence[Sequence[Any]], int | None]:
         """What a poll found, and an id up to which all were drawn before it."""
-        time, made, drawn = asyncio.get_running_loop().time(), self._database.made, self._drawn
-        tidy = time - self._tidied >= TIDY
+        tidy = self._is_untidy()
         ordered = sorted(lanes, key=lambda lane: (lane.number < self._next_lane, lane.number))
-        parameters = (*numbers_of(ordered), limit, tidy, self._next_backlog, drawn)
-        found = await self._database.fetch(statement, *parameters)
+        parameters = (*numbers_of(ordered), limit, tidy, self._next_backlog, self._drawn)
+        found, drawn = await self._fetch(statement, *parameters)
         if tidy:
-            self._tidied = time
+            self._tidied = asyncio.get_running_loop().time()
+        return found, drawn
+
+    def _is_untidy(self) -> bool:
+        return asyncio.get_running_loop().time() - self._tidied >= TIDY
+
+    async def _fetch(self, statement: str, *parameters: object) -> tuple[Sequence[Sequence[Any]], int | None]:
+        """Rows, and an id up to which all were drawn before them."""
+        made, drawn = self._database.made, self._drawn
+        found = await self._database.fetch(statement, *parameters)
         if made != self._database.made:  # perhaps it is another server now
             drawn = self._drawn = None
         return found, drawn
@@ -224,6 +248,13 @@ class PostgresOutbox(StuckRows):
         """Move cursors, count what was sent and park what waits, all or nothing. False when the lanes are not held, or
         a cursor stands elsewhere."""
         moves = whole.moves
+        if whole.stand_together:
+            moved = written(sorted([move.lane for move in moves]))
+            parameters = (
+                owner, self.now(), *map(written, numbers_of(lanes)), moved, moves[0].s1, moves[0].s1_after, whole.floor,
+                list(sent), list(sent.values()),
+            )  # fmt: skip
+            return await self._settled(SETTLE_TOGETHER, parameters, waiting) is not None
         parameters = (
             owner, self.now(), *numbers_of(lanes), [move.lane for move in moves], [move.s1 for move in moves],
             [move.s1_after for move in moves], whole.floor, list(sent), list(sent.values()),

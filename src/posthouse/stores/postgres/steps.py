@@ -42,15 +42,14 @@ def rows_of(found: Sequence[Sequence[object]], status: str) -> Rows:
 
 def literal(value: object) -> str:
     """A value inside a statement, where it cannot be a parameter. Text without NUL, which no statement can carry."""
-    match value:
-        case None:
-            return "NULL"
-        case str() if "\x00" not in value:
-            return "E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
-        case bytes():
-            return f"E'\\\\x{value.hex()}'::bytea"
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return repr(value)
+    if isinstance(value, bytes):
+        plain = value.isascii() and b"\\" not in value and b"\x00" not in value
+        value = value.decode() if plain else f"\\x{value.hex()}"  # the server reads either; the first is half as long
+    if isinstance(value, str) and "\x00" not in value:
+        text = value.replace("'", "''")
+        return f"'{text}'" if "\\" not in text else "E'" + text.replace("\\", "\\\\") + "'"
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool | int | float):
+        return repr(value)
     raise ValueError(f"{value!r} cannot be written into a statement")

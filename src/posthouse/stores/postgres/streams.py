@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import starmap
 from typing import Any
 
 from posthouse.errors import VersionConflict
-from posthouse.store.streams import Snapshot, Stream, StreamEvent, StreamPage
+from posthouse.store.streams import BodyPage, Snapshot, Stream, StreamEvent, StreamPage
 from posthouse.store.transaction import Transaction
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.history import History
@@ -98,6 +98,11 @@ class PostgresStreams:
 
     async def read_all(self, after: str = "", limit: int = 10_000, *, types: Collection[str] = ()) -> StreamPage:
         return await self._history.read(after, limit, types)
+
+    async def read_bodies(
+        self, headers: Mapping[str, str], after: str = "", limit: int = 10_000, *, types: Collection[str] = ()
+    ) -> BodyPage | None:
+        return await self._history.read_bodies(headers, after, limit, types)
 
 
 def _appending(events: Sequence[StreamEvent]) -> Steps[None]:

@@ -73,6 +73,11 @@ def numbers_of(lanes: Sequence[Lane]) -> tuple[list[int], list[int]]:
     return [lane.number for lane in lanes], [lane.epoch for lane in lanes]
 
 
+def written(numbers: Sequence[int]) -> str:
+    """An array as PostgreSQL reads it from a text: the driver takes longer for an array than the server for this."""
+    return f"{{{','.join(map(str, numbers))}}}"
+
+
 def parking(rows: Sequence[StuckRow], lanes: int) -> Sequence[object]:
     """The parameters of `posthouse.park`."""
     return (

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-from posthouse.errors import CommitUnknown, DeadlineExceeded, StoreError, StoreUnavailable, TransactionClosed
+import asyncpg
+
+from posthouse.errors import CommitUnknown, DeadlineExceeded, StoreError, TransactionClosed
 from posthouse.store import Parameters, Rows, Transaction
-from posthouse.stores.postgres.database import Database, StoreConnection, carried_out, is_gone
+from posthouse.stores.postgres.database import Database, StoreConnection, carried_out
 from posthouse.stores.postgres.errors import FOREIGN, PASSED_OVER, database_trouble, is_lost, translated
 from posthouse.stores.postgres.shapes.refusing import refuse_ending
 from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
@@ -61,11 +63,11 @@ class PostgresTransaction:
         self._block: Any = None
 
     @property
-    def connection(self) -> StoreConnection:
+    def connection(self) -> asyncpg.Connection:
         """An `asyncpg.Connection` that is good until the transaction ends."""
         connection = self.ready()
         connection.mark_unclean()
-        return connection
+        return connection.lent
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
         if isinstance(parameters, Mapping):
@@ -123,6 +125,15 @@ class PostgresTransaction:
             raise translated(error, "beginning a transaction") from error
         return connection.status
 
+    async def begin_executing(self, name: str, preparing: str, parameters: str) -> str:
+        """The same for a statement that is prepared under its name when the session has it for the first time."""
+        connection = self._ready()
+        execute = f"EXECUTE {name} ({parameters})"
+        if name in connection.prepared:
+            return await self.begin_with(execute)
+        connection.prepared = connection.prepared | {name}  # one that fails to begin is not used again
+        return await self.begin_with(f"{self.database.text(preparing)}; {execute}")
+
     async def _run(self, sql: str, *parameters: object) -> Rows:
         connection = self._ready()
         try:
@@ -134,10 +145,6 @@ class PostgresTransaction:
             return await connection.run(sql, parameters)
         except (*FOREIGN, ValueError, TypeError) as error:  # the last two: a parameter that does not fit its type
             raise translated(error, f"running {' '.join(sql.split())[:60]!r}") from error
-        except AttributeError:
-            if not is_gone(connection):
-                raise
-            raise StoreUnavailable("the server ended the connection inside the transaction") from None
 
     async def __aenter__(self) -> PostgresTransaction:
         database = self.database
@@ -181,7 +188,7 @@ class PostgresTransaction:
                 await self._commit(connection)
             elif isinstance(error, Exception) and not isinstance(error, DeadlineExceeded | TimeoutError):
                 await self._roll_back(connection)
-                trouble = database_trouble(error, lost=is_gone(connection))
+                trouble = database_trouble(error, lost=connection.is_closed())
                 if trouble is not None:
                     raise trouble from error
             else:
@@ -199,7 +206,7 @@ class PostgresTransaction:
     async def _commit(self, connection: StoreConnection) -> None:
         if self._block is None:
             return
-        lost_before = is_gone(connection)
+        lost_before = connection.is_closed()
         if not lost_before and not connection.is_in_transaction():
             raise TransactionClosed("the transaction was ended inside its block, by a statement: this is not a commit")
         if self._parting and not lost_before:
@@ -210,7 +217,7 @@ class PostgresTransaction:
             if is_lost(error) and not lost_before:
                 self.database.abandon(connection)
                 raise CommitUnknown(f"committing: {error}: it may or may not have happened") from error
-            if self._parting and not is_gone(connection):
+            if self._parting and not connection.is_closed():
                 await self._end_failed(connection)
             raise translated(error, "committing") from error
         if connection.status == "ROLLBACK":
@@ -228,7 +235,7 @@ class PostgresTransaction:
 
     async def _roll_back(self, connection: StoreConnection) -> None:
         try:
-            if not is_gone(connection) and connection.is_in_transaction():
+            if not connection.is_closed() and connection.is_in_transaction():
                 await self._block.rollback()
         except FOREIGN as error:
             log.info("rolling back failed, the connection is replaced: %s", error)

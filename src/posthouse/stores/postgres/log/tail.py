@@ -28,7 +28,8 @@ from posthouse.stores.postgres.log.following import NUDGE, STUCK_PAUSE, Followin
 from posthouse.stores.postgres.log.pgoutput import Inserted
 from posthouse.stores.postgres.log.receiving import Receiving
 from posthouse.stores.postgres.log.stream import Message
-from posthouse.stores.postgres.outbox import Move, PostgresOutbox, Whole
+from posthouse.stores.postgres.moving import Move, Whole
+from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.snapshot import Snapshot
 from posthouse.stores.postgres.stuck import parked_row
 
