@@ -71,6 +71,8 @@ class Relay:
         self._leased_at = float("-inf")
         self._stop = asyncio.Event()
         self._limit = self._settings.batch
+        self._caught_up = False
+        """Whether the last step left nothing behind that it knew of."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Relay until `stop`; what is in flight is finished and settled, then the lanes are given up."""
@@ -82,7 +84,7 @@ class Relay:
                     moved = await self.step()
                     if self._breaker.succeeded():
                         log.info("the relay is publishing again")
-                    if not moved:
+                    if not moved or self._caught_up:
                         seen = await self._idle(seen, stop)
                 except (BrokerError, StoreError) as error:
                     await self._back_off(error, stop)
@@ -96,7 +98,10 @@ class Relay:
         await self._hold_lanes()
         if not self._lanes:
             return 0
-        return await self._relay_all() + await self._relay_stuck()
+        moved, last = await self._relay_all()
+        tried = 0 if last.none_stuck else await self._relay_stuck()
+        self._caught_up = bool(self._lanes) and not last.more and not tried
+        return moved + tried
 
     async def _hold_lanes(self) -> None:
         if self._holding and self._lanes:
@@ -110,15 +115,15 @@ class Relay:
         """Whether the lease is young; its age is below 0 when the clock was set back."""
         return 0 <= self._clock.now() - self._leased_at < self._settings.lease / 3
 
-    async def _relay_all(self) -> int:
-        """Until nothing is left over, or the lease must be renewed."""
+    async def _relay_all(self) -> tuple[int, Poll]:
+        """Until nothing is left over, or the lease must be renewed; how many rows, and the last poll."""
         count = 0
         while True:
             poll = await self._relay_new(self._lanes)
             count += len(poll.rows)
             self._adapt(poll)
             if not poll.more or not self._holding or self._stop.is_set():
-                return count
+                return count, poll
 
     def _adapt(self, poll: Poll) -> None:
         """Read more at once behind a backlog, as long as it is not too large."""
@@ -140,7 +145,7 @@ class Relay:
         waiting += [self._refused(row, verdict, now) for row, verdict in self._failures(fresh, verdicts)]
         if not await self._outbox.settle(self._owner, poll, waiting):
             self._fenced()
-        return poll
+        return msgspec.structs.replace(poll, none_stuck=False) if waiting else poll
 
     async def _relay_stuck(self) -> int:
         now = self._clock.now()

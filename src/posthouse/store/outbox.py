@@ -41,12 +41,14 @@ class Lane(msgspec.Struct, frozen=True):
 
 class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """Rows read for a set of lanes, in the order to publish them. `stuck` holds the ids of rows whose key is waiting
-    behind a failed one: they are not to be published. `more` is True when the limit was reached. `cursor` is the
-    store's own; None when there is nothing to settle."""
+    behind a failed one: they are not to be published. `none_stuck` is True when the store knows that no row of any key
+    is waiting. `more` is True when the limit was reached. `cursor` is the store's own; None when there is nothing to
+    settle."""
 
     lanes: Sequence[Lane]
     rows: Sequence[OutboxRow]
     stuck: frozenset[int] = frozenset()
+    none_stuck: bool = False
     more: bool = False
     cursor: object = None
 

@@ -1,0 +1,27 @@
+"""Moving: where the cursors of lanes stood when they were read, and where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+
+class Move(msgspec.Struct, frozen=True):
+    """Where the cursor of one lane stood when it was read, and where it goes."""
+
+    lane: int
+    s1: str
+    s1_after: str
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """All that is new for some lanes was read. `floor` as in the lanes; None leaves theirs."""
+
+    moves: Sequence[Move]
+    floor: int | None
+
+    @property
+    def stand_together(self) -> bool:
+        """Whether all lanes stand at one place, and go to one."""
+        return len({(move.s1, move.s1_after) for move in self.moves}) == 1
