@@ -1,0 +1,238 @@
+"""Claim: events are recorded as applied if they come next, in as few statements as there can be.
+
+A head is found by its unique key, through ON CONFLICT: that has no plan that could go wrong as the table grows. So a row
+is proposed for every key, also for one that must have a head already. If it has none, the row is a stray: it shows by a
+`held` below zero, and is taken away again, or stays where the consumer adopts the first number that it sees of a key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from posthouse.store import Arrival
+from posthouse.stores.postgres.steps import literal
+from posthouse.stores.postgres.transaction import Begun, PostgresTransaction
+
+# Record one event, or one run of a key, as applied.
+CLAIM = "SELECT posthouse.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+
+# The same as the first words of a transaction, without parameters: one row if it was done.
+CLAIM_FIRST = "SELECT 1 WHERE posthouse.claim"
+
+# The same for several, one after the other.
+CLAIM_EACH = """
+SELECT posthouse.claim($1, g.topic, g.tenant, g.key, g.first, g.last, g.lineage, g.event, g.digest, g.time, $11)
+FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::integer[], $8::text[], $9::bytea[],
+    $10::double precision[]) AS g (topic, tenant, key, first, last, lineage, event, digest, time)
+"""
+
+# One ordered event, prepared once in a session: one row if it was done. What is left otherwise may be a stray.
+CLAIM_NEXT = """
+PREPARE posthouse_claim (text, text, text, text, bigint, integer, text, bytea) AS
+WITH claimed AS (
+    INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest, held)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, CASE WHEN $5 = 1 THEN 0 ELSE -1 END)
+    ON CONFLICT (tenant, consumer, topic, key) DO UPDATE
+    SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
+    WHERE h.sequence + 1 = excluded.sequence AND h.held = 0 AND h.lineage <= excluded.lineage
+    RETURNING h.held)
+INSERT INTO posthouse.tally (consumer, topic, applied, skipped) SELECT $1, $2, 1, 0 FROM claimed WHERE held = 0
+"""
+
+# Runs of different keys. Each that was claimed comes back, and each that is a stray; if all were claimed, they are counted.
+CLAIM_RUNS = """
+WITH given AS (
+    SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::integer[], $8::text[],
+        $9::bytea[]) AS g (topic, tenant, key, first, last, lineage, event, digest)
+), begun AS (
+    INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest)
+    SELECT $1, topic, tenant, key, last, lineage, event, digest FROM given WHERE first = 1
+    ON CONFLICT (tenant, consumer, topic, key) DO UPDATE
+    SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
+    WHERE h.sequence = 0 AND h.held = 0 AND h.lineage <= excluded.lineage
+    RETURNING h.topic, h.tenant, h.key, h.held, h.ctid AS place
+), continued AS (
+    INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest, held)
+    SELECT $1, topic, tenant, key, last, lineage, event, digest, first - last - 1 FROM given WHERE first <> 1
+    ON CONFLICT (tenant, consumer, topic, key) DO UPDATE
+    SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
+    WHERE h.sequence = excluded.sequence + excluded.held AND h.held = 0 AND h.lineage <= excluded.lineage
+    RETURNING h.topic, h.tenant, h.key, h.held, h.ctid AS place
+), claimed AS (
+    SELECT * FROM begun UNION ALL SELECT * FROM continued
+), counted AS (
+    INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
+    SELECT $1, t.topic, t.events, 0 FROM unnest($10::text[], $11::integer[]) AS t (topic, events)
+    WHERE (SELECT count(*) FROM claimed WHERE held = 0) = $12::bigint)
+SELECT topic, tenant, key, held, place FROM claimed
+"""
+
+# Count what was claimed where not everything was.
+COUNT = """
+INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
+SELECT $1, t.topic, t.events, 0 FROM unnest($2::text[], $3::integer[]) AS t (topic, events)
+"""
+
+# The place of a stray; nothing for a key that has a head.
+STRAY = """
+INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest, held)
+VALUES ($1, $2, $3, $4, 0, 1, '', '', -1)
+ON CONFLICT (tenant, consumer, topic, key) DO UPDATE SET held = -1 WHERE h.held < 0
+RETURNING h.ctid
+"""
+
+# The topics of which a consumer adopts the first number that it sees of a key.
+ADOPTED = "SELECT topic FROM posthouse.consumer WHERE consumer = $1 AND adopt"
+
+# Strays that stay, as the heads of their keys …
+KEEP = "UPDATE posthouse.head SET held = 0 WHERE ctid = ANY ($1::tid[])"
+
+# … and those that go.
+REMOVE = "DELETE FROM posthouse.head WHERE ctid = ANY ($1::tid[])"
+
+Line = tuple[str, str, str | None]
+"""Topic, tenant and key."""
+
+
+async def claim_one(tx: Begun, consumer: str, arrival: Arrival, now: float | None) -> bool:
+    """Record one event as applied; in the round trip of the BEGIN where that is still to come."""
+    parameters = (consumer, *_claimed([arrival]), now)
+    if not isinstance(tx, PostgresTransaction) or not tx.unbegun or "\x00" in str(parameters):
+        return bool((await tx.run(CLAIM, *parameters)).scalar())
+    if arrival.sequence is None or not _may_stray(tx) or tx.database.settings.pooled:
+        called = f"{tx.database.text(CLAIM_FIRST)}({', '.join(map(literal, parameters))})"
+        return await tx.begin_with(called) == "SELECT 1"
+    head = (consumer, arrival.topic, arrival.tenant, arrival.key, arrival.sequence, arrival.lineage)
+    words = ", ".join(map(literal, (*head, arrival.event_id, arrival.digest)))
+    if await tx.begin_executing("posthouse_claim", CLAIM_NEXT, words) == "INSERT 0 1":
+        return True
+    if arrival.sequence == 1:
+        return False
+    strays = await tx.run(STRAY, consumer, arrival.topic, arrival.tenant, arrival.key)
+    kept = await _settle(tx, consumer, [(arrival.topic, place) for (place,) in strays])
+    if kept:
+        await tx.run(COUNT, consumer, [arrival.topic], [1])
+    return bool(kept)
+
+
+async def claim_many(tx: Begun, consumer: str, arrivals: Sequence[Arrival], now: float | None) -> Sequence[bool]:
+    """Record events as applied; one answer each."""
+    answers = [False] * len(arrivals)
+    runs = _runs(arrivals)
+    if isinstance(tx, PostgresTransaction) and _may_stray(tx):
+        together, runs = _of_different_keys(arrivals, runs)
+        for run in await _claim_together(tx, consumer, arrivals, together) if together else ():
+            for place in run:
+                answers[place] = True
+    if runs:
+        columns = zip(*(_claimed([arrivals[place] for place in run]) for run in runs), strict=True)
+        rows = await tx.run(CLAIM_EACH, consumer, *columns, now)
+        for run, (claimed,) in zip(runs, rows, strict=True):
+            for place in run:
+                answers[place] = bool(claimed)
+    return answers
+
+
+def _may_stray(tx: PostgresTransaction) -> bool:
+    """Whether it may take a stray away again: the role that sees one tenant only has no right to delete heads."""
+    return tx.tenant is None
+
+
+async def _claim_together(
+    tx: PostgresTransaction, consumer: str, arrivals: Sequence[Arrival], runs: Sequence[list[int]]
+) -> Iterable[list[int]]:
+    """The runs that were claimed."""
+    lines: dict[Line, list[int]] = {_line_of(arrivals[run[0]]): run for run in runs}
+    columns = zip(*(_claimed([arrivals[place] for place in run])[:8] for run in runs), strict=True)
+    events = _count(arrivals, runs)
+    found: Any = await tx.run(CLAIM_RUNS, consumer, *columns, list(events), list(events.values()), len(runs))
+    claimed = [lines[topic, tenant, key] for topic, tenant, key, held, _ in found if held == 0]
+    if len(claimed) == len(runs):
+        return claimed
+    kept = await _settle(tx, consumer, [(topic, place) for topic, _, _, held, place in found if held < 0])
+    claimed += [lines[topic, tenant, key] for topic, tenant, key, held, place in found if held < 0 and place in kept]
+    events = _count(arrivals, claimed)
+    await tx.run(COUNT, consumer, list(events), list(events.values()))
+    return claimed
+
+
+async def _settle(tx: PostgresTransaction, consumer: str, strays: Sequence[tuple[str, object]]) -> set[object]:
+    """Keep the strays of topics whose first number is adopted, take the others away; the places of those kept."""
+    if not strays:
+        return set()
+    adopted = {topic for (topic,) in await tx.run(ADOPTED, consumer)}
+    kept = {place for topic, place in strays if topic in adopted}
+    gone = {place for topic, place in strays if topic not in adopted}
+    for statement, places in ((KEEP, kept), (REMOVE, gone)):
+        if places:
+            await tx.run(statement, list(places))
+    return kept
+
+
+def _count(arrivals: Sequence[Arrival], runs: Iterable[list[int]]) -> Counter[str]:
+    """How many events of each topic."""
+    return Counter(arrivals[place].topic for run in runs for place in run)
+
+
+def _of_different_keys(
+    arrivals: Sequence[Arrival], runs: Sequence[list[int]]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """The first run of each key, and the others: later ones of a key, and events that stand alone."""
+    lines: set[Line] = set()
+    together: list[list[int]] = []
+    others: list[list[int]] = []
+    for run in runs:
+        first = arrivals[run[0]]
+        if first.sequence is None or (line := _line_of(first)) in lines:
+            others.append(run)
+        else:
+            lines.add(line)
+            together.append(run)
+    return together, others
+
+
+def _runs(arrivals: Sequence[Arrival]) -> list[list[int]]:
+    """Their places: those of one key whose numbers follow each other together, the others alone. Sorted, so that two
+    transactions that claim the same events wait for each other in one order."""
+    runs: list[list[int]] = []
+    for place in sorted(range(len(arrivals)), key=lambda place: _rank(arrivals[place])):
+        if runs and _follows(arrivals[place], arrivals[runs[-1][-1]]):
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return runs
+
+
+def _rank(one: Arrival) -> tuple[str, str, str, str]:
+    return (one.topic, one.tenant, one.key or "", one.event_id if one.sequence is None else "")
+
+
+def _line_of(one: Arrival) -> Line:
+    return (one.topic, one.tenant, one.key)
+
+
+def _follows(one: Arrival, before: Arrival) -> bool:
+    return (
+        one.sequence is not None
+        and before.sequence is not None
+        and one.sequence == before.sequence + 1
+        and (one.key, one.tenant, one.topic, one.lineage) == (before.key, before.tenant, before.topic, before.lineage)
+    )
+
+
+def _claimed(run: Sequence[Arrival]) -> tuple[object, ...]:
+    """What a claim of a run says."""
+    first, last = run[0], run[-1]
+    return (
+        last.topic,
+        last.tenant,
+        last.key,
+        first.sequence,
+        last.sequence,
+        last.lineage,
+        last.event_id,
+        last.digest,
+        last.time,
+    )
