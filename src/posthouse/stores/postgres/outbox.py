@@ -13,7 +13,7 @@ from typing import Any
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction
-from posthouse.stores.postgres.append import APPEND_ONE, appending, words_of
+from posthouse.stores.postgres.append import APPEND_WORDS, appending, words_of
 from posthouse.stores.postgres.backlog import Backlog, Page, Pages
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FENCED, sqlstate_of
@@ -109,7 +109,7 @@ class PostgresOutbox(StuckRows):
             tx.appended = True
             place = self._database.place or await self._database.check()
             if last and isinstance(tx, PostgresTransaction) and (words := words_of(rows, place)) is not None:
-                await tx.part_with(self._database.text(APPEND_ONE) + words)
+                await tx.part_with(self._database.text(APPEND_WORDS) + words)
                 return [row.event_id for row in rows]
             return await tx.carry_out(appending(rows, place, self.now(), self._window))
         theirs = theirs_of(self._database, tx)
