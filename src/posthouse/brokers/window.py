@@ -37,6 +37,10 @@ class Window:
         """Whether `take` would give anything."""
         return bool(self._again) or self.read < min(stored, self.committed + self.size)
 
+    def has_left(self, stored: int) -> bool:
+        """Whether something was not handed out, be it that the window is full."""
+        return bool(self._again) or self.read < stored
+
     def take(self, limit: int, stored: int) -> list[tuple[int, int, bool]]:
         """Up to `limit` numbers to hand out now, as runs (first, last, again); those handed back come first."""
         runs: list[tuple[int, int, bool]] = []

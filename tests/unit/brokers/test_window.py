@@ -85,3 +85,12 @@ def test_waiting_says_whether_take_would_give_anything() -> None:
     assert not window.waiting(5), "the window is full"
     window.nack(2)
     assert window.waiting(5)
+
+
+def test_something_is_left_while_the_window_is_full_or_something_was_handed_back() -> None:
+    window = Window(acked=0, touched=0, size=2)
+    window.take(9, 2)
+    assert not window.has_left(2)
+    assert window.has_left(3), "an acknowledgement would let it out, without a ring"
+    window.nack(1)
+    assert window.has_left(2)

@@ -43,6 +43,13 @@ class Token(NamedTuple):
     number: int
 
 
+class Taken(NamedTuple):
+    """What is handed out, and whether there is a `rest` that may come without a ring."""
+
+    deliveries: Sequence[Delivery]
+    rest: bool
+
+
 class EmbeddedStream:
     """The port's Stream. `window` bounds, per partition, the frames from the oldest unacknowledged one on."""
 
@@ -72,6 +79,8 @@ class EmbeddedStream:
         """Of the group, when this member last took part in sharing the work."""
         self._looked = -1
         """The same, when it last looked."""
+        self._emptied = -1
+        """The count of rings at which everything that was stored had been handed out; -1 when it was not."""
         self._until = 0.0
         self._renew_at = 0.0
         self._turn = 0
@@ -91,11 +100,14 @@ class EmbeddedStream:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait
         rings = await self._file.bell.wait(-1, 0)
+        if rings == self._emptied:
+            rings = await self._file.bell.wait(rings, min(wait, POLL))
         while not self._closed.is_set():
-            await self._look()
-            deliveries = await self._file.read("receiving", lambda connection: self._take(connection, limit))
+            self._emptied = -1
+            deliveries, rest = await self._look_and_take(limit)
             left = deadline - loop.time()
             if deliveries or left <= 0:
+                self._emptied = -1 if rest else rings
                 return deliveries
             rings = await self._file.bell.wait(rings, min(left, POLL))
         return []
@@ -129,11 +141,25 @@ class EmbeddedStream:
 
     # Handing out
 
+    async def _look_and_take(self, limit: int) -> Taken:
+        """What there is, once this member knows who has what: nearly always as it was."""
+        if self._is_fresh(self._clock.now()) and self._looked == self._version:
+            taken = await self._file.read("receiving", lambda connection: self._take(connection, limit))
+            if taken is not None:
+                return taken
+        await self._look()
+        taken = await self._file.read("receiving", lambda connection: self._take(connection, limit))
+        return taken or Taken([], True)
+
+    def _is_fresh(self, now: float) -> bool:
+        """Whether the lease need not be renewed yet; it must be when the clock was set back."""
+        return self._renew_at - self._lease < now < self._renew_at
+
     async def _look(self) -> None:
         """Renew the lease when it is time, and hear of joins, leaves and seeks. A file that cannot be written, because
         the disk is full, can still be read: what we hold stays ours until the lease ends."""
         now = self._clock.now()
-        due = not self._renew_at - self._lease < now < self._renew_at
+        due = not self._is_fresh(now)
         self._looked = await self._file.read("receiving", self._group_version)
         if due or self._looked != self._version:
             try:
@@ -143,16 +169,16 @@ class EmbeddedStream:
                 if not self._held or not is_alive(self._until, now, self._lease):
                     raise
 
-    def _take(self, connection: sqlite3.Connection, limit: int) -> list[Delivery]:
+    def _take(self, connection: sqlite3.Connection, limit: int) -> Taken | None:
         """From one snapshot, in which nobody had taken over: a process that was paused since it looked hands out
-        nothing that its heir does not know of."""
+        nothing that its heir does not know of. None when somebody has."""
         connection.execute("BEGIN")
         try:
-            return self._fill(connection, limit) if self._group_version(connection) == self._looked else []
+            return self._fill(connection, limit) if self._group_version(connection) == self._looked else None
         finally:
             connection.execute("COMMIT")
 
-    def _fill(self, connection: sqlite3.Connection, limit: int) -> list[Delivery]:
+    def _fill(self, connection: sqlite3.Connection, limit: int) -> Taken:
         """Partitions take turns in going first, so that a busy one starves nobody."""
         stored = {
             (topic, partition): last
@@ -175,7 +201,7 @@ class EmbeddedStream:
                 for number in numbers:
                     window.nack(number)
             raise
-        return deliveries
+        return Taken(deliveries, any(self._held[place].window.has_left(stored[place]) for place in places))
 
     def _read(self, connection: sqlite3.Connection, place: Place, run: tuple[int, int], again: bool) -> list[Delivery]:
         topic, holding = self._topics[place[0]], self._held[place]
