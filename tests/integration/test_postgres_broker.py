@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,6 @@ import asyncpg
 import pytest
 
 import posthouse.brokers.postgres.database as database
-import posthouse.brokers.postgres.hint as hint
 import posthouse.brokers.postgres.stream as stream_module
 from posthouse import Event, Payload, Service, Tx
 from posthouse.broker import Delivery, Frame, Stream, Topology
@@ -564,7 +564,7 @@ async def test_a_group_without_a_topic_is_refused(broker: PostgresBroker) -> Non
 
 @pytest.fixture
 def _rare_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((hint, "POLL"), (hint, "RARE_POLL"), (stream_module, "FIRST_POLL")):
+    for module, name in ((database, "POLL"), (database, "RARE_POLL"), (stream_module, "FIRST_POLL")):
         monkeypatch.setattr(module, name, DEADLINE)
 
 
@@ -580,6 +580,23 @@ async def test_a_hint_from_another_process_wakes_a_reader_long_before_it_would_l
         await other.publish([frame("k", number)])
         async with asyncio.timeout(DEADLINE / 3):
             await stream.ack(await waiting)
+    await other.aclose()
+
+
+@pytest.mark.usefixtures("_rare_looks")
+async def test_a_hint_from_another_machine_wakes_a_reader_too(
+    broker: PostgresBroker, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose doorbell lies in another folder."""
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(tmp_path))
+        other = PostgresBroker(postgres_url, clock=CLOCK)
+    stream = await broker.subscribe("g", ["t"])
+    waiting = asyncio.create_task(stream.receive(10, DEADLINE))
+    async with asyncio.timeout(DEADLINE / 3):
+        await broker._database.bell.tried()
+        await other.publish([frame("k", 1)])
+        await stream.ack(await waiting)
     await other.aclose()
 
 

@@ -14,7 +14,6 @@ from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Ver
 from posthouse.brokers.admission import admit, frame_size
 from posthouse.brokers.postgres.checks import log_checks
 from posthouse.brokers.postgres.database import Database
-from posthouse.brokers.postgres.hint import Hint
 from posthouse.brokers.postgres.stream import Place, PostgresStream
 from posthouse.checks import Check
 from posthouse.clock import Clock
@@ -64,7 +63,6 @@ class PostgresBroker:
         self._retention = retention
         self._partitions = partitions
         self._lease = lease
-        self._hint = Hint(self._database)
         self._topics: dict[str, tuple[int, int]] = {}
         self._streams: set[PostgresStream] = set()
         self._prune_at = clock.now() + PRUNE_EVERY
@@ -103,7 +101,7 @@ class PostgresBroker:
             for part in parts(accepted):
                 await self._store(part)
         if accepted:
-            self._hint.changed()
+            self._database.bell.ring()
         await self._tidy()
         return verdicts
 
@@ -125,13 +123,11 @@ class PostgresBroker:
             clock=self._clock,
             window=window,
             lease=self._lease,
-            hint=self._hint,
             on_beat=self._tidy,
             on_close=self._streams.discard,
         )
         self._streams.add(stream)
         await stream.join()
-        self._hint.listen()
         return stream
 
     async def seek(
@@ -142,7 +138,7 @@ class PostgresBroker:
             raise BrokerError("seek takes either a position or a time")
         ((number, _),) = await self._known([topic])
         await self._database.fetch("seeking", sql.SEEK, group, number, offset(position), time)
-        self._hint.changed()
+        self._database.bell.ring()
 
     async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
         """A topic that does not exist yet stands at zero."""
@@ -179,7 +175,6 @@ class PostgresBroker:
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
-        await self._hint.aclose()
         await self._database.close()
 
     def _judge(self, settings: Mapping[str, str]) -> None:

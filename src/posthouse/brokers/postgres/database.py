@@ -13,11 +13,17 @@ from asyncpg.connect_utils import SessionAttribute
 
 import posthouse.brokers.postgres.schema as sql
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError, PosthouseError
+from posthouse.local.postgres.wake import Wake
+from posthouse.store import Rows
 
 PATIENCE = 30.0
 """Seconds that a statement may take, waiting for locks included."""
 CONNECTING = 10.0
 CLOSING = 5.0
+POLL = 0.2
+"""Seconds between looks at the log that nothing called for, at most, as long as no hint is known to come through …"""
+RARE_POLL = 1.0
+"""… and when they are."""
 
 PASSING = (
     OSError,
@@ -58,6 +64,13 @@ class Database:
         self._opening = asyncio.Lock()
         self._closed = False
         self._statements: dict[str, str] = {}
+        self.bell = Wake(
+            f"/postgresql log/{parts.netloc.rpartition('@')[2]}{parts.path}/{schema}",
+            f"posthouse {schema}"[:63],
+            listen_url=None if pooled else url,
+            run=self.run,
+            floor=POLL,
+        )
 
     async def fetch(self, doing: str, statement: str, *args: object) -> list[Row]:
         """Run one statement of `schema.py` in a transaction of its own."""
@@ -68,6 +81,10 @@ class Database:
                     return await connection.fetch(text, *args)
                 async with transaction(connection):
                     return await connection.fetch(text, *args)
+
+    async def run(self, statement: str, *args: object) -> Rows:
+        """As `fetch`, for those who know neither the driver nor what we do."""
+        return Rows(map(tuple, await self.fetch("telling others", statement, *args)))
 
     @contextlib.asynccontextmanager
     async def together(self, doing: str) -> AsyncIterator[Fetch]:
@@ -92,6 +109,7 @@ class Database:
                 await connection.close()
 
     async def close(self) -> None:
+        await self.bell.aclose()
         self._closed = True
         async with self._opening:
             pool, self._pool = self._pool, None
@@ -101,6 +119,11 @@ class Database:
                     await pool.close()
             except Exception:  # a server that is away or hangs must not keep us from ending
                 pool.terminate()
+
+    @property
+    def longest_pause(self) -> float:
+        """Seconds between two looks at the log that nothing called for, at most."""
+        return RARE_POLL if self.bell.listens else POLL
 
     def worded(self, statement: str) -> str:
         if statement not in self._statements:

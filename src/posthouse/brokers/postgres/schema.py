@@ -365,7 +365,6 @@ RETIRE = "SELECT * FROM {s}.retire($1, $2)"
 DELETE = """
     WITH gone AS (DELETE FROM {s}.frames WHERE topic = $1 AND partition = $2 AND number <= $3 RETURNING 1)
     SELECT count(*) FROM gone"""
-NOTIFY = "SELECT pg_notify($1, '')"
 SETTINGS = """
     SELECT current_setting('synchronous_commit') AS synchronous_commit, current_setting('fsync') AS fsync,
         current_setting('full_page_writes') AS full_page_writes,

@@ -12,7 +12,6 @@ import msgspec
 import posthouse.brokers.postgres.schema as sql
 from posthouse.broker import Delivery, Frame
 from posthouse.brokers.postgres.database import Database, Row
-from posthouse.brokers.postgres.hint import Hint
 from posthouse.brokers.shares import Claim, plan
 from posthouse.brokers.window import Window
 from posthouse.clock import Clock, new_id
@@ -89,7 +88,6 @@ class PostgresStream:
         clock: Clock,
         window: int,
         lease: float,
-        hint: Hint,
         on_beat: Callable[[], Awaitable[None]],
         on_close: Callable[[PostgresStream], None],
     ) -> None:
@@ -99,7 +97,7 @@ class PostgresStream:
         self._clock = clock
         self._size = window
         self._lease = lease
-        self._hint = hint
+        self._bell = database.bell
         self._on_beat = on_beat
         self._on_close = on_close
         self._name = new_id()
@@ -119,7 +117,7 @@ class PostgresStream:
     async def join(self) -> None:
         """Become a member and take what is free; others hand over their surplus when they hear of it."""
         await self._share()
-        self._hint.changed()
+        self._bell.ring()
         self._beating = asyncio.create_task(self._beat(), name=f"posthouse postgres member of {self._group}")
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
@@ -127,7 +125,7 @@ class PostgresStream:
             raise BrokerError("this stream was closed")
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + wait, FIRST_POLL
-        rings = await self._hint.bell.wait(-1, 0)
+        rings = await self._bell.wait(-1, 0)
         while not self._closed.is_set():
             async with self._reading:
                 await self._keep_up()
@@ -141,8 +139,8 @@ class PostgresStream:
                 continue
             if left <= 0:
                 return []
-            heard = await self._hint.bell.wait(rings, min(left, pause))
-            rings, pause = heard, FIRST_POLL if heard != rings else min(2 * pause, self._hint.poll)
+            heard = await self._bell.wait(rings, min(left, pause))
+            rings, pause = heard, FIRST_POLL if heard != rings else min(2 * pause, self._database.longest_pause)
         return []
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
@@ -158,7 +156,7 @@ class PostgresStream:
         for delivery in deliveries:
             if isinstance(token := delivery.token, Token):
                 token.holding.window.nack(token.number)
-        self._hint.bell.ring()
+        self._bell.wake()
         await self._hand_over()
 
     async def aclose(self) -> None:
@@ -340,7 +338,7 @@ class PostgresStream:
                     held[topic, partition] = Holding(epoch, acked, touched, self._size)
         self._held, self._version = held, version
         if gone:
-            self._hint.changed()
+            self._bell.ring()
         return True
 
     def _refuse_when_removed(self, cursors: Iterable[Row]) -> None:
@@ -392,7 +390,7 @@ class PostgresStream:
             await self._on_beat()
 
     async def _leave(self) -> None:
-        self._hint.bell.ring()
+        self._bell.wake()
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.wait([self._beating])
@@ -400,7 +398,7 @@ class PostgresStream:
             async with asyncio.timeout(LEAVING), self._saving, self._sharing:
                 back = given_back(in_order(self._held))
                 await self._database.fetch("leaving a group", sql.LEAVE, self._group, self._name, *back)
-            self._hint.changed()
+            self._bell.ring()
         self._held = {}
 
 

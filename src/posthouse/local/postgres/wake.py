@@ -44,12 +44,21 @@ class Wake:
         polling = f"doorbell + polling every {self._floor:g} s"
         if self._listener is None:
             return f"{polling} (no LISTEN through a pooler: listen_url may lead round it)"
-        return "doorbell + listen" if self._listener.listening else f"{polling} (no LISTEN: {self._listener.trouble})"
+        return "doorbell + listen" if self.listens else f"{polling} (no LISTEN: {self._listener.trouble})"
+
+    @property
+    def listens(self) -> bool:
+        """Whether hints of other machines are known to come through."""
+        return self._listener is not None and self._listener.listening
 
     def ring(self) -> None:
         """Something was committed. Never blocks and never fails."""
         self._bell.ring()
         self._teller.tell()
+
+    def wake(self) -> None:
+        """Wake those who wait here, and nobody else."""
+        self._bell.wake()
 
     async def wait(self, seen: int, seconds: float) -> int:
         """The count of rings and hints, as soon as it differs from `seen`, at the latest after `seconds`."""
