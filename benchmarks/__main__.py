@@ -179,7 +179,8 @@ def end_on_sigterm() -> None:
 def table(readings: list[Reading], title: str) -> Table:
     """What people read."""
     made = Table(title=title)
-    for name in ("measure", "ours", "limit", "unit", "ratio", "goal", "met"):
+    made.add_column("measure")  # the one that gives way in a narrow terminal
+    for name in ("ours", "limit", "unit", "ratio", "goal", "met"):
         made.add_column(name, justify="right" if name in ("ours", "limit", "ratio") else "left", no_wrap=True)
     for r in readings:
         met = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}[r.met]
