@@ -275,9 +275,10 @@ async def without_outage(call: Callable[[], Awaitable[T]]) -> T:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("limit", [20, 1000], ids=["few at once", "many at once"])
 @pytest.mark.parametrize("new", [3, 30], ids=["fewer than were lost", "more than were lost"])
 async def test_a_standby_that_missed_frames_hides_none_that_it_takes_itself(
-    restartable_postgres: RestartablePostgres, new: int
+    restartable_postgres: RestartablePostgres, new: int, limit: int
 ) -> None:
     broker = PostgresBroker(restartable_postgres.url, clock=CLOCK, lease=600.0)
     await broker.ensure(Topology(topics=["t"]))
@@ -286,7 +287,7 @@ async def test_a_standby_that_missed_frames_hides_none_that_it_takes_itself(
     await collect(stream, 5)
     await asyncio.to_thread(restartable_postgres.back_up)
     await without_outage(lambda: broker.publish([frame("k", n) for n in range(100, 110)]))
-    lost: Sequence[Delivery] = await without_outage(lambda: stream.receive(20, 1.0))
+    lost: Sequence[Delivery] = await without_outage(lambda: stream.receive(limit, 1.0))
     assert len(lost) == 10
     await stream.ack(lost)
     await asyncio.to_thread(restartable_postgres.fail_over)
@@ -294,7 +295,7 @@ async def test_a_standby_that_missed_frames_hides_none_that_it_takes_itself(
     got: list[int] = []
     async with asyncio.timeout(DEADLINE):
         while len(got) < new:
-            batch = await without_outage(lambda: stream.receive(20, 1.0))
+            batch = await without_outage(lambda: stream.receive(limit, 1.0))
             await stream.ack(batch)
             got += [int(delivery.frame.body) for delivery in batch]
     assert got == list(range(200, 200 + new))
@@ -557,6 +558,57 @@ async def test_a_group_without_a_topic_is_refused(broker: PostgresBroker) -> Non
         await broker.subscribe("g", [])
     with pytest.raises(BrokerError, match="Did you mean 't'"):
         await broker.subscribe("g", ["tt"])
+
+
+# Reading ahead of what is known to be stored
+
+
+async def test_a_reader_that_takes_many_gets_all_in_order_also_what_it_hands_back(broker: PostgresBroker) -> None:
+    stream = await broker.subscribe("g", ["t"], window=40)
+    assert await stream.receive(1000, 0) == [], "from here on it knows what is stored"
+    got: list[Delivery] = []
+    seen: set[str] = set()
+    for step in range(12):
+        await broker.publish([frame(f"k{key}", step * 3 + n) for key in range(5) for n in range(3)])
+        batch = await stream.receive(1000, DEADLINE)
+        assert {delivery.frame.id for delivery in batch if delivery.redelivered} == {
+            delivery.frame.id for delivery in batch if delivery.frame.id in seen
+        }
+        seen |= {delivery.frame.id for delivery in batch}
+        if step % 3 == 1:
+            await stream.nack(batch)
+            continue
+        await stream.ack(batch)
+        got += batch
+    got += await collect(stream, 12 * 15 - len(got))
+    assert numbers_by_key(got) == {f"k{key}": list(range(36)) for key in range(5)}
+    assert (await broker.progress("g", ["t"]))["t"].pending == 0
+
+
+async def test_frames_deleted_by_hand_hold_up_nobody_who_takes_many(broker: PostgresBroker, postgres_url: str) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    assert await stream.receive(1000, 0) == []
+    await broker.publish([frame("k", n) for n in range(10)])
+    async with connected(postgres_url) as connection:
+        await connection.execute("DELETE FROM posthouse_log.frames WHERE body IN ('0', '4', '9')")
+    batch = await stream.receive(1000, DEADLINE)
+    assert [int(delivery.frame.body) for delivery in batch] == [1, 2, 3, 5, 6, 7, 8]
+    await stream.ack(batch)
+    await broker.publish([frame("k", 10)])
+    await stream.ack(await stream.receive(1000, DEADLINE))
+    assert (await broker.progress("g", ["t"]))["t"].pending == 0
+
+
+async def test_a_reader_that_takes_many_never_reaches_past_its_window(broker: PostgresBroker) -> None:
+    stream = await broker.subscribe("g", ["t"], window=5)
+    assert await stream.receive(1000, 0) == []
+    await broker.publish([frame("k", n) for n in range(12)])
+    got = list(await stream.receive(1000, DEADLINE))
+    assert len(got) == 5
+    assert await stream.receive(1000, 0) == []
+    await stream.ack(got)
+    got += await collect(stream, 7)
+    assert numbers_by_key(got) == {"k": list(range(12))}
 
 
 # Waking up

@@ -60,6 +60,11 @@ class Window:
             runs.append((first, self.read, False))
         return runs
 
+    def hand_out(self, last: int) -> None:
+        """Numbers up to this one were read without having been taken: they are handed out."""
+        self._open.update(range(self.read + 1, last + 1))
+        self.read = max(self.read, last)
+
     def ack(self, number: int) -> None:
         self._open.discard(number)
         self._again.discard(number)

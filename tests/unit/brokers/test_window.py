@@ -94,3 +94,14 @@ def test_something_is_left_while_the_window_is_full_or_something_was_handed_back
     assert window.has_left(3), "an acknowledgement would let it out, without a ring"
     window.nack(1)
     assert window.has_left(2)
+
+
+def test_what_was_read_without_having_been_taken_is_handed_out_up_to_its_last_number() -> None:
+    window = Window(acked=2, touched=0, size=9)
+    window.hand_out(4)
+    window.hand_out(4)
+    assert window.take(9, 5) == [(5, 5, False)]
+    assert not window.idle
+    for number in (3, 4, 5):
+        window.ack(number)
+    assert window.advance() == 5
