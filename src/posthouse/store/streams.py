@@ -59,6 +59,14 @@ class StreamPage(msgspec.Struct, frozen=True):
     more: bool
 
 
+class BodyPage(msgspec.Struct, frozen=True):
+    """A StreamPage of which only the bodies were asked for."""
+
+    bodies: Sequence[bytes]
+    cursor: str
+    more: bool
+
+
 class StreamTable(Protocol):
     """Append-only streams. A snapshot is never needed: deleting all changes nothing but the time to load."""
 
@@ -96,4 +104,11 @@ class StreamTable(Protocol):
         and those of one stream in the order of their versions. `after` is the cursor of the page before, empty for the
         beginning; it is good for ever and in any process, with the same `types` (none given: all). StoreError when it is
         from before a restore of the database: begin again then."""
+        ...
+
+    async def read_bodies(
+        self, headers: Mapping[str, str], after: str = "", limit: int = 10_000, *, types: Collection[str] = ()
+    ) -> BodyPage | None:
+        """The bodies of what `read_all` reads, with the same cursors, at half of what that costs. None when an event of the
+        page has other headers than these: `read_all` has it."""
         ...

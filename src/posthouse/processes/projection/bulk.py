@@ -28,28 +28,30 @@ from posthouse.errors import (
     StoreUnavailable,
 )
 from posthouse.events import PLATFORM, Event
-from posthouse.events.codecs.own import own_event
+from posthouse.events.codecs.own import HEADERS, Decodes, own_event, own_events
+from posthouse.processes.projection.ahead import ahead
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.feeding import Face, Feed
 from posthouse.processes.projection.wiring import Wiring
 from posthouse.receiving import Handler
 from posthouse.store import Transaction
 from posthouse.store.projections import Generation, StreamKey
-from posthouse.store.streams import StreamEvent, StreamPage
+from posthouse.store.streams import BodyPage, StreamEvent, StreamPage
 
 PAGE = 10_000
 TURN = 500
-"""Events that are read before others have a turn."""
+"""Events that are decoded before others have a turn."""
 
 PAUSES = (0.01, 0.05, 0.2, 0.5)
 """Seconds before a page is fed again after a collision with another transaction."""
 
 
-class Way(NamedTuple):
-    """What becomes of the events of one type: who has them, and how their payload is read and lifted."""
+class Page(NamedTuple):
+    """What is fed in one transaction, up to a cursor. While closing also as it was stored."""
 
-    feed: Feed
-    decode: Callable[[bytes], object]
+    events: Sequence[Event[object]]
+    stored: Sequence[StreamEvent]
+    cursor: str
 
 
 class Bulk:
@@ -64,9 +66,8 @@ class Bulk:
         handlers = wiring.handlers(projection.consumer)
         face = Face(projection, generation, wiring.aggregates)
         made = {id(handler): Feed(handler, face, wiring.store, wiring.clock) for handler in handlers.values()}
-        self._ways = {
-            subject: Way(made[id(handler)], _decoding(handler, subject)) for subject, handler in handlers.items()
-        }
+        self._feeds = {subject: made[id(handler)] for subject, handler in handlers.items()}
+        self._decodes: Decodes = {subject: _decoding(handler, subject) for subject, handler in handlers.items()}
 
     async def run(self, generation: Generation) -> Generation:
         """Read until the group can take over; from where it stood, if it was begun before."""
@@ -81,48 +82,73 @@ class Bulk:
 
     async def _feed_all(self, generation: Generation) -> Generation:
         with _fewer_collections():
-            async with aclosing(self._pages(generation.cursor)) as pages:
+            async with aclosing(ahead(self._pages(generation))) as pages:
                 async for page in pages:
                     generation = await self._feed_page(generation, page)
         return generation
 
-    async def _pages(self, cursor: str) -> AsyncGenerator[StreamPage, None]:
-        """All that is there, each page read while the one before is fed."""
-        reading = self._reading(cursor)
+    async def _pages(self, generation: Generation) -> AsyncGenerator[Page, None]:
+        """All that is there, as the handlers want it: typed, and lifted from older versions if need be."""
+        before = generation.cursor
+        async with aclosing(ahead(self._found(generation))) as found:
+            async for page in found:
+                if isinstance(page, BodyPage):
+                    yield Page(await self._type_bodies(page.bodies, before), (), page.cursor)
+                else:
+                    yield Page(await self._type_rows(page.events), page.events, page.cursor)
+                before = page.cursor
+
+    async def _found(self, generation: Generation) -> AsyncGenerator[BodyPage | StreamPage, None]:
+        """As it is stored: bodies alone, but while closing, when each event is looked up, all of it."""
+        streams, types = self._wiring.store.streams, self._decodes.keys()
+        cursor, more, bodies = generation.cursor, True, None
+        while more:
+            if generation.phase != "closing":
+                bodies = await streams.read_bodies(HEADERS, cursor, PAGE, types=types)
+            page = bodies or await streams.read_all(cursor, PAGE, types=types)
+            yield page
+            cursor, more = page.cursor, page.more
+
+    async def _type_bodies(self, bodies: Sequence[bytes], before: str) -> Sequence[Event[object]]:
+        """Now and then whoever reads or writes gets a turn, or the server would have to wait for us."""
+        events = list[Event[object]]()
         try:
-            while True:
-                page = await reading
-                if page.more:
-                    reading = self._reading(page.cursor)
-                yield page
-                if not page.more:
-                    return
-        finally:
-            reading.cancel()
+            for first in range(0, len(bodies), TURN):
+                events += own_events(bodies[first : first + TURN], self._decodes)
+                await asyncio.sleep(0)
+        except PosthouseError:
+            page = await self._wiring.store.streams.read_all(before, PAGE, types=self._decodes.keys())
+            await self._type_rows(page.events)  # says which it was
+            raise
+        return events
 
-    def _reading(self, cursor: str) -> asyncio.Task[StreamPage]:
-        task = asyncio.create_task(self._read(cursor))
-        task.add_done_callback(_forgotten)
-        return task
+    async def _type_rows(self, stored: Sequence[StreamEvent]) -> Sequence[Event[object]]:
+        events = list[Event[object]]()
+        for place, one in enumerate(stored, 1):
+            try:
+                events.append(own_event(one.headers, one.body, self._decodes))
+            except PosthouseError as error:
+                raise RebuildStopped(
+                    f"{self._projection.consumer}: version {one.version} of {one.name} cannot be read: {error}"
+                ) from error
+            if place % TURN == 0:
+                await asyncio.sleep(0)
+        return events
 
-    async def _read(self, cursor: str) -> StreamPage:
-        return await self._wiring.store.streams.read_all(cursor, PAGE, types=self._ways.keys())
-
-    async def _feed_page(self, generation: Generation, page: StreamPage) -> Generation:
-        """Read it, then one transaction: again a few times where another one was in the way."""
-        events = await self._typed(page.events)
+    async def _feed_page(self, generation: Generation, page: Page) -> Generation:
+        """One transaction: again a few times where another one was in the way."""
         for pause in PAUSES:
             try:
-                return await self._fed(generation, page, events)
+                return await self._fed(generation, page)
             except StoreCollision:
                 await asyncio.sleep(jitter(pause))
-        return await self._fed(generation, page, events)
+        return await self._fed(generation, page)
 
-    async def _fed(self, generation: Generation, page: StreamPage, events: Sequence[Event[object]]) -> Generation:
-        store = self._wiring.store
+    async def _fed(self, generation: Generation, page: Page) -> Generation:
+        store, events = self._wiring.store, page.events
         async with store.begin(tenant=PLATFORM) as tx:
             if generation.phase == "closing":
-                events = await self._covered(tx, generation, page.events, events)
+                events = await self._covered(tx, generation, page)
             for tenant, theirs in self._by_tenant(events):
                 await store.projections.turn_to(tx, tenant)
                 await self._feed(tx, theirs)
@@ -139,18 +165,16 @@ class Bulk:
                 raise lost(generation)
         return after
 
-    async def _covered(
-        self, tx: Transaction, generation: Generation, stored: Sequence[StreamEvent], events: Sequence[Event[object]]
-    ) -> Sequence[Event[object]]:
+    async def _covered(self, tx: Transaction, generation: Generation, page: Page) -> Sequence[Event[object]]:
         """Those that it was settled to read in bulk."""
         upto: dict[StreamKey, int] = {}
-        for tenant in sorted({one.tenant for one in stored}):
-            keys = sorted({(tenant, one.aggregate, one.stream) for one in stored if one.tenant == tenant})
+        for tenant in sorted({one.tenant for one in page.stored}):
+            keys = sorted({(tenant, one.aggregate, one.stream) for one in page.stored if one.tenant == tenant})
             await self._wiring.store.projections.turn_to(tx, tenant)
             upto |= await self._wiring.store.projections.covered(tx, generation.projection, generation.number, keys)
         return [
             event
-            for one, event in zip(stored, events, strict=True)
+            for one, event in zip(page.stored, page.events, strict=True)
             if one.version <= upto.get((one.tenant, one.aggregate, one.stream), 0)
         ]
 
@@ -166,7 +190,7 @@ class Bulk:
         return list(lists.items())
 
     async def _feed(self, tx: Transaction, events: Sequence[Event[object]]) -> None:
-        for feed, batch in batches([self._ways[event.type].feed for event in events], events):
+        for feed, batch in batches([self._feeds[event.type] for event in events], events):
             try:
                 await feed.feed(batch, tx)
             except (StoreUnavailable, StoreFull, CommitUnknown):
@@ -176,22 +200,6 @@ class Bulk:
                     f"{self._projection.consumer}: {feed.name} failed on {_place(batch)}: {type(error).__name__}: {error}. "
                     "Mend it and run the rebuild again: it goes on before this page"
                 ) from error
-
-    async def _typed(self, stored: Sequence[StreamEvent]) -> list[Event[object]]:
-        """The events as their handlers want them, lifted from older versions if need be. Now and then the next page, which
-        is on its way, gets a turn, or the server would have to wait for us."""
-        ways, events = self._ways, list[Event[object]]()
-        for first in range(0, len(stored), TURN):
-            try:
-                for one in stored[first : first + TURN]:
-                    events.append(own_event(one.headers, one.body, ways[one.type].decode))
-            except PosthouseError as error:
-                bad = stored[len(events)]
-                raise RebuildStopped(
-                    f"{self._projection.consumer}: version {bad.version} of {bad.name} cannot be read: {error}"
-                ) from error
-            await asyncio.sleep(0)
-        return events
 
 
 def batches(feeds: Sequence[Feed], events: Sequence[Event[object]]) -> Sequence[tuple[Feed, Sequence[Event[object]]]]:
@@ -239,12 +247,6 @@ def _decoding(handler: Handler, subject: str) -> Callable[[bytes], object]:
     if steps is None:
         return known.payload.decode
     return lambda data: lift(steps, known.payload.decode(data))
-
-
-def _forgotten(task: asyncio.Task[StreamPage]) -> None:
-    """A page that nobody wants any more may fail in silence; whoever waits for it hears of it all the same."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _place(batch: Sequence[Event[object]]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from posthouse.errors import VersionConflict
-from posthouse.store.streams import Snapshot, Stream, StreamEvent, StreamPage
+from posthouse.store.streams import BodyPage, Snapshot, Stream, StreamEvent, StreamPage
 from posthouse.store.transaction import Transaction
 from posthouse.stores.sqlite.database import Database
 from posthouse.stores.sqlite.steps import packed, unpacked
@@ -51,11 +51,11 @@ WHERE shape <> excluded.shape OR version < excluded.version
 DROP = "DELETE FROM posthouse_snapshot WHERE ?1 IS NULL OR aggregate = ?1"
 
 # All streams behind a position; one more than asked for tells whether there is more.
-READ_ALL = f"SELECT {COLUMNS} FROM posthouse_stream_event WHERE position > ? ORDER BY position LIMIT ?"
+READ_ALL = "SELECT {columns} FROM posthouse_stream_event WHERE position > ? ORDER BY position LIMIT ?"
 
 # The same of some types, which are a JSON array.
-READ_TYPES = f"""
-SELECT {COLUMNS} FROM posthouse_stream_event WHERE position > ? AND type IN (SELECT value FROM json_each(?))
+READ_TYPES = """
+SELECT {columns} FROM posthouse_stream_event WHERE position > ? AND type IN (SELECT value FROM json_each(?))
 ORDER BY position LIMIT ?
 """
 
@@ -102,13 +102,27 @@ class SqliteStreams:
 
     async def read_all(self, after: str = "", limit: int = 10_000, *, types: Collection[str] = ()) -> StreamPage:
         start = int(after or 0)
-        if types:
-            names = msgspec.json.encode(sorted(types)).decode()
-            found = await self._database.select(READ_TYPES, (start, names, limit + 1))
-        else:
-            found = await self._database.select(READ_ALL, (start, limit + 1))
+        found = await self._behind(start, limit + 1, types, COLUMNS)
         events = [_event(columns) for columns in found[:limit]]
         return StreamPage(events, str(events[-1].position if events else start), more=len(found) > limit)
+
+    async def read_bodies(
+        self, headers: Mapping[str, str], after: str = "", limit: int = 10_000, *, types: Collection[str] = ()
+    ) -> BodyPage | None:
+        start, wanted = int(after or 0), packed(headers)
+        found = await self._behind(start, limit + 1, types, "headers, body, position")
+        rows = found[:limit]
+        if any(text != wanted for text, _, _ in rows):
+            return None
+        last = rows[-1][2] if rows else start
+        return BodyPage([body for _, body, _ in rows], str(last), more=len(found) > limit)
+
+    async def _behind(self, start: int, limit: int, types: Collection[str], columns: str) -> Sequence[Sequence[Any]]:
+        """These columns of events behind a position."""
+        if not types:
+            return await self._database.select(READ_ALL.format(columns=columns), (start, limit))
+        names = msgspec.json.encode(sorted(types)).decode()
+        return await self._database.select(READ_TYPES.format(columns=columns), (start, names, limit))
 
 
 def _key(stream: Stream) -> tuple[str, str, str]:

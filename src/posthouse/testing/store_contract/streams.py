@@ -14,6 +14,7 @@ from posthouse.store.streams import Snapshot, Stream, StreamEvent
 from posthouse.testing.store_contract.fixtures import StoreFixtures
 from posthouse.testing.store_contract.steps import failing
 
+ALIKE = {"content-type": "application/cloudevents+json"}
 FOLIO = Stream("t1", "folio", "f1")
 
 
@@ -158,6 +159,56 @@ class HistoryContract(StoreFixtures):
         assert (page.events, page.more) == ([], False)
         await append(store, *facts(1))
         assert len((await store.streams.read_all(page.cursor)).events) == 1
+
+    async def test_bodies_come_alone_as_all_the_rest_would(self, store: Store) -> None:
+        for version in range(7):
+            body = b'{"version":%d}' % version
+            await append(store, *facts(1, after=version, type=f"a.b.done{version % 3}.v1", headers=ALIKE, body=body))
+        for types in ((), ("a.b.done0.v1", "a.b.done2.v1")):
+            cursor, more, bodies = "", True, list[bytes]()
+            while more:
+                page = await store.streams.read_bodies(ALIKE, cursor, 2, types=types)
+                assert page is not None
+                assert len(page.bodies) <= 2
+                bodies += page.bodies
+                cursor, more = page.cursor, page.more
+            whole, end = await everything(store, limit=2, types=types)
+            assert bodies == [event.body for event in whole]
+            assert len(bodies) == (5 if types else 7)
+            assert await everything(store, cursor, types=types) == ([], (await everything(store, end, types=types))[1])
+
+    async def test_bodies_and_all_the_rest_share_their_cursors(self, store: Store) -> None:
+        await append(store, *facts(5, headers=ALIKE, body=b"{}"))
+        first = await store.streams.read_all(limit=2)
+        second = await store.streams.read_bodies(ALIKE, first.cursor, 2)
+        assert second is not None
+        assert (len(second.bodies), second.more) == (2, True)
+        rest, _ = await everything(store, second.cursor)
+        assert [event.version for event in rest] == [5]
+
+    async def test_bodies_do_not_come_alone_where_one_has_other_headers(self, store: Store) -> None:
+        await append(store, *facts(2, headers=ALIKE))
+        page = await store.streams.read_bodies(ALIKE)
+        assert page is not None
+        await append(store, *facts(1, after=2, headers={**ALIKE, "other": "one"}), *facts(1, after=3, headers=ALIKE))
+        assert await store.streams.read_bodies(ALIKE, page.cursor) is None
+        assert await store.streams.read_bodies({}, page.cursor) is None
+
+    async def test_bodies_without_headers_are_alike_too(self, store: Store) -> None:
+        await append(store, *facts(2))
+        page = await store.streams.read_bodies({})
+        assert page is not None
+        assert len(page.bodies) == 2
+        assert await store.streams.read_bodies(ALIKE) is None
+
+    async def test_an_empty_store_has_no_bodies_until_it_has(self, store: Store) -> None:
+        page = await store.streams.read_bodies(ALIKE)
+        assert page is not None
+        assert (page.bodies, page.more) == ([], False)
+        await append(store, *facts(1, headers=ALIKE))
+        page = await store.streams.read_bodies(ALIKE, page.cursor)
+        assert page is not None
+        assert page.bodies == [b"{}"]
 
 
 def facts(

@@ -8,15 +8,22 @@ from typing import Annotated
 from posthouse import Event, Payload, Policy, Service
 from posthouse.contracts.personal import Personal
 from posthouse.processes import Aggregate, Model, Projection
+from posthouse.service import Wire
 
 
 class Hotel:
     """A service with an aggregate, and a read model of it, made anew for each test."""
 
     def __init__(
-        self, *, version: int = 1, lists: bool = True, cross_tenant: bool = False, policy: Policy | None = None
+        self,
+        *,
+        version: int = 1,
+        lists: bool = True,
+        cross_tenant: bool = False,
+        policy: Policy | None = None,
+        wire: Wire = "structured",
     ) -> None:
-        self.service = Service("rooms")
+        self.service = Service("rooms", wire=wire)
         self._policy = policy
         self.poison = ""
         """The room at which handlers fail."""

@@ -17,9 +17,10 @@ from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import ManualClock
 from posthouse.errors import BrokerUnavailable, ConfigurationError, RebuildStopped
+from posthouse.events import BINARY, decode_any
 from posthouse.processes import Model, Plan
 from posthouse.processes.projection import Progress, bulk
-from posthouse.service import Parts
+from posthouse.service import Parts, Wire
 from posthouse.status import drained
 from posthouse.store.projections import Generation
 from posthouse.testing import Harness
@@ -211,6 +212,58 @@ async def test_a_rebuild_that_failed_goes_on_where_it_was() -> None:
         assert hotel.count(2) - before == 6
         assert (told[0].done, told[0].fresh) == (8, 4)
         assert await hotel.rows() == [("t1", f"r{n}", 20, 2) for n in range(5)]
+
+
+@pytest.mark.parametrize("wire", ["structured", "binary", "melmastoon"])
+async def test_events_of_every_format_come_as_the_group_would_bring_them(wire: Wire) -> None:
+    hotel, given = Hotel(wire=wire), dict[int, list[Event[object]]]()
+    hotel.watch = lambda events, model: given.setdefault(model.generation, []).extend(events)
+    async with Harness(hotel.service) as harness:
+        for number in range(3):
+            await hotel.list_room(f"r{number}", 10, 20)
+        await harness.settled()
+        await hotel.service.projections.rebuild("listings", Plan(source="streams"))
+        assert await hotel.rows() == [("t1", f"r{n}", 20, 2) for n in range(3)]
+    unnumbered = [msgspec.structs.replace(event, sequence=None) for event in given[1]]
+    assert given[2] == unnumbered
+
+
+async def test_events_of_several_formats_are_read_in_their_order() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        for number in range(7):
+            await hotel.list_room(f"r{number}", 10, 20)
+        await harness.settled()
+        stored = (await hotel.service.store.streams.read_all()).events
+        async with hotel.service.store.begin() as tx:
+            for one in (stored[4], stored[9]):
+                headers, body = BINARY.encode(decode_any(one.headers, one.body))
+                sql = "UPDATE posthouse_stream_event SET headers = ?, body = ? WHERE position = ?"
+                await tx.execute(sql, (msgspec.json.encode(headers).decode(), body, one.position))
+        done = await hotel.service.projections.rebuild("listings", Plan(source="streams"))
+        assert done.events == 14
+        assert [event for number, event, _ in hotel.seen if number == 2] == [one.event_id for one in stored]
+        assert await hotel.rows() == [("t1", f"r{n}", 20, 2) for n in range(7)]
+
+
+async def test_an_event_that_cannot_be_read_stops_a_rebuild_and_is_named() -> None:
+    hotel = Hotel()
+    async with Harness(hotel.service) as harness:
+        for number in range(5):
+            await hotel.list_room(f"r{number}", 10, 20)
+        await harness.settled()
+        stored = (await hotel.service.store.streams.read_all()).events[7]
+        mend = "UPDATE posthouse_stream_event SET body = ? WHERE position = ?"
+        async with hotel.service.store.begin() as tx:
+            await tx.execute(mend, (stored.body.replace(b'"price":20', b'"price":"x"'), stored.position))
+        named = r"version 2 of room 'r3' of tenant 't1' cannot be read: not a valid RoomPriced"
+        with pytest.raises(RebuildStopped, match=named):
+            await hotel.service.projections.rebuild("listings")
+        assert hotel.count(2) == 4  # the page before it
+        async with hotel.service.store.begin() as tx:
+            await tx.execute(mend, (stored.body, stored.position))
+        await hotel.service.projections.rebuild("listings")
+        assert hotel.count(2) == 10
 
 
 async def test_a_rebuild_that_was_cut_off_in_the_closing_phase_feeds_nothing_twice() -> None:
