@@ -54,11 +54,14 @@ CALLS = 16
 T = TypeVar("T")
 
 
-class Turn(NamedTuple):
-    """What came of a claim. `mine`: run the handler now. `stirs`: a held event is due once this is committed."""
+class Claimed(NamedTuple):
+    """What came of a claim. `works`: run the handler now. `stirs`: a held event is due once this is committed."""
 
-    mine: bool
+    works: Sequence[Work]
     stirs: bool = False
+
+
+NOTHING = Claimed(())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +105,8 @@ class Applier:
         while True:
             attempts += 1
             try:
-                return await self._apply_together([work], await self._ask_first(work))
+                calls = work.handler is not None and work.handler.calling is not None
+                return await self._apply_together([work], await self._ask_first(work) if calls else ())
             except NOTHING_KNOWN:
                 raise
             except Exception as error:
@@ -113,8 +117,11 @@ class Applier:
     async def apply_group(self, works: Sequence[Work]) -> None:
         """Deal with events in one transaction without savepoints, those of one key in their order; one by one if anything
         fails. Where the store keeps tenants apart, in one transaction for each tenant."""
-        for together in _by_tenant(works, lambda work: work.arrival.tenant) if self.store.isolated else (works,):
-            await self._apply_group(together)
+        if len(works) > 1 and self.store.isolated:
+            for together in _by_tenant(works, lambda work: work.arrival.tenant):
+                await self._apply_group(together)
+        else:
+            await self._apply_group(works)
 
     async def _apply_group(self, works: Sequence[Work]) -> None:
         if len(works) > 1:
@@ -170,13 +177,13 @@ class Applier:
     async def _apply_together(self, works: Sequence[Work], answer: Answer = ()) -> None:
         """One transaction: claim, handler, what it says."""
 
-        async def steps(transaction: Transaction) -> Sequence[Turn]:
-            turns = await self._claim(transaction, works)
-            await self._run(transaction, [work for work, turn in zip(works, turns, strict=True) if turn.mine], answer)
-            return turns
+        async def steps(transaction: Transaction) -> bool:
+            claimed = await self._claim(transaction, works)
+            if claimed.works:
+                await self._run(transaction, claimed.works, answer)
+            return claimed.stirs
 
-        turns = await self._in_transaction(steps, works[0])
-        if any(turn.stirs for turn in turns):  # committed: whoever runs held events may look now
+        if await self._in_transaction(steps, works[0]):  # committed: whoever runs held events may look now
             self.stirred.set()
 
     async def _in_transaction(self, steps: Callable[[Transaction], Awaitable[T]], work: Work) -> T:
@@ -193,23 +200,26 @@ class Applier:
         async with self.store.begin(shape, tenant=tenant, lazily=True) as transaction:
             return await steps(transaction)
 
-    async def _claim(self, transaction: Transaction, works: Sequence[Work]) -> Sequence[Turn]:
+    async def _claim(self, transaction: Transaction, works: Sequence[Work]) -> Claimed:
         """Which of the events are ours to run now; the others were dealt with, in this transaction."""
-        fit = [not work.defect and not await self._forgotten(work) for work in works]
-        plain = [place for place in self._in_line(works) if fit[place]]
+        unfit = {place for place, work in enumerate(works) if not _is_plain(work) and await self._is_unfit(work)}
+        plain = [place for place in self._in_line(works) if place not in unfit]
         arrivals = [works[place].arrival for place in plain]
         answers = await self.store.inbox.claim(transaction, self.consumer, arrivals) if arrivals else ()
-        claimed = {place for place, answer in zip(plain, answers, strict=True) if answer}
-        turns = []
+        if len(plain) == len(works) and all(answers):
+            return Claimed(works)
+        done = {place for place, answer in zip(plain, answers, strict=True) if answer}
+        mine, stirs = [], False
         for place, work in enumerate(works):
-            if place in claimed:
-                turns.append(Turn(mine=True))
-            elif fit[place]:
-                turns.append(await self._claim_out_of_line(transaction, work))
-            else:
+            if place in done:
+                mine.append(work)
+            elif place in unfit:
                 await self._set_unfit_aside(transaction, work)
-                turns.append(Turn(mine=False))
-        return turns
+            else:
+                claimed = await self._claim_out_of_line(transaction, work)
+                mine += claimed.works
+                stirs = stirs or claimed.stirs
+        return Claimed(mine, stirs)
 
     def _in_line(self, works: Sequence[Work]) -> Sequence[int]:
         """The places of events that may simply be claimed: neither those that may have to wait, nor those of their key
@@ -220,26 +230,31 @@ class Applier:
         lines = {line_of(work.arrival) for work, waits in zip(works, waiting, strict=True) if waits}
         return [place for place, work in enumerate(works) if not waiting[place] and line_of(work.arrival) not in lines]
 
+    async def _is_unfit(self, work: Work) -> bool:
+        """Whether an event cannot be read, or is so old that it may have been applied and forgotten."""
+        return bool(work.defect) or await self._forgotten(work)
+
     async def _set_unfit_aside(self, transaction: Transaction, work: Work) -> None:
         if work.defect:
             await self._set_unreadable_aside(transaction, work)
         else:
             await self._set_aside(transaction, work, "older than the inbox remembers: it may have been applied before")
 
-    async def _claim_out_of_line(self, transaction: Transaction, work: Work) -> Turn:
+    async def _claim_out_of_line(self, transaction: Transaction, work: Work) -> Claimed:
         """The event is not simply the next one: see what it is."""
         arrival, now = work.arrival, self.clock.now()
         known = await self.store.inbox.standing(transaction, self.consumer, arrival)
         match judge(known, arrival, adopt=self.adopts.get(arrival.topic, False)):
             case Standing.NEXT if work.cautious and work.handler is not None:
                 await self._hold(transaction, work, "retrying", "may have run before a crash", attempts=1)
-                return Turn(mine=False, stirs=True)
+                return Claimed((), stirs=True)
             case Standing.NEXT if self._awaits(work) and not await self._is_applied(transaction, work):
                 reason = "a newer version of the same fact is on its way"
                 await self._hold(transaction, work, "retrying", reason, next_at=now + NEWER_WITHIN)
             case Standing.NEXT:
                 await self.store.inbox.advance(transaction, self.consumer, arrival)
-                return Turn(mine=True, stirs=await self._holder.go_on(transaction, self.consumer, arrival, work.policy))
+                stirs = await self._holder.go_on(transaction, self.consumer, arrival, work.policy)
+                return Claimed((work,), stirs)
             case Standing.GAP:
                 reason = f"number {arrival.sequence} came before an earlier one"
                 await self._hold(transaction, work, "gap", reason, next_at=now + work.policy.gap_deadline)
@@ -249,7 +264,7 @@ class Applier:
                 await self._set_aside(transaction, work, "fork: its number or its id belongs to another event")
             case Standing.DUPLICATE:
                 pass
-        return Turn(mine=False)
+        return NOTHING
 
     async def _claim_held(self, transaction: Transaction, held: HeldEvent) -> bool:
         if not await self.store.held.remove(transaction, held):
@@ -261,7 +276,7 @@ class Applier:
 
     async def _run(self, transaction: Transaction, works: Sequence[Work], answer: Answer = ()) -> None:
         """Call the one handler of these events, and write what it says."""
-        handler = works[0].handler if works else None
+        handler = works[0].handler
         if handler is None:
             return
         if handler.calling is not None and not answer:
@@ -282,7 +297,7 @@ class Applier:
 
     def _typed(self, handler: Handler, event: Event[bytes]) -> Event[object]:
         """The one place where a payload is decoded. Raises ContractError."""
-        event_type = next(known for known in handler.event_types if known.name == event.type)
+        event_type = handler.by_name[event.type]
         self.sight.check(event_type, event)
         if event_type.provenance is not None and not event.metadata.ai_provenance:
             raise ContractError("a model made it, and its envelope does not say which: it lacks the provenance")
@@ -413,6 +428,11 @@ class Applier:
             what,
             words_of(error),
         )
+
+
+def _is_plain(work: Work) -> bool:
+    """Whether an event is fit at first sight: it can be read, and what has a number is never forgotten."""
+    return work.arrival.sequence is not None and work.fact is None and not work.defect
 
 
 def _refuse_in_silence(work: Work, held: HeldEvent) -> None:

@@ -99,7 +99,7 @@ class Consumer:
     async def _receive(self, stream: Stream) -> None:
         while True:
             room = self._gate.room
-            if room <= self._in_flight // 2:  # a few at a time would cost a look at the broker each
+            if room <= self._in_flight // 2:
                 self._drained.clear()
                 await self._drained.wait()
                 continue
@@ -128,7 +128,8 @@ class Consumer:
             finally:
                 for key, run in taken:
                     self._gate.done(key, len(run))
-                self._drained.set()
+                if self._gate.room > self._in_flight // 2:  # a few at a time would cost a look at the broker each
+                    self._drained.set()
             if len(self._acks) >= ACK_BATCH:
                 await self._flush(stream)
 

@@ -27,8 +27,9 @@ Told = asyncio.Future[Outcome | None]
 
 async def on_loop(work: Awaitable[object], seconds: float, name: str) -> object:
     """What `work` returns or raises; DeadlineExceeded after `seconds`, and then it is cancelled and left alone."""
-    told: Told = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(_tell(work, told))
+    loop = asyncio.get_running_loop()
+    told: Told = loop.create_future()
+    task = loop.create_task(_tell(work, told))
     return await _heard(told, seconds, name, task.cancel)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 from posthouse.contracts import EventType
@@ -55,6 +55,11 @@ class Handler:
         if inspect.iscoroutinefunction(self.calling):
             return (await on_loop(cast("Awaitable[object]", work()), deadline, name),)
         return (await in_thread(work, deadline, name),)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, EventType[object]]:
+        """Its event types by their subjects."""
+        return {event_type.name: event_type for event_type in self.event_types}
 
     @property
     def view(self) -> type | None:

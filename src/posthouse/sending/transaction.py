@@ -145,7 +145,9 @@ class Tx:
     async def flush(self, *others: Tx) -> None:
         """Write what was said so far, here and in others around the same transaction: the rows in one statement. Whoever
         began the transaction calls it before the commit."""
-        said = (self, *others)
+        said = [tx for tx in (self, *others) if tx._rows or tx._timers or tx._dropped]
+        if not said:
+            return
         timers = [timer for tx in said for timer in tx._timers]
         more = bool(timers) or any(tx._dropped for tx in said)
         if rows := [row for tx in said for row in tx._rows]:

@@ -98,23 +98,43 @@ Line = tuple[str, str, str | None]
 
 async def claim_one(tx: Begun, consumer: str, arrival: Arrival, now: float | None) -> bool:
     """Record one event as applied; in the round trip of the BEGIN where that is still to come."""
-    parameters = (consumer, *_claimed([arrival]), now)
-    if not isinstance(tx, PostgresTransaction) or not tx.unbegun or "\x00" in str(parameters):
-        return bool((await tx.run(CLAIM, *parameters)).scalar())
-    if arrival.sequence is None or not _may_stray(tx) or tx.database.settings.pooled:
-        called = f"{tx.database.text(CLAIM_FIRST)}({', '.join(map(literal, parameters))})"
-        return await tx.begin_with(called) == "SELECT 1"
-    head = (consumer, arrival.topic, arrival.tenant, arrival.key, arrival.sequence, arrival.lineage)
-    words = ", ".join(map(literal, (*head, arrival.event_id, arrival.digest)))
+    if isinstance(tx, PostgresTransaction) and tx.unbegun:
+        quickly = arrival.sequence is not None and _may_stray(tx) and not tx.database.settings.pooled
+        try:
+            return await (_claim_next(tx, consumer, arrival) if quickly else _claim_first(tx, consumer, arrival, now))
+        except Unspeakable:
+            pass  # as a parameter it is refused, with an error that says so
+    return bool((await tx.run(CLAIM, consumer, *_claimed(arrival, arrival), now)).scalar())
+
+
+async def _claim_first(tx: PostgresTransaction, consumer: str, arrival: Arrival, now: float | None) -> bool:
+    words = _words(consumer, *_claimed(arrival, arrival), now)
+    return await tx.begin_with(f"{tx.database.text(CLAIM_FIRST)}({words})") == "SELECT 1"
+
+
+async def _claim_next(tx: PostgresTransaction, consumer: str, arrival: Arrival) -> bool:
+    topic, tenant, key, sequence = arrival.topic, arrival.tenant, arrival.key, arrival.sequence
+    words = _words(consumer, topic, tenant, key, sequence, arrival.lineage, arrival.event_id, arrival.digest)
     if await tx.begin_executing("posthouse_claim", CLAIM_NEXT, words) == "INSERT 0 1":
         return True
-    if arrival.sequence == 1:
+    if sequence == 1:
         return False
-    strays = await tx.run(STRAY, consumer, arrival.topic, arrival.tenant, arrival.key)
-    kept = await _settle(tx, consumer, [(arrival.topic, place) for (place,) in strays])
+    strays = await tx.run(STRAY, consumer, topic, tenant, key)
+    kept = await _settle(tx, consumer, [(topic, place) for (place,) in strays])
     if kept:
-        await tx.run(COUNT, consumer, [arrival.topic], [1])
+        await tx.run(COUNT, consumer, [topic], [1])
     return bool(kept)
+
+
+class Unspeakable(Exception):
+    """A value that no statement can hold."""
+
+
+def _words(*values: object) -> str:
+    try:
+        return ", ".join(map(literal, values))
+    except ValueError:
+        raise Unspeakable from None
 
 
 async def claim_many(tx: Begun, consumer: str, arrivals: Sequence[Arrival], now: float | None) -> Sequence[bool]:
@@ -127,7 +147,7 @@ async def claim_many(tx: Begun, consumer: str, arrivals: Sequence[Arrival], now:
             for place in run:
                 answers[place] = True
     if runs:
-        columns = zip(*(_claimed([arrivals[place] for place in run]) for run in runs), strict=True)
+        columns = zip(*[_claimed(arrivals[run[0]], arrivals[run[-1]]) for run in runs], strict=True)
         rows = await tx.run(CLAIM_EACH, consumer, *columns, now)
         for run, (claimed,) in zip(runs, rows, strict=True):
             for place in run:
@@ -145,7 +165,7 @@ async def _claim_together(
 ) -> Iterable[list[int]]:
     """The runs that were claimed."""
     lines: dict[Line, list[int]] = {_line_of(arrivals[run[0]]): run for run in runs}
-    columns = zip(*(_claimed([arrivals[place] for place in run])[:8] for run in runs), strict=True)
+    columns = zip(*[_claimed(arrivals[run[0]], arrivals[run[-1]])[:8] for run in runs], strict=True)
     events = _count(arrivals, runs)
     found: Any = await tx.run(CLAIM_RUNS, consumer, *columns, list(events), list(events.values()), len(runs))
     claimed = [lines[topic, tenant, key] for topic, tenant, key, held, _ in found if held == 0]
@@ -222,9 +242,8 @@ def _follows(one: Arrival, before: Arrival) -> bool:
     )
 
 
-def _claimed(run: Sequence[Arrival]) -> tuple[object, ...]:
+def _claimed(first: Arrival, last: Arrival) -> tuple[object, ...]:
     """What a claim of a run says."""
-    first, last = run[0], run[-1]
     return (
         last.topic,
         last.tenant,
