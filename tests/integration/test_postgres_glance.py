@@ -13,7 +13,7 @@ from posthouse.store import Lane, OutboxRow
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.glance import FEW, glance_of
 from posthouse.testing.store_contract.samples import row, stuck
-from posthouse.testing.store_contract.steps import add, drain
+from posthouse.testing.store_contract.steps import add, drain, failing
 
 # Where the cursors stand, each place once.
 PLACES = "SELECT count(DISTINCT l.s1::text) FROM posthouse.lane l"
@@ -164,9 +164,9 @@ async def test_a_poll_that_was_settled_is_not_settled_again(store: PostgresStore
 
 async def test_it_is_refused_inside_a_transaction_that_wrote(store: PostgresStore) -> None:
     lanes = await store.outbox.lease("a", 60)
-    with pytest.raises(StoreError, match="a poll inside a transaction that has written"):
-        async with store.begin() as tx:
-            await store.outbox.append(tx, [row("k")])
+    async with failing(store) as tx:
+        await store.outbox.append(tx, [row("k")])
+        with pytest.raises(StoreError, match="a poll inside a transaction that has written"):
             await tx.execute("SELECT * FROM posthouse.glance($1, $2, 10)", numbers(lanes))
 
 
