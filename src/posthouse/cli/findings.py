@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
 from typing import Literal
 from urllib.parse import quote
 
@@ -11,12 +12,13 @@ import msgspec
 Level = Literal["error", "warning", "note"]
 """As SARIF says it; GitHub calls the last one a notice."""
 
-SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One finding. `file` is relative to the root of the repository where that is known, with forward slashes; `line` counts
-    from 1; `name` is what is meant when it is no file: a subject, a handler, a topic."""
+    from 1; `name` is what is meant when it is no file: a subject, a handler, a topic. `fingerprint` stays the same when lines
+    move. `leave`: who let it pass, and why."""
 
     rule: str
     level: Level
@@ -24,6 +26,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     file: str | None = None
     line: int | None = None
     name: str = ""
+    fingerprint: str = ""
+    leave: str = ""
 
 
 class RuleText(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,27 +39,22 @@ class RuleText(msgspec.Struct, frozen=True, kw_only=True):
     level: Level = "error"
 
 
-def sarif(reports: Iterable[Report], rules: Sequence[RuleText], *, command: str, version: str) -> bytes:
-    """One run of one tool. `command` is the name under which results are tracked, as in `posthouse check`."""
+def sarif(
+    reports: Iterable[Report], rules: Sequence[RuleText], *, command: str, properties: Mapping[str, str] | None = None
+) -> dict[str, object]:
+    """One run of one tool. `command` is the name under which results are tracked, as in `posthouse check`; `properties` say
+    how it was run."""
     places = {rule.id: number for number, rule in enumerate(rules)}
-    document = {
-        "$schema": SCHEMA,
-        "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {
-                    "driver": {
-                        "name": command,
-                        "version": version,
-                        "rules": [_rule(rule) for rule in rules],
-                    }
-                },
-                "columnKind": "utf16CodeUnits",
-                "results": [_result(report, places) for report in reports],
-            }
-        ],
+    driver = {"name": command, "version": version("posthouse"), "rules": [_rule(rule) for rule in rules]}
+    run: dict[str, object] = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {"SRCROOT": {"description": {"text": "The top of the repository."}}},
+        "results": [_result(report, places) for report in reports],
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    if properties:
+        run["properties"] = dict(properties)
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
 def github(reports: Iterable[Report]) -> list[str]:
@@ -78,12 +77,17 @@ def _rule(rule: RuleText) -> dict[str, object]:
 
 
 def _result(report: Report, places: dict[str, int]) -> dict[str, object]:
-    made: dict[str, object] = {"ruleId": report.rule, "level": report.level, "message": {"text": report.text}}
+    made: dict[str, object] = {
+        "ruleId": report.rule,
+        "level": report.level,
+        "message": {"text": report.text},
+        "suppressions": [{"kind": "external", "justification": report.leave}] if report.leave else [],
+    }
     if report.rule in places:
         made["ruleIndex"] = places[report.rule]
     location: dict[str, object] = {}
     if report.file is not None:
-        physical: dict[str, object] = {"artifactLocation": {"uri": quote(report.file)}}
+        physical: dict[str, object] = {"artifactLocation": {"uri": quote(report.file), "uriBaseId": "SRCROOT"}}
         if report.line is not None:
             physical["region"] = {"startLine": report.line}
         location["physicalLocation"] = physical
@@ -91,6 +95,8 @@ def _result(report: Report, places: dict[str, int]) -> dict[str, object]:
         location["logicalLocations"] = [{"fullyQualifiedName": report.name}]
     if location:
         made["locations"] = [location]
+    if report.fingerprint:
+        made["partialFingerprints"] = {"posthouse/v1": report.fingerprint}
     return made
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+from importlib.metadata import version
+from typing import Any, cast
 
 from posthouse.cli.findings import Report, RuleText, github, sarif
 
@@ -12,14 +13,14 @@ RULES = [RuleText(id="a", summary="A.", level="note"), RuleText(id="b", summary=
 def test_sarif_names_the_tool_its_rules_and_each_result_with_its_place() -> None:
     reports = [
         Report(rule="b", level="warning", text="wrong", file="src/a b.py", line=3, name="shop.x"),
-        Report(rule="other", level="note", text="so so"),
+        Report(rule="other", level="note", text="so so", fingerprint="f", leave="INC-7: pay day"),
     ]
-    document = json.loads(sarif(reports, RULES, command="posthouse check", version="1.2"))
+    document = cast("dict[str, Any]", sarif(reports, RULES, command="posthouse check", properties={"mode": "FULL"}))
     assert document["version"] == "2.1.0"
     [run] = document["runs"]
     assert run["tool"]["driver"] == {
         "name": "posthouse check",
-        "version": "1.2",
+        "version": version("posthouse"),
         "rules": [
             {"id": "a", "shortDescription": {"text": "A."}, "defaultConfiguration": {"level": "note"}},
             {
@@ -30,20 +31,31 @@ def test_sarif_names_the_tool_its_rules_and_each_result_with_its_place() -> None
             },
         ],
     }
+    assert run["properties"] == {"mode": "FULL"}
     assert run["results"] == [
         {
             "ruleId": "b",
             "level": "warning",
             "message": {"text": "wrong"},
+            "suppressions": [],
             "ruleIndex": 1,
             "locations": [
                 {
-                    "physicalLocation": {"artifactLocation": {"uri": "src/a%20b.py"}, "region": {"startLine": 3}},
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": "src/a%20b.py", "uriBaseId": "SRCROOT"},
+                        "region": {"startLine": 3},
+                    },
                     "logicalLocations": [{"fullyQualifiedName": "shop.x"}],
                 }
             ],
         },
-        {"ruleId": "other", "level": "note", "message": {"text": "so so"}},
+        {
+            "ruleId": "other",
+            "level": "note",
+            "message": {"text": "so so"},
+            "suppressions": [{"kind": "external", "justification": "INC-7: pay day"}],
+            "partialFingerprints": {"posthouse/v1": "f"},
+        },
     ]
 
 

@@ -63,7 +63,7 @@ def check(
         case Format.JSON:
             print_json(_as_json(examination, strict))
         case Format.SARIF:
-            typer.echo(as_sarif(examination), nl=False)
+            print_json(as_sarif(examination))
         case Format.GITHUB:
             if examination.findings:
                 typer.echo(as_annotations(examination))

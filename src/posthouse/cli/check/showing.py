@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import version
 from itertools import groupby
 
 from rich.text import Text
@@ -33,14 +32,13 @@ def show_rule(rule: Rule) -> None:
     print_facts([("found", rule.sees), ("why", rule.why), ("fix", rule.fix), ("from", rule.seeds)])
 
 
-def as_sarif(examination: Examination) -> str:
+def as_sarif(examination: Examination) -> dict[str, object]:
     """For code scanning."""
     texts = [
         RuleText(id=rule.id, summary=rule.title, help=f"{rule.why} {rule.fix}", level=LEVELS[rule.severity])
         for rule in RULES.values()
     ]
-    made = sarif(_reports(examination.findings), texts, command="posthouse check", version=version("posthouse"))
-    return made.decode()
+    return sarif(_reports(examination.findings), texts, command="posthouse check")
 
 
 def as_annotations(examination: Examination) -> str:

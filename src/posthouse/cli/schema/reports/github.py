@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from posthouse.cli.findings import Level, annotation
+from posthouse.cli.findings import annotation
 from posthouse.cli.schema.reports.located import Located
 from posthouse.cli.schema.reports.people import told
-from posthouse.contracts.gate import Report, Severity
-
-LEVELS: Mapping[Severity, Level] = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
+from posthouse.cli.schema.reports.sarif import LEVELS
+from posthouse.contracts.gate import Report
 
 
 def commands(report: Report, located: Located) -> Iterator[str]:
