@@ -10,34 +10,75 @@ from posthouse.testing.store_contract.fixtures import StoreFixtures
 from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, held
 from posthouse.testing.store_contract.steps import claim, failing, hold, standing
 
+either = pytest.mark.parametrize("lazily", [False, True], ids=["begun", "lazily"])
+"""A claim may be the first that a lazy transaction says."""
+
 
 class InboxContract(StoreFixtures):
     """What `InboxTable` promises."""
 
     # Ordered
 
-    async def test_a_key_is_claimed_number_by_number(self, store: Store) -> None:
-        assert [await claim(store, arrival(n)) for n in (1, 2, 3)] == [True, True, True]
+    @either
+    async def test_a_key_is_claimed_number_by_number(self, store: Store, lazily: bool) -> None:
+        assert [await claim(store, arrival(n), lazily=lazily) for n in (1, 2, 3)] == [True, True, True]
         assert (await standing(store, arrival(3))).sequence == 3
+        assert (await store.counts()).applied == {(CONSUMER, TOPIC): 3}
 
-    async def test_duplicates_gaps_and_forks_are_not_claimed_and_the_head_tells_why(self, store: Store) -> None:
+    @either
+    async def test_duplicates_gaps_and_forks_are_not_claimed_and_the_head_tells_why(
+        self, store: Store, lazily: bool
+    ) -> None:
         await claim(store, arrival(1))
         await claim(store, arrival(2))
         for refused in (arrival(1), arrival(2), arrival(2, event_id="fork"), arrival(4)):
-            assert not await claim(store, refused)
+            assert not await claim(store, refused, lazily=lazily)
         head = await standing(store, arrival(2, event_id="fork"))
         expected = arrival(2)
         assert head == Head(sequence=2, lineage=1, event_id=expected.event_id, digest=expected.digest)
+        assert (await store.counts()).applied == {(CONSUMER, TOPIC): 2}
 
-    async def test_a_key_begins_at_one(self, store: Store) -> None:
-        assert not await claim(store, arrival(2))
+    @either
+    async def test_a_key_begins_at_one(self, store: Store, lazily: bool) -> None:
+        assert not await claim(store, arrival(2), lazily=lazily)
         async with store.begin() as tx:
             assert await store.inbox.standing(tx, CONSUMER, arrival(2)) is None
-        assert await claim(store, arrival(1))
+        assert await claim(store, arrival(1), lazily=lazily)
 
-    async def test_a_consumer_that_adopts_begins_anywhere_and_goes_on_from_there(self, store: Store) -> None:
+    @either
+    async def test_a_consumer_that_adopts_begins_anywhere_and_goes_on_from_there(
+        self, store: Store, lazily: bool
+    ) -> None:
         assert await store.inbox.register(CONSUMER, TOPIC, True)
-        assert [await claim(store, arrival(n)) for n in (7, 9, 8, 6)] == [True, False, True, False]
+        assert [await claim(store, arrival(n), lazily=lazily) for n in (7, 9, 8, 6)] == [True, False, True, False]
+        assert (await standing(store, arrival(8))).event_id == arrival(8).event_id
+        assert (await store.counts()).applied == {(CONSUMER, TOPIC): 2}
+
+    async def test_of_many_events_those_of_an_adopted_topic_begin_anywhere_and_the_others_at_one(
+        self, store: Store
+    ) -> None:
+        await store.inbox.register(CONSUMER, TOPIC, True)
+        await store.inbox.register(CONSUMER, "shop.other", False)
+        late, other = arrival(7), arrival(7, topic="shop.other")
+        many = [late, arrival(8), arrival(3, key="k2"), arrival(1, key="k3"), other, arrival(1, topic="shop.third")]
+        async with store.begin() as tx:
+            assert await store.inbox.claim(tx, CONSUMER, many) == [True, True, True, True, False, True]
+        async with store.begin() as tx:
+            assert await store.inbox.standing(tx, CONSUMER, other) is None
+            following = [arrival(9), arrival(4, key="k2"), arrival(3, key="k3")]
+            assert await store.inbox.claim(tx, CONSUMER, following) == [True, True, False]
+        assert (await standing(store, late)).sequence == 9
+        assert (await store.counts()).applied == {(CONSUMER, TOPIC): 6, (CONSUMER, "shop.third"): 1}
+
+    @either
+    async def test_behind_a_held_event_nothing_is_claimed(self, store: Store, lazily: bool) -> None:
+        await claim(store, arrival(1))
+        await hold(store, held(arrival(2), "retrying"), held(arrival(1, key="k2"), "retrying"))
+        for refused in (arrival(2), arrival(3), arrival(1, key="k2"), arrival(2, key="k2")):
+            assert not await claim(store, refused, lazily=lazily)
+        async with store.begin() as tx:
+            assert not any(await store.inbox.claim(tx, CONSUMER, [arrival(2), arrival(1, key="k2")]))
+        assert (await standing(store, arrival(2))).waiting == 2
 
     async def test_the_first_answer_to_adopting_stays(self, store: Store, other: Store) -> None:
         assert not await store.inbox.register(CONSUMER, TOPIC, False)
@@ -105,10 +146,11 @@ class InboxContract(StoreFixtures):
         assert all([await claim(store, one) for one in others])
         assert await claim(store, arrival(1), consumer="shipping")
 
-    async def test_a_newer_lineage_goes_on_and_an_older_one_does_not(self, store: Store) -> None:
-        assert await claim(store, arrival(1))
-        assert await claim(store, arrival(2, lineage=2))
-        assert not await claim(store, arrival(3, lineage=1))
+    @either
+    async def test_a_newer_lineage_goes_on_and_an_older_one_does_not(self, store: Store, lazily: bool) -> None:
+        assert await claim(store, arrival(1), lazily=lazily)
+        assert await claim(store, arrival(2, lineage=2), lazily=lazily)
+        assert not await claim(store, arrival(3, lineage=1), lazily=lazily)
         assert (await standing(store, arrival(3))).lineage == 2
 
     async def test_advance_passes_what_is_held_and_never_goes_back(self, store: Store) -> None:

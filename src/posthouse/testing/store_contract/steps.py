@@ -37,8 +37,8 @@ async def drain(store: Store, owner: str = "a") -> list[OutboxRow]:
     return found
 
 
-async def claim(store: Store, one: Arrival, *, consumer: str = CONSUMER) -> bool:
-    async with store.begin() as tx:
+async def claim(store: Store, one: Arrival, *, consumer: str = CONSUMER, lazily: bool = False) -> bool:
+    async with store.begin(lazily=lazily) as tx:
         return (await store.inbox.claim(tx, consumer, [one]))[0]
 
 
