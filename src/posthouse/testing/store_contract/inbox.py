@@ -78,7 +78,8 @@ class InboxContract(StoreFixtures):
             assert not await claim(store, refused, lazily=lazily)
         async with store.begin() as tx:
             assert not any(await store.inbox.claim(tx, CONSUMER, [arrival(2), arrival(1, key="k2")]))
-        assert (await standing(store, arrival(2))).waiting == 2
+        heads = await standing(store, arrival(2)), await standing(store, arrival(1, key="k2"))
+        assert [(head.sequence, head.waiting) for head in heads] == [(1, 2), (0, 1)]
 
     async def test_the_first_answer_to_adopting_stays(self, store: Store, other: Store) -> None:
         assert not await store.inbox.register(CONSUMER, TOPIC, False)
