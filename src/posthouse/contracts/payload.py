@@ -31,6 +31,12 @@ class PayloadType(Protocol[T]):
     fields: Sequence[str]
     """The names of the payload's own fields, as they travel."""
 
+    @property
+    def plain(self) -> type[T] | None:
+        """The class, where msgspec reads JSON as that class just as `decode` does: then a payload can be read together with
+        what is around it."""
+        ...
+
     def encode(self, value: T) -> bytes:
         """Bytes that are known to read back as the declared type."""
         ...

@@ -41,6 +41,7 @@ def payload(cls: type[T]) -> PayloadType[T]:
 
 class _AvroPayload(Generic[T]):
     content_type = "application/avro"
+    plain = None
 
     def __init__(self, cls: type[T]) -> None:
         self.cls = cls

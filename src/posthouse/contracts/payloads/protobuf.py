@@ -28,6 +28,7 @@ M = TypeVar("M", bound=Message)
 
 class _ProtobufPayload(SelfExplaining, Generic[M]):
     content_type = "application/protobuf"
+    plain = None
 
     def __init__(self, cls: type[M]) -> None:
         self.cls = cls

@@ -35,6 +35,7 @@ def payload(cls: type[T]) -> PayloadType[T]:
 
 class _PydanticPayload(SelfExplaining, Generic[T]):
     content_type = JSON
+    plain = None
 
     def __init__(self, cls: type[T]) -> None:
         self.cls = cls

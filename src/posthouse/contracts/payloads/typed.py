@@ -29,6 +29,7 @@ class _TypedPayload(SelfExplaining, Generic[T]):
 
     def __init__(self, cls: type[T]) -> None:
         self.cls = cls
+        self.plain = cls
         document = with_formats(cls, msgspec.json.schema(cls))
         self.schema = json_schema(document)
         self.fields: Sequence[str] = fields_of(document)

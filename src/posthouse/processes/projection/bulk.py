@@ -28,7 +28,7 @@ from posthouse.errors import (
     StoreUnavailable,
 )
 from posthouse.events import PLATFORM, Event
-from posthouse.events.codecs.own import HEADERS, Decodes, own_event, own_events
+from posthouse.events.codecs.own import HEADERS, Kind, OwnReader
 from posthouse.processes.projection.ahead import ahead
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.feeding import Face, Feed
@@ -67,7 +67,7 @@ class Bulk:
         face = Face(projection, generation, wiring.aggregates)
         made = {id(handler): Feed(handler, face, wiring.store, wiring.clock) for handler in handlers.values()}
         self._feeds = {subject: made[id(handler)] for subject, handler in handlers.items()}
-        self._decodes: Decodes = {subject: _decoding(handler, subject) for subject, handler in handlers.items()}
+        self._reader = OwnReader({subject: _kind(handler, subject) for subject, handler in handlers.items()})
 
     async def run(self, generation: Generation) -> Generation:
         """Read until the group can take over; from where it stood, if it was begun before."""
@@ -100,7 +100,7 @@ class Bulk:
 
     async def _found(self, generation: Generation) -> AsyncGenerator[BodyPage | StreamPage, None]:
         """As it is stored: bodies alone, but while closing, when each event is looked up, all of it."""
-        streams, types = self._wiring.store.streams, self._decodes.keys()
+        streams, types = self._wiring.store.streams, self._feeds.keys()
         cursor, more, bodies = generation.cursor, True, None
         while more:
             if generation.phase != "closing":
@@ -114,10 +114,10 @@ class Bulk:
         events = list[Event[object]]()
         try:
             for first in range(0, len(bodies), TURN):
-                events += own_events(bodies[first : first + TURN], self._decodes)
+                events += self._reader.events(bodies[first : first + TURN])
                 await asyncio.sleep(0)
         except PosthouseError:
-            page = await self._wiring.store.streams.read_all(before, PAGE, types=self._decodes.keys())
+            page = await self._wiring.store.streams.read_all(before, PAGE, types=self._feeds.keys())
             await self._type_rows(page.events)  # says which it was
             raise
         return events
@@ -126,7 +126,7 @@ class Bulk:
         events = list[Event[object]]()
         for place, one in enumerate(stored, 1):
             try:
-                events.append(own_event(one.headers, one.body, self._decodes))
+                events.append(self._reader.event(one.headers, one.body))
             except PosthouseError as error:
                 raise RebuildStopped(
                     f"{self._projection.consumer}: version {one.version} of {one.name} cannot be read: {error}"
@@ -241,12 +241,12 @@ def _fewer_collections() -> Iterator[None]:
             gc.set_threshold(*before)
 
 
-def _decoding(handler: Handler, subject: str) -> Callable[[bytes], object]:
-    known = next(known for known in handler.event_types if known.name == subject)
+def _kind(handler: Handler, subject: str) -> Kind:
+    payload = next(known.payload for known in handler.event_types if known.name == subject)
     steps = handler.lifts.get(subject)
     if steps is None:
-        return known.payload.decode
-    return lambda data: lift(steps, known.payload.decode(data))
+        return Kind(payload.decode, payload.plain)
+    return Kind(lambda data: lift(steps, payload.decode(data)))
 
 
 def _place(batch: Sequence[Event[object]]) -> str:

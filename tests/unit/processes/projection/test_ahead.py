@@ -74,6 +74,23 @@ async def test_whoever_stops_early_ends_the_source_and_hears_nothing_of_what_fai
     assert source.ended
 
 
+async def test_whoever_stops_early_does_not_wait_for_what_comes_next() -> None:
+    ended = asyncio.Event()
+
+    async def endless() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with asyncio.timeout(10):
+        async with aclosing(ahead(endless())) as numbers:
+            assert await anext(numbers) == 1
+            await asyncio.sleep(0)
+    assert ended.is_set()
+
+
 async def test_a_source_within_a_source_ends_too_when_it_is_cancelled_half_way() -> None:
     inner, reached = Source(), asyncio.Event()
 
