@@ -224,7 +224,7 @@ class Applier:
     def _in_line(self, works: Sequence[Work]) -> Sequence[int]:
         """The places of events that may simply be claimed: neither those that may have to wait, nor those of their key
         behind them, or a consumer that adopts the first number it sees would begin with a later one."""
-        waiting = [work.cautious or self._awaits(work) for work in works]
+        waiting = [work.cautious or (work.fact is not None and self._awaits(work)) for work in works]
         if not any(waiting):
             return range(len(works))
         lines = {line_of(work.arrival) for work, waits in zip(works, waiting, strict=True) if waits}

@@ -8,7 +8,7 @@ is proposed for every key, also for one that must have a head already. If it has
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from posthouse.store import Arrival
@@ -161,10 +161,10 @@ def _may_stray(tx: PostgresTransaction) -> bool:
 
 
 async def _claim_together(
-    tx: PostgresTransaction, consumer: str, arrivals: Sequence[Arrival], runs: Sequence[list[int]]
+    tx: PostgresTransaction, consumer: str, arrivals: Sequence[Arrival], lines: Mapping[Line, list[int]]
 ) -> Iterable[list[int]]:
-    """The runs that were claimed."""
-    lines: dict[Line, list[int]] = {_line_of(arrivals[run[0]]): run for run in runs}
+    """Of the runs of different keys, those that were claimed."""
+    runs = lines.values()
     columns = zip(*[_claimed(arrivals[run[0]], arrivals[run[-1]])[:8] for run in runs], strict=True)
     events = _count(arrivals, runs)
     found: Any = await tx.run(CLAIM_RUNS, consumer, *columns, list(events), list(events.values()), len(runs))
@@ -193,24 +193,20 @@ async def _settle(tx: PostgresTransaction, consumer: str, strays: Sequence[tuple
 
 def _count(arrivals: Sequence[Arrival], runs: Iterable[list[int]]) -> Counter[str]:
     """How many events of each topic."""
-    return Counter(arrivals[place].topic for run in runs for place in run)
+    return Counter([arrivals[place].topic for run in runs for place in run])
 
 
 def _of_different_keys(
     arrivals: Sequence[Arrival], runs: Sequence[list[int]]
-) -> tuple[list[list[int]], list[list[int]]]:
+) -> tuple[dict[Line, list[int]], list[list[int]]]:
     """The first run of each key, and the others: later ones of a key, and events that stand alone."""
-    lines: set[Line] = set()
-    together: list[list[int]] = []
+    lines: dict[Line, list[int]] = {}
     others: list[list[int]] = []
     for run in runs:
         first = arrivals[run[0]]
-        if first.sequence is None or (line := _line_of(first)) in lines:
+        if first.sequence is None or lines.setdefault((first.topic, first.tenant, first.key), run) is not run:
             others.append(run)
-        else:
-            lines.add(line)
-            together.append(run)
-    return together, others
+    return lines, others
 
 
 def _runs(arrivals: Sequence[Arrival]) -> list[list[int]]:
@@ -227,10 +223,6 @@ def _runs(arrivals: Sequence[Arrival]) -> list[list[int]]:
 
 def _rank(one: Arrival) -> tuple[str, str, str, str]:
     return (one.topic, one.tenant, one.key or "", one.event_id if one.sequence is None else "")
-
-
-def _line_of(one: Arrival) -> Line:
-    return (one.topic, one.tenant, one.key)
 
 
 def _follows(one: Arrival, before: Arrival) -> bool:
