@@ -41,7 +41,8 @@ class Consumer:
         self._topics = sorted(applier.ordered)
         self._gate: Gate[Item] = Gate(in_flight)
         self._acks: list[Delivery] = []
-        self._filled = asyncio.Event()
+        self._sleepers: list[asyncio.Future[None]] = []
+        """Workers that wait for work."""
         self._drained = asyncio.Event()
 
     @property
@@ -85,7 +86,8 @@ class Consumer:
             receiver.cancel()
             stopper.cancel()
             halt.set()
-            self._filled.set()
+            while self._sleepers:
+                self._wake_one()
             results = await asyncio.gather(receiver, *workers, return_exceptions=True)
         troubles = [r for r in results if isinstance(r, Exception)]
         await self._flush(stream)
@@ -107,17 +109,18 @@ class Consumer:
                 work = self._applier.read(delivery)
                 self._gate.put(work.arrival.tenant, _line(work), (delivery, work))
             if self._gate.ready:
-                self._filled.set()
+                self._wake_one()
             await asyncio.sleep(0)
 
     async def _work(self, stream: Stream, halt: asyncio.Event) -> None:
         while not halt.is_set():
             if not self._gate.ready:
                 await self._flush(stream)
-                self._filled.clear()
                 await self._refilled(halt)
                 continue
             taken = self._take()
+            if self._gate.ready:
+                self._wake_one()
             items = [item for _, run in taken for item in run]
             try:
                 await self._applier.apply_group([work for _, work in items])
@@ -136,7 +139,17 @@ class Consumer:
     async def _refilled(self, halt: asyncio.Event) -> None:
         """Wait for work; the flush before may have let some in."""
         if not self._gate.ready and not halt.is_set():
-            await self._filled.wait()
+            sleeper = asyncio.get_running_loop().create_future()
+            self._sleepers.append(sleeper)
+            await sleeper
+
+    def _wake_one(self) -> None:
+        """There is work, perhaps for one only: whoever takes some of it and leaves some wakes the next."""
+        while self._sleepers:
+            sleeper = self._sleepers.pop()
+            if not sleeper.done():
+                sleeper.set_result(None)
+                return
 
     def _take(self) -> list[Run]:
         """The next event. With a handler that takes several, as many as are ready: first of different keys, so that
