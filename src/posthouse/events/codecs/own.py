@@ -87,7 +87,7 @@ class OwnReader:
         return event.with_data(self._kinds[event.type].decode(event.data))
 
     def events(self, bodies: Sequence[bytes]) -> list[Event[object]]:
-        """The events of bodies that all have `HEADERS`, at one stroke unless one of them needs the long way. A few hundred
+        """The events of bodies that all have `HEADERS`, at one stroke unless one of them needs the long way. A hundred or so
         at a time: more do not fit into a processor's cache."""
         try:
             events = [self._event(kept) for kept in self._kept.decode_lines(b"\n".join(bodies))]

@@ -39,7 +39,7 @@ from posthouse.store.projections import Generation, StreamKey
 from posthouse.store.streams import BodyPage, StreamEvent, StreamPage
 
 PAGE = 10_000
-TURN = 500
+TURN = 100
 """Events that are decoded before others have a turn."""
 
 PAUSES = (0.01, 0.05, 0.2, 0.5)
