@@ -239,7 +239,7 @@ class PostgresStream:
     def _unpacked(self, wants: Sequence[Want], rows: Iterable[Row]) -> list[Delivery]:
         deliveries: list[Delivery] = []
         numbers: dict[int, set[int]] = {}
-        for index, stored, number, position, stored_at, id_, key, headers, body in rows:
+        for index, stored, number, position, stored_at, id_, key, headers, body in sorted(rows, key=_place_and_number):
             if index == 0:
                 self._looked = stored
                 if self._timeline not in (None, number):
@@ -426,6 +426,10 @@ class PostgresStream:
                 await self._database.fetch("leaving a group", sql.LEAVE, self._group, self._name, *back)
             self._bell.ring()
         self._held = {}
+
+
+def _place_and_number(row: Row) -> tuple[int, int]:
+    return row[0], row[2] or 0
 
 
 def hope(place: Place, holding: Holding, most: int) -> Want:
