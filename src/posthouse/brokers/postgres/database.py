@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -40,6 +40,7 @@ PASSING = (
 )
 
 Row = asyncpg.Record
+Session: TypeAlias = "asyncpg.pool.PoolConnectionProxy[Row]"
 Fetch = Callable[..., Awaitable[list[Row]]]
 """A statement of ours and its arguments."""
 Opened = Callable[[Mapping[str, str]], None]
@@ -64,6 +65,10 @@ class Database:
         self._opening = asyncio.Lock()
         self._closed = False
         self._statements: dict[str, str] = {}
+        self._spare: list[Session] = []
+        """Taken from the pool, in nobody's hands."""
+        self._waiting = 0
+        """How many wait for the pool."""
         self.bell = Wake(
             f"/postgresql log/{parts.netloc.rpartition('@')[2]}{parts.path}/{schema}",
             f"posthouse {schema}"[:63],
@@ -116,6 +121,8 @@ class Database:
         if pool is not None:
             try:
                 async with asyncio.timeout(CLOSING):
+                    while connection := self._at_hand():
+                        await pool.release(connection)
                     await pool.close()
             except Exception:  # a server that is away or hangs must not keep us from ending
                 pool.terminate()
@@ -131,18 +138,38 @@ class Database:
         return self._statements[statement]
 
     @contextlib.asynccontextmanager
-    async def _session(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy[Row]]:
-        pool = await self._opened()
+    async def _session(self) -> AsyncIterator[Session]:
+        """A connection. One that was used without an error is kept at hand, unless somebody waits for it: the way through
+        the pool costs as much as a statement."""
+        pool = self._pool or await self._opened()
+        connection = self._at_hand() or await self._acquired(pool)
         try:
-            connection = await pool.acquire(timeout=CONNECTING)
+            yield connection
+        except BaseException:
+            await pool.release(connection)
+            raise
+        if self._waiting or pool is not self._pool or is_gone(connection):
+            await pool.release(connection)
+        else:
+            self._spare.append(connection)
+
+    def _at_hand(self) -> Session | None:
+        while self._spare:
+            connection = self._spare.pop()
+            if not is_gone(connection):
+                return connection
+        return None
+
+    async def _acquired(self, pool: asyncpg.Pool[Row]) -> Session:
+        self._waiting += 1
+        try:
+            return await pool.acquire(timeout=CONNECTING)
         except PosthouseError:
             raise
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:  # also a wrong password, or no such database
             raise BrokerUnavailable(f"the log {self.place} refuses connections: {error}") from error
-        try:
-            yield connection
         finally:
-            await pool.release(connection)
+            self._waiting -= 1
 
     async def _opened(self) -> asyncpg.Pool[Row]:
         async with self._opening:
@@ -202,9 +229,18 @@ class Database:
         if self._pool is not None:
             self._pool.terminate()
             self._pool = None
+            self._spare.clear()
 
 
-def transaction(connection: asyncpg.pool.PoolConnectionProxy[Row]) -> asyncpg.transaction.Transaction:
+def is_gone(connection: Session) -> bool:
+    """Whether the connection is closed. One that the server closed has left the pool's hands and says so by an error."""
+    try:
+        return bool(connection.is_closed())
+    except asyncpg.InterfaceError:
+        return True
+
+
+def transaction(connection: Session) -> asyncpg.transaction.Transaction:
     """Whatever the database's default is: who waits for a head must see it as it then is, not fail."""
     return connection.transaction(isolation="read_committed")
 
