@@ -34,6 +34,7 @@ SHAPES = {
     "in two versions": msgspec.structs.replace(
         PLAIN, extensions={"dualof": "e0", "dualversion": "2", "streamversion": "7"}
     ),
+    "in half of two versions": msgspec.structs.replace(PLAIN, extensions={"dualversion": "2"}),
     "of the platform": msgspec.structs.replace(PLAIN, tenant="platform"),
     "without a key": msgspec.structs.replace(PLAIN, key=None),
     "by somebody": msgspec.structs.replace(PLAIN, actor=Actor(kind="user", id="u1"), causation="e0"),

@@ -28,7 +28,6 @@ class Kind(NamedTuple):
 HEADERS: Mapping[str, str] = {"content-type": StructuredCodec.content_type}
 """Those of bodies that can be read at one stroke."""
 
-
 MISFITS = (msgspec.MsgspecError, ValueError, RecursionError)
 """What msgspec says of a body that it cannot read."""
 
@@ -106,10 +105,8 @@ class OwnReader:
             wire.producerregion, wire.retentionclass, wire.dataresidency,
         )  # fmt: skip
         ours = wire.partitionkey is None or (key is not None and wire.partitionkey == f"{tenant}:{key}")
-        if (
-            ours
-            and wire.actorkind is wire.causationid is wire.idempotencykey is wire.traceparent is wire.dualof is None
-        ):
+        plain = wire.actorkind is wire.causationid is wire.idempotencykey is wire.traceparent is None
+        if ours and plain and wire.dualof is wire.dualversion is None:
             return replace(  # most are like this, and each argument costs a twentieth of the whole
                 like,
                 id=wire.id,
