@@ -38,7 +38,8 @@ Commit = Callable[[asyncpg.Connection, int], Awaitable[None]]
 
 async def commit(server: BenchServer, scale: Scale) -> list[Reading]:
     """Commits with a business row and a keyed event beside the business row alone, at 1, 8 and 32 connections: in a
-    transaction of ours, and in one of the user's that we join. Then ours beside a numbered event written by hand."""
+    transaction of ours, in one of the user's that we join, and each as one statement. Then ours beside a numbered event
+    written by hand."""
     return [reading for connections in COMMITS for reading in await _commit(server, scale, connections)]
 
 
@@ -61,6 +62,10 @@ async def _commit(server: BenchServer, scale: Scale, connections: int) -> list[R
                 await connection.execute(BUSINESS, order.order_id, order.total_cents)
                 await orders.outbox.add(connection, order, tenant=TENANT)
 
+        async def at_once(_: asyncpg.Connection, number: int) -> None:
+            order = placed(number)
+            await orders.record(TENANT, BUSINESS, (order.order_id, order.total_cents), order)
+
         async def measured(name: str, commit: Commit, beside: Commit = row_alone, goal: float | None = 0.6) -> Reading:
             return await compare(
                 f"{name}, {connections} connection{'s' * (connections > 1)}",
@@ -76,6 +81,8 @@ async def _commit(server: BenchServer, scale: Scale, connections: int) -> list[R
             return [
                 await measured("commit", ours),
                 await measured("commit, joined", joined),
+                await measured("commit, one statement", at_once, row_at_once),
+                await measured("commit, one statement ÷ transaction", at_once, row_alone, None),
                 await measured("commit ÷ event by hand", ours, by_hand, None),
             ]
         finally:
@@ -88,6 +95,12 @@ async def row_alone(connection: asyncpg.Connection, number: int) -> None:
     order = placed(number)
     async with connection.transaction():
         await connection.execute(BUSINESS, order.order_id, order.total_cents)
+
+
+async def row_at_once(connection: asyncpg.Connection, number: int) -> None:
+    """The row alone, in a statement that commits by itself."""
+    order = placed(number)
+    await connection.execute(BUSINESS, order.order_id, order.total_cents)
 
 
 async def by_hand(connection: asyncpg.Connection, number: int) -> None:

@@ -42,8 +42,8 @@ from posthouse.processes.stream import Evolve, Home
 from posthouse.receiving import Applier, Consumer, Desk, Handler, Policy, Retrier, dead_letter_topic
 from posthouse.receiving.readers import is_ordered, problems_of, topics_of
 from posthouse.runtime import PARTS, Part, Runtime
-from posthouse.sending import Block, Cause, Drafter, Outbox, Relay, RelaySettings, Sightings, Tx
-from posthouse.store import OutboxRow, RelaySource, Store, Transaction
+from posthouse.sending import Block, Cause, Drafter, Outbox, Relay, RelaySettings, Sightings, Tx, record
+from posthouse.store import OutboxRow, Parameters, RelaySource, Store, Transaction
 from posthouse.stores import open_store
 
 log = logging.getLogger("posthouse.service")
@@ -214,6 +214,25 @@ class Service(Declarations):
         """One database transaction: committed when the block ends, with everything that was published in it."""
         cause = Cause(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
         return Block(self._begin, cause)
+
+    async def record(
+        self,
+        tenant: str,
+        sql: str,
+        parameters: Parameters,
+        *facts: object,
+        correlation: str | None = None,
+        actor: Actor | None = None,
+        traceparent: str | None = None,
+    ) -> bool:
+        """Run one INSERT, UPDATE or DELETE of yours and, if it changed a row, say what follows from it, in a transaction of
+        their own; whether it did. With one fact on PostgreSQL that is one round trip, where a block takes three."""
+        if not facts:
+            raise ConfigurationError("there is no fact to record: give one after the parameters, or use a transaction")
+        if not self._ready:
+            await self.open()
+        cause = Cause(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
+        return await record(self.store, self._begin, self._drafter, cause, sql, parameters, facts)
 
     def joined(
         self,

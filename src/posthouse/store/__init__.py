@@ -133,6 +133,11 @@ class Store(Protocol):
         """`outbox.append` to a synchronous connection or session of theirs, for code without an event loop."""
         ...
 
+    async def append_after(self, sql: str, parameters: Parameters, row: OutboxRow) -> bool | None:
+        """Run a statement of theirs and, if it changed a row, add this one, in one statement that commits by itself; whether it
+        did. None where that cannot be: nothing was done then. CommitUnknown when the answer was lost."""
+        ...
+
     def view(self, tx: Transaction, wanted: type) -> AbstractContextManager[object]:
         """`tx` in the shape that it was begun with: the driver's connection, an ORM session. Entered where the handler
         runs; it may be used until the handler returns."""

@@ -32,9 +32,8 @@ def appending(rows: Sequence[OutboxRow], place: Place, now: float | None, window
     if not rows:
         return []
     ids = [row.event_id for row in rows]
-    if _is_plain(rows):
-        lane = lane_of_row(rows[0], place.lanes)
-        yield APPEND_ONE, (place.identity, place.lanes, lane, *_columns(rows[0]))
+    if is_plain(rows):
+        yield APPEND_ONE, one_row(rows[0], place)
         return ids
     parameters = (
         place.identity,
@@ -57,7 +56,7 @@ def appending(rows: Sequence[OutboxRow], place: Place, now: float | None, window
 
 def words_of(rows: Sequence[OutboxRow], place: Place) -> str | None:
     """What `APPEND_WORDS` is called with, in words that another statement can take along; None where it would not do."""
-    if not _is_plain(rows):
+    if not is_plain(rows):
         return None
     try:
         words = ", ".join(map(literal, _columns(rows[0])))
@@ -66,9 +65,14 @@ def words_of(rows: Sequence[OutboxRow], place: Place) -> str | None:
     return f"({literal(place.identity)}, {place.lanes}, {lane_of_row(rows[0], place.lanes)}::smallint, {words})"
 
 
-def _is_plain(rows: Sequence[OutboxRow]) -> bool:
+def is_plain(rows: Sequence[OutboxRow]) -> bool:
     """One row, without an intent that others may have had before."""
     return len(rows) == 1 and rows[0].idempotency_key is None
+
+
+def one_row(row: OutboxRow, place: Place) -> tuple[object, ...]:
+    """What `APPEND_ONE` is called with."""
+    return (place.identity, place.lanes, lane_of_row(row, place.lanes), *_columns(row))
 
 
 def _columns(row: OutboxRow) -> tuple[object, ...]:

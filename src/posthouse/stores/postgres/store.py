@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import msgspec
@@ -21,6 +21,7 @@ from posthouse.store import (
     OutboxRow,
     OutboxTable,
     OutboxTail,
+    Parameters,
     SightingTable,
     TimerTable,
     Transaction,
@@ -37,6 +38,7 @@ from posthouse.stores.postgres.inbox import PostgresInbox
 from posthouse.stores.postgres.joins import joined, joined_now
 from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.projections import PostgresProjections
+from posthouse.stores.postgres.recording import recorded
 from posthouse.stores.postgres.roles import roles_script
 from posthouse.stores.postgres.sagas import PostgresSagas
 from posthouse.stores.postgres.schema import MOST_LANES, applied, is_post, migrations, missing, script
@@ -159,6 +161,11 @@ class PostgresStore:
 
     def append_now(self, theirs: object, rows: Sequence[OutboxRow]) -> Sequence[str]:
         return self._outbox.append_now(joined_now(self._database, theirs), rows)
+
+    async def append_after(self, sql: str, parameters: Parameters, row: OutboxRow) -> bool | None:
+        if self.isolated or self._database.settings.pooled or isinstance(parameters, Mapping):
+            return None
+        return await recorded(self._database, sql, parameters, row)
 
     def view(self, tx: Transaction, wanted: type) -> AbstractContextManager[object]:
         if isinstance(tx, ShapedTransaction):

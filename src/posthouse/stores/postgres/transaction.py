@@ -72,7 +72,7 @@ class PostgresTransaction:
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
         if isinstance(parameters, Mapping):
             raise StoreError("asyncpg takes parameters by position: write $1, $2 … and give a sequence")
-        if not _is_harmless(sql):
+        if not leaves_nothing(sql):
             self._ready().mark_unclean()
         return await self._run(sql, *parameters)
 
@@ -243,7 +243,7 @@ class PostgresTransaction:
 
 
 @functools.lru_cache(maxsize=1024)
-def _is_harmless(sql: str) -> bool:
+def leaves_nothing(sql: str) -> bool:
     """Whether a statement leaves nothing behind in the session; StoreError for one that would end the transaction."""
     refuse_ending(sql)
     return HARMLESS.match(sql) is not None

@@ -22,6 +22,7 @@ from posthouse.store import (
     OutboxRow,
     OutboxTable,
     OutboxTail,
+    Parameters,
     SightingTable,
     TimerTable,
     Transaction,
@@ -135,6 +136,9 @@ class SqliteStore:
 
     def append_now(self, theirs: object, rows: Sequence[OutboxRow]) -> Sequence[str]:
         return self._outbox.append_now(joined(self._database, theirs), rows)
+
+    async def append_after(self, sql: str, parameters: Parameters, row: OutboxRow) -> bool | None:
+        return None  # a file is not far away: there is nothing to save
 
     def view(self, tx: Transaction, wanted: type) -> AbstractContextManager[object]:
         if not isinstance(tx, SqliteTransaction):
