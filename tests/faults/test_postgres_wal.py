@@ -60,8 +60,13 @@ class House:
         self.killed = 0
 
     def start(self, source: str = "wal") -> None:
+        """It lets SIGTERM in when it is ready to be told; until then the signal waits."""
         script = Path(__file__).with_name("wal_member.py")
-        self.running.append(subprocess.Popen([sys.executable, str(script), self._url, source, str(self._report)]))
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        try:
+            self.running.append(subprocess.Popen([sys.executable, str(script), self._url, source, str(self._report)]))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def kill(self, which: int = 0) -> None:
         process = self.running.pop(which)

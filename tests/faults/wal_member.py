@@ -48,6 +48,7 @@ async def main(url: str, source: str, report: str) -> None:
     logging.basicConfig(level=logging.INFO, filename=f"{report}.log", format=f"%(asctime)s {os.getpid()} %(message)s")
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     store = PostgresStore(url, patience=5.0)
     tail = await opened(store) if source == "wal" else None
     settings = RelaySettings(lease=LEASE, last_delay=0.5)
