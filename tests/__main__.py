@@ -45,16 +45,16 @@ class Share:
     def run(self, *options: str) -> None:
         """Run to the end, saying each line under the name of the share."""
         command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={self.memory}", *self.paths, *options]
-        process = subprocess.Popen(
+        with subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
-        running.append(process)
-        assert process.stdout is not None
-        for line in process.stdout:
-            print(f"{self.name:8} | {line}", end="", flush=True)
-            if ending := ENDING.match(line):
-                self.ending = ending[1]
-        self.code = process.wait()
+        ) as process:
+            running.append(process)
+            assert process.stdout is not None
+            for line in process.stdout:
+                print(f"{self.name:8} | {line}", end="", flush=True)
+                if ending := ENDING.match(line):
+                    self.ending = ending[1]
+        self.code = process.returncode
         running.remove(process)
 
     def failed(self) -> list[str]:
