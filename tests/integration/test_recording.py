@@ -23,10 +23,7 @@ from tests.servers.postgres import PostgresServer
 TENANT = "t1"
 CREATE = "CREATE TABLE orders (name text PRIMARY KEY, state text NOT NULL DEFAULT 'open')"
 ADD = {"sqlite": "INSERT INTO orders (name) VALUES (?)", "postgresql": "INSERT INTO orders (name) VALUES ($1)"}
-CLOSE = {
-    "sqlite": "UPDATE orders SET state = 'closed' WHERE state = 'open'",
-    "postgresql": "UPDATE orders SET state = 'closed' WHERE state = 'open'",
-}
+CLOSE = "UPDATE orders SET state = 'closed' WHERE state = 'open'"
 
 
 class Placed(Payload):
@@ -89,7 +86,7 @@ async def test_a_statement_and_its_fact_commit_together(shop: Service) -> None:
 
 
 async def test_a_statement_that_changes_nothing_has_nothing_to_say(shop: Service) -> None:
-    assert not await shop.record(TENANT, CLOSE[library(shop)], (), Closed(order_id="a"))
+    assert not await shop.record(TENANT, CLOSE, (), Closed(order_id="a"))
     unless_there = f"{ADD[library(shop)]} ON CONFLICT DO NOTHING"
     assert await shop.record(TENANT, unless_there, ("a",), Placed(order_id="a"))
     assert not await shop.record(TENANT, unless_there, ("a",), Placed(order_id="a"))
@@ -100,7 +97,7 @@ async def test_a_fact_about_many_rows_is_said_once(shop: Service) -> None:
     for name in "abc":
         await shop.record(TENANT, ADD[library(shop)], (name,), Placed(order_id=name))
     await drain(shop.store)
-    assert await shop.record(TENANT, CLOSE[library(shop)], (), Closed(order_id="all"))
+    assert await shop.record(TENANT, CLOSE, (), Closed(order_id="all"))
     assert await orders(shop) == [("a", "closed"), ("b", "closed"), ("c", "closed")]
     assert await said(shop) == [("shop.order", "all", 1)]
 
@@ -147,6 +144,16 @@ async def test_on_postgres_it_is_one_statement_where_it_can_be(
     assert len(heard) == messages
     assert len(await orders(on_postgres)) == 1
     assert await said(on_postgres) == [("shop.order", "a", 1)]
+
+
+async def test_a_relay_is_told_of_it_at_once(on_postgres: Service) -> None:
+    store: Any = on_postgres.store
+    bell = store._database.bell
+    heard = await bell.wait(-1, 0)
+    assert not await on_postgres.record(TENANT, CLOSE, (), Closed(order_id="a"))
+    assert await bell.wait(heard, 0) == heard
+    assert await on_postgres.record(TENANT, ADD["postgresql"], ("a",), Placed(order_id="a"))
+    assert await bell.wait(heard, 0) == heard + 1
 
 
 @pytest.mark.parametrize("parameters", [("a",), ("a", "open", "more")])

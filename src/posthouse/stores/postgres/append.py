@@ -16,11 +16,17 @@ SELECT posthouse.append(CAST($1 AS text), CAST($2 AS integer), CAST($3 AS smalli
     CAST($10 AS bytea[]), CAST($11 AS text[]), CAST($12 AS double precision), CAST($13 AS double precision))
 """
 
-# The same for one row without an intent, by far the most frequent …
-APPEND_ONE = """
-SELECT posthouse.append_one(CAST($1 AS text), CAST($2 AS integer), CAST($3 AS smallint), CAST($4 AS text), CAST($5 AS text),
-    CAST($6 AS text), CAST($7 AS boolean), CAST($8 AS text), CAST($9 AS text), CAST($10 AS bytea))
-"""
+TYPES = ("text", "integer", "smallint", "text", "text", "text", "boolean", "text", "text", "bytea")
+"""Those of what `posthouse.append_one` takes."""
+
+
+def append_one(after: int = 0) -> str:
+    """The same for one row without an intent, by far the most frequent, where so many parameters come before …"""
+    places = ", ".join(f"CAST(${after + number} AS {kind})" for number, kind in enumerate(TYPES, 1))
+    return f"SELECT posthouse.append_one({places})"
+
+
+APPEND_ONE = append_one()
 
 # … and in a statement that has no parameters.
 APPEND_WORDS = "SELECT posthouse.append_one"

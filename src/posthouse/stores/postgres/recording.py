@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from posthouse.errors import CommitUnknown
 from posthouse.store import OutboxRow
-from posthouse.stores.postgres.append import is_plain, one_row
+from posthouse.stores.postgres.append import append_one, is_plain, one_row
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FOREIGN, is_lost, sqlstate_of, translated
 from posthouse.stores.postgres.transaction import leaves_nothing
@@ -17,10 +17,8 @@ from posthouse.stores.postgres.transaction import leaves_nothing
 TOGETHER = """
 WITH theirs AS ({theirs}
 )
-SELECT posthouse.append_one({places}) FROM (SELECT 1 FROM theirs LIMIT 1) changed
+{ours} FROM (SELECT 1 FROM theirs LIMIT 1) changed
 """
-TYPES = ("text", "integer", "smallint", "text", "text", "text", "boolean", "text", "text", "bytea")
-"""Those of what `posthouse.append_one` is given."""
 
 CHANGES = re.compile(r"\s*(INSERT|UPDATE|DELETE)\b", re.I)
 RETURNS = re.compile(r"\bRETURNING\b", re.I)
@@ -65,5 +63,4 @@ def _together(sql: str, given: int) -> str | None:
     theirs = sql.rstrip().rstrip(";")
     if not RETURNS.search(theirs):
         theirs += "\nRETURNING 1"
-    places = ", ".join(f"CAST(${given + number} AS {kind})" for number, kind in enumerate(TYPES, 1))
-    return TOGETHER.replace("{theirs}", theirs).replace("{places}", places)
+    return TOGETHER.replace("{ours}", append_one(given)).replace("{theirs}", theirs)
