@@ -7,7 +7,7 @@ PEERS := .cache/peers
 RESULTS := .cache/benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help freeze demo quickstart servers test unit check format bench bench-postgres bench-peers bench-picture clean
+.PHONY: help freeze demo quickstart test test-long unit check format bench bench-postgres bench-peers bench-picture clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -27,12 +27,11 @@ demo-servers: $(READY) ## the same platform on PostgreSQL and NATS, in real time
 quickstart: $(READY) ## two services, three tenants, one poison event, one killed worker: under a minute
 	$(BIN)/posthouse quickstart
 
-servers: ## install the servers that no package of Python's brings, where Debian's packages can be (as root)
-	apt-get update -qq
-	RUNLEVEL=1 apt-get install -y -qq --no-install-recommends rabbitmq-server faketime
-
 test: $(READY) ## every test: unit, conformance, integration, faults, documentation; in two processes
 	$(BIN)/python -m tests
+
+test-long: $(READY) ## every test, with the enumerations and storms that take hours taken whole
+	POSTHOUSE_LONG=3600 $(BIN)/python -m tests
 
 unit: $(READY) ## the unit tests alone, under a minute
 	$(BIN)/python -m pytest tests/unit

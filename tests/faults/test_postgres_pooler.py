@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -23,6 +22,8 @@ from posthouse.clock import SystemClock
 from posthouse.errors import StoreError
 from posthouse.store import HeldFilter
 from tests.faults.plant import at_work, booking, effects, say, settled
+from tests.servers.debian import environment
+from tests.servers.pgbouncer import program
 from tests.servers.ports import free_port
 from tests.servers.postgres import PATIENCE, unprivileged
 
@@ -44,11 +45,12 @@ max_client_conn = 200
 class Pooler:
     """A PgBouncer that may be stopped and started again, on one port."""
 
-    def __init__(self, program: str, place: Path, url: str) -> None:
+    def __init__(self, binary: Path, place: Path, url: str) -> None:
         parts = urlsplit(url)
         port = free_port()
         self.url = parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}").geturl()
-        self._command = [program, str(place / "pgbouncer.ini")]
+        self._command = [str(binary), str(place / "pgbouncer.ini")]
+        self._environment = environment(binary.parents[2])
         (place / "pgbouncer.ini").write_text(
             CONFIGURATION.format(host=parts.hostname, port=parts.port, user=parts.username, listen_port=port)
         )
@@ -57,7 +59,12 @@ class Pooler:
 
     def start(self) -> None:
         self._process = subprocess.Popen(
-            self._command, user=unprivileged(), cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            self._command,
+            user=unprivileged(),
+            cwd="/",
+            env=self._environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -77,13 +84,10 @@ class Pooler:
 
 @pytest.fixture
 def pooler(postgres_url: str) -> Iterator[Pooler]:
-    program = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
-    if program is None:
-        pytest.skip("no pgbouncer on this machine, and no package of Python's brings one")
     if urlsplit(postgres_url).password:
         pytest.skip("the pooler is set up for a server that trusts")
     with tempfile.TemporaryDirectory(prefix="posthouse-pgbouncer-") as place:
-        pooler = Pooler(program, Path(place), postgres_url)
+        pooler = Pooler(program(), Path(place), postgres_url)
         pooler.start()
         try:
             yield pooler

@@ -10,9 +10,8 @@ import pytest
 
 from posthouse.stores.postgres import PostgresStore
 from tests.faults.plant import Made, at_work, booking, effects, say, settled, until
+from tests.servers.faketime import faketime
 from tests.servers.postgres import PostgresServer, Unavailable, binaries, give_up, running
-
-LIBRARIES = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib/faketime/libfaketimeMT.so.1")
 
 
 class Server(PostgresServer):
@@ -29,15 +28,13 @@ class Server(PostgresServer):
 
 @pytest.fixture
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    found = [path for pattern in LIBRARIES for path in Path("/").glob(pattern.removeprefix("/"))]
-    if not found or shutil.which("faketime") is None:
-        pytest.skip("faketime is not on this machine: apt-get install faketime")
+    found = faketime()
     place = Path("/tmp") / f"posthouse-clock-{tmp_path_factory.getbasetemp().name}"
     place.mkdir(mode=0o755, exist_ok=True)  # the server runs as somebody else and must be able to read it
     clock = place / "clock"
     clock.write_text("+0h\n")
     environment = {
-        "LD_PRELOAD": str(found[0]),
+        "LD_PRELOAD": str(found),
         "FAKETIME_TIMESTAMP_FILE": str(clock),
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",

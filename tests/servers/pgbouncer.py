@@ -1,8 +1,10 @@
-"""A PgBouncer in transaction mode before the tests' PostgreSQL, where the machine has one."""
+"""A PgBouncer in transaction mode before the tests' PostgreSQL: the system's, or Debian's package unpacked without
+installing it."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import socket
@@ -15,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.servers.debian import environment, unpacked
 from tests.servers.ports import free_port
 from tests.servers.postgres import PATIENCE, PostgresServer, unprivileged
 from tests.servers.table import give_up, report
@@ -44,12 +47,17 @@ def pgbouncer(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
         yield PostgresServer(parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}").geturl())
 
 
+@functools.cache
+def program() -> Path:
+    """The binary, or the tests that need it are skipped."""
+    found = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
+    return Path(found) if found else unpacked("pgbouncer", "pgbouncer") / "usr" / "sbin" / "pgbouncer"
+
+
 @contextlib.contextmanager
 def pooling(databases: str) -> Iterator[int]:
     """A pooler before these databases, in the words of its own configuration; its port."""
-    program = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
-    if program is None:
-        give_up("pgbouncer", "not on this machine, and no package of Python's brings one: apt-get install pgbouncer")
+    binary = program()
     with tempfile.TemporaryDirectory(prefix="posthouse-pgbouncer-") as place:
         port = free_port()
         file = Path(place) / "pgbouncer.ini"
@@ -58,13 +66,21 @@ def pooling(databases: str) -> Iterator[int]:
         with (
             (Path(place) / "log").open("w") as log,
             subprocess.Popen(
-                [program, str(file)], user=unprivileged(), cwd="/", stdout=log, stderr=subprocess.STDOUT
+                [binary, str(file)],
+                user=unprivileged(),
+                cwd="/",
+                env=environment(binary.parents[2]),
+                stdout=log,
+                stderr=subprocess.STDOUT,
             ) as pooler,
         ):
             try:
                 _wait_until_it_answers(port, pooler, Path(place) / "log")
-                version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-                report("pgbouncer", "real", f"{version.split()[1]}, {program}")
+                said = [binary, "--version"]
+                version = subprocess.run(
+                    said, capture_output=True, text=True, env=environment(binary.parents[2])
+                ).stdout
+                report("pgbouncer", "real", f"{version.split()[1]}, {binary}")
                 yield port
             finally:
                 pooler.terminate()

@@ -1,5 +1,5 @@
-"""A RabbitMQ node for the tests: Debian's package, as a node of its own in a temporary folder, on the loopback, ended by
-its own process id. POSTHOUSE_TEST_RABBITMQ_HOME names the folder of another version (the one with `sbin`);
+"""A RabbitMQ node for the tests: the system's, or Debian's package unpacked without installing it; a node of its own in
+a temporary folder, on the loopback, ended by its own process id. POSTHOUSE_TEST_RABBITMQ_HOME names the folder of another version (the one with `sbin`);
 POSTHOUSE_TEST_RABBITMQ is the URL of a node that runs already, with the users of `RIGHTS`: the tests do not end it."""
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -22,13 +23,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.servers.once import once
+from tests.servers.debian import environment, unpacked
 from tests.servers.ports import free_ports
-from tests.servers.table import give_up, report
+from tests.servers.table import report
 
 PATIENCE = 60.0
-ROOT = Path(__file__).parents[2]
-HOMES = Path("/usr/lib/rabbitmq/lib")
+ERLANG_HOME = "usr/lib/erlang"
 CONFIGURATION = """
 listeners.tcp.local = 127.0.0.1:{port}
 load_definitions = {folder}/definitions.json
@@ -69,6 +69,16 @@ class RabbitmqServer:
         return self.url_of("shop")
 
     @property
+    def _root(self) -> Path:
+        """Where the package lies: `/`, where it is installed."""
+        return self._home.parents[4]
+
+    @property
+    def _path(self) -> str:
+        """Where Erlang is looked for."""
+        return f"{self._root / ERLANG_HOME / 'bin'}:{os.environ.get('PATH', os.defpath)}"
+
+    @property
     def version(self) -> str:
         return self._home.name.rpartition("-")[2]
 
@@ -82,9 +92,10 @@ class RabbitmqServer:
 
     def start(self) -> None:
         if self._names is None:
-            epmd = shutil.which("epmd") or "epmd"
+            epmd = shutil.which("epmd", path=self._path) or "epmd"
             self._names = subprocess.Popen(
                 [epmd, "-address", "127.0.0.1", "-port", str(self._names_port)],
+                env=environment(self._root),
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
@@ -99,7 +110,7 @@ class RabbitmqServer:
         with log:
             self._process = subprocess.Popen(
                 [str(self._home / "sbin" / "rabbitmq-server")],
-                env={**os.environ, **self._environment()},
+                env={**environment(self._root), **self._environment()},
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -142,6 +153,7 @@ class RabbitmqServer:
     def _environment(self) -> dict[str, str]:
         return {
             "HOME": str(self._folder),
+            "PATH": self._path,
             "ERL_EPMD_PORT": str(self._names_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": f"posthouse{self.port}@localhost",
@@ -170,35 +182,25 @@ def hashed(password: str) -> str:
     return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
 
 
+@functools.cache
 def home() -> Path:
     """Where the server is, or the tests that need it are skipped."""
     given = os.environ.get("POSTHOUSE_TEST_RABBITMQ_HOME")
     if given is not None:
         return Path(given)
-    with once("apt"):
-        found = installed()
-        if found is None and os.environ.get("CI") == "true" and os.geteuid() == 0 and shutil.which("apt-get"):
-            install()
-            found = installed()
-    if found is None:
-        give_up("rabbitmq", "not on this machine, and no package of Python's brings one: make servers")
+    if shutil.which("erl") is not None and (found := _newest(Path("/"))) is not None:
+        return found
+    root = unpacked("rabbitmq", "rabbitmq-server")
+    found = _newest(root)
+    assert found is not None
+    erl = root / ERLANG_HOME / "bin" / "erl"
+    erl.write_text(erl.read_text().replace(f"ROOTDIR=/{ERLANG_HOME}", f"ROOTDIR={root / ERLANG_HOME}"))
     return found
 
 
-def installed() -> Path | None:
-    """The newest that Debian's package has put here."""
-    found = sorted(HOMES.glob("rabbitmq_server-*/sbin/rabbitmq-server"))
-    return found[-1].parents[1] if found and shutil.which("erl") else None
-
-
-def install() -> None:
-    """Where nothing may be missing. A registry that does not answer is said loudly."""
-    try:
-        subprocess.run(["make", "servers"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=600)
-    except subprocess.CalledProcessError as error:
-        give_up("rabbitmq", f"apt-get did not bring it: {error.stderr[-500:]}", registry_silent=True)
-    except subprocess.TimeoutExpired as error:
-        give_up("rabbitmq", f"apt-get did not bring it: {error}", registry_silent=True)
+def _newest(root: Path) -> Path | None:
+    found = sorted(root.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server"))
+    return found[-1].parents[1] if found else None
 
 
 @contextlib.contextmanager

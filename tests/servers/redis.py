@@ -4,7 +4,6 @@ it; on the loopback, ended by its own process id. POSTHOUSE_TEST_REDIS_BIN names
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import functools
 import os
@@ -19,14 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.once import once
+from tests.servers.debian import environment, unpacked
 from tests.servers.ports import free_port
-from tests.servers.table import give_up, report
+from tests.servers.table import report
 
 PATIENCE = 30.0
-FETCHING = 120.0
-"""Seconds for the registry of Debian's packages."""
-PACKAGES = ("redis-server", "redis-tools", "libjemalloc2", "liblzf1", "liblua5.1-0", "lua-cjson", "lua-bitop")
 GUEST = "guest on >guest +@all %R~* %RW~guest* %RW~posthouse:*"
 DURABLE = {"appendonly": "yes", "appendfsync": "always"}
 
@@ -61,7 +57,7 @@ class RedisServer:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, "LD_LIBRARY_PATH": libraries(self._program)},
+                env=_environment(self._program),
             )
         deadline = time.monotonic() + PATIENCE
         while not self._answers():
@@ -102,52 +98,22 @@ class RedisServer:
         return False
 
 
-def libraries(program: Path) -> str:
-    """Where an unpacked binary finds its own; an installed one needs none of it."""
-    return ":".join(str(folder) for folder in (program.parents[1] / "lib").glob("*-linux-gnu"))
-
-
 @functools.cache
 def program() -> Path:
     """The binary, or the tests that need it are skipped."""
     found = os.environ.get("POSTHOUSE_TEST_REDIS_BIN") or shutil.which("redis-server")
-    return Path(found) if found else _unpacked()
+    return Path(found) if found else unpacked("redis", "redis-server") / "usr" / "bin" / "redis-server"
 
 
-def _unpacked() -> Path:
-    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        give_up("redis", "no redis-server, and this is no Debian that could bring one: install Redis 7 or later")
-    place = Path(tempfile.mkdtemp(prefix="posthouse-redis-server-"))
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
-    place.chmod(0o755)
-    try:
-        with once("apt"):
-            _download(place)
-        for package in place.glob("*.deb"):
-            _run(place, "dpkg-deb", "--extract", str(package), str(place / "root"))
-    except subprocess.CalledProcessError as error:
-        give_up("redis", f"apt-get did not bring redis-server: {error.stderr[-500:]}", registry_silent=True)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        give_up("redis", f"apt-get did not bring redis-server: {error}", registry_silent=True)
-    return place / "root" / "usr" / "bin" / "redis-server"
-
-
-def _download(place: Path) -> None:
-    try:
-        _run(place, "apt-get", "download", *PACKAGES)
-    except subprocess.CalledProcessError:  # no list of packages yet, or an old one
-        _run(place, "apt-get", "update")
-        _run(place, "apt-get", "download", *PACKAGES)
-
-
-def _run(place: Path, *command: str) -> None:
-    subprocess.run(command, cwd=place, timeout=FETCHING, capture_output=True, text=True, check=True)
+def _environment(program: Path) -> dict[str, str]:
+    return environment(program.parents[2])
 
 
 def version() -> str:
     """As the binary says it: `7.0.15`."""
-    environment = {**os.environ, "LD_LIBRARY_PATH": libraries(program())}
-    said = subprocess.run([program(), "--version"], capture_output=True, text=True, check=True, env=environment).stdout
+    said = subprocess.run(
+        [program(), "--version"], capture_output=True, text=True, check=True, env=_environment(program())
+    ).stdout
     return next(word.removeprefix("v=") for word in said.split() if word.startswith("v="))
 
 
