@@ -76,7 +76,7 @@ def pooling(databases: str) -> Iterator[int]:
         ):
             try:
                 _wait_until_it_answers(port, pooler, Path(place) / "log")
-                said = [binary, "--version"]
+                said = [str(binary), "--version"]
                 version = subprocess.run(
                     said, capture_output=True, text=True, env=environment(binary.parents[2])
                 ).stdout
