@@ -12,6 +12,7 @@ PosthouseError
 │   ├── StoreUnavailable      busy or unreachable: trying again may help
 │   │   └── StoreCollision    rolled back because of another transaction: run the whole transaction again
 │   ├── StoreFull             no room on the disk: nothing was written
+│   ├── ValueRefused          a value that no column or index takes: too large, out of range, no text
 │   ├── StoreOutdated         the tables are missing or older than the code: run `posthouse db upgrade`
 │   ├── CommitUnknown         the commit's answer never came: it may or may not have happened
 │   └── TransactionClosed     used after it ended (deadline passed, or the block was left)
@@ -93,6 +94,11 @@ class StoreCollision(StoreUnavailable):
 
 class StoreFull(StoreError):
     """No room left on the disk; the transaction was rolled back."""
+
+
+class ValueRefused(StoreError):
+    """A value that the database cannot keep, whoever asks and however often: too large for an index, out of range, or text
+    that is none. It belongs to the event that brought it."""
 
 
 class StoreOutdated(StoreError):

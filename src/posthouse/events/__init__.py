@@ -1,6 +1,6 @@
 """What a fact is: its envelope, its name, its forms on the wire and the limits that they keep. Pure: no I/O."""
 
-from posthouse.events.codec import METADATA_LIMIT, Codec, Encoded, check_size
+from posthouse.events.codec import DUAL_OF, METADATA_LIMIT, Codec, Encoded, check_size
 from posthouse.events.codecs import BINARY, CODECS, MELMASTOON, STRUCTURED, codec_of, decode_any
 from posthouse.events.envelope import PLATFORM, Actor, Event, Metadata, Producer, Scalar, moment, timestamp
 from posthouse.events.limits import HARD_LIMIT, PUBLISH_LIMIT, guard
@@ -10,6 +10,7 @@ from posthouse.events.trace import TraceContext
 __all__ = [
     "BINARY",
     "CODECS",
+    "DUAL_OF",
     "HARD_LIMIT",
     "MELMASTOON",
     "METADATA_LIMIT",

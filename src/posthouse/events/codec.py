@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from posthouse.errors import EventTooLarge
+from posthouse.errors import DecodeError, EventError, EventTooLarge
 from posthouse.events.envelope import Event
-from posthouse.events.limits import KIB, PUBLISH_LIMIT
+from posthouse.events.limits import KIB, MAX_LINEAGE, MAX_SEQUENCE, PUBLISH_LIMIT, SHORT, too_long
 
 METADATA_LIMIT = 4 * KIB
 """Bytes of one encoded event, its data aside."""
@@ -75,6 +75,54 @@ def check_metadata(size: int) -> None:
     """Raise EventTooLarge when an event has more than 4 KiB beside its data."""
     if size > METADATA_LIMIT:
         raise EventTooLarge(size, METADATA_LIMIT, "an event without its data")
+
+
+def check_sayable(event: Event[bytes]) -> None:
+    """Raise EventError for a text or a number that no store would keep."""
+    if wrong := _unkeepable(event):
+        raise EventError(f"this event cannot be published: {wrong}")
+
+
+def checked(event: Event[bytes]) -> Event[bytes]:
+    """The event, if every store can keep its texts and numbers; DecodeError otherwise."""
+    if wrong := _unkeepable(event):
+        raise DecodeError("too_long" if "bytes" in wrong else "integer", wrong)
+    return event
+
+
+DUAL_OF = "dualof"
+"""The extension that all versions of one fact share when they are published together: the id of the newest one. Consumers
+remember it, so that it is as long as an id at most."""
+
+
+def _unkeepable(event: Event[bytes]) -> str | None:
+    """What of an event a store could not keep, in words."""
+    number = event.sequence
+    if (number is not None and not 0 <= number <= MAX_SEQUENCE) or not 0 <= event.lineage <= MAX_LINEAGE:
+        return f"sequence is at most {MAX_SEQUENCE}, lineage at most {MAX_LINEAGE}"
+    actor, fact = event.actor, event.extensions.get(DUAL_OF) if event.extensions else None
+    if actor is None and fact is None and _is_short(event):
+        return None
+    return too_long((
+        ("id", event.id), ("type", event.type), ("source", event.source), ("tenant", event.tenant), ("key", event.key),
+        ("correlation", event.correlation), ("causation", event.causation), ("idempotency_key", event.idempotency_key),
+        ("actor", actor.kind if actor else None), ("actor", actor.id if actor else None),
+        ("dualof", fact if isinstance(fact, str) else None),
+    ))  # fmt: skip
+
+
+def _is_short(event: Event[bytes]) -> bool:
+    """Whether no text comes near its limit, as in most events."""
+    return (
+        len(event.id) <= SHORT
+        and len(event.type) <= SHORT
+        and len(event.source) <= SHORT
+        and len(event.tenant) <= SHORT
+        and len(event.key or "") <= SHORT
+        and len(event.correlation or "") <= SHORT
+        and len(event.causation or "") <= SHORT
+        and len(event.idempotency_key or "") <= SHORT
+    )
 
 
 def header_size(headers: Mapping[str, str]) -> int:

@@ -1,6 +1,9 @@
-"""What JSON from the wire may look like. Everything that is read passes `guard` first.
+"""What an event may be, in one place: how long its texts are, how large its numbers, and what its JSON looks like.
 
-Most events prove themselves harmless at the price of one parse: a typed decoder lets through only eight levels and
+No text or number may be wider than the narrowest column or index of any store: what is let in can be kept. `docs/events.md`
+has the same figures as a table, and a test fills every index of the stores with the longest of each.
+
+Everything that is read passes `guard` first. Most events prove themselves harmless at the price of one parse: a typed decoder lets through only eight levels and
 64-bit integers, and when the value, written out again, gives the same bytes, then no member was swallowed as a
 duplicate, no number was bent and no text was malformed. Whatever does not prove itself is walked with every rule.
 """
@@ -10,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Annotated, Any, NoReturn
 
@@ -25,6 +29,26 @@ HARD_LIMIT = 8 * KIB * KIB
 MAX_DEPTH = 64
 MAX_NODES = 100_000
 MAX_INTEGER = 2**63 - 1
+MAX_SEQUENCE = 2**63 - 2
+"""The number after it is asked for, and must fit in 64 bits too."""
+MAX_LINEAGE = 2**31 - 1
+
+MAX_BYTES: Mapping[str, int] = {
+    "id": 256,
+    "type": 256,
+    "source": 1024,
+    "tenant": 256,
+    "key": 1024,
+    "idempotency_key": 512,
+    "correlation": 256,
+    "causation": 256,
+    "actor": 256,
+    "dualof": 256,
+}
+"""The longest text of each field, in bytes of UTF-8. An index of PostgreSQL takes 2,704 bytes in a row, and that of held events
+has tenant, consumer, topic, key and id together. Actor counts for its kind and for its id, each."""
+SHORT = min(MAX_BYTES.values()) // 4
+"""A text of so many characters keeps every limit, whatever they are."""
 
 _BOM = b"\xef\xbb\xbf"
 _WHITESPACE = b" \t\r\n"
@@ -45,6 +69,14 @@ def _shallow(levels: int) -> Any:
     for _ in range(levels):
         value = scalar | list.__class_getitem__(value) | dict.__class_getitem__((str, value))
     return value
+
+
+def too_long(texts: Iterable[tuple[str, str | None]]) -> str | None:
+    """What is wrong with the first text that is longer than its field may be; None when none is."""
+    for field, text in texts:
+        if text and len(text) > SHORT and (size := len(text.encode(errors="replace"))) > MAX_BYTES[field]:
+            return f"{field} has {size:,} bytes, the longest has {MAX_BYTES[field]:,}"
+    return None
 
 
 _decode_shallow = msgspec.json.Decoder(_shallow(8)).decode

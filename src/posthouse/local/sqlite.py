@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from posthouse.errors import ConfigurationError, PosthouseError, StoreError, StoreFull, StoreUnavailable
+from posthouse.errors import ConfigurationError, PosthouseError, StoreError, StoreFull, StoreUnavailable, ValueRefused
 
 try:  # Windows has no flock; there every process checkpoints and the lock is SQLite's own.
     import fcntl
@@ -131,7 +131,12 @@ def is_busy(error: BaseException | None) -> bool:
     return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def translated(error: sqlite3.Error, doing: str) -> PosthouseError:
+MISFITS = (OverflowError, UnicodeEncodeError)
+"""What the driver itself says of a value that it cannot hand over: an integer beyond 64 bits, half a surrogate pair."""
+REFUSED = (sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH)
+
+
+def translated(error: sqlite3.Error | OverflowError | UnicodeEncodeError, doing: str) -> PosthouseError:
     """The error of our tree that says the same."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     text = f"{doing}: {error}"
@@ -139,6 +144,8 @@ def translated(error: sqlite3.Error, doing: str) -> PosthouseError:
         return StoreFull(f"{text}: nothing was written; free some space and it goes on")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
         return StoreUnavailable(text)
+    if code in REFUSED or isinstance(error, (*MISFITS, sqlite3.DataError)):
+        return ValueRefused(text)
     return StoreError(text)
 
 
@@ -147,7 +154,7 @@ def mapped(doing: str) -> Iterator[None]:
     """Turn sqlite3's errors into ours."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, *MISFITS) as error:
         raise translated(error, doing) from error
 
 

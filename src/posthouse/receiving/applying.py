@@ -24,6 +24,7 @@ from posthouse.errors import (
     StoreCollision,
     StoreFull,
     StoreUnavailable,
+    ValueRefused,
     VersionConflict,
 )
 from posthouse.events import Event
@@ -32,7 +33,7 @@ from posthouse.receiving.handler import Answer, Handler
 from posthouse.receiving.holding import Holder, held_event, storable, with_error, words_of
 from posthouse.receiving.order import Standing, judge
 from posthouse.receiving.policy import Again, Dead, Policy, decide
-from posthouse.receiving.work import Work, arrived, held_back, line_of
+from posthouse.receiving.work import Work, arrived, held_back, line_of, under_digest
 from posthouse.sending import Drafter, Sightings, Tx, cause_of
 from posthouse.store import Arrival, HeldEvent, HeldState, Known, Store, Transaction
 
@@ -112,7 +113,7 @@ class Applier:
             except Exception as error:
                 answer = decide(work.policy, error, attempts)
                 if answer != Again(0.0):
-                    return await self._hold_failed(work, error, answer, attempts)
+                    return await self._hold_safely(work, error, answer, attempts)
 
     async def apply_group(self, works: Sequence[Work]) -> None:
         """Deal with events in one transaction without savepoints, those of one key in their order; one by one if anything
@@ -344,6 +345,18 @@ class Applier:
         if forgotten and arrival.sequence is not None:
             raise Reject("older than the inbox remembers: it may have been applied before, in another version")
         return forgotten
+
+    async def _hold_safely(self, work: Work, error: Exception, answer: Again | Dead, attempts: int) -> None:
+        """Hold an event that failed; under the digest of its bytes where the store cannot keep what it says of itself. Its
+        neighbours are not to start over because of it."""
+        try:
+            await self._hold_failed(work, error, answer, attempts)
+        except ValueRefused as refused:
+            nameless = under_digest(work)
+            async with self.store.begin() as transaction:
+                await self._set_aside(
+                    transaction, nameless, f"it cannot be kept as what it says it is: {words_of(refused)}"
+                )
 
     async def _hold_failed(self, work: Work, error: Exception, answer: Again | Dead, attempts: int) -> None:
         """A first run failed and was rolled back: hold the event, unless somebody dealt with it meanwhile."""

@@ -10,6 +10,7 @@ import msgspec
 from posthouse.broker import Delivery
 from posthouse.errors import DecodeError
 from posthouse.events import PLATFORM, Event, decode_any
+from posthouse.events.limits import MAX_BYTES
 from posthouse.receiving.fact import Fact, fact_of
 from posthouse.receiving.handler import Handler
 from posthouse.receiving.holding import storable, words_of
@@ -47,20 +48,35 @@ def arrived(delivery: Delivery, handlers: Mapping[str, Handler], ordered: Mappin
     try:
         if len(frame.body) > limit:
             raise DecodeError("too_large", f"{len(frame.body):,} bytes, the service reads {limit:,}: raise its limit")
-        event = decode_any(frame.headers, frame.body)
-        time = event.occurred_at.timestamp()
-    except (DecodeError, ValueError) as error:
+        return _read(delivery, decode_any(frame.headers, frame.body), digest, handlers, ordered)
+    except Exception as error:  # whatever it is, it belongs to this one event: its neighbours go on
         unread = Arrival(
-            topic=frame.topic, tenant=PLATFORM, event_id=storable(frame.id), digest=digest, time=delivery.stored_at
+            topic=frame.topic, tenant=PLATFORM, event_id=_name(frame.id, digest), digest=digest, time=delivery.stored_at
         )
         return Work(arrival=unread, headers=frame.headers, body=frame.body, defect=words_of(error))
+
+
+def _name(id: str, digest: bytes) -> str:
+    """The broker's word for a frame that could not be read, or the digest of its bytes where that is too long to be kept."""
+    id = storable(id)
+    return id if 0 < len(id.encode()) <= MAX_BYTES["id"] else digest.hex()
+
+
+def _read(
+    delivery: Delivery,
+    event: Event[bytes],
+    digest: bytes,
+    handlers: Mapping[str, Handler],
+    ordered: Mapping[str, bool],
+) -> Work:
+    frame = delivery.frame
     numbered = event.key is not None and ordered.get(frame.topic, True)
     arrival = Arrival(
         topic=frame.topic,
         tenant=event.tenant,
         event_id=event.id,
         digest=digest,
-        time=time,
+        time=event.occurred_at.timestamp(),
         key=event.key,
         sequence=event.sequence if numbered else None,
         lineage=event.lineage,
@@ -80,8 +96,8 @@ def held_back(held: HeldEvent, handlers: Mapping[str, Handler]) -> Work:
     """What a held event is."""
     try:
         event = decode_any(held.headers, held.body)
-    except DecodeError as error:
-        return Work(arrival=held.arrival, headers=held.headers, body=held.body, defect=str(error))
+    except Exception as error:
+        return Work(arrival=held.arrival, headers=held.headers, body=held.body, defect=words_of(error))
     return Work(
         arrival=held.arrival,
         headers=held.headers,
@@ -90,6 +106,19 @@ def held_back(held: HeldEvent, handlers: Mapping[str, Handler]) -> Work:
         handler=handlers.get(event.type),
         fact=fact_of(event, held.arrival) if event.extensions else None,
     )
+
+
+def under_digest(work: Work) -> Work:
+    """The same under the digest of its bytes, outside of any tenant and line: for what no store takes under its own name."""
+    arrival = work.arrival
+    nameless = Arrival(
+        topic=arrival.topic,
+        tenant=PLATFORM,
+        event_id=arrival.digest.hex(),
+        digest=arrival.digest,
+        time=arrival.time,
+    )
+    return msgspec.structs.replace(work, arrival=nameless, event=None, handler=None, fact=None)
 
 
 def line_of(arrival: Arrival) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from posthouse.clock import Clock, new_id
 from posthouse.contracts import event_type_of
 from posthouse.contracts.versions import Cast, Casts, whole
 from posthouse.errors import ConfigurationError, ContractError, EventTooLarge
-from posthouse.events import Actor, Codec, Event, Producer, check_size, codec_of, timestamp
+from posthouse.events import DUAL_OF, Actor, Codec, Event, Producer, check_size, codec_of, timestamp
 from posthouse.store import OutboxRow
 
 
@@ -43,8 +43,6 @@ STAMP_ROOM = 64
 """Bytes that the number and the lineage, which the store gives, take at most in any wire format."""
 
 
-DUAL_OF = "dualof"
-"""The extension that all versions of one fact share when they are published together: the id of the newest one."""
 DUAL_VERSION = "dualversion"
 """Beside it: the number of the newest version."""
 ALONE: Mapping[str, str] = {}

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import msgspec
 
 from posthouse.errors import DecodeError, EventError
-from posthouse.events.codec import check_metadata
+from posthouse.events.codec import check_metadata, check_sayable, checked
 from posthouse.events.envelope import PLATFORM, Actor, Event, Metadata, Producer, Scalar, moment
-from posthouse.events.limits import MAX_INTEGER, guard
+from posthouse.events.limits import MAX_INTEGER, MAX_LINEAGE, MAX_SEQUENCE, guard
 from posthouse.events.trace import is_traceparent, is_tracestate
 
 JSON = "application/json"
@@ -68,7 +68,9 @@ class Written(Attributes, kw_only=True, omit_defaults=True, gc=False):
 
 
 def attributes_of(event: Event[bytes]) -> Written:
-    """The attributes of a fact; its extensions are not among them, a foreign partition key is one."""
+    """The attributes of a fact; its extensions are not among them, a foreign partition key is one. EventError for one that
+    no store would keep."""
+    check_sayable(event)
     metadata, actor, producer, key = event.metadata, event.actor, event.producer, event.key
     return Written(
         specversion="1.0",
@@ -147,7 +149,7 @@ def event_of(wire: Attributes, known: Mapping[str, object], data: bytes) -> Even
         extensions["partitionkey"] = wire.partitionkey
     if sequence is None and wire.sequence is not None:
         extensions["sequence"] = wire.sequence
-    return Event(
+    event = Event(
         id=wire.id,
         type=wire.type,
         source=wire.source,
@@ -156,7 +158,7 @@ def event_of(wire: Attributes, known: Mapping[str, object], data: bytes) -> Even
         tenant=tenant,
         key=key,
         sequence=sequence,
-        lineage=1 if wire.lineage is None else whole_number("lineage", wire.lineage),
+        lineage=1 if wire.lineage is None else lineage_number(wire.lineage),
         correlation=wire.correlationid or None,
         causation=wire.causationid or None,
         actor=_actor(wire),
@@ -169,6 +171,7 @@ def event_of(wire: Attributes, known: Mapping[str, object], data: bytes) -> Even
         metadata=_metadata(wire),
         extensions=read_extensions(extensions) if extensions else {},
     )
+    return checked(event)
 
 
 def _actor(wire: Attributes) -> Actor | None:
@@ -241,14 +244,14 @@ def sequence_number(wire: str | int | None) -> int | None:
     """The number in a `sequence`, or None when a foreign producer put something else there."""
     if isinstance(wire, str):
         wire = int(wire) if len(wire) <= 20 and wire.isascii() and wire.isdigit() else None
-    return wire if wire is not None and 0 <= wire <= MAX_INTEGER else None
+    return wire if wire is not None and 0 <= wire <= MAX_SEQUENCE else None
 
 
-def whole_number(name: str, wire: str | int) -> int:
-    """An integer written as a number or as digits; DecodeError for anything else."""
+def lineage_number(wire: str | int) -> int:
+    """An integer written as a number or as digits; DecodeError for anything else, and for more than 31 bits."""
     number = sequence_number(wire)
-    if number is None:
-        raise DecodeError("type", f"{name} is not a whole number")
+    if number is None or number > MAX_LINEAGE:
+        raise DecodeError("type", f"lineage is not a whole number up to {MAX_LINEAGE}")
     return number
 
 

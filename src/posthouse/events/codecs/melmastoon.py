@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from posthouse.errors import DecodeError, EventError
-from posthouse.events.codec import Encoded
+from posthouse.events.codec import Encoded, check_sayable, checked
 from posthouse.events.codecs.attributes import (
     JSON,
     RESERVED,
@@ -27,11 +27,11 @@ from posthouse.events.codecs.attributes import (
     check_time,
     is_json,
     json_of,
+    lineage_number,
     misfit,
     read_extensions,
     sequence_number,
     unbase64,
-    whole_number,
 )
 from posthouse.events.envelope import Actor, Event, Metadata, Producer, Scalar
 from posthouse.events.limits import guard
@@ -95,6 +95,7 @@ class MelmastoonCodec:
 
     def encode(self, event: Event[bytes]) -> Encoded:
         check_data(event)
+        check_sayable(event)
         wire = _present(
             metadata=_metadata(event),
             eventId=event.id,
@@ -235,7 +236,7 @@ def _event(wire: _Envelope, extensions: dict[str, Any]) -> Event[bytes]:
         extensions["sequence"] = metadata.sequence
     traced = metadata.traceparent is not None and is_traceparent(metadata.traceparent)
     state = metadata.tracestate
-    return Event(
+    event = Event(
         id=wire.event_id,
         type=f"{wire.event_type}.v{wire.event_version}" if wire.event_version else wire.event_type,
         source=source,
@@ -244,7 +245,7 @@ def _event(wire: _Envelope, extensions: dict[str, Any]) -> Event[bytes]:
         tenant=_tenant(wire),
         key=_key(wire),
         sequence=sequence,
-        lineage=whole_number("lineage", metadata.lineage),
+        lineage=lineage_number(metadata.lineage),
         correlation=wire.correlation_id or None,
         causation=wire.causation_id or None,
         actor=None if wire.actor_id is None else Actor(kind=wire.actor_id.type, id=wire.actor_id.id),
@@ -263,6 +264,7 @@ def _event(wire: _Envelope, extensions: dict[str, Any]) -> Event[bytes]:
         ),
         extensions=read_extensions(extensions) if extensions else {},
     )
+    return checked(event)
 
 
 def _tenant(wire: _Envelope) -> str:

@@ -15,6 +15,7 @@ from posthouse.errors import (
     StoreFull,
     StoreOutdated,
     StoreUnavailable,
+    ValueRefused,
 )
 
 FOREIGN = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
@@ -40,6 +41,8 @@ DISK_FULL, NOT_PRIMARY = "53100", "25006"
 NOT_ALLOWED, BY_POLICY = "42501", "ExecWithCheckOptions"
 """The code has many causes, in many languages; the function of the server that says so tells row-level security."""
 CONNECTION_CLASS = "08"
+VALUE_CLASSES = ("22", "54")
+"""A value out of range or of another type, and one that is too large for a row of an index."""
 LOST_DURING_COMMIT = ("57P01", "57P02", "57P03")
 OTHER_DATABASE, OTHER_LANES, FENCED, FORK = "PH001", "PH002", "PH005", "PH006"
 """Raised by our own functions; see the migrations."""
@@ -110,6 +113,8 @@ def translated(error: BaseException, doing: str) -> PosthouseError:
         )
     if code == OTHER_LANES:
         return ConfigurationError(f"{error}: the number is fixed at creation, so leave `lanes` out of the store's URL")
+    if code[:2] in VALUE_CLASSES or (not code and isinstance(error, ValueError | TypeError)):
+        return ValueRefused(text)
     return StoreError(str(error) if code == FORK else text)
 
 

@@ -22,7 +22,7 @@ from posthouse.errors import (
 )
 from posthouse.local import sqlite as local
 from posthouse.local.doorbell import Doorbell
-from posthouse.local.sqlite import Checkpointer, Synchronous, mapped, patiently, translated
+from posthouse.local.sqlite import MISFITS, Checkpointer, Synchronous, mapped, patiently, translated
 from posthouse.store import Parameters, Rows, Transaction
 from posthouse.stores.sqlite.borrowed import BorrowedConnection, refuse_ending
 from posthouse.stores.sqlite.schema import checking, real_path
@@ -285,7 +285,7 @@ class SqliteTransaction:
         connection = self.ready()
         try:
             return rows_of(connection, sql, parameters)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, *MISFITS) as error:
             raise translated(error, f"running {' '.join(sql.split())[:60]!r}") from error
 
     def run_many(self, sql: str, parameters: Iterable[Sequence[object]]) -> None:
