@@ -25,6 +25,9 @@ from posthouse.events import decode_any
 from posthouse.testing import Harness
 
 from .scene import NOW, calm, crafted, put, rows
+from .stores import House, stores, worded
+
+__all__ = ["stores"]
 
 plant = Service("plant", limit=8 * 1024 * 1024 - 4096)
 
@@ -41,19 +44,22 @@ class ViewSeen(Payload):
     number: int = 0
 
 
+INSERT = "INSERT INTO effect (number, text) VALUES (?, ?)"
+
+
 @plant.setup
 async def tables(tx: Tx) -> None:
-    await tx.execute("CREATE TABLE IF NOT EXISTS effect (number INTEGER, text TEXT)")
+    await tx.execute(worded("CREATE TABLE IF NOT EXISTS effect ({id}, number BIGINT, text TEXT)"))
 
 
 @plant.on(ThingMade)
 async def make(event: Event[ThingMade], tx: Tx) -> None:
-    await tx.execute("INSERT INTO effect VALUES (?, ?)", (event.data.number, event.data.key))
+    await tx.execute(worded(INSERT), (event.data.number, event.data.key))
 
 
 @plant.on(ViewSeen)
 async def see(event: Event[ViewSeen], tx: Tx) -> None:
-    await tx.execute("INSERT INTO effect VALUES (?, ?)", (event.data.number, event.data.text))
+    await tx.execute(worded(INSERT), (event.data.number, event.data.text))
 
 
 STRUCTURED = {"content-type": "application/cloudevents+json"}
@@ -134,8 +140,16 @@ HOSTILE: dict[str, tuple[dict[str, str], bytes]] = {
 
 @pytest.fixture
 async def harness() -> AsyncIterator[Harness]:
+    """In memory: one for each of many."""
     async with Harness(plant) as harness:
         yield harness
+
+
+@pytest.fixture
+async def house(stores: str) -> AsyncIterator[Harness]:
+    """On both stores."""
+    async with House(plant) as house:
+        yield house
 
 
 @pytest.fixture
@@ -156,7 +170,7 @@ def raw(headers: dict[str, str], body: bytes, id: str = "hostile", key: str | No
 
 
 async def applied() -> list[tuple[object, ...]]:
-    return await rows(plant, "SELECT number, text FROM effect ORDER BY rowid")
+    return await rows(plant, "SELECT number, text FROM effect ORDER BY id")
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -176,6 +190,22 @@ async def test_hostile_bytes_are_quarantined_with_a_reason_and_their_neighbours_
     assert "quarantined" in said.getvalue()
     letters = harness.broker.log.topics["plant.view.dlq"]
     assert [letter.frame.body for letter in letters] == [body]
+
+
+async def test_all_hostile_bytes_together_are_quarantined_on_both_stores(house: Harness) -> None:
+    neighbours = [crafted(ViewSeen(text=f"view {n}")) for n in range(len(HOSTILE))]
+    things = [crafted(ThingMade(key="k", number=n), sequence=n) for n in range(1, len(HOSTILE) + 1)]
+    for n, (headers, body) in enumerate(HOSTILE.values()):
+        await put(house, neighbours[n], raw(headers, body, id=f"hostile {n}"), things[n])
+    await calm(house)
+    found = await applied()
+    assert sorted(str(text) for _, text in found if text != "k") == sorted(f"view {n}" for n in range(len(HOSTILE)))
+    assert [number for number, text in found if text == "k"] == list(range(1, len(HOSTILE) + 1))
+    held = await house.held(plant)
+    assert {one.state for one in held} == {"quarantined"}
+    assert sorted(one.body for one in held) == sorted(body for _, body in HOSTILE.values())
+    assert all(one.reason.startswith("unreadable: ") for one in held)
+    assert len(house.broker.log.topics["plant.view.dlq"]) == len(HOSTILE)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -222,17 +252,17 @@ async def test_the_services_own_limit_decides_what_it_reads(harness: Harness) ->
     ['{"number":"many"}', "[]", '"text"', '{"text":{"a":[]}}', '{"number":1.5}', "null"],
 )
 async def test_a_payload_of_another_shape_is_dead_at_once_and_keeps_nobody_else_waiting(
-    data: str, harness: Harness
+    data: str, house: Harness
 ) -> None:
-    await put(harness, raw(STRUCTURED, envelope(data)), crafted(ViewSeen(text="after")))
-    await calm(harness)
+    await put(house, raw(STRUCTURED, envelope(data)), crafted(ViewSeen(text="after")))
+    await calm(house)
     assert await applied() == [(0, "after")]
-    [held] = await harness.held(plant)
+    [held] = await house.held(plant)
     assert (held.state, held.reason, held.attempts) == ("dead", "contract", 1)
     assert "not a valid ViewSeen" in held.error
 
 
-async def test_odd_but_honest_bytes_are_applied(harness: Harness) -> None:
+async def test_odd_but_honest_bytes_are_applied(house: Harness) -> None:
     honest = [
         envelope('{"text":"caf\u00e9 \U0001f3e8"}', id='"1"'),
         envelope('{"text":"\\ud83c\\udfe8"}', id='"2"'),
@@ -242,14 +272,14 @@ async def test_odd_but_honest_bytes_are_applied(harness: Harness) -> None:
         envelope("{}", id='"6"', time='"9999-12-31T23:59:59-23:59"'),
         envelope("{}", id='"a\\nforged: line\\u2028\\u001b[31m"'),
     ]
-    await put(harness, *[raw(STRUCTURED, body, id=str(n)) for n, body in enumerate(honest)])
-    await calm(harness)
-    assert await harness.held(plant) == []
-    assert [text for _, text in await applied()] == ["café 🏨", "🏨", "a\\u0000b", "", "", "", ""]
+    await put(house, *[raw(STRUCTURED, body, id=str(n)) for n, body in enumerate(honest)])
+    await calm(house)
+    assert await house.held(plant) == []
+    assert sorted(str(text) for _, text in await applied()) == ["", "", "", "", "a\\u0000b", "café 🏨", "🏨"]
 
 
 async def test_text_that_no_database_takes_in_headers_and_ids_does_not_stop_the_worker(
-    harness: Harness, said: io.StringIO
+    house: Harness, said: io.StringIO
 ) -> None:
     """A broker of ours never stores these; one that decodes carelessly might hand them out."""
     bad = [
@@ -257,22 +287,35 @@ async def test_text_that_no_database_takes_in_headers_and_ids_does_not_stop_the_
         Frame(topic="plant.view", id="fine", body=b"\xfe", headers={"x-half": "\udc80", "x-nul": "a\0b"}),
         Frame(topic="plant.view", id="nul \0", body=b"\xfd", headers={"\ud800": "name"}),
     ]
-    harness.broker.log.topics["plant.view"] += [Stored(frame, NOW) for frame in bad]
-    await put(harness, crafted(ViewSeen(text="after")))
-    await calm(harness)
+    house.broker.log.topics["plant.view"] += [Stored(frame, NOW) for frame in bad]
+    await put(house, crafted(ViewSeen(text="after")))
+    await calm(house)
     assert await applied() == [(0, "after")]
-    assert [held.state for held in await harness.held(plant)] == ["quarantined"] * 3
+    assert [held.state for held in await house.held(plant)] == ["quarantined"] * 3
 
 
-async def test_unreadable_frames_under_one_id_are_all_kept(harness: Harness) -> None:
-    await put(harness, *[raw(STRUCTURED, bytes([255, n]), id="same") for n in range(5)])
-    await put(harness, raw(STRUCTURED, b"\xff\x00", id="same"))
-    await calm(harness)
-    assert sorted(held.body for held in await harness.held(plant)) == [bytes([255, n]) for n in range(5)]
+async def test_unreadable_frames_under_one_id_are_all_kept(house: Harness) -> None:
+    await put(house, *[raw(STRUCTURED, bytes([255, n]), id="same") for n in range(5)])
+    await put(house, raw(STRUCTURED, b"\xff\x00", id="same"))
+    await calm(house)
+    assert sorted(held.body for held in await house.held(plant)) == [bytes([255, n]) for n in range(5)]
+
+
+async def test_another_event_under_the_id_of_one_that_is_held_is_kept_beside_it(house: Harness) -> None:
+    first = raw(STRUCTURED, envelope('{"number":"many"}'))
+    others = [raw(STRUCTURED, envelope(f'{{"number":"many {n}"}}')) for n in range(3)]
+    await put(house, first)
+    await calm(house)
+    for other in (*others, *others):
+        await put(house, other)
+        await calm(house)
+    held = await house.held(plant)
+    assert sorted(one.body for one in held) == sorted([first.body, *(other.body for other in others)])
+    assert sorted(one.state for one in held) == ["dead", "quarantined", "quarantined", "quarantined"]
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_flood_of_mutated_events_stops_nobody(seed: int, harness: Harness) -> None:
+async def test_a_flood_of_mutated_events_stops_nobody(seed: int, house: Harness) -> None:
     dice = random.Random(seed)
     honest = [crafted(ViewSeen(text=f"honest {n}", number=n)) for n in range(50)]
     flood = []
@@ -291,18 +334,18 @@ async def test_a_flood_of_mutated_events_stops_nobody(seed: int, harness: Harnes
         flood.append(Frame(topic="plant.view", id=f"m{n}", headers=victim.headers, body=bytes(body) or b"{"))
     frames = [*honest, *flood]
     dice.shuffle(frames)
-    await put(harness, *frames)
-    await calm(harness)
+    await put(house, *frames)
+    await calm(house)
     counts = await plant.store.counts()
     dealt_with = sum(counts.applied.values()) + sum(counts.held.values())
     assert dealt_with >= 50
     assert sum(counts.held.values()) >= 50
     known = {text for _, text in await applied()}
-    quarantined = {held.arrival.event_id for held in await harness.held(plant)}
+    quarantined = {held.arrival.event_id for held in await house.held(plant)}
     for n, frame in enumerate(honest):
         assert f"honest {n}" in known or frame.id in quarantined, "a mutant may come first and win, but never vanish"
-    await put(harness, crafted(ViewSeen(text="last")))
-    await calm(harness)
+    await put(house, crafted(ViewSeen(text="last")))
+    await calm(house)
     assert "last" in {text for _, text in await applied()}
 
 

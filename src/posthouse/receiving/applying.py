@@ -35,7 +35,7 @@ from posthouse.receiving.order import Standing, judge
 from posthouse.receiving.policy import Again, Dead, Policy, decide
 from posthouse.receiving.work import Work, arrived, held_back, line_of, under_digest
 from posthouse.sending import Drafter, Sightings, Tx, cause_of
-from posthouse.store import Arrival, HeldEvent, HeldState, Known, Store, Transaction
+from posthouse.store import Arrival, HeldEvent, HeldState, Store, Transaction
 
 log = logging.getLogger("posthouse.consumer")
 
@@ -237,7 +237,7 @@ class Applier:
 
     async def _set_unfit_aside(self, transaction: Transaction, work: Work) -> None:
         if work.defect:
-            await self._set_unreadable_aside(transaction, work)
+            await self._set_aside(transaction, work, f"unreadable: {work.defect}")
         else:
             await self._set_aside(transaction, work, "older than the inbox remembers: it may have been applied before")
 
@@ -399,15 +399,6 @@ class Applier:
 
     async def _set_aside(self, transaction: Transaction, work: Work, reason: str) -> None:
         await self._holder.set_aside(transaction, self._held(work, "quarantined", reason), reason)
-
-    async def _set_unreadable_aside(self, transaction: Transaction, work: Work) -> None:
-        """Its id is the broker's word and may stand for other bytes as well: these are kept beside them."""
-        arrival = work.arrival
-        known = await self.store.inbox.standing(transaction, self.consumer, arrival)
-        if isinstance(known, Known) and known.digest != arrival.digest:
-            arrival = msgspec.structs.replace(arrival, event_id=f"{arrival.event_id}#{arrival.digest.hex()}")
-            work = msgspec.structs.replace(work, arrival=arrival)
-        await self._set_aside(transaction, work, f"unreadable: {work.defect}")
 
     def _held(
         self, work: Work, state: HeldState, reason: str, *, attempts: int = 0, next_at: float | None = None

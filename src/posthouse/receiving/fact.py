@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from posthouse.events import Event
-from posthouse.sending.draft import DUAL_OF, DUAL_VERSION
+from posthouse.events import DUAL_OF, Event
+from posthouse.sending.draft import DUAL_VERSION
 from posthouse.store import Arrival
 
 

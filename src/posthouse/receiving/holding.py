@@ -12,7 +12,7 @@ import msgspec
 from posthouse.clock import Clock
 from posthouse.events import timestamp
 from posthouse.receiving.policy import Policy
-from posthouse.store import Arrival, Head, HeldEvent, HeldFilter, HeldState, OutboxRow, Store, Transaction
+from posthouse.store import Arrival, Head, HeldEvent, HeldFilter, HeldState, Known, OutboxRow, Store, Transaction
 
 log = logging.getLogger("posthouse.consumer")
 
@@ -46,9 +46,23 @@ class Holder:
     async def set_aside(self, transaction: Transaction, held: HeldEvent, reason: str) -> None:
         """Out of line, for people to look at: it never runs by itself and keeps nobody waiting."""
         aside = msgspec.structs.replace(held, state="quarantined", reason=reason, last_at=self.clock.now())
-        if await self._store(transaction, aside):
-            log.error("%s: event %s is quarantined: %s", held.consumer, held.arrival.event_id, reason)
-            await self._publish_dead(transaction, aside)
+        if not await self._store(transaction, aside):
+            if held.id or await self._is_held(transaction, held):
+                return
+            aside = _beside(aside)
+            if not await self._store(transaction, aside):
+                return
+        log.error("%s: event %s is quarantined: %s", held.consumer, aside.arrival.event_id, reason)
+        await self._publish_dead(transaction, aside)
+
+    async def _is_held(self, transaction: Transaction, held: HeldEvent) -> bool:
+        """Whether these very bytes are held under their id, and not others: one id may stand for several."""
+        arrival = held.arrival
+        known = await self.store.inbox.standing(transaction, held.consumer, arrival)
+        if isinstance(known, Known) and known.digest == arrival.digest:
+            return True
+        same = HeldFilter(consumer=held.consumer, tenant=arrival.tenant, event_id=arrival.event_id)
+        return any(other.arrival.digest == arrival.digest for other in await self.store.held.find(same))
 
     async def pass_over(self, transaction: Transaction, held: HeldEvent, policy: Policy = DEFAULT) -> None:
         """The key goes on without this event."""
@@ -100,6 +114,13 @@ class Holder:
             numbered=False,
         )
         await self.store.outbox.append(transaction, [row])
+
+
+def _beside(held: HeldEvent) -> HeldEvent:
+    """The same under its id and the digest of its bytes: another event has the id."""
+    arrival = held.arrival
+    named = msgspec.structs.replace(arrival, event_id=f"{arrival.event_id}#{arrival.digest.hex()}")
+    return msgspec.structs.replace(held, arrival=named)
 
 
 def dead_letter_topic(topic: str) -> str:

@@ -47,6 +47,7 @@ class HeldFilter(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     topic: str | None = None
     key: str | None = None
+    event_id: str | None = None
     ids: Sequence[int] | None = None
 
 

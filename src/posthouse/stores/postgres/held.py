@@ -80,7 +80,7 @@ FIND = f"""
 SELECT {COLUMNS} FROM posthouse.held e
 WHERE e.id > $1 AND ($3::text IS NULL OR e.consumer = $3) AND ($4::text IS NULL OR e.state = $4)
     AND ($5::text IS NULL OR e.tenant = $5) AND ($6::text IS NULL OR e.topic = $6) AND ($7::text IS NULL OR e.key = $7)
-    AND ($8::bigint[] IS NULL OR e.id = ANY ($8))
+    AND ($8::bigint[] IS NULL OR e.id = ANY ($8)) AND ($9::text IS NULL OR e.event_id = $9)
 ORDER BY e.id LIMIT $2
 """
 
@@ -127,7 +127,16 @@ class PostgresHeld:
     async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
         ids = None if wanted.ids is None else list(wanted.ids)
         found = await self._database.run(
-            FIND, after, limit, wanted.consumer, wanted.state, wanted.tenant, wanted.topic, wanted.key, ids
+            FIND,
+            after,
+            limit,
+            wanted.consumer,
+            wanted.state,
+            wanted.tenant,
+            wanted.topic,
+            wanted.key,
+            ids,
+            wanted.event_id,
         )
         return [_held(columns) for columns in found]
 

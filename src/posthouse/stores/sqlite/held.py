@@ -185,7 +185,7 @@ class SqliteHeld:
 
     async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
         conditions, parameters = ["id > ?"], [after]  # type: tuple[list[str], list[object]]
-        for column in ("consumer", "state", "tenant", "topic", "key"):
+        for column in ("consumer", "state", "tenant", "topic", "key", "event_id"):
             value = getattr(wanted, column)
             if value is not None:
                 conditions.append(f"{column} = ?")
