@@ -16,12 +16,21 @@ TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 SCALARS: tuple[object, ...] = (None, True, False, *NUMBERS, *TEXTS)
 
 
+DRAFTS = {
+    6: "http://json-schema.org/draft-06/schema#",
+    7: "http://json-schema.org/draft-07/schema#",
+    19: "https://json-schema.org/draft/2019-09/schema",
+    20: "https://json-schema.org/draft/2020-12/schema",
+}
+
+
 class Chance:
     """A source of schemas and values; the same seed gives the same."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
-        self.draft7 = self._random.random() < 0.3
+        self.draft = self._random.choice((6, 7, 7, 19, 19, 20, 20, 20, 20, 20))
+        self.defs = "definitions" if self.draft <= 7 else "$defs"
 
     def pair(self) -> tuple[dict[str, object], dict[str, object]]:
         """A schema and a changed one, or now and then two that have nothing to do with each other."""
@@ -44,7 +53,7 @@ class Chance:
         """The value with something changed somewhere."""
         if isinstance(value, dict) and self._random.random() < 0.8:
             changed = dict(value)
-            name = self._random.choice((*NAMES, "new", "other"))
+            name = self._random.choice((*NAMES, "new", "other", "", "1"))
             if name in changed and self._random.random() < 0.7:
                 changed[name] = self.altered(changed[name])
             elif name in changed:
@@ -58,14 +67,16 @@ class Chance:
         return self._random.choice(SCALARS) if self._random.random() < 0.7 else self.value(1)
 
     def _document(self) -> dict[str, object]:
-        draft = (
-            "http://json-schema.org/draft-07/schema#" if self.draft7 else "https://json-schema.org/draft/2020-12/schema"
-        )
-        defs = "definitions" if self.draft7 else "$defs"
-        return {"$schema": draft, defs: {"node": self._object(2), "leaf": self._schema(0)}, **self._object(3)}
+        return {
+            "$schema": DRAFTS[self.draft],
+            self.defs: {"node": self._object(2), "leaf": self._schema(0), "name": self._name_list()},
+            **self._object(3),
+        }
 
     def _object(self, depth: int) -> dict[str, object]:
         """Mostly objects: there is most to get wrong."""
+        if self._random.random() < 0.15:
+            return self._mapping(depth)
         schema: dict[str, object] = {"type": "object"} if self._random.random() < 0.8 else {}
         schema["properties"] = {name: self._schema(depth - 1) for name in NAMES if self._random.random() < 0.6}
         if self._random.random() < 0.6:
@@ -76,17 +87,30 @@ class Chance:
             schema |= self._combination(depth)
         return schema
 
+    def _mapping(self, depth: int) -> dict[str, object]:
+        """Names that are limited, and values that are all alike but for a few."""
+        schema: dict[str, object] = {"type": "object", "propertyNames": self._names()}
+        schema["additionalProperties"] = self._leaf() if self._random.random() < 0.6 else self._schema(depth - 1)
+        if self._random.random() < 0.3:
+            schema["patternProperties"] = {self._random.choice(PATTERNS): self._leaf()}
+        if self._random.random() < 0.3:
+            schema["properties"] = {self._random.choice(NAMES): self._leaf()}
+        if self._random.random() < 0.3:
+            schema |= self._random.choice(({"minProperties": 1}, {"minProperties": 2}, {"maxProperties": 1}))
+        return schema
+
     def _object_keyword(self, depth: int) -> dict[str, object]:
         inner = self._schema(depth - 1)
         choices: list[dict[str, object]] = [
             {"additionalProperties": self._random.choice((True, False, False, inner))},
             {"patternProperties": {self._random.choice(PATTERNS): inner}},
-            {"propertyNames": {"pattern": self._random.choice(PATTERNS)}},
+            {"propertyNames": self._names()},
+            {"propertyNames": self._names()},
             {"minProperties": self._random.randrange(3)},
             {"maxProperties": self._random.randrange(1, 5)},
         ]
         name, other = self._random.choice(NAMES), self._random.choice(NAMES)
-        if self.draft7:
+        if self.draft <= 7:
             choices += [
                 {"dependencies": {name: [other]}},
                 {"dependencies": {name: self._object(depth - 1) if depth else True}},
@@ -98,6 +122,28 @@ class Chance:
                 {"unevaluatedProperties": self._random.choice((True, False, False, inner))},
             ]
         return self._random.choice(choices)
+
+    def _name_list(self) -> dict[str, object]:
+        return {"type": "string", "enum": self._random.sample((*NAMES, "other"), self._random.randrange(1, 4))}
+
+    def _names(self) -> Schema:
+        """What names may be: listed, by reference, by length, by pattern, or joined."""
+        roll = self._random.random()
+        if roll < 0.25:
+            return {"enum": self._random.sample((*NAMES, "other", ""), self._random.randrange(1, 4))}
+        if roll < 0.4:
+            return {"$ref": f"#/{self.defs}/name"}
+        if roll < 0.55:
+            return {"maxLength": self._random.randrange(3)}
+        if roll < 0.65:
+            return {"minLength": self._random.randrange(1, 7)}
+        if roll < 0.8:
+            return {"pattern": self._random.choice(PATTERNS)}
+        if roll < 0.85:
+            return self._random.choice((True, False, {"const": self._random.choice(NAMES)}))
+        if roll < 0.9:
+            return {"not": {"enum": self._random.sample((*NAMES, "other"), 2)}}
+        return {self._random.choice(("anyOf", "allOf", "oneOf")): [{"maxLength": 1}, self._leaf()]}
 
     def _combination(self, depth: int) -> dict[str, object]:
         parts = [self._schema(depth - 1) for _ in range(self._random.choice((1, 2, 2, 3)))]
@@ -114,7 +160,7 @@ class Chance:
             return self._random.choice((True, False, True, True))
         if roll < 0.1:
             name = self._random.choice(("node", "leaf"))
-            return {"$ref": f"#/{'definitions' if self.draft7 else '$defs'}/{name}"} if depth else True
+            return {"$ref": f"#/{self.defs}/{name}"} if depth else True
         if depth <= 0 or roll < 0.5:
             return self._leaf()
         if roll < 0.62:
@@ -125,11 +171,14 @@ class Chance:
         schema: dict[str, object] = {"type": "array"} if self._random.random() < 0.8 else {}
         first: list[object] = [self._schema(depth - 1) for _ in range(self._random.randrange(3))]
         rest = self._random.choice((False, self._schema(depth - 1)))
-        if self.draft7:
+        if self.draft < 20:
             schema |= {"items": first, "additionalItems": rest} if first else {"items": rest}
         else:
             schema |= {"prefixItems": first} if first else {}
             schema |= self._random.choice(({"items": rest}, {}, {"unevaluatedItems": rest}))
+        if self.draft == 19 and self._random.random() < 0.3:
+            schema.pop("additionalItems", None)
+            schema["unevaluatedItems"] = rest
         choices: list[dict[str, object]] = [
             {"minItems": self._random.randrange(3)},
             {"maxItems": self._random.randrange(4)},
@@ -147,7 +196,7 @@ class Chance:
         if roll < 0.2:
             return {"enum": self._random.sample(SCALARS, self._random.randrange(1, 5))}
         if roll < 0.25:
-            return {"const": self.value(1)}
+            return {"const": self.value(1)} if roll < 0.23 else {"enum": [self.value(2), self.value(1)]}
         if roll < 0.35:
             return {"type": self._random.sample(TYPES, 2)}
         schema: dict[str, object] = {}
@@ -207,12 +256,20 @@ class Chance:
                     place |= self._leaf()
 
     def _loosen(self, place: dict[str, object]) -> None:
-        for keyword, by in (("minimum", -1), ("maximum", 1), ("minLength", -1), ("maxLength", 2), ("maxItems", 1)):
+        for keyword, by in LOOSER:
             value = place.get(keyword)
             if isinstance(value, (int, float)):
-                place[keyword] = max(0, value + by) if keyword.endswith(("Length", "Items")) else value + by
+                place[keyword] = (
+                    max(0, value + by)
+                    if keyword.endswith(("Length", "Items", "Properties", "Contains"))
+                    else value + by
+                )
 
 
+LOOSER = (
+    ("minimum", -1), ("maximum", 1), ("minLength", -1), ("maxLength", 2), ("maxItems", 1), ("minItems", -1),
+    ("minProperties", -1), ("maxProperties", 1), ("minContains", -1), ("maxContains", 1),
+)  # fmt: skip
 KEPT = ("$schema", "$defs", "definitions")
 
 
@@ -226,11 +283,16 @@ def _schemas(node: object) -> list[dict[str, object]]:
         return []
     found = [node]
     for keyword, value in node.items():
-        if keyword in ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas") and isinstance(
-            value, dict
-        ):
+        if keyword in (
+            "properties",
+            "patternProperties",
+            "$defs",
+            "definitions",
+            "dependentSchemas",
+            "dependencies",
+        ) and (isinstance(value, dict)):
             found += [inner for part in value.values() for inner in _schemas(part)]
-        elif keyword in ("allOf", "anyOf", "oneOf", "prefixItems") and isinstance(value, list):
+        elif keyword in ("allOf", "anyOf", "oneOf", "prefixItems", "items") and isinstance(value, list):
             found += [inner for part in value for inner in _schemas(part)]
         elif keyword in (
             "not",
@@ -241,6 +303,9 @@ def _schemas(node: object) -> list[dict[str, object]]:
             "additionalProperties",
             "contains",
             "unevaluatedProperties",
+            "unevaluatedItems",
+            "additionalItems",
+            "propertyNames",
         ):
             found += _schemas(value)
     return found

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from itertools import islice
 
 import jsonschema_rs
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+import pytest
 
 from posthouse.contracts.evolution import Mode, Outcome, Reader, Verdict
 from posthouse.contracts.evolution.json_schema import compare
@@ -22,6 +22,7 @@ from tests.unit.contracts.evolution.random_schemas import Chance
 
 VALUES = 30
 PAIRS = 400
+SOME = 50_000 if "POSTHOUSE_LONG" in os.environ else 500
 
 
 def judged(old: object, new: object, mode: Mode = Mode.FULL) -> Verdict | None:
@@ -38,22 +39,48 @@ def validator(schema: dict[str, object], *, formats: bool) -> jsonschema_rs.Vali
     return jsonschema_rs.validator_for(schema, validate_formats=formats, offline=True)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-@given(st.integers(0, 10**9))
-def test_no_value_contradicts_a_verdict(seed: int) -> None:
-    chance = Chance(seed)
-    old, new = chance.pair()
-    for reader, mode in ((Reader.NEW, Mode.BACKWARD), (Reader.OLD, Mode.FORWARD)):
-        verdict = judged(old, new, mode)
-        if verdict is None:
-            return
-        writer, read = (old, new) if reader is Reader.NEW else (new, old)
-        for finding in verdict.findings:
-            if finding.has_example:
-                assert validator(writer, formats=True).is_valid(finding.example), (finding, writer)
-                assert not validator(read, formats=True).is_valid(finding.example), (finding, read)
-        if verdict.outcome is Outcome.COMPATIBLE:
-            check_values(chance, writer, read)
+class Tally:
+    """What a run of pairs came to."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[Outcome] = Counter()
+        self.values = 0
+        self.contradictions: list[str] = []
+
+    def add(self, seed: int) -> None:
+        """Judge a pair both ways, and hold the verdicts against values."""
+        chance = Chance(seed)
+        old, new = chance.pair()
+        for reader, mode in ((Reader.NEW, Mode.BACKWARD), (Reader.OLD, Mode.FORWARD)):
+            verdict = judged(old, new, mode)
+            if verdict is None:
+                return
+            self.outcomes[verdict.outcome] += 1
+            writer, read = (old, new) if reader is Reader.NEW else (new, old)
+            try:
+                self.values += checked(chance, verdict, writer, read)
+            except AssertionError as error:
+                self.contradictions.append(f"seed {seed}: {error}")
+
+
+def checked(chance: Chance, verdict: Verdict, writer: dict[str, object], read: dict[str, object]) -> int:
+    """How many values were looked at; fails where one contradicts."""
+    for finding in verdict.findings:
+        if finding.has_example:
+            assert validator(writer, formats=True).is_valid(finding.example), (finding, writer)
+            assert not validator(read, formats=True).is_valid(finding.example), (finding, read)
+    return check_values(chance, writer, read) if verdict.outcome is Outcome.COMPATIBLE else 0
+
+
+@pytest.mark.timeout(2 * 3_600)
+def test_no_value_contradicts_a_verdict() -> None:
+    tally = Tally()
+    for seed in range(SOME):
+        tally.add(seed)
+    print(f"{SOME:,} pairs, {tally.values:,} values, {tally.outcomes}")
+    assert tally.contradictions == []
+    assert tally.outcomes[Outcome.COMPATIBLE] > SOME * 0.9, tally.outcomes
+    assert tally.values > SOME * 40
 
 
 def check_values(chance: Chance, writer: dict[str, object], reader: dict[str, object]) -> int:

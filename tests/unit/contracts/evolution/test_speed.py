@@ -6,6 +6,8 @@ import json
 import time
 from random import Random
 
+import pytest
+
 from posthouse.contracts.evolution import Mode, Outcome
 from posthouse.contracts.evolution.json_schema import compare
 
@@ -49,3 +51,45 @@ def test_five_hundred_changed_schemas_are_compared_soon() -> None:
     outcomes = [compare(old, new, Mode.BACKWARD).outcome for old, new in pairs]
     assert time.process_time() - began < GENEROUS
     assert outcomes == [Outcome.INCOMPATIBLE, Outcome.COMPATIBLE] * (PAIRS // 2)
+
+
+def texts(pattern: str) -> str:
+    return json.dumps({"type": "string", "pattern": pattern})
+
+
+def branches(count: int, longer: int) -> str:
+    """A union whose branches all overlap."""
+    return json.dumps(
+        {
+            "oneOf": [
+                {"properties": {f"k{number}": {"minimum": number}, "c": {"maxLength": number + longer}}}
+                for number in range(count)
+            ]
+        }
+    )
+
+
+COSTLY = {
+    "repeats of repeats of repeats": (texts("^((a{1,20}){1,20}){1,20}$"), texts("^a*$")),
+    "optional parts between repeats": (texts("^(((a{1,9}b?){1,9}c?){1,9}){1,9}$"), texts("^[abc]*$")),
+    "repeats in a row": (texts(f"^{'(a{0,30}b{0,30}){0,30}' * 20}$"), texts("^[ab]*$")),
+    "optional letters": (texts(f"^{'a?' * 400}$"), texts("^(aa)*$")),
+    "many branches that begin alike": (texts("|".join(f"x{n}.*y" for n in range(150))), texts("^x")),
+    "a large union": (branches(120, 1), branches(120, 2)),
+    "a huge union": (branches(600, 1), branches(600, 2)),
+}
+LONGEST = 15.0
+"""Seconds of processor time for one pair on a busy machine; none takes more than four elsewhere."""
+
+
+@pytest.mark.parametrize(("old", "new"), COSTLY.values(), ids=COSTLY)
+def test_nothing_takes_longer_than_its_budget(old: str, new: str) -> None:
+    began = time.process_time()
+    for mode in (Mode.BACKWARD, Mode.FORWARD):
+        compare(old, new, mode)
+    assert time.process_time() - began < LONGEST
+
+
+def test_what_is_beyond_the_budget_is_not_called_compatible() -> None:
+    old, new = COSTLY["repeats in a row"]
+    assert compare(old, new, Mode.BACKWARD).outcome is Outcome.UNJUDGED

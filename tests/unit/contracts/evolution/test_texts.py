@@ -94,9 +94,9 @@ def test_patterns_with_too_many_states_are_given_up() -> None:
 
 
 def test_many_patterns_share_one_effort() -> None:
-    effort = Effort(states=100)
+    effort = Effort(work=100)
     wanted = Wanted(matching=frozenset(("^(a|b)*a(a|b){7}$",)), avoiding=frozenset(("^[ab]*$",)))
-    assert texts.find_text(wanted, effort) is None  # more than a hundred states, but begun in time
+    assert texts.find_text(wanted, effort) is None  # more than that, but begun in time
     with pytest.raises(TooMany):
         texts.find_text(wanted, effort)
 

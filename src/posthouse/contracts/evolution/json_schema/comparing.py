@@ -137,8 +137,8 @@ def _wrapped(finder: Finder, value: object, steps: tuple[Step, ...]) -> Iterator
         yield value
         return
     last = steps[-1]
-    if last.name is not None:
-        for container in islice(finder.holding(last.around, last.name, value), 2):
+    for name in islice(finder.names(last.name, last.naming), 2):
+        for container in islice(finder.holding(last.around, name, value), 2):
             yield from _wrapped(finder, container, steps[:-1])
 
 

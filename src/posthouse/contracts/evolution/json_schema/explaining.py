@@ -8,7 +8,7 @@ from posthouse.contracts.evolution.json_schema import arrays, objects
 from posthouse.contracts.evolution.json_schema import nodes as n
 from posthouse.contracts.evolution.json_schema.arrays import ArrayFacts
 from posthouse.contracts.evolution.json_schema.nodes import Atom, Kind, Node
-from posthouse.contracts.evolution.json_schema.objects import Member, ObjectFacts
+from posthouse.contracts.evolution.json_schema.objects import Member, Naming, ObjectFacts
 from posthouse.contracts.evolution.json_schema.proving import Prover, Question
 from posthouse.contracts.evolution.json_schema.sequent import Nodes, Sequent
 
@@ -17,11 +17,15 @@ MOST_GAPS = 100
 
 @dataclass(frozen=True)
 class Step:
-    """From a container to what is in it; `around` holds for the container. `name` is None where none could be made up."""
+    """From a container to what is in it; `around` holds for the container.
+
+    `name` is None where none could be made up, and a suggestion where `naming` says what the names of a group are.
+    """
 
     around: Nodes
     name: str | int | None
     shown: str
+    naming: Naming | None = None
 
 
 @dataclass(frozen=True)
@@ -148,9 +152,9 @@ class Explainer:
         right = frozenset((goal.value,))
         if self._prover.prove(member.known, right):
             return
-        if member.name is not None and facts.impossible(member.name, self._prover.prove):
+        if facts.excluded(member, self._prover.prove):
             return
-        inner = (*steps, Step(known, member.name, member.shown))
+        inner = (*steps, Step(known, member.name, member.shown, member.naming))
         refused = goal.value is self._prover.pool.false
         if refused or (isinstance(goal, n.Property) and not member.known):
             kinds = n.KINDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -14,9 +14,19 @@ from posthouse.contracts.evolution.json_schema.sequent import Nodes
 from posthouse.contracts.evolution.json_schema.texts import Effort, TooMany, Wanted, find_text
 
 MOST_PATTERNS = 5
+MOST_LISTED = 200
+"""Names that are looked at one by one; longer lists are groups."""
 OTHER_NAMES = ("other", "another", "more", "extra", "x", "y", "z")
 
 Prove = Callable[[Nodes, Nodes], bool]
+
+
+@dataclass(frozen=True)
+class Naming:
+    """The names of a group: all of `holding` hold for each of them and none of `failing` does."""
+
+    holding: Nodes
+    failing: Nodes
 
 
 @dataclass(frozen=True)
@@ -28,6 +38,8 @@ class Member:
     shown: str
     patterns: frozenset[str] | None = frozenset()
     """Those that the names match, where no single name is meant; None is any."""
+    naming: Naming | None = None
+    """What the names of a group have in common. `name` is then a suggestion that nobody has checked."""
 
 
 class ObjectFacts:
@@ -58,7 +70,7 @@ class ObjectFacts:
         self._others = [
             (atom.maybe, atom.value) for atom in facts if isinstance(atom, n.Others) and atom.maybe is not None
         ]
-        self.explicit = {*self._properties, *self.required}
+        self.explicit = {*self._properties, *self.required, *self._listed_names()}
         for maybe, _ in self._others:
             self.explicit |= maybe.names
 
@@ -90,6 +102,12 @@ class ObjectFacts:
                 return True
         return prove(self.value(name), frozenset())
 
+    def excluded(self, member: Member, prove: Prove) -> bool:
+        """Whether the member cannot be there; a group cannot when none of its names can, whatever the suggested one does."""
+        if member.naming is not None:
+            return prove(member.naming.holding, member.naming.failing)
+        return member.name is not None and self.impossible(member.name, prove)
+
     def contradictory(self) -> bool:
         """Whether there is no such object, at a glance."""
         return self.most is not None and self.least > self.most
@@ -100,7 +118,10 @@ class ObjectFacts:
             return True
         if self.least <= len(self.required) or not self._others:
             return False
-        if any(not prove(member.known, frozenset()) for member in self.unnamed(frozenset())):
+        if any(
+            not prove(member.known, frozenset()) and not self.excluded(member, prove)
+            for member in self.unnamed(frozenset())
+        ):
             return False
         return sum(not self.impossible(name, prove) for name in self.explicit) < self.least
 
@@ -110,7 +131,7 @@ class ObjectFacts:
         told_apart = sorted(own | patterns)
         listed = frozenset(self.explicit) | besides
         if len(told_apart) > MOST_PATTERNS:
-            return [Member(None, frozenset(), "*", None)]
+            return [Member(None, frozenset(), "*", None, self._naming((), (), listed))]
         return list(self._groups(told_apart, listed))
 
     def _groups(self, told_apart: list[str], listed: frozenset[str]) -> Iterator[Member]:
@@ -123,12 +144,34 @@ class ObjectFacts:
                 continue
             known = {atom.value for atom in self._patterned if atom.pattern in matched}
             known |= {value for maybe, value in self._others if not maybe.patterns & matched}
-            yield Member(name or None, frozenset(known), "*", matched)
+            yield Member(
+                name or None, frozenset(known), "*", matched, self._naming(sorted(matched), sorted(avoided), listed)
+            )
+
+    def _naming(self, matched: Iterable[str], avoided: Iterable[str], listed: frozenset[str]) -> Naming:
+        pool = self._pool
+        text: Node = pool.of(n.Kinds(frozenset((n.STRING,))))
+        others: set[Node] = {pool.of(n.Pattern(pattern)) for pattern in avoided}
+        if listed:
+            others.add(pool.of(n.Values(frozenset((n.STRING, name) for name in listed))))
+        return Naming(
+            frozenset((text, *self.names, *(pool.of(n.Pattern(pattern)) for pattern in matched))), frozenset(others)
+        )
+
+    def _listed_names(self) -> frozenset[str]:
+        """All names there can be, where `propertyNames` lists them."""
+        lists = [part.scalars for part in self._name_parts() if isinstance(part, n.Values)]
+        if not lists or len(min(lists, key=len)) > MOST_LISTED:
+            return frozenset()
+        return frozenset(str(value) for kind, value in min(lists, key=len) if kind == n.STRING)
 
     def _name_patterns(self) -> frozenset[str]:
         """Patterns that every name matches by `propertyNames`."""
-        plain = [part for node in self.names for part in (node.parts if isinstance(node, n.All) else (node,))]
-        return frozenset(part.pattern for part in plain if isinstance(part, n.Pattern))
+        return frozenset(part.pattern for part in self._name_parts() if isinstance(part, n.Pattern))
+
+    def _name_parts(self) -> list[Node]:
+        """What holds for every name, in parts."""
+        return [part for node in self.names for part in (node.parts if isinstance(node, n.All) else (node,))]
 
 
 def covered(atom: Atom, facts: ObjectFacts) -> list[Member]:

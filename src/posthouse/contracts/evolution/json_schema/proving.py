@@ -16,6 +16,8 @@ from posthouse.contracts.evolution.json_schema.scalars import is_none_left
 from posthouse.contracts.evolution.json_schema.sequent import Nodes, Sequent, reduce
 
 MOST_QUESTIONS = 20_000
+MOST_WORK = 1_200_000
+"""Steps of all questions together: one question about a large union is many steps."""
 DEEPEST = 60
 MOST_COMBINATIONS = 64
 MOST_EXCLUSIVE = 8
@@ -35,6 +37,7 @@ class Prover:
     def __init__(self, pool: Pool, questions: int = MOST_QUESTIONS) -> None:
         self.pool = pool
         self._left = questions
+        self._work_left = MOST_WORK
         self._known: dict[Question, bool] = {}
         self._open: dict[Question, int] = {}
         self._taken_for_granted = DEEPEST + 1
@@ -53,7 +56,12 @@ class Prover:
 
     def sequent(self, left: Nodes, right: Nodes) -> Sequent | None:
         """The question, reduced."""
-        return reduce(self.pool, left, right)
+        return reduce(self.pool, left, right, self._spend)
+
+    def _spend(self, work: int) -> None:
+        self._work_left -= work
+        if self._work_left < 0:
+            raise TooMuchWork
 
     def _work(self, question: Question) -> bool:
         self._left -= 1
@@ -152,8 +160,7 @@ class Prover:
         if not isinstance(goal, (n.Property, n.PatternProperty, n.Others)):
             return False
         return all(
-            self.prove(member.known, self.alternatives(goal, goals))
-            or (member.name is not None and facts.impossible(member.name, self.prove))
+            self.prove(member.known, self.alternatives(goal, goals)) or facts.excluded(member, self.prove)
             for member in objects.covered(goal, facts)
         )
 
@@ -172,11 +179,11 @@ class Prover:
             this = self.pool.of(n.Values(frozenset(((n.STRING, name),))))
             if not self.prove(frozenset((this, *facts.names)), wanted) and not facts.impossible(name, self.prove):
                 return False
-        text = self.pool.of(n.Kinds(frozenset((n.STRING,))))
         for member in facts.unnamed(NONE_NAMED):
-            matched = {self.pool.of(n.Pattern(pattern)) for pattern in member.patterns or ()}
-            known = frozenset((text, *facts.names, *matched))
-            if not self.prove(member.known, NONE) and not self.prove(known, wanted):
+            naming = member.naming
+            if naming is None or not (
+                self.prove(member.known, NONE) or self.prove(naming.holding, naming.failing | wanted)
+            ):
                 return False
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from posthouse.contracts.evolution.json_schema import nodes as n
@@ -30,21 +31,26 @@ class Sequent:
         return {*self.facts, *(choice for at, choice in enumerate(self.choices) if at != without)}
 
 
+Meter = Callable[[int], None]
+"""Is told of work before it is done, and raises where it is too much."""
+
+
 class _Shown(Exception):
     """The answer is yes."""
 
 
-def reduce(pool: Pool, left: Nodes, right: Nodes) -> Sequent | None:
-    """The question after every step that needs no guess; None when the answer is yes."""
+def reduce(pool: Pool, left: Nodes, right: Nodes, spend: Meter) -> Sequent | None:
+    """The question after every step that needs no guess; None when the answer is yes. `spend` is told of each step."""
     try:
-        return _Reduction(pool, left, right).result()
+        return _Reduction(pool, left, right, spend).result()
     except _Shown:
         return None
 
 
 class _Reduction:
-    def __init__(self, pool: Pool, left: Nodes, right: Nodes) -> None:
+    def __init__(self, pool: Pool, left: Nodes, right: Nodes, spend: Meter) -> None:
         self._pool = pool
+        self._spend = spend
         self._true: dict[Node, None] = {}
         self._false: dict[Node, None] = {}
         self._choices: list[Choice] = []
@@ -70,6 +76,7 @@ class _Reduction:
 
     def _hold(self, node: Node) -> None:
         """It is true of a counterexample."""
+        self._spend(1)
         if node in self._true:
             return
         if node in self._false:
@@ -90,6 +97,7 @@ class _Reduction:
 
     def _fail(self, node: Node) -> None:
         """It is false of a counterexample."""
+        self._spend(1)
         if node in self._false:
             return
         if node in self._true:
@@ -113,6 +121,7 @@ class _Reduction:
     def _exactly(self, parts: tuple[Node, ...]) -> tuple[Node, ...]:
         """At least one, and no two."""
         pool = self._pool
+        self._spend(4 * len(parts) ** 2)  # a pair is a new node, of all parts of two
         pairs = [
             pool.negation(pool.all([one, other]))
             for at, one in enumerate(parts)
@@ -139,6 +148,7 @@ class _Reduction:
 
     def _choose(self, choice: Choice) -> None:
         parts = choice.parts
+        self._spend(len(parts))
         holding = sum(part in self._true for part in parts)
         if holding > 1 and isinstance(choice, n.Exactly):
             raise _Shown
@@ -157,6 +167,7 @@ class _Reduction:
             self._choices.append(self._pool.of(n.Exactly(open_parts)))
 
     def _bundle(self, parts: tuple[Node, ...]) -> None:
+        self._spend(len(parts))
         if any(part in self._false or not self._pool.kinds_of(part) & self._kinds for part in parts):
             return
         open_parts = tuple(part for part in parts if part not in self._true and not self._settled(part))

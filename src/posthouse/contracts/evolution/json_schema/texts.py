@@ -13,9 +13,13 @@ from posthouse.contracts.evolution.json_schema.regex_parsing import Dialect, Irr
 from posthouse.contracts.evolution.json_schema.regex_terms import Term
 
 MOST_STATES = 1_500
-MOST_STATES_IN_ALL = 10_000
-LONGEST_COUNTED = 200
+MOST_WORK = 500_000
+MOST_WORK_IN_ALL = 2_500_000
+"""Terms that are put together, for one question and for all of a comparison: about a second and a few of them."""
+LONGEST_COUNTED = 1_000
 """Lengths up to here are counted exactly; beyond, only patterns decide."""
+SOON_COUNTED = 200
+"""With longer ones it is first asked whether the patterns alone decide: they have fewer states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +34,20 @@ class Wanted:
 
 
 class TooMany(ValueError):
-    """The patterns have more states than are looked at."""
+    """The patterns have more states, or larger ones, than are looked at."""
 
 
 class Effort:
-    """How many states may be looked at for one comparison; beyond that, patterns are given up at once."""
+    """How much work patterns may be for one comparison; beyond that, they are given up at once."""
 
-    def __init__(self, states: int = MOST_STATES_IN_ALL) -> None:
-        self._left = states
+    def __init__(self, work: int = MOST_WORK_IN_ALL) -> None:
+        self._left = work
 
-    def spend(self, states: int) -> None:
-        """Raises TooMany when nothing is left."""
+    def spend(self, work: int) -> None:
+        """Raises TooMany when nothing was left."""
         if self._left <= 0:
-            raise TooMany("the patterns of these schemas have too many states in all")
-        self._left -= states
+            raise TooMany("the patterns of these schemas are too much work in all")
+        self._left -= work
 
 
 def find_text(wanted: Wanted, effort: Effort) -> str | None:
@@ -54,7 +58,7 @@ def find_text(wanted: Wanted, effort: Effort) -> str | None:
         return _of_length(wanted)
     effort.spend(0)
     answer = _answer(wanted)
-    effort.spend(answer.states)
+    effort.spend(answer.work)
     if answer.error is not None:
         raise answer.error
     return answer.text
@@ -63,23 +67,34 @@ def find_text(wanted: Wanted, effort: Effort) -> str | None:
 class _Answer(NamedTuple):
     text: str | None
     error: Irregular | TooMany | None
-    states: int
+    work: int
 
 
 @lru_cache(maxsize=5_000)
 def _answer(wanted: Wanted) -> _Answer:
     """The search in each dialect that counts."""
     ambiguous = any(is_ambiguous(pattern) for pattern in wanted.matching | wanted.avoiding)
-    states = 0
+    work = _Work()
     for dialect in Dialect if ambiguous else (Dialect.UNICODE,):
         try:
-            found, looked_at = _search(wanted, dialect)
+            found = _search(wanted, dialect, work)
         except (Irregular, TooMany) as error:
-            return _Answer(None, error.with_traceback(None), states + MOST_STATES * isinstance(error, TooMany))
-        states += looked_at
+            return _Answer(None, error.with_traceback(None), work.done)
         if found is not None:
-            return _Answer(found, None, states)
-    return _Answer(None, None, states)
+            return _Answer(found, None, work.done)
+    return _Answer(None, None, work.done)
+
+
+class _Work:
+    """What one question costs."""
+
+    def __init__(self) -> None:
+        self.done = 0
+
+    def spend(self, work: int) -> None:
+        self.done += work
+        if self.done > MOST_WORK:
+            raise TooMany("the patterns are too much work together")
 
 
 def _of_length(wanted: Wanted) -> str | None:
@@ -93,32 +108,43 @@ def _of_length(wanted: Wanted) -> str | None:
     return next(text for text in ("a" * length, *candidates) if text not in wanted.excluded)
 
 
-def _search(wanted: Wanted, dialect: Dialect) -> tuple[str | None, int]:
+def _search(wanted: Wanted, dialect: Dialect, work: _Work) -> str | None:
+    if max(wanted.least, wanted.most or 0) > SOON_COUNTED:
+        text = _search_counting(wanted, dialect, work, SOON_COUNTED)
+        if text is None or wanted.least <= len(text) <= (wanted.most if wanted.most is not None else len(text)):
+            return text
+    return _search_counting(wanted, dialect, work, LONGEST_COUNTED)
+
+
+def _search_counting(wanted: Wanted, dialect: Dialect, work: _Work, longest: int) -> str | None:
+    """The shortest text where lengths beyond the `longest` are let be: if there is none, there is none at all."""
     inside = [parse(pattern, dialect) for pattern in sorted(wanted.matching)]
-    least = min(wanted.least, LONGEST_COUNTED)
-    most = wanted.most if wanted.most is not None and wanted.most <= LONGEST_COUNTED else None
+    least = min(wanted.least, longest)
+    most = wanted.most if wanted.most is not None and wanted.most <= longest else None
     if least or most is not None:
         inside.append(terms.repeat(terms.ANY, least, most))
     outside = [parse(pattern, dialect) for pattern in sorted(wanted.avoiding)]
     if wanted.excluded:
         outside.append(terms.choice(*(terms.literal(text) for text in sorted(wanted.excluded))))
-    return _shortest(inside, outside)
+    return _shortest(inside, outside, work)
 
 
-def _shortest(inside: Sequence[Term], outside: Sequence[Term]) -> tuple[str | None, int]:
-    """Breadth first over the derivatives of all terms side by side; with the number of states."""
+def _shortest(inside: Sequence[Term], outside: Sequence[Term], work: _Work) -> str | None:
+    """Breadth first over the derivatives of all terms side by side."""
     letters = _alphabet([*inside, *outside])
+    derived = terms.Derivatives(work.spend)
     start = tuple(inside), tuple(outside)
     seen = {start}
     queue: deque[tuple[tuple[tuple[Term, ...], tuple[Term, ...]], str]] = deque([(start, "")])
     while queue:
         (left, right), text = queue.popleft()
-        if all(map(terms.nullable, left)) and not any(map(terms.nullable, right)):
-            return text, len(seen)
+        if all(term.nullable for term in left) and not any(term.nullable for term in right):
+            return text
         for letter in letters:
+            work.spend(len(left) + len(right))
             state = (
-                tuple(terms.derivative(term, letter) for term in left),
-                tuple(terms.derivative(term, letter) for term in right),
+                tuple(derived.of(term, letter) for term in left),
+                tuple(derived.of(term, letter) for term in right),
             )
             if state in seen or terms.NOTHING in state[0] or terms.EVERYTHING in state[1]:
                 continue
@@ -126,7 +152,7 @@ def _shortest(inside: Sequence[Term], outside: Sequence[Term]) -> tuple[str | No
             if len(seen) > MOST_STATES:
                 raise TooMany(f"the patterns have more than {MOST_STATES} states together")
             queue.append((state, text + chr(letter)))
-    return None, len(seen)
+    return None
 
 
 def _alphabet(all_terms: Iterable[Term]) -> list[int]:

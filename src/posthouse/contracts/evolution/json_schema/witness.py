@@ -6,7 +6,7 @@ round.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from posthouse.contracts.evolution.json_schema import arrays, objects
@@ -15,16 +15,20 @@ from posthouse.contracts.evolution.json_schema.arrays import ArrayFacts
 from posthouse.contracts.evolution.json_schema.literals import exactly, scalar
 from posthouse.contracts.evolution.json_schema.nodes import Atom, Kind, Node
 from posthouse.contracts.evolution.json_schema.numbers import Undecided
-from posthouse.contracts.evolution.json_schema.objects import ObjectFacts
+from posthouse.contracts.evolution.json_schema.objects import Member, Naming, ObjectFacts
 from posthouse.contracts.evolution.json_schema.proving import NONE, NONE_NAMED, Prover, TooMuchWork
 from posthouse.contracts.evolution.json_schema.scalars import find_scalar, plain
-from posthouse.contracts.evolution.json_schema.sequent import Nodes, Sequent
+from posthouse.contracts.evolution.json_schema.sequent import Nodes, Sequent, reduce
 
 MOST_STEPS = 3_000
+MOST_WORK = 700_000
+"""Of all steps together."""
 DEEPEST = 12
 DEEPEST_GIVEN = 60
 """Where a value is given it may be deeper than one that would be made up."""
 LONGEST = 200
+MOST_NAMES = 4
+MOST_PLACEMENTS = 12
 KIND_ORDER = (n.OBJECT, n.STRING, n.INTEGER, n.BOOLEAN, n.FRACTION, n.ARRAY, n.NULL)
 
 
@@ -35,6 +39,7 @@ class Finder:
         self._prover, self._pool = prover, prover.pool
         self._budget = budget
         self._steps = 0
+        self._work = MOST_WORK
         self.allow(budget)
 
     def allow(self, steps: int) -> None:
@@ -43,12 +48,20 @@ class Finder:
         self._steps = min(steps, self._budget)
         self._budget -= self._steps
 
+    def _spend(self, work: int) -> None:
+        self._work -= work
+        if self._work < 0:
+            raise TooMuchWork
+
     def values(self, left: Nodes, right: Nodes, fuel: int = DEEPEST) -> Iterator[object]:
         """Candidates, the plainest first."""
         self._steps -= 1
         if self._steps < 0 or fuel < 0:
             return
-        sequent = self._prover.sequent(left, right)
+        try:
+            sequent = reduce(self._pool, left, right, self._spend)
+        except TooMuchWork:
+            return
         if sequent is None:
             return
         if sequent.bundles:
@@ -70,6 +83,14 @@ class Finder:
         else:
             more += [self._pool.of(n.MinItems(name + 1)), self._pool.of(n.Item(name, inner))]
         yield from self.values(left | frozenset(more), NONE, DEEPEST_GIVEN)
+
+    def names(self, suggested: str | int | None, naming: Naming | None) -> Iterator[str | int]:
+        """Names of a group, or the one that is meant."""
+        if suggested is not None:
+            yield suggested
+        if naming is not None:
+            found = islice(self.values(naming.holding, naming.failing), MOST_NAMES)
+            yield from (name for name in found if isinstance(name, str) and name != suggested)
 
     def _break_one(self, sequent: Sequent, fuel: int) -> Iterator[object]:
         """Of every bundle one part must fail."""
@@ -122,9 +143,11 @@ class Finder:
                 yield from self._demands(rest, facts, {name: NONE, **so_far})
         elif isinstance(goal, (n.Property, n.PatternProperty, n.Others)):
             for member in objects.covered(goal, facts):
-                if member.name is not None and not self._shown(member.known, frozenset((goal.value,))):
-                    bad = so_far.get(member.name, NONE) | {goal.value}
-                    yield from self._demands(rest, facts, {**so_far, member.name: bad})
+                if self._shown(member.known, frozenset((goal.value,))):
+                    continue
+                for name in islice(self._possible_names(facts, member), 2):
+                    bad = so_far.get(name, NONE) | {goal.value}
+                    yield from self._demands(rest, facts, {**so_far, name: bad})
         else:
             yield from self._demands(rest, facts, so_far)
 
@@ -133,11 +156,15 @@ class Finder:
         for name in sorted(facts.explicit):
             if not self._shown(frozenset((exactly(self._pool, name),)), wrong) and not self._barred(facts, name):
                 yield name
-        text = self._pool.of(n.Kinds(frozenset((n.STRING,))))
         for member in facts.unnamed(NONE_NAMED):
-            matched = {self._pool.of(n.Pattern(pattern)) for pattern in member.patterns or ()}
-            found = self.values(frozenset((text, *facts.names, *matched)), wrong)
-            yield from (str(name) for name in islice(found, 2))
+            if member.naming is not None:
+                found = self.values(member.naming.holding, member.naming.failing | wrong)
+                yield from (str(name) for name in islice(found, 2))
+
+    def _possible_names(self, facts: ObjectFacts, member: Member) -> Iterator[str]:
+        for name in self.names(member.name, member.naming):
+            if isinstance(name, str) and not self._barred(facts, name):
+                yield name
 
     def _object(self, facts: ObjectFacts, demands: dict[str, Nodes], fuel: int) -> dict[str, object] | None:
         names = dict.fromkeys([*sorted(facts.required), *demands])
@@ -160,37 +187,49 @@ class Finder:
             if not self._barred(facts, name):
                 yield name
         for member in facts.unnamed(NONE_NAMED):
-            if member.name is not None and not self._shown(member.known, NONE):
-                yield from [member.name, *(f"{member.name}{number}" for number in range(LONGEST))]
+            if self._shown(member.known, NONE):
+                continue
+            for name in self._possible_names(facts, member):
+                yield name
+                if not facts.names:
+                    yield from (f"{name}{number}" for number in range(LONGEST))
 
     def _arrays(self, atoms: tuple[Atom, ...], goals: tuple[Atom, ...], fuel: int) -> Iterator[object]:
         if any(isinstance(atom, n.Values) for atom in atoms):
             return
         facts = ArrayFacts(atoms, goals)
-        wrong: list[tuple[int, Node]] = []
-        for goal in goals:
-            if isinstance(goal, (n.Item, n.Rest)):
-                open_at = [
-                    position.index
-                    for position in arrays.covered(goal, facts)
-                    if not self._shown(position.known, frozenset((goal.value,)))
-                ]
-                if not open_at:
-                    return
-                wrong.append((open_at[0], goal.value))
-        length = max([facts.least, *(index + 1 for index, _ in wrong)])
-        for size in (length, length + 1):
-            if size <= LONGEST and (facts.most is None or size <= facts.most):
-                for late in (False, True) if facts.contained else (False,):
-                    made = self._array(facts, goals, wrong, size, fuel, late=late)
-                    if made is not None:
-                        yield made
+        about_items = [goal for goal in goals if isinstance(goal, (n.Item, n.Rest))]
+        for wrong in islice(self._misplaced(about_items, facts, ()), MOST_PLACEMENTS):
+            length = max([facts.least, *(index + 1 for index, _ in wrong)])
+            for size in (length, length + 1):
+                if size <= LONGEST and (facts.most is None or size <= facts.most):
+                    for late in (False, True) if facts.contained else (False,):
+                        made = self._array(facts, goals, wrong, size, fuel, late=late)
+                        if made is not None:
+                            yield made
+
+    def _misplaced(
+        self, goals: Sequence[n.Item | n.Rest], facts: ArrayFacts, so_far: tuple[tuple[int, Node], ...]
+    ) -> Iterator[tuple[tuple[int, Node], ...]]:
+        """For each goal an index where an item may fail it: each at one of its own before two of them share one."""
+        if not goals:
+            yield so_far
+            return
+        goal, rest = goals[0], goals[1:]
+        open_at: list[int] = []
+        for position in arrays.covered(goal, facts):
+            if not self._shown(position.known, frozenset((goal.value,))):
+                last = position.index + (len(so_far) if position.rest else 0)
+                open_at += [index for index in range(position.index, last + 1) if facts.reaches(index)]
+        taken = {index for index, _ in so_far}
+        for index in sorted(open_at, key=lambda each: each in taken):
+            yield from self._misplaced(rest, facts, (*so_far, (index, goal.value)))
 
     def _array(
         self,
         facts: ArrayFacts,
         goals: tuple[Atom, ...],
-        wrong: list[tuple[int, Node]],
+        wrong: tuple[tuple[int, Node], ...],
         size: int,
         fuel: int,
         *,
