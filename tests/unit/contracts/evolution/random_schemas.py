@@ -140,7 +140,8 @@ class Chance:
         if roll < 0.8:
             return {"pattern": self._random.choice(PATTERNS)}
         if roll < 0.85:
-            return self._random.choice((True, False, {"const": self._random.choice(NAMES)}))
+            only: dict[str, object] = {"const": self._random.choice(NAMES)}
+            return self._random.choice((True, False, only))
         if roll < 0.9:
             return {"not": {"enum": self._random.sample((*NAMES, "other"), 2)}}
         return {self._random.choice(("anyOf", "allOf", "oneOf")): [{"maxLength": 1}, self._leaf()]}
