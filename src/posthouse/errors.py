@@ -33,16 +33,24 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
+from posthouse.redaction import redacted
+
 
 class PosthouseError(Exception):
-    """The root of the tree."""
+    """The root of the tree. What it says goes to logs, dead letters and terminals, so it shows no secret."""
+
+    def __str__(self) -> str:
+        return redacted(super().__str__())
+
+    def __repr__(self) -> str:
+        return redacted(super().__repr__())
 
 
 class ConfigurationError(PosthouseError):
     """One or more things that were declared cannot work. `problems` holds one sentence each."""
 
     def __init__(self, *problems: str) -> None:
-        self.problems: Sequence[str] = problems
+        self.problems: Sequence[str] = tuple(map(redacted, problems))
         super().__init__("\n".join(problems) if len(problems) == 1 else "\n".join(f"- {p}" for p in problems))
 
 

@@ -15,11 +15,11 @@ from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.options import AsJson
 from posthouse.cli.order import order_checks
 from posthouse.cli.output import Cell, print_json, print_table, say
-from posthouse.cli.places import without_password
 from posthouse.cli.sheet import sheet_rows
 from posthouse.cli.target import Targets, load_all
 from posthouse.errors import BrokerError, PosthouseError
 from posthouse.promise import Clause, promise_of
+from posthouse.redaction import redacted
 from posthouse.service import Service
 from posthouse.survey import Surveyed
 from posthouse.topology import Scope, plan
@@ -76,13 +76,13 @@ async def _examine_all(services: Sequence[Service]) -> list[Examination]:
 
 
 async def _examine_store(service: Service) -> Examination:
-    place = without_password(service.store_url)
+    place = redacted(service.store_url)
     checks = await _checked(lambda: service.store.checks(), "is the server up, and the URL right?")
     return Examination(service=service.name, part="store", place=place, checks=checks)
 
 
 async def _examine_broker(service: Service) -> Examination:
-    place = without_password(service.broker_url)
+    place = redacted(service.broker_url)
     checks = await _checked(lambda: _broker_checks(service), "is the broker up, and the URL right?")
     if any(check.name == UNREACHED for check in checks):
         return Examination(service=service.name, part="broker", place=place, checks=checks)

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from posthouse.events import timestamp
+from posthouse.redaction import redacted
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
 
@@ -23,19 +24,31 @@ class JsonLines(logging.Formatter):
             "time": timestamp(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": record.getMessage(),
+            "event": redacted(record.getMessage()),
         }
-        entry |= {name: value for name, value in vars(record).items() if name not in _ORDINARY}
+        entry |= {name: _shown(value) for name, value in vars(record).items() if name not in _ORDINARY}
         if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
+            entry["exception"] = redacted(self.formatException(record.exc_info))
         return msgspec.json.encode(entry, enc_hook=str).decode()
+
+
+class PlainLines(logging.Formatter):
+    """One line for people, and a traceback where there is one."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-8s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redacted(super().format(record))
 
 
 def log_to_stderr(level: Level, *, as_json: bool) -> None:
     """Replace the handlers of the root logger. `posthouse.run` always says what it starts and stops."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)-8s %(name)s: %(message)s")
-    )
+    handler.setFormatter(JsonLines() if as_json else PlainLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("posthouse.run").setLevel(logging.INFO)
+
+
+def _shown(value: object) -> object:
+    return value if isinstance(value, int | float | None) else redacted(str(value))

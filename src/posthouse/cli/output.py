@@ -16,6 +16,8 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from posthouse.redaction import redacted
+
 Cell = str | int | Text
 
 UNLIMITED = 10_000
@@ -55,7 +57,7 @@ def say(text: str | Text, style: str = "") -> None:
 
 def complain(text: str) -> None:
     """One sentence about what went wrong."""
-    stderr().print(plain(text), style="red", soft_wrap=True)
+    stderr().print(plain(redacted(text)), style="red", soft_wrap=True)
 
 
 def print_json(value: object) -> None:

@@ -12,11 +12,11 @@ from typing import Annotated
 import typer
 
 from posthouse.cli.logs import Level, log_to_stderr
-from posthouse.cli.places import without_password
 from posthouse.cli.signals import stopping
 from posthouse.cli.target import Targets, load_all
 from posthouse.cli.watchdog import Watchdog, end_process
 from posthouse.errors import ConfigurationError
+from posthouse.redaction import redacted
 from posthouse.runtime import PARTS, Part, Runtime
 from posthouse.service import Service
 from posthouse.store import RelaySource
@@ -77,8 +77,7 @@ async def _serve(services: Sequence[Service], only: Collection[Part], relay: Rel
     with stopping(stop), Watchdog(limit, end_process).watching():
         try:
             places = [
-                f"on {without_password(service.store_url)}, through {without_password(service.broker_url)}"
-                for service in services
+                f"on {redacted(service.store_url)}, through {redacted(service.broker_url)}" for service in services
             ]
             runtimes = await _prepare(services, relay if "relay" in only else "poll")
             for service, place in zip(services, places, strict=True):

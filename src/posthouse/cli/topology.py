@@ -13,8 +13,8 @@ from rich.text import Text
 
 from posthouse.cli.options import AsJson, Yes
 from posthouse.cli.output import Cell, counted, print_json, print_table, say
-from posthouse.cli.places import without_password
 from posthouse.cli.target import Targets, load_all
+from posthouse.redaction import redacted
 from posthouse.service import Service
 from posthouse.topology import Scope, Step, Verb, carry_out, is_allowed, merged, plan
 
@@ -95,7 +95,7 @@ async def _applied(services: Sequence[Service], allow_delete: bool, *, ask: bool
 async def _look(shared: Sequence[Service]) -> Site:
     steps = await plan(shared[0].broker, merged(shared), Scope.of(shared))
     names = [service.name for service in shared]
-    return Site(broker=without_password(shared[0].broker_url), services=names, steps=steps)
+    return Site(broker=redacted(shared[0].broker_url), services=names, steps=steps)
 
 
 async def _make(shared: Sequence[Service], site: Site, allow_delete: bool) -> Site:

@@ -1,7 +1,9 @@
 """A doorbell between the processes of one machine: "something was committed". It may be lost, so nobody relies on it.
 
 Each listener binds a datagram socket in a folder named after the file it listens for; ringing sends one byte to every
-socket there. Where the system has no such sockets, listeners simply wait out their polling interval.
+socket there. The folders lie in the user's run-time directory, else in one of the user's own in the temporary directory,
+where anybody may have made that name first: one that is not ours alone is not used. Where there is no folder, or the system
+has no such sockets, listeners simply wait out their polling interval.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import itertools
 import os
 import secrets
 import socket
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -31,8 +34,7 @@ class Doorbell:
         self._folder: Path | None = None
         if path is not None:
             digest = hashlib.blake2b(os.path.realpath(path).encode(), digest_size=8).hexdigest()
-            user = os.getuid() if hasattr(os, "getuid") else 0
-            self._folder = Path(tempfile.gettempdir()) / f"posthouse-{user}" / digest
+            self._folder = _home() / digest
         self._listener: socket.socket | None = None
         self._own: Path | None = None
         self._rings = 0
@@ -49,8 +51,7 @@ class Doorbell:
             try:
                 self._send(neighbour)
             except (ConnectionRefusedError, FileNotFoundError):
-                with contextlib.suppress(OSError):
-                    os.unlink(neighbour)  # its owner died without unbinding
+                _remove(neighbour)  # its owner died without unbinding
             except OSError:
                 pass  # its queue is full: it has been rung already
 
@@ -97,8 +98,10 @@ class Doorbell:
             return self._neighbours
         self._looked_at = now
         try:
-            changed = os.stat(self._folder).st_mtime_ns
+            changed = os.stat(self._folder, follow_symlinks=False).st_mtime_ns
         except OSError:
+            return []
+        if not (_is_ours(self._folder.parent) and _is_ours(self._folder)):
             return []
         if changed != self._listed_at:
             with contextlib.suppress(OSError):
@@ -125,10 +128,10 @@ class Doorbell:
         if self._folder is None or self._listener is not None or not hasattr(socket, "AF_UNIX"):
             return
         with contextlib.suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not (_made(self._folder.parent) and _made(self._folder)):
+                return
             own = self._folder / f"{os.getpid()}-{next(_count)}"
-            with contextlib.suppress(OSError):
-                own.unlink()
+            _remove(str(own))  # left by a process that had our number
             self._listener, self._own = _bound(own), own
             asyncio.get_running_loop().add_reader(self._listener.fileno(), self._heard)
 
@@ -143,7 +146,8 @@ def _shared_text(file: Path) -> str:
     """What the first of all processes drew by lot; in doubt a new text, which nobody shares."""
     drawn = secrets.token_hex(8)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not _made(file.parent):
+            return drawn
         with tempfile.NamedTemporaryFile("w", dir=file.parent, encoding="ascii") as new:
             new.write(drawn)
             new.flush()
@@ -152,6 +156,42 @@ def _shared_text(file: Path) -> str:
         return file.read_text(encoding="ascii") or drawn
     except OSError:
         return drawn
+
+
+def _home() -> Path:
+    """Where this user's bells hang: the same for all processes of one user that share a run-time directory, or have none."""
+    given = os.environ.get("XDG_RUNTIME_DIR")
+    if given and _is_ours(Path(given)):
+        return Path(given) / "posthouse"
+    return Path(tempfile.gettempdir()) / f"posthouse-{_user()}"
+
+
+def _user() -> int:
+    return os.getuid() if hasattr(os, "getuid") else 0
+
+
+def _made(folder: Path) -> bool:
+    """Make a folder that nobody else can write into, unless it is there; whether it is one."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    return _is_ours(folder)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether it is a folder, no link to one, of this user, in which nobody else can make or replace anything."""
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == _user() and not found.st_mode & 0o022
+
+
+def _remove(path: str) -> None:
+    """Remove a socket of this user's, and nothing else."""
+    with contextlib.suppress(OSError):
+        found = os.lstat(path)
+        if stat.S_ISSOCK(found.st_mode) and found.st_uid == _user():
+            os.unlink(path)
 
 
 def _bound(path: Path) -> socket.socket:

@@ -12,6 +12,7 @@ import msgspec
 from posthouse.clock import Clock
 from posthouse.events import timestamp
 from posthouse.receiving.policy import Policy
+from posthouse.redaction import redacted
 from posthouse.store import Arrival, Head, HeldEvent, HeldFilter, HeldState, Known, OutboxRow, Store, Transaction
 
 log = logging.getLogger("posthouse.consumer")
@@ -159,7 +160,7 @@ def held_event(
 
 def with_error(held: HeldEvent, error: BaseException) -> HeldEvent:
     """Keep the error's class, words and place; never the values of variables."""
-    stack = storable("".join(traceback.format_exception(error))[-STACK_LIMIT:])
+    stack = storable(redacted("".join(traceback.format_exception(error)))[-STACK_LIMIT:])
     return msgspec.structs.replace(held, error=f"{type(error).__name__}: {words_of(error)}", stack=stack)
 
 
@@ -169,7 +170,7 @@ def words_of(error: BaseException) -> str:
         text = str(error)
     except Exception:
         text = "(it cannot be put into words)"
-    return storable(text[:ERROR_LIMIT])
+    return storable(redacted(text)[:ERROR_LIMIT])
 
 
 def storable(text: str) -> str:

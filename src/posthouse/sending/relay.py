@@ -11,6 +11,7 @@ import msgspec
 from posthouse.broker import Broker, Verdict
 from posthouse.clock import Clock, jitter, new_id
 from posthouse.errors import BrokerError, StoreError
+from posthouse.redaction import redacted
 from posthouse.sending.breaker import Breaker
 from posthouse.sending.draft import frames_of
 from posthouse.store import Lane, OutboxReader, OutboxRow, OutboxTail, Poll, RelaySource, Store, StuckRow
@@ -211,7 +212,7 @@ class Relay:
             attempts=attempts,
             first_at=first_at,
             next_at=now + delay,
-            error=verdict.reason,
+            error=redacted(verdict.reason),
             quarantined=quarantined,
         )
 

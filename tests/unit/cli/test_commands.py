@@ -8,7 +8,6 @@ from importlib.metadata import version
 
 import pytest
 
-from posthouse.cli.places import without_password
 from posthouse.stores.sqlite.schema import migrations
 from tests.unit.cli.conftest import Project
 
@@ -110,11 +109,6 @@ def test_an_event_that_the_broker_refused_is_listed_and_tried_again(project: Pro
     assert project.json("outbox", "retry", "shop", "--all") == {"done": [1], "unknown": []}
     project.write("shop.py", text)
     project.settle(applied=2, held=0)
-
-
-def test_a_password_is_never_shown() -> None:
-    assert without_password("postgresql://me:secret@db/orders") == "postgresql://me:…@db/orders"
-    assert without_password("sqlite:///orders.db") == "sqlite:///orders.db"
 
 
 PICKY = """

@@ -40,6 +40,7 @@ from posthouse.processes.saga.transition import (
 )
 from posthouse.processes.saga.turn import Turn
 from posthouse.receiving.policy import Dead, decide
+from posthouse.redaction import redacted
 from posthouse.sending import Tx
 from posthouse.store import OutboxRow
 from posthouse.store.sagas import Armed, SagaInput, SagaRow, SagaTable, SagaTurn, Said
@@ -197,7 +198,7 @@ class Course:
         attempts = self.row.undoing.attempts if self.row.undoing is not None else 0
         while (error := await self._try(undo)) is not None:
             attempts += 1
-            words = f"{undo.method}: {type(error).__name__}: {error}"
+            words = redacted(f"{undo.method}: {type(error).__name__}: {error}")
             log.warning("%s %s of %s: %s", self.row.saga, self.row.id, self.row.tenant, words)
             answer = decide(self.of.policy, error, attempts)
             if isinstance(answer, Dead):

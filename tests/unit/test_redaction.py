@@ -1,0 +1,198 @@
+"""Secrets stay inside, wherever a text goes: logs, errors, checks, dead letters."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import traceback
+from collections.abc import Iterable
+from urllib.parse import quote
+
+import msgspec
+import pytest
+
+from posthouse import Event, Payload, Service, Tx
+from posthouse.brokers import open_broker
+from posthouse.brokers.embedded.url import EmbeddedOptions
+from posthouse.brokers.kafka.url import KafkaOptions
+from posthouse.brokers.nats.url import NatsOptions
+from posthouse.brokers.postgres.url import DRIVER_OPTIONS as POSTGRES_BROKER_OPTIONS
+from posthouse.brokers.postgres.url import PostgresOptions as PostgresBrokerOptions
+from posthouse.brokers.pubsub.url import PubSubOptions
+from posthouse.brokers.rabbitmq.url import RabbitmqOptions
+from posthouse.brokers.redis.url import DRIVER_OPTIONS as REDIS_OPTIONS
+from posthouse.brokers.redis.url import RedisOptions
+from posthouse.brokers.sqs.url import SqsOptions
+from posthouse.cli.logs import JsonLines, PlainLines
+from posthouse.clock import SystemClock
+from posthouse.errors import BrokerUnavailable, ConfigurationError
+from posthouse.receiving.holding import with_error, words_of
+from posthouse.redaction import redacted
+from posthouse.stores import DRIVER_OPTIONS as POSTGRES_OPTIONS
+from posthouse.stores import PostgresOptions, SqliteOptions
+from posthouse.testing import Harness
+
+SECRET = "hunter2-hunter2"
+
+KAFKA = [
+    "sasl.username",
+    "sasl.password",
+    "sasl.mechanisms",
+    "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.config",
+    "security.protocol",
+    "ssl.ca.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.key.pem",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.certificate.pem",
+    "bootstrap.servers",
+    "client.id",
+]
+"""What the driver of Kafka takes, as far as it is about who one is."""
+
+SECRETS = {
+    *("password", "sslpassword", "sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem"),
+    *("sasl.oauthbearer.client.secret", "sasl.oauthbearer.config"),
+}
+"""The options that hold a secret themselves. Others name files, people, places or numbers; some hold a URL, which may."""
+
+URLS = {"listen_url", "runtime_url"}
+
+
+def names(*options: type[msgspec.Struct]) -> Iterable[str]:
+    return [field.name for kind in options for field in msgspec.structs.fields(kind)]
+
+
+OPTIONS = sorted(
+    {
+        *names(SqliteOptions, PostgresOptions, EmbeddedOptions, KafkaOptions, NatsOptions, PostgresBrokerOptions),
+        *names(PubSubOptions, RabbitmqOptions, RedisOptions, SqsOptions),
+        *POSTGRES_OPTIONS,
+        *POSTGRES_BROKER_OPTIONS,
+        *REDIS_OPTIONS,
+        *KAFKA,
+    }
+)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_of_every_adapter_is_shown_or_hidden_as_it_should_be(option: str) -> None:
+    value = f"postgresql://u:{SECRET}@h/db" if option in URLS else SECRET
+    for written in (value, quote(value, safe="")):
+        shown = redacted(f"opened kafka://u@h:9092/db?a=1&{option}={written}&z=2, and it answers")
+        assert (SECRET in shown) is (option not in SECRETS | URLS)
+        assert shown.startswith("opened kafka://u@h:9092/db?a=1&")
+        assert shown.endswith("z=2, and it answers")
+
+
+def test_all_options_that_sound_like_secrets_are_known_to_be_some() -> None:
+    loud = [option for option in OPTIONS if any(word in option for word in ("pass", "secret", "token", "pem"))]
+    assert set(loud) - SECRETS == {"passfile", "ssl.certificate.pem"}, (
+        "the first is a file's name, the second is public"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"postgresql://me:{SECRET}@db/orders",
+        f"redis://:{SECRET}@db",
+        f"nats://{SECRET}@db:4222",
+        f"rabbitmq://me:a/b@c{SECRET}@db/orders",
+        f"amqp://me:p%40{SECRET}@db",
+        f"postgresql://me@db/x?listen_url=postgresql://me:{SECRET}@db2/x",
+        f"http://h/?to={quote(f'postgresql://me:{SECRET}@db/x', safe='')}",
+        f"host=db user=me password={SECRET} dbname=x",
+        f"host=db password='a {SECRET}' dbname=x",
+        str({"sasl.username": "me", "sasl.password": SECRET}),
+        json.dumps({"password": f'a "{SECRET}"'}),
+        json.dumps(json.dumps({"password": SECRET})),
+        f"Authorization: Bearer {SECRET}",
+        f"authorization: Basic {SECRET}=",
+        f"aws_secret_access_key={SECRET}",
+        f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----",
+        f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}",
+        f"postgresql://h/x?password=%26{SECRET}&sslmode=require",
+    ],
+)
+def test_a_secret_is_hidden_wherever_it_stands(text: str) -> None:
+    assert SECRET not in redacted(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sqlite:///orders.db",
+        "postgresql://me@db:5432/orders?sslmode=require",
+        "the password is wrong, and the token too",
+        "idempotency key: shop:order:o1",
+        "key=o1, partition key 5, ordering_key=t1:o1",
+        "http://127.0.0.1:8081/subjects/orders-value/versions",
+        "nats://127.0.0.1:4222",
+    ],
+)
+def test_a_text_without_secrets_stays_as_it_is(text: str) -> None:
+    assert redacted(text) == text
+
+
+@pytest.mark.parametrize("hostile", ["://a:", "%3A%2F%2F", "password", "://", "a" * 50, "'password': \\", "Basic "])
+def test_a_hostile_text_costs_little(hostile: str) -> None:
+    """A quadratic expression would take minutes here; the suite's own limit would end it."""
+    text = hostile * (200_000 // len(hostile))
+    assert len(redacted(text)) <= len(text)
+
+
+def test_our_errors_show_no_secret_even_in_a_traceback() -> None:
+    error = BrokerUnavailable(f"cannot reach nats://me:{SECRET}@db: refused")
+    told = str(error) + repr(error) + "".join(traceback.format_exception(error))
+    assert SECRET not in told
+    assert "nats://me:…@db: refused" in str(error)
+
+
+def test_a_wrong_url_is_refused_without_its_password() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        open_broker(f"kafak://me:{SECRET}@db", clock=SystemClock())
+    assert SECRET not in str(refused.value)
+    assert not [problem for problem in refused.value.problems if SECRET in problem]
+
+
+@pytest.mark.parametrize("formatter", [JsonLines(), PlainLines()])
+def test_a_line_of_the_log_shows_no_secret(formatter: logging.Formatter) -> None:
+    paper = io.StringIO()
+    handler = logging.StreamHandler(paper)
+    handler.setFormatter(formatter)
+    logger = logging.Logger("try")
+    logger.addHandler(handler)
+    try:
+        raise ValueError(f"password={SECRET}")
+    except ValueError:
+        logger.exception("through %s", f"kafka://db?sasl.password={SECRET}", extra={"place": f"redis://:{SECRET}@db"})
+    assert SECRET not in paper.getvalue()
+    assert "kafka://db?sasl.password=…" in paper.getvalue()
+
+
+async def test_a_dead_letter_keeps_no_secret_of_the_error_that_made_it() -> None:
+    orders = Service("orders", namespace="shop")
+
+    @orders.event("order.placed.v1", key="order_id")
+    class OrderPlaced(Payload):
+        order_id: str
+
+    @orders.on(OrderPlaced)
+    async def fails(event: Event[OrderPlaced], tx: Tx) -> None:
+        raise ConnectionError(f"no route to postgresql://me:{SECRET}@db/orders")
+
+    async with Harness(orders) as harness:
+        async with orders.transaction(tenant="t1") as tx:
+            tx.publish(OrderPlaced(order_id="o1"))
+        await harness.settled()
+        (held,) = await harness.held(orders)
+    assert SECRET not in held.error + held.stack + held.reason
+    assert "postgresql://me:…@db/orders" in held.error
+    assert SECRET not in words_of(ValueError(f"token={SECRET}"))
+    assert SECRET not in with_error(held, ValueError(f"token={SECRET}")).stack
