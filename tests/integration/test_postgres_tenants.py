@@ -193,6 +193,25 @@ async def publish_for_both() -> None:
                 tx.publish(OrderListed(order_id="o0"), after=0.05, timer=f"later-{number}")
 
 
+async def test_no_statement_shows_a_tenants_values_to_whoever_has_the_same_role(isolated: Ground) -> None:
+    """What a session ran last stands in `pg_stat_activity` until it runs something else, for all of its role to read."""
+    async with running(url_of(isolated)):
+        for number in range(5):
+            async with orders.transaction("b") as tx:
+                tx.publish(OrderPlaced(order_id="secret-of-b", number=number))
+            async with orders.transaction("b") as tx:
+                await tx.execute("SELECT 1")
+                tx.publish(OrderNoted(note="secret-of-b"))
+            with psycopg.connect(isolated.application_url) as spy:
+                statements = [text for (text,) in spy.execute("SELECT query FROM pg_stat_activity WHERE query <> ''")]
+            assert [text for text in statements if "secret-of-b" in text] == []
+            assert len(statements) >= 2, "nobody was there to be spied on"
+        await invoices(isolated, 10)
+        with psycopg.connect(isolated.url) as all_seeing:
+            statements = [text for (text,) in all_seeing.execute("SELECT query FROM pg_stat_activity")]
+        assert [text for text in statements if "secret-of-b" in text and "spy" not in text] == []
+
+
 async def test_each_tenants_events_are_applied_and_no_handler_sees_anothers_rows(isolated: Ground) -> None:
     async with running(url_of(isolated)):
         await publish_for_both()

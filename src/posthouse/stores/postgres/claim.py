@@ -98,7 +98,7 @@ Line = tuple[str, str, str | None]
 
 async def claim_one(tx: Begun, consumer: str, arrival: Arrival, now: float | None) -> bool:
     """Record one event as applied; in the round trip of the BEGIN where that is still to come."""
-    if isinstance(tx, PostgresTransaction) and tx.unbegun:
+    if isinstance(tx, PostgresTransaction) and tx.unbegun and tx.may_spell_out:
         quickly = arrival.sequence is not None and _may_stray(tx) and not tx.database.settings.pooled
         try:
             return await (_claim_next(tx, consumer, arrival) if quickly else _claim_first(tx, consumer, arrival, now))

@@ -108,7 +108,7 @@ class PostgresOutbox(StuckRows):
             tx.ready()
             tx.appended = True
             place = self._database.place or await self._database.check()
-            if last and isinstance(tx, PostgresTransaction) and (words := words_of(rows, place)) is not None:
+            if last and isinstance(tx, PostgresTransaction) and tx.may_spell_out and (words := words_of(rows, place)):
                 await tx.part_with(self._database.text(APPEND_WORDS) + words)
                 return [row.event_id for row in rows]
             return await tx.carry_out(appending(rows, place, self.now(), self._window))

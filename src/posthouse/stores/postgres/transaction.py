@@ -108,6 +108,12 @@ class PostgresTransaction:
         """Whether its BEGIN is still to be sent."""
         return self._block is None
 
+    @property
+    def may_spell_out(self) -> bool:
+        """Whether values may stand in the text of a statement, which saves a round trip. Whoever shares the role reads that
+        text in `pg_stat_activity`: where tenants are kept apart, values travel as parameters."""
+        return self.tenant is None
+
     async def part_with(self, words: str) -> None:
         """Run a statement without parameters, as it is, in the round trip of the commit, or before whatever still comes."""
         if self._parting or self._block is None:
