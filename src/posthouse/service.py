@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
@@ -248,10 +248,12 @@ class Service(Declarations):
         cause = Cause(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
         return Block(partial(self._join, theirs), cause)
 
-    async def _join(self, theirs: object, cause: Cause) -> tuple[AbstractAsyncContextManager[Transaction | None], Tx]:
+    async def _join(self, theirs: object, cause: Cause) -> tuple[AbstractAsyncContextManager[object], Tx]:
         if not self._ready:
             await self.open()
-        return nullcontext(), Tx(self.store.join(theirs), self.store, self._drafter, cause, self._parts.clock)
+        transaction, attending = self.store.join(theirs), AsyncExitStack()
+        attending.callback(await transaction.attend())
+        return attending, Tx(transaction, self.store, self._drafter, cause, self._parts.clock)
 
     async def _begin(self, cause: Cause) -> tuple[AbstractAsyncContextManager[Transaction], Tx]:
         if not self._ready:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple
 
 from posthouse.clock import Clock
 from posthouse.contracts import is_event
+from posthouse.errors import StoreError
 from posthouse.sending.draft import Cause, Drafter
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
 
-Begin = Callable[[Cause], Awaitable[tuple[AbstractAsyncContextManager[Transaction | None], "Tx"]]]
+Begin = Callable[[Cause], Awaitable[tuple[AbstractAsyncContextManager[object], "Tx"]]]
 """Opens a transaction of a store, and a Tx around it."""
+
+_numbers = itertools.count(1)
 
 
 class Mark(NamedTuple):
@@ -27,7 +33,18 @@ class Mark(NamedTuple):
 class Tx:
     """What a handler, or `service.transaction()`, works with. Statements and events commit together or not at all."""
 
-    __slots__ = ("__weakref__", "_clock", "_drafter", "_dropped", "_rows", "_store", "_timers", "_transaction", "cause")
+    __slots__ = (
+        "__weakref__",
+        "_clock",
+        "_drafter",
+        "_dropped",
+        "_rows",
+        "_savepoints",
+        "_store",
+        "_timers",
+        "_transaction",
+        "cause",
+    )
 
     def __init__(self, transaction: Transaction, store: Store, drafter: Drafter, cause: Cause, clock: Clock) -> None:
         self._transaction = transaction
@@ -37,6 +54,8 @@ class Tx:
         self._rows: list[OutboxRow] = []
         self._timers: list[Timer] = []
         self._dropped: list[str] = []
+        self._savepoints = transaction.savepoints
+        self._savepoints.follow(self)
         self.cause = cause
 
     @property
@@ -74,15 +93,32 @@ class Tx:
         """
         if after <= 0 and timer is None:
             rows = self._drafter.drafts(payload, self.cause, idempotency_key=idempotency_key)
-            self._rows += rows
+            self.say(rows)
             return rows[0].event_id
         due_at = self._clock.now() + max(after, 0.0)
         rows = self._drafter.drafts(payload, self.cause, at=due_at, idempotency_key=idempotency_key)
         names = self._names(timer or rows[0].event_id)
-        self._drop(names[1:])  # what had this name before may have had more versions
-        for name, row in zip(names, rows, strict=False):
-            self._timers.append(Timer(name=name, due_at=due_at, after=max(after, 0.0), row=row))
+        timers = [
+            Timer(name=name, due_at=due_at, after=max(after, 0.0), row=row)
+            for name, row in zip(names, rows, strict=False)
+        ]
+        self._in_line(partial(self._set, names, timers))
         return rows[0].event_id
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        """A part that may fail by itself: when the block raises, its statements are rolled back and what was said in it is
+        unsaid, and the transaction can be used further. Savepoints that you set yourself, by a statement or with your
+        library's nested transactions, are followed too."""
+        name = f"posthouse_{next(_numbers)}"
+        await self.execute(f"SAVEPOINT {name}")
+        try:
+            yield
+        except BaseException:
+            await self.execute(f"ROLLBACK TO SAVEPOINT {name}")
+            await self.execute(f"RELEASE SAVEPOINT {name}")
+            raise
+        await self.execute(f"RELEASE SAVEPOINT {name}")
 
     def drafts(self, payload: object, extensions: Mapping[str, str]) -> list[OutboxRow]:
         """The rows that would say a fact, its own first; for whoever also keeps it elsewhere, and then gives them to `say`."""
@@ -90,7 +126,10 @@ class Tx:
 
     def say(self, rows: Iterable[OutboxRow]) -> None:
         """Say what `drafts` has written when this transaction commits."""
-        self._rows += rows
+        if self._savepoints.late:
+            asyncio.get_running_loop().call_soon(self._add, list(rows))
+        else:
+            self._rows += rows
 
     def publish_all(self, payloads: object) -> None:
         """What a handler returned: nothing, one payload, or several."""
@@ -111,6 +150,7 @@ class Tx:
 
     async def cancel(self, timer: str) -> bool:
         """Stop a timer of this tenant; False when it has fired or never was."""
+        await self.settled()
         first, *beside = self._names(timer)
         self._drop(beside)
         for waiting in self._timers:
@@ -129,6 +169,25 @@ class Tx:
             self._timers = [waiting for waiting in self._timers if waiting.name not in names]
             self._dropped += names
 
+    def _set(self, names: Sequence[str], timers: Sequence[Timer]) -> None:
+        self._drop(names[1:])  # what had this name before may have had more versions
+        self._timers += timers
+
+    def _add(self, rows: Sequence[OutboxRow]) -> None:
+        self._rows += rows
+
+    def _in_line(self, change: Callable[[], None]) -> None:
+        """Say it when everything was heard that was done before."""
+        if self._savepoints.late:
+            asyncio.get_running_loop().call_soon(change)
+        else:
+            change()
+
+    async def settled(self) -> None:
+        """Wait until everything was heard, and said, that was done so far."""
+        if self._savepoints.late:
+            await asyncio.sleep(0)
+
     def mark(self) -> Mark:
         """What was said so far, to look back or to go back to."""
         return Mark(tuple(self._rows), tuple(self._timers), tuple(self._dropped))
@@ -138,16 +197,22 @@ class Tx:
         timers = [timer for timer in self._timers if timer not in mark.timers]
         return [(row, 0.0) for row in self._rows[len(mark.rows) :]] + [(t.row, t.after or 0.0) for t in timers]
 
-    def rewind(self, mark: Mark) -> None:
-        """Unsay what was said since a mark: whoever does so has rolled back the statements since then."""
+    def rewind(self, mark: Mark | None) -> None:
+        """Unsay what was said since a mark, None: everything: whoever does so has rolled back the statements since then."""
+        mark = mark or Mark((), (), ())
         self._rows, self._timers, self._dropped = list(mark.rows), list(mark.timers), list(mark.dropped)
 
     async def flush(self, *others: Tx) -> None:
         """Write what was said so far, here and in others around the same transaction: the rows in one statement. Whoever
         began the transaction calls it before the commit."""
+        await self.settled()
         said = [tx for tx in (self, *others) if tx._rows or tx._timers or tx._dropped]
         if not said:
             return
+        if lost := self._savepoints.lost:
+            raise StoreError(
+                f"{lost}: what was said since cannot be told from what was rolled back. Use `async with tx.savepoint():`"
+            )
         timers = [timer for tx in said for timer in tx._timers]
         more = bool(timers) or any(tx._dropped for tx in said)
         if rows := [row for tx in said for row in tx._rows]:

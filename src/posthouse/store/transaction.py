@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from posthouse.store.savepoints import Detach, Savepoints
+
 Parameters = Sequence[object] | Mapping[str, object]
 
 Submit = Callable[[Callable[[], object]], None]
@@ -33,6 +35,16 @@ class Transaction(Protocol):
     @property
     def connection(self) -> object:
         """The driver's own connection. Never commit or roll it back: whoever began it does."""
+        ...
+
+    @property
+    def savepoints(self) -> Savepoints:
+        """What was heard of savepoints. Of a transaction that the store began, those of every statement of the user's; of a
+        joined one, those from `attend` on."""
+        ...
+
+    async def attend(self) -> Detach:
+        """Hear from now on of savepoints that the user sets in a transaction that he began himself; what ends that."""
         ...
 
     @property

@@ -15,6 +15,7 @@ from posthouse.processes.saga.conductor import Conductor
 from posthouse.sending import Cause, Drafter, Tx
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
 from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn
+from posthouse.store.savepoints import Savepoints
 
 Answers = Mapping[str, Sequence[tuple[object, ...]] | Exception]
 """What statements answer: rows, or an error to raise, by a text that the statement holds."""
@@ -32,6 +33,7 @@ class BenchTransaction:
 
     def __init__(self, answers: Answers) -> None:
         self.statements: list[tuple[str, Parameters]] = []
+        self.savepoints = Savepoints()
         self._answers = answers
         self._savepoint = 0
 
@@ -46,7 +48,11 @@ class BenchTransaction:
             del self.statements[self._savepoint :]
         elif not sql.startswith("RELEASE "):
             return self._answer(sql, parameters)
+        self.savepoints.hear(sql)
         return Rows()
+
+    async def attend(self) -> NoReturn:
+        raise NotImplementedError("there is no database here to be joined")
 
     def _answer(self, sql: str, parameters: Parameters) -> Rows:
         self.statements.append((sql, parameters))

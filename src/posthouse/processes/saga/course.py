@@ -146,6 +146,7 @@ class Course:
 
     async def finish(self, table: SagaTable, make: type[DeadlinePassed]) -> None:
         """Arm and cancel deadlines, and save the row with the record of this turn."""
+        await self._tx.settled()
         said = tuple(_said(row, after) for row, after in self._tx.said_since(self._before))
         state = self._state()
         row, to_set, to_cancel = rearmed(self.row, fired=self._fired, cleared=self._cleared, set_for=self._set_for)

@@ -18,6 +18,7 @@ from posthouse.checks import refusals
 from posthouse.errors import ConfigurationError, StoreError, StoreUnavailable
 from posthouse.local.postgres.wake import Wake
 from posthouse.store import Rows
+from posthouse.store.savepoints import Savepoints
 from posthouse.stores.postgres.errors import FOREIGN, NOT_PRIMARY, is_lost, mapped, sqlstate_of
 from posthouse.stores.postgres.isolation import role_findings
 from posthouse.stores.postgres.schema import Place, checking, proving
@@ -64,6 +65,8 @@ class StoreConnection(asyncpg.Connection):
     """What the next COMMIT takes along, before it."""
     prepared: frozenset[str] = frozenset()
     """The names of the statements that we have prepared in this session."""
+    heard: Savepoints | None = None
+    """Where savepoints are told of, once the user has the connection."""
     lent: asyncpg.Connection
     """What the pool gave out for it: good for whoever gets it only until it is given back. Ours do without that detour."""
 
@@ -96,12 +99,33 @@ class StoreConnection(asyncpg.Connection):
             query, self.first_words = f"{query} {self.first_words}", ""
         elif self.last_words and query.startswith("COMMIT"):
             query, self.last_words = f"{self.last_words}; {query}", ""
-        self.status = await super().execute(query, *arguments, timeout=timeout)
+        heard = self.heard
+        try:
+            self.status = await super().execute(query, *arguments, timeout=timeout)
+        except BaseException:
+            if heard is not None:
+                heard.hear_failed(query)
+            raise
+        if heard is not None:
+            heard.hear(query)
         return self.status
+
+    async def _execute(self, query: str, *arguments: Any, **options: Any) -> Any:
+        """All of the driver's ways to fetch, as the user calls them."""
+        heard = self.heard
+        try:
+            found = await super()._execute(query, *arguments, **options)  # type: ignore[misc]
+        except BaseException:
+            if heard is not None:
+                heard.hear_failed(query)
+            raise
+        if heard is not None:
+            heard.hear(query)
+        return found
 
     async def run(self, sql: str, parameters: Sequence[object]) -> Rows:
         """Rows and the number of rows changed, in one round trip, which none of asyncpg's own methods gives."""
-        run: Any = self._execute  # type: ignore[attr-defined]
+        run: Any = super()._execute  # type: ignore[misc]
         found, status, _ = await run(sql, parameters, 0, None, return_status=True)
         return rows_of(found, status.decode())
 

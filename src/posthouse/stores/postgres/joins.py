@@ -11,6 +11,7 @@ import asyncpg
 
 from posthouse.errors import ConfigurationError, PosthouseError
 from posthouse.store import Parameters, Rows, Transaction
+from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.database import Database, carried_out
 from posthouse.stores.postgres.errors import comes_from, is_foreign, original_of, outdated, translated
 from posthouse.stores.postgres.schema import Place
@@ -38,7 +39,12 @@ class Joined:
 
     def __init__(self, database: Database, statements: Statements) -> None:
         self.database = database
+        self.savepoints = Savepoints()
         self._statements = statements
+
+    async def attend(self) -> Detach:
+        with translating():
+            return self._statements.attend(self.savepoints)
 
     @property
     def connection(self) -> object:
@@ -83,7 +89,12 @@ class JoinedAsync:
 
     def __init__(self, database: Database, statements: AsyncStatements) -> None:
         self.database = database
+        self.savepoints = Savepoints(late=isinstance(statements, AsyncpgStatements))
         self._statements = statements
+
+    async def attend(self) -> Detach:
+        with translating():
+            return await self._statements.attend(self.savepoints)
 
     @property
     def connection(self) -> object:

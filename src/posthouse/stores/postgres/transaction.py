@@ -14,6 +14,7 @@ import asyncpg
 
 from posthouse.errors import CommitUnknown, DeadlineExceeded, StoreError, TransactionClosed
 from posthouse.store import Parameters, Rows, Transaction
+from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.database import Database, StoreConnection, carried_out
 from posthouse.stores.postgres.errors import FOREIGN, PASSED_OVER, database_trouble, is_lost, translated
 from posthouse.stores.postgres.shapes.refusing import refuse_ending
@@ -42,6 +43,7 @@ class PostgresTransaction:
         "appended",
         "database",
         "open",
+        "savepoints",
         "task",
         "tenant",
     )
@@ -55,6 +57,7 @@ class PostgresTransaction:
         self.open = False
         self.appended = False
         """Whether the outbox got something, so that a relay should look."""
+        self.savepoints = Savepoints()
         self.task: asyncio.Task[object] | None = None
         self._check = check
         self._lazily = lazily
@@ -67,14 +70,25 @@ class PostgresTransaction:
         """An `asyncpg.Connection` that is good until the transaction ends."""
         connection = self.ready()
         connection.mark_unclean()
+        connection.heard = self.savepoints
         return connection.lent
+
+    async def attend(self) -> Detach:
+        return _nothing  # it hears of everything that comes this way
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
         if isinstance(parameters, Mapping):
             raise StoreError("asyncpg takes parameters by position: write $1, $2 … and give a sequence")
-        if not leaves_nothing(sql):
-            self._ready().mark_unclean()
-        return await self._run(sql, *parameters)
+        if leaves_nothing(sql):
+            return await self._run(sql, *parameters)
+        self._ready().mark_unclean()
+        try:
+            found = await self._run(sql, *parameters)
+        except BaseException:
+            self.savepoints.hear_failed(sql)
+            raise
+        self.savepoints.hear(sql)
+        return found
 
     async def run(self, sql: str, *parameters: object) -> Rows:
         """A statement of ours."""
@@ -189,6 +203,7 @@ class PostgresTransaction:
         connection = self._connection
         assert connection is not None
         self.open = False
+        connection.heard = None
         try:
             if error is None:
                 await self._commit(connection)
@@ -246,6 +261,10 @@ class PostgresTransaction:
         except FOREIGN as error:
             log.info("rolling back failed, the connection is replaced: %s", error)
             self.database.abandon(connection)
+
+
+def _nothing() -> None:
+    """Nobody listens."""
 
 
 @functools.lru_cache(maxsize=1024)

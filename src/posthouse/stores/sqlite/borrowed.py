@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn, Protocol
 
 from posthouse.errors import StoreError
+from posthouse.store.savepoints import Savepoints
 
 ENDS_TRANSACTION = re.compile(r"\s*(BEGIN|COMMIT|END|ROLLBACK(?!\s+(TRANSACTION\s+)?TO))\b", re.IGNORECASE)
 
@@ -32,9 +33,30 @@ def _refuse(what: str) -> NoReturn:
 class Lender(Protocol):
     """The transaction whose connection it is."""
 
+    @property
+    def savepoints(self) -> Savepoints:
+        """Where savepoints are told of."""
+        ...
+
     def ready(self) -> sqlite3.Connection:
         """The open connection; TransactionClosed when there is none any more."""
         ...
+
+
+class _Listening:
+    """A cursor that tells of savepoints. One that fails has changed nothing."""
+
+    savepoints: Savepoints
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        found = super().execute(sql, parameters)  # type: ignore[misc]
+        self.savepoints.hear(sql)
+        return found
+
+
+@functools.cache
+def _listening(factory: Any) -> Any:
+    return type(factory.__name__, (_Listening, factory), {})
 
 
 class BorrowedConnection(sqlite3.Connection):
@@ -47,7 +69,8 @@ class BorrowedConnection(sqlite3.Connection):
         self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
 
     def cursor(self, factory: Any = sqlite3.Cursor) -> Any:
-        cursor = self._lend().cursor(factory)
+        cursor = self._lend().cursor(_listening(factory))
+        cursor.savepoints = self.transaction.savepoints
         cursor.row_factory = self._row_factory
         self._cursors.add(cursor)
         return cursor

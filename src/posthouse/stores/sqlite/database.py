@@ -24,6 +24,7 @@ from posthouse.local import sqlite as local
 from posthouse.local.doorbell import Doorbell
 from posthouse.local.sqlite import MISFITS, Checkpointer, Synchronous, mapped, patiently, translated
 from posthouse.store import Parameters, Rows, Transaction
+from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.sqlite.borrowed import BorrowedConnection, refuse_ending
 from posthouse.stores.sqlite.schema import checking, real_path
 from posthouse.stores.sqlite.steps import carry_out
@@ -245,6 +246,7 @@ class SqliteTransaction:
         "appended",
         "database",
         "open",
+        "savepoints",
         "synchronous",
         "task",
     )
@@ -255,6 +257,7 @@ class SqliteTransaction:
         self.open = False
         self.appended = False
         """Whether the outbox got something, so that a relay should look."""
+        self.savepoints = Savepoints()
         self._figures: dict[tuple[str, str], tuple[int, int]] = {}
         self.task: asyncio.Task[object] | None = None
         self._outer: tuple[SqliteTransaction, ...] = ()
@@ -278,7 +281,12 @@ class SqliteTransaction:
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
         refuse_ending(sql)
-        return self.run(sql, parameters)
+        rows = self.run(sql, parameters)
+        self.savepoints.hear(sql)  # one that failed has changed nothing
+        return rows
+
+    async def attend(self) -> Detach:
+        return lambda: None  # it hears of everything that comes this way
 
     def run(self, sql: str, parameters: Parameters = ()) -> Rows:
         """`execute`, without the need to await it."""

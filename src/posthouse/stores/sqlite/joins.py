@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 from posthouse.errors import ConfigurationError, PosthouseError, StoreUnavailable
 from posthouse.local.sqlite import translated
 from posthouse.store import Parameters, Rows
+from posthouse.store.savepoints import Detach, Savepoints, steps_in
+from posthouse.stores.attending import attend_sqlalchemy
 from posthouse.stores.sqlite.borrowed import BorrowedConnection
 from posthouse.stores.sqlite.database import Database, SqliteTransaction
 from posthouse.stores.sqlite.schema import checking
@@ -25,6 +27,9 @@ SUPPORTED = (
     "sqlite3.Connection, aiosqlite.Connection, and SQLAlchemy's Session, AsyncSession, Connection and AsyncConnection"
 )
 
+# Drivers begin a transaction with the first change only. A savepoint that comes before would be one, and its release a commit.
+TOUCH = "DELETE FROM posthouse_timer WHERE 0"
+
 _seen: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
 """aiosqlite connections whose tables were looked at, with the number of lanes."""
 
@@ -36,13 +41,21 @@ class Joined:
 
     def __init__(self, database: Database, theirs: Any) -> None:
         self.database = database
+        self.savepoints = Savepoints()
         self._theirs = theirs
+
+    async def attend(self) -> Detach:
+        """As in Transaction."""
+        raise NotImplementedError
 
     @property
     def connection(self) -> object:
         return self._theirs
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
+        if any(step.verb == "set" for step in steps_in(sql)):
+            await self.checked()
+            await self.carry_out(_only(TOUCH, ()))
         return await self.carry_out(_only(sql, parameters))
 
     async def checked(self) -> int:
@@ -73,6 +86,11 @@ class Joined:
 class JoinedSqlite(Joined):
     """A `sqlite3.Connection`. It cannot be remembered, so each use looks at the tables: a few microseconds."""
 
+    async def attend(self) -> Detach:
+        """A trace is the only way to hear of its statements: one of theirs is not called from now on."""
+        self._theirs.set_trace_callback(self.savepoints.hear)
+        return lambda: self._theirs.set_trace_callback(None)
+
     def checked_now(self) -> int:
         refuse_autocommit(self._theirs)
         lanes = self.carry_out_now(self._checking())
@@ -93,6 +111,26 @@ class JoinedSqlite(Joined):
 
 class JoinedAiosqlite(Joined):
     """An `aiosqlite.Connection`: every statement is a trip to its thread."""
+
+    async def attend(self) -> Detach:
+        theirs, execute = self._theirs, self._theirs._execute
+
+        async def listening(function: Any, *arguments: Any, **options: Any) -> Any:
+            sql = arguments[0] if arguments and isinstance(arguments[0], str) else getattr(function, "__name__", "")
+            try:
+                found = await execute(function, *arguments, **options)
+            except BaseException:
+                self.savepoints.hear_failed(sql)
+                raise
+            self.savepoints.hear(sql)
+            return found
+
+        theirs._execute = listening
+
+        def end() -> None:
+            del theirs._execute
+
+        return end
 
     async def checked(self) -> int:
         refuse_autocommit(self._theirs)
@@ -121,6 +159,10 @@ class JoinedAiosqlite(Joined):
 
 class JoinedSqlalchemy(Joined):
     """A SQLAlchemy `Session` or `Connection`."""
+
+    async def attend(self) -> Detach:
+        with _translating():
+            return attend_sqlalchemy(self._theirs, self.savepoints)
 
     def checked_now(self) -> int:
         with _translating():
@@ -151,6 +193,11 @@ class JoinedSqlalchemy(Joined):
 
 class JoinedAsyncSqlalchemy(JoinedSqlalchemy):
     """A SQLAlchemy `AsyncSession` or `AsyncConnection`."""
+
+    async def attend(self) -> Detach:
+        with _translating():
+            end: Detach = await self._theirs.run_sync(lambda sync: attend_sqlalchemy(sync, self.savepoints))
+            return end
 
     async def checked(self) -> int:
         with _translating():

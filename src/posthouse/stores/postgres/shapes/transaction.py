@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from posthouse.errors import CommitUnknown, DeadlineExceeded, PosthouseError, TransactionClosed
 from posthouse.store import Parameters, Rows, Submit
+from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.database import Database, carried_out
 from posthouse.stores.postgres.errors import database_trouble, is_foreign, is_lost, original_of, translated
 from posthouse.stores.postgres.steps import Steps
@@ -84,6 +85,8 @@ class ShapedTransaction:
         self.open = False
         self.appended = False
         """Whether the outbox got something, so that a relay should look."""
+        self.savepoints = Savepoints()
+        """Nobody follows those of the handler's own connection: what he returns is said when he has returned."""
         self._line = line
         self._tenant = tenant
 
@@ -96,6 +99,9 @@ class ShapedTransaction:
         self.ready()
         return self._line.connection
 
+    async def attend(self) -> Detach:
+        return lambda: None
+
     def view(self, wanted: type) -> AbstractContextManager[object]:
         """The transaction in the shape that it was begun for."""
         self.ready()
@@ -104,9 +110,12 @@ class ShapedTransaction:
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
         self.ready()
         try:
-            return await self._line.run(sql, parameters)
+            found = await self._line.run(sql, parameters)
         except Exception as error:
+            self.savepoints.hear_failed(sql)
             raise _ours(error, _words(sql)) from error
+        self.savepoints.hear(sql)
+        return found
 
     async def run(self, sql: str, *parameters: object) -> Rows:
         """A statement of ours."""

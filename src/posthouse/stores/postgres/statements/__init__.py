@@ -9,6 +9,7 @@ from typing import Protocol
 
 from posthouse.errors import ConfigurationError
 from posthouse.store import Parameters, Rows
+from posthouse.store.savepoints import Detach, Savepoints
 
 PARAMETER = re.compile(r"\$(\d+)")
 ENDS_TRANSACTION = re.compile(
@@ -21,6 +22,10 @@ class Statements(Protocol):
     """A synchronous connection or session. The library's own errors come out as they are."""
 
     theirs: object
+
+    def attend(self, savepoints: Savepoints) -> Detach:
+        """Tell of every savepoint that the user sets, releases and rolls back; what ends that."""
+        ...
 
     def refuse_autocommit(self) -> None:
         """ConfigurationError when each statement would be a transaction of its own, or the database is not PostgreSQL."""
@@ -39,6 +44,10 @@ class AsyncStatements(Protocol):
     """The same for an asynchronous one."""
 
     theirs: object
+
+    async def attend(self, savepoints: Savepoints) -> Detach:
+        """As in Statements."""
+        ...
 
     async def refuse_autocommit(self) -> None:
         """As in Statements."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posthouse.store import Parameters, Rows
+from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.statements import autocommit
 from posthouse.stores.postgres.steps import rows_of
 
@@ -15,6 +16,20 @@ class AsyncpgStatements:
 
     def __init__(self, theirs: Any) -> None:
         self.theirs = theirs
+
+    async def attend(self, savepoints: Savepoints) -> Detach:
+        """The driver tells of a statement with the loop's next turn."""
+
+        def told(query: Any) -> None:
+            (savepoints.hear if query.exception is None else savepoints.hear_failed)(query.query)
+
+        self.theirs.add_query_logger(told)
+
+        def end() -> None:
+            if not self.theirs.is_closed():
+                self.theirs.remove_query_logger(told)
+
+        return end
 
     async def refuse_autocommit(self) -> None:
         if not self.theirs.is_in_transaction():

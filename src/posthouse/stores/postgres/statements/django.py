@@ -7,6 +7,7 @@ from typing import Any
 
 from posthouse.errors import ConfigurationError
 from posthouse.store import Parameters, Rows
+from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.statements import autocommit, by_name, named
 
 
@@ -15,6 +16,20 @@ class DjangoStatements:
 
     def __init__(self, theirs: Any) -> None:
         self.theirs = theirs
+
+    def attend(self, savepoints: Savepoints) -> Detach:
+        def listening(execute: Any, sql: Any, parameters: Any, many: bool, context: Any) -> Any:
+            try:
+                found = execute(sql, parameters, many, context)
+            except BaseException:
+                savepoints.hear_failed(sql)
+                raise
+            savepoints.hear(sql)
+            return found
+
+        wrappers = self.theirs.execute_wrappers
+        wrappers.append(listening)
+        return lambda: wrappers.remove(listening)
 
     def refuse_autocommit(self) -> None:
         """Django commits each statement outside of an atomic block."""

@@ -7,6 +7,8 @@ from typing import Any
 
 from posthouse.errors import ConfigurationError
 from posthouse.store import Parameters, Rows
+from posthouse.store.savepoints import Detach, Savepoints
+from posthouse.stores.attending import attend_sqlalchemy
 from posthouse.stores.postgres.statements import PARAMETER, autocommit, named
 
 
@@ -15,6 +17,9 @@ class SqlalchemyStatements:
 
     def __init__(self, theirs: Any) -> None:
         self.theirs = theirs
+
+    def attend(self, savepoints: Savepoints) -> Detach:
+        return attend_sqlalchemy(self.theirs, savepoints)
 
     def refuse_autocommit(self) -> None:
         """SQLAlchemy begins by itself unless its isolation level is AUTOCOMMIT."""
@@ -46,6 +51,10 @@ class AsyncSqlalchemyStatements:
 
     def __init__(self, theirs: Any) -> None:
         self.theirs = theirs
+
+    async def attend(self, savepoints: Savepoints) -> Detach:
+        end: Detach = await self.theirs.run_sync(lambda sync: attend_sqlalchemy(sync, savepoints))
+        return end
 
     async def refuse_autocommit(self) -> None:
         await self.theirs.run_sync(lambda sync: SqlalchemyStatements(sync).refuse_autocommit())
