@@ -120,7 +120,11 @@ class RabbitmqBroker:
             on_close=self._streams.discard,
         )
         self._streams.add(stream)
-        await stream.join()
+        try:
+            await stream.join()
+        except BaseException:
+            stream.abandon()
+            raise
         return stream
 
     async def seek(

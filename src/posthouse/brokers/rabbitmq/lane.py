@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -14,7 +13,7 @@ from pamqp.commands import Basic
 
 from posthouse.broker import Delivery
 from posthouse.brokers.rabbitmq.messages import frame_of, stored_at
-from posthouse.brokers.rabbitmq.wire import Wire, mapped, quietly
+from posthouse.brokers.rabbitmq.wire import Wire, mapped, quietly, within
 from posthouse.clock import Clock
 
 MOST = 65_535
@@ -70,9 +69,8 @@ class Lane:
         channel.closing.add_done_callback(lambda _: self._stir())
         channel.on_consumer_cancel_callbacks.add(self._lost)
         with mapped(f"reading {self.queue!r}"):
-            async with asyncio.timeout(wire.timeout):
-                await channel.basic_qos(prefetch_count=min(window, MOST))
-                await channel.basic_consume(self.queue, self._arrived)
+            await within(wire.timeout, channel.basic_qos(prefetch_count=min(window, MOST)))
+            await within(wire.timeout, channel.basic_consume(self.queue, self._arrived))
 
     def reads(self, channel: object) -> bool:
         """Whether what came on this channel is still ours to acknowledge."""
@@ -114,8 +112,9 @@ class Lane:
             self._in_hand.remove(tag)
             insort(self._again, tag)
 
-    async def ack(self, tags: Iterable[int]) -> None:
-        """All up to the oldest that is still open go in one word, the others in one each."""
+    async def ack(self, tags: Iterable[int], timeout: float) -> None:
+        """All up to the oldest that is still open go in one word, the others in one each. Where it raises nobody knows which
+        the server has read: the connection has to go."""
         done = sorted(tag for tag in tags if self._here.pop(tag, None) is not None)
         self._in_hand.difference_update(done)
         self._given.difference_update(done)
@@ -127,18 +126,14 @@ class Lane:
         oldest = next(iter(self._here), done[-1] + 1)
         whole = [tag for tag in done if tag < oldest]
         with mapped(f"acknowledging in {self.queue!r}"):
-            if whole:
-                await channel.basic_ack(whole[-1], multiple=True, wait=False)
-            for tag in done[len(whole) :]:
-                await channel.basic_ack(tag, wait=False)
+            await within(timeout, _say(channel, whole[-1:], done[len(whole) :]))
 
     async def prove(self, timeout: float) -> None:
         """Return when the server has read all that we sent; raises BrokerUnavailable when it is not there any more."""
         channel = self._channel
         if channel is not None:
             with mapped("waiting for an answer"):
-                async with asyncio.timeout(timeout):
-                    await channel.flow(True)
+                await within(timeout, channel.flow(True))
 
     async def _lost(self, _: Basic.Cancel) -> None:
         """The queue was deleted, and all that came from it."""
@@ -165,3 +160,10 @@ class Lane:
             redelivered=again,
             token=Token(self, self._channel, tag),
         )
+
+
+async def _say(channel: Channel, whole: list[int], single: list[int]) -> None:
+    for tag in whole:
+        await channel.basic_ack(tag, multiple=True, wait=False)
+    for tag in single:
+        await channel.basic_ack(tag, wait=False)

@@ -6,7 +6,6 @@ confirmed and gone. A group has some lanes in each of its topics: quorum queues 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -17,7 +16,7 @@ from pamqp.commands import Queue
 from pamqp.common import FieldTable
 
 from posthouse.brokers.rabbitmq.messages import BITS, FOREIGN_ROUTE, SHORT, pattern_of
-from posthouse.brokers.rabbitmq.wire import Wire, mapped
+from posthouse.brokers.rabbitmq.wire import Wire, mapped, together, within
 from posthouse.errors import BrokerError, ConfigurationError
 
 MEMBERS = "posthouse.members"
@@ -64,10 +63,10 @@ class Places:
         if not is_name(f"{group}{topic}"):
             raise ConfigurationError(f"{group!r} with {topic!r} makes the name of a queue too long: 150 bytes at most")
         lanes = await self.lanes_of(group, topic) or self.lanes
-        found = await asyncio.gather(*(self.ready(lane_queue(group, topic, n, lanes)) for n in range(lanes)))
+        found = await together(*(self.ready(lane_queue(group, topic, n, lanes)) for n in range(lanes)))
         missing = [lane for lane, there in enumerate(found) if there is None]
         # The first lane tells how many there are: it is made last.
-        await asyncio.gather(*(self._make_lane(group, topic, lane, lanes) for lane in missing if lane))
+        await together(*(self._make_lane(group, topic, lane, lanes) for lane in missing if lane))
         if 0 in missing:
             await self._make_lane(group, topic, 0, lanes)
         self.groups[group, topic] = lanes
@@ -156,8 +155,8 @@ class Places:
     async def ask(self, ask: Callable[[Channel], Coroutine[object, object, object]], doing: str) -> object:
         with mapped(doing):
             try:
-                async with self._wire.errand() as channel, asyncio.timeout(self._wire.timeout * 4):
-                    return await ask(channel)
+                async with self._wire.errand() as channel:
+                    return await within(self._wire.timeout * 4, ask(channel))
             except ChannelNotFoundEntity as error:
                 raise Missing(f"{doing}: {error}") from error
             except ChannelAccessRefused as error:

@@ -15,7 +15,7 @@ from posthouse.broker import Delivery
 from posthouse.brokers.rabbitmq.lane import Lane, Token
 from posthouse.brokers.rabbitmq.members import Members, Notice
 from posthouse.brokers.rabbitmq.places import MEMBERS, Places, lane_queue
-from posthouse.brokers.rabbitmq.wire import Wire, mapped
+from posthouse.brokers.rabbitmq.wire import Wire, mapped, together, within
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
 
@@ -57,26 +57,34 @@ class RabbitmqStream:
         self._closed = False
 
     async def join(self) -> None:
-        """Connect, stand in line everywhere, then say so."""
+        """Connect, stand in line everywhere, then say so. Whoever stands in some lines only, and reads nothing, keeps others
+        from reading: when one step fails all that was opened is closed before the error leaves."""
         async with self._joining:
             if self._closed or self._is_joined():
                 return
             await self._leave()
-            self._members = Members(new_id(), self._topics, lease=3 * self._beat)
-            for topic in self._topics:
-                self._places.forget(topic)
-            counts = {topic: await self._places.make_group(self.group, topic) for topic in self._topics}
-            self._lanes = [
-                Lane(topic, n, lane_queue(self.group, topic, n, count), clock=self._clock, stir=self._stirred.set)
-                for topic, count in counts.items()
-                for n in range(count)
-            ]
-            asked = self._now()
-            await asyncio.gather(*(lane.join(self._wire, self._window) for lane in self._lanes))
-            await self._meet()
-            self._proven = asked
+            try:
+                await self._stand_in_line()
+            except BaseException:
+                self._give_up()
+                raise
             if self._tending is None:
                 self._tending = asyncio.create_task(self._tend())
+
+    async def _stand_in_line(self) -> None:
+        self._members = Members(new_id(), self._topics, lease=3 * self._beat)
+        for topic in self._topics:
+            self._places.forget(topic)
+        counts = {topic: await self._places.make_group(self.group, topic) for topic in self._topics}
+        self._lanes = [
+            Lane(topic, n, lane_queue(self.group, topic, n, count), clock=self._clock, stir=self._stirred.set)
+            for topic, count in counts.items()
+            for n in range(count)
+        ]
+        asked = self._now()
+        await together(*(lane.join(self._wire, self._window) for lane in self._lanes))
+        await self._meet()
+        self._proven = asked
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
         if self._closed:
@@ -95,13 +103,18 @@ class RabbitmqStream:
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Those of a connection that is gone are somebody else's by now."""
+        self._supervise()
         lanes = self._mine(deliveries)
-        for lane, tags in lanes.items():
-            await lane.ack(tags)
-        for lane in [*lanes][:1]:
-            asked = self._now()
-            await lane.prove(self._wire.timeout)  # the connection is read in order: one answer stands for all
-            self._proven = asked
+        try:
+            for lane, tags in lanes.items():
+                await lane.ack(tags, self._wire.timeout)
+            for lane in [*lanes][:1]:
+                asked = self._now()
+                await lane.prove(self._wire.timeout)  # the connection is read in order: one answer stands for all
+                self._proven = asked
+        except BaseException:
+            self._give_up()  # what the server has not read comes again
+            raise
         self._look_after(lanes)
 
     async def nack(self, deliveries: Sequence[Delivery]) -> None:
@@ -119,14 +132,27 @@ class RabbitmqStream:
         self._closed = True
         self._stirred.set()
         self._on_close(self)
+        try:
+            if self._tending is not None:
+                self._tending.cancel()
+                await asyncio.wait([self._tending], timeout=self._wire.timeout)
+            with contextlib.suppress(BrokerUnavailable):
+                await self._say(leaving=True)
+            async with self._joining:
+                await self._leave()
+            await self._wire.aclose()
+        finally:
+            self._wire.close_at_once()
+
+    def abandon(self) -> None:
+        """As `aclose`, at once: for a member that never came to be."""
+        self._closed = True
+        self._stirred.set()
+        self._on_close(self)
         if self._tending is not None:
             self._tending.cancel()
-            await asyncio.wait([self._tending])
-        with contextlib.suppress(BrokerUnavailable):
-            await self._say(leaving=True)
-        async with self._joining:
-            await self._leave()
-        await self._wire.aclose()
+        self._give_up()
+        self._wire.close_at_once()
 
     def held(self, topic: str) -> int:
         """Frames of a topic that are here and not acknowledged."""
@@ -153,6 +179,7 @@ class RabbitmqStream:
 
     async def _be_sure(self) -> None:
         """Nothing is handed out that may be another's by now: whoever was silent for a while asks first."""
+        self._supervise()
         if not self._is_joined():
             await self.join()
         elif self._now() - self._proven > self._beat:
@@ -164,7 +191,7 @@ class RabbitmqStream:
                 await asyncio.shield(answer)
                 self._proven = asked
             except BrokerUnavailable:
-                await self._wire.drop()
+                self._give_up()
                 await self.join()
 
     def _is_joined(self) -> bool:
@@ -175,10 +202,27 @@ class RabbitmqStream:
         return asyncio.get_running_loop().time()
 
     async def _leave(self) -> None:
+        self._forget()
+        await self._wire.drop()
+
+    def _give_up(self) -> None:
+        """Leave at once, without a word: the server hears it from the socket."""
+        self._forget()
+        self._wire.abandon()
+
+    def _forget(self) -> None:
         lanes, self._lanes, self._circle = self._lanes, [], None
         for lane in lanes:
             lane.forget()
-        await self._wire.drop()
+
+    def _supervise(self) -> None:
+        """A member that tells nobody of itself any more must not go on in silence."""
+        task = self._tending
+        if task is not None and task.done() and not self._closed:
+            self._tending = None
+            self._give_up()
+            error = None if task.cancelled() else task.exception()
+            raise BrokerUnavailable(f"RabbitMQ: the task of this member ended: {error!r}") from error
 
     # The other members
 
@@ -210,14 +254,16 @@ class RabbitmqStream:
     async def _meet(self) -> None:
         channel = await self._wire.channel()
         with mapped("meeting the other members"):
-            async with asyncio.timeout(self._wire.timeout):
-                await channel.exchange_declare(MEMBERS, exchange_type="direct", durable=True)
-                queue = (await channel.queue_declare(exclusive=True, auto_delete=True)).queue
-                assert queue is not None
-                await channel.queue_bind(queue, MEMBERS, self.group)
-                await channel.basic_consume(queue, self._hear, no_ack=True)
+            await within(self._wire.timeout, self._listen(channel))
         self._circle = channel
         await self._say()
+
+    async def _listen(self, channel: Channel) -> None:
+        await channel.exchange_declare(MEMBERS, exchange_type="direct", durable=True)
+        queue = (await channel.queue_declare(exclusive=True, auto_delete=True)).queue
+        assert queue is not None
+        await channel.queue_bind(queue, MEMBERS, self.group)
+        await channel.basic_consume(queue, self._hear, no_ack=True)
 
     async def _say(self, *, leaving: bool = False) -> None:
         channel = self._circle
@@ -225,9 +271,10 @@ class RabbitmqStream:
             return
         notice = Notice(id=self._members.me, topics=self._topics, leaving=leaving)
         with mapped("telling the other members"):
-            async with asyncio.timeout(self._wire.timeout):
-                await channel.basic_publish(msgspec.json.encode(notice), exchange=MEMBERS, routing_key=self.group)
+            saying = channel.basic_publish(msgspec.json.encode(notice), exchange=MEMBERS, routing_key=self.group)
+            await within(self._wire.timeout, saying)
 
     async def _hear(self, message: DeliveredMessage) -> None:
-        if self._members.hear(_notice.decode(message.body), self._clock.now()):
-            self._restless.set()
+        with contextlib.suppress(msgspec.DecodeError):  # whoever says that is no member
+            if self._members.hear(_notice.decode(message.body), self._clock.now()):
+                self._restless.set()

@@ -4,17 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator, Mapping
+from typing import TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import aiormq
 from aiormq import Channel
 from aiormq.abc import AbstractConnection
-from aiormq.exceptions import AMQPError, ChannelInvalidStateError
+from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
+from aiormq.exceptions import AMQPConnectionError, AMQPError, ChannelInvalidStateError
+from yarl import URL
 
 from posthouse.errors import BrokerError, BrokerUnavailable
 
+T = TypeVar("T")
 FOREIGN = (AMQPError, OSError, TimeoutError, ChannelInvalidStateError)
+
+
+class Cord(TransportFactory):
+    """The socket of one connection, to be cut whatever the driver is doing with it."""
+
+    def __init__(self, make: TransportFactory | None) -> None:
+        self._make = make
+        self._writer: asyncio.StreamWriter | None = None
+        self._is_cut = False
+
+    async def create(self, url: URL, **options: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        make = self._make or (TLSTransportFactory() if url.scheme == "amqps" else TCPTransportFactory())
+        reader, writer = await make.create(url, **options)
+        self._writer = writer
+        if self._is_cut:
+            self.cut()
+            raise AMQPConnectionError("it was given up while it was opened")
+        return reader, writer
+
+    def cut(self) -> None:
+        self._is_cut = True
+        if self._writer is not None:
+            self._writer.transport.abort()
 
 
 class Wire:
@@ -27,6 +54,7 @@ class Wire:
         self.heartbeat = heartbeat
         self._driver = driver
         self._connection: AbstractConnection | None = None
+        self._cord: Cord | None = None
         self._opening = asyncio.Lock()
         self._closed = False
 
@@ -48,8 +76,7 @@ class Wire:
         """A new one. With `confirms`, a message that no queue takes is an error of its publisher."""
         connection = await self.connection()
         with mapped("opening a channel"):
-            async with asyncio.timeout(self.timeout):
-                channel = await connection.channel(publisher_confirms=confirms)
+            channel = await within(self.timeout, connection.channel(publisher_confirms=confirms))
         assert isinstance(channel, Channel)
         return channel
 
@@ -67,9 +94,25 @@ class Wire:
 
     async def drop(self) -> None:
         """End this connection, however it is; the next use opens another."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await quietly(connection.close(), self.timeout)
+        connection, cord = self._connection, self._cord
+        self._connection = self._cord = None
+        try:
+            if connection is not None:
+                await quietly(connection.close(), self.timeout)
+        finally:
+            if cord is not None:
+                cord.cut()
+
+    def abandon(self) -> None:
+        """End it at once, without a word and without waiting: the server takes back what it had. The next use opens another."""
+        cord, self._connection, self._cord = self._cord, None, None
+        if cord is not None:
+            cord.cut()
+
+    def close_at_once(self) -> None:
+        """As `aclose`, for somebody who cannot wait."""
+        self._closed = True
+        self.abandon()
 
     async def aclose(self) -> None:
         self._closed = True
@@ -78,9 +121,18 @@ class Wire:
 
     async def _open(self) -> None:
         await self.drop()
-        with mapped("connecting"):
-            async with asyncio.timeout(self.timeout):
-                self._connection = await aiormq.connect(self._address, **self._driver)  # type: ignore[arg-type]  # the driver checks what it is given
+        cord = self._cord = Cord(self._driver.get("transport_factory"))  # type: ignore[arg-type]  # the driver's own
+        options = {**self._driver, "transport_factory": cord}
+        try:
+            with mapped("connecting"):
+                connection = await within(self.timeout, aiormq.connect(self._address, **options))  # type: ignore[arg-type]  # the driver checks what it is given
+        except BaseException:
+            cord.cut()
+            raise
+        if cord is not self._cord:  # given up meanwhile
+            cord.cut()
+            raise BrokerUnavailable("RabbitMQ, connecting: it was given up")
+        self._connection = connection
 
 
 def address_of(url: str, heartbeat: int) -> str:
@@ -90,11 +142,37 @@ def address_of(url: str, heartbeat: int) -> str:
     return parts._replace(scheme=parts.scheme.replace("rabbitmq", "amqp"), query=urlencode(query)).geturl()
 
 
-async def quietly(closing: object, timeout: float) -> None:
+async def within(timeout: float, call: Awaitable[T]) -> T:
+    """What the driver answers, or TimeoutError. The driver may take a cancellation and go on waiting, for room in a queue that
+    nobody empties any more: so it is told, and not waited for."""
+    task = asyncio.ensure_future(call)
+    try:
+        await asyncio.wait([task], timeout=timeout)
+    finally:
+        if not task.done():
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            task.cancel()
+    if not task.done():
+        raise TimeoutError
+    return task.result()
+
+
+async def quietly(closing: Awaitable[object], timeout: float) -> None:
     """Close something that may be gone already, and wait no longer than that."""
     with contextlib.suppress(BrokerUnavailable), mapped("closing"):
-        async with asyncio.timeout(timeout):
-            await closing  # type: ignore[misc]  # the driver's awaitables have no common type
+        await within(timeout, closing)
+
+
+async def together(*steps: Coroutine[object, object, T]) -> list[T]:
+    """Side by side. When one fails the others are ended before its error leaves."""
+    tasks = [asyncio.create_task(step) for step in steps]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
 
 
 @contextlib.contextmanager
