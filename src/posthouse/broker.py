@@ -90,12 +90,14 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a group is in a topic. `stored` counts frames ever stored, `pending` those not yet acknowledged by it.
 
     `truncated` is True when retention or the group's starting point hid older frames from it. A broker without history
-    counts as `stored` what it still has for the group.
+    counts as `stored` what it still has for the group. `uncounted` says in words which frames `pending` cannot know of, so
+    that it may be too small; empty means that it is exact. A frame that is gone is neither stored for the group nor pending.
     """
 
     stored: int
     pending: int
     truncated: bool
+    uncounted: str = ""
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):

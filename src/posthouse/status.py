@@ -1,9 +1,13 @@
-"""Status: does it add up? Committed = applied + in flight + held, per consumer and topic."""
+"""Status: does it add up? Committed = applied + in flight + held, per consumer and topic.
+
+There are three answers, and each can be reached on every broker: it adds up, it does not, or nobody can tell, and why.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -11,14 +15,16 @@ from posthouse.contracts.deprecation import deprecations
 from posthouse.service import Service
 from posthouse.store import Counts
 
+Verdict = Literal["adds up", "does not add up", "cannot tell"]
+
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """The conservation line of one consumer in one topic.
 
     `committed` is counted by the producer's own store. When that was not named (`foreign`) it is the broker's count of
     frames, which has every repeated one in it. `in_flight` is what the outbox has not sent plus what the broker has not
-    had acknowledged. `held` counts events by state. `late` marks a consumer that joined when older events were gone
-    already. Foreign and late lines cannot be checked.
+    had acknowledged; `uncounted` says which of that the broker cannot count. `held` counts events by state. `late` marks a
+    consumer that may have joined when older events were gone already.
     """
 
     consumer: str
@@ -30,13 +36,36 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int
     foreign: bool
     late: bool
+    uncounted: str = ""
 
     @property
     def difference(self) -> int:
-        """What is missing (above 0) or counted twice (below 0). While events move, a few are on both sides of a step;
-        when nothing moves it is 0."""
+        """What is missing (above 0) or counted twice (below 0); of foreign lines nothing is known. While events move, a few
+        are on both sides of a step; when nothing moves and nobody came late it is 0."""
         found = self.applied + self.in_flight + sum(self.held.values()) + self.skipped
-        return 0 if self.late or self.foreign else self.committed - found
+        return 0 if self.foreign else self.committed - found
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whatever a broker cannot count could only explain what is missing: a line without a difference adds up all the same,
+        and one with too much on its right side never does."""
+        if self.foreign:
+            return "cannot tell"
+        if self.difference == 0:
+            return "adds up"
+        return "cannot tell" if self.difference > 0 and (self.late or self.uncounted) else "does not add up"
+
+    @property
+    def reason(self) -> str:
+        """Why nobody can tell; empty where somebody can."""
+        if self.verdict != "cannot tell":
+            return ""
+        if self.foreign:
+            return "the service that says these events was not named"
+        reasons = [self.uncounted] if self.uncounted else []
+        if self.late:
+            reasons.append("the group may have begun after them")
+        return f"{self.difference:,} of them not found: {', or '.join(reasons)}"
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,10 +79,18 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def quiet(self) -> bool:
-        """Nothing is on its way, and everything adds up."""
+        """Nothing is on its way as far as anybody can tell, and nothing is known to be missing."""
         return not any(self.unsent.values()) and all(
-            line.in_flight == 0 and line.difference == 0 for line in self.lines
+            line.in_flight == 0 and line.verdict != "does not add up" for line in self.lines
         )
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of all lines: the worst of theirs."""
+        verdicts = {line.verdict for line in self.lines}
+        if "does not add up" in verdicts:
+            return "does not add up"
+        return "cannot tell" if "cannot tell" in verdicts else "adds up"
 
 
 async def status(services: Sequence[Service]) -> Status:
@@ -105,6 +142,7 @@ async def _lines(service: Service, counts: Mapping[str, Counts], owners: Mapping
                     skipped=own.skipped.get((consumer, topic), 0),
                     foreign=producer is None,
                     late=progress[topic].truncated,
+                    uncounted=progress[topic].uncounted,
                 )
             )
     return found

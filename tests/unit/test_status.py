@@ -45,8 +45,35 @@ def test_a_line_says_what_is_missing_and_what_is_counted_twice() -> None:
     assert line().difference == 0
     assert line(applied=4).difference == 1
     assert line(held={"dead": 1, "blocked": 3}).difference == -3
-    assert line(applied=0, late=True).difference == 0
+    assert line(applied=0, late=True).difference == 5
     assert line(applied=0, foreign=True).difference == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "verdict", "reason"),
+    [
+        ({}, "adds up", ""),
+        ({"late": True, "uncounted": "what others have in hand"}, "adds up", ""),
+        ({"applied": 4}, "does not add up", ""),
+        ({"applied": 6}, "does not add up", ""),
+        ({"applied": 6, "late": True, "uncounted": "what others have in hand"}, "does not add up", ""),
+        ({"applied": 3, "late": True}, "cannot tell", "2 of them not found: the group may have begun after them"),
+        ({"applied": 4, "uncounted": "in hand"}, "cannot tell", "1 of them not found: in hand"),
+        ({"foreign": True}, "cannot tell", "the service that says these events was not named"),
+    ],
+)
+def test_a_line_adds_up_or_does_not_or_nobody_can_tell(given: dict[str, object], verdict: str, reason: str) -> None:
+    assert (line(**given).verdict, line(**given).reason) == (verdict, reason)
+
+
+def test_the_worst_line_speaks_for_all() -> None:
+    def verdict(*lines: Line) -> str:
+        return Status(lines=lines, unsent={}, stuck={}, timers={}, notes=()).verdict
+
+    good, bad, dark = line(), line(applied=4), line(applied=4, late=True)
+    assert verdict() == verdict(good) == "adds up"
+    assert verdict(good, dark) == "cannot tell"
+    assert verdict(good, dark, bad) == "does not add up"
 
 
 def test_quiet_means_nothing_moves_and_everything_adds_up() -> None:

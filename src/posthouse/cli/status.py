@@ -17,7 +17,7 @@ from posthouse.cli.output import Cell, print_json, print_table, say, stdout
 from posthouse.cli.target import Targets, load_all
 from posthouse.errors import ConfigurationError
 from posthouse.service import Service
-from posthouse.status import Line, Status
+from posthouse.status import Line, Status, Verdict
 from posthouse.status import status as read_status
 
 LOOKS = 5
@@ -27,9 +27,13 @@ PAUSE = 0.2
 COLUMNS = ("CONSUMER", "TOPIC", "COMMITTED", "APPLIED", "IN FLIGHT", "HELD", "SKIPPED", "")
 
 
+CANNOT_TELL = 3
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What `--json` prints. `moving` is True while events are on their way: then a difference means nothing."""
 
+    verdict: Verdict
     adds_up: bool
     moving: bool
     lines: Sequence[Mapping[str, object]]
@@ -48,8 +52,8 @@ def status(
 ) -> None:
     """Show whether everything that was committed is applied, in flight or held.
 
-    Name producers and consumers together to compare with what the producers committed. Ends with code 1 when nothing
-    moves and events are missing or counted twice.
+    Name producers and consumers together to compare with what the producers committed. When nothing moves it ends with code 1
+    if events are missing or counted twice, and with code 3 if nobody can tell.
     """
     if watch and as_json:
         raise ConfigurationError("--watch is for people, --json for programs: choose one")
@@ -66,8 +70,8 @@ def _show_once(services: Sequence[Service], as_json: bool) -> None:
         print_json(report_of(figures, wake))
     else:
         show(figures, wake)
-    if not adds_up(figures) and not moving(figures):
-        raise typer.Exit(CHECK_FAILED)
+    if figures.verdict != "adds up" and not moving(figures):
+        raise typer.Exit(CHECK_FAILED if figures.verdict == "does not add up" else CANNOT_TELL)
 
 
 def moving(figures: Status) -> bool:
@@ -75,23 +79,24 @@ def moving(figures: Status) -> bool:
     return any(figures.unsent.values()) or any(line.in_flight for line in figures.lines)
 
 
-def adds_up(figures: Status) -> bool:
-    """Whether every line adds up."""
-    return not any(line.difference for line in figures.lines)
-
-
 def report_of(figures: Status, wake: Mapping[str, str]) -> Report:
     """The figures with what follows from them, and how each service's relay learns of a commit."""
     return Report(
-        adds_up=adds_up(figures),
+        verdict=figures.verdict,
+        adds_up=figures.verdict == "adds up",
         moving=moving(figures),
-        lines=[{**msgspec.structs.asdict(line), "difference": line.difference} for line in figures.lines],
+        lines=[_said(line) for line in figures.lines],
         unsent=figures.unsent,
         stuck=figures.stuck,
         timers=figures.timers,
         wake=wake,
         notes=figures.notes,
     )
+
+
+def _said(line: Line) -> Mapping[str, object]:
+    follows = {"difference": line.difference, "verdict": line.verdict, "reason": line.reason}
+    return {**msgspec.structs.asdict(line), **follows}
 
 
 def show(figures: Status, wake: Mapping[str, str]) -> None:
@@ -103,6 +108,9 @@ def show(figures: Status, wake: Mapping[str, str]) -> None:
         ("SERVICE", "UNSENT", "STUCK", "TIMERS", "WAKE-UP"),
         [(n, figures.unsent[n], figures.stuck[n], figures.timers[n], wake[n]) for n in figures.unsent],
     )
+    for line in figures.lines:
+        if line.reason:
+            say(f"{line.consumer} in {line.topic}: cannot tell, {line.reason}", "yellow")
     for note in figures.notes:
         say(f"note: {note}", "yellow")
     for name, stuck in figures.stuck.items():
@@ -117,7 +125,7 @@ async def _look(services: Sequence[Service]) -> tuple[Status, Mapping[str, str]]
         wake = await _wakes(services)
         for _ in range(LOOKS):
             figures = await read_status(services)
-            if adds_up(figures) or moving(figures):
+            if figures.verdict == "adds up" or moving(figures):
                 break
             await asyncio.sleep(PAUSE)
         return figures, wake
@@ -153,9 +161,9 @@ def _row(line: Line) -> tuple[Cell, ...]:
 
 
 def _verdict(line: Line) -> Text:
-    if line.late:
-        return Text("joined late", "dim")
-    if line.difference == 0:
+    if line.verdict == "adds up":
         return Text("adds up ✓", "green")
+    if line.verdict == "cannot tell":
+        return Text("cannot tell", "yellow")
     missing = f"{line.difference:,} missing" if line.difference > 0 else f"{-line.difference:,} too many"
     return Text(f"{missing} (moving)", "yellow") if line.in_flight else Text(missing, "bold red")

@@ -50,6 +50,23 @@ def test_a_missing_event_ends_with_code_1(poisoned: Project) -> None:
     assert "1 missing" in result.stdout
 
 
+def test_what_nobody_can_tell_ends_with_code_3_and_a_reason(poisoned: Project) -> None:
+    """The log hid older frames from the group, and an event is nowhere to be found."""
+    for file, change in (
+        ("orders.db", "DELETE FROM posthouse_held WHERE state = 'dead'"),
+        ("posthouse-log.db", "UPDATE cursors SET started = 1"),
+    ):
+        with sqlite3.connect(poisoned.folder / file) as connection:
+            connection.execute(change)
+        connection.close()
+    result = poisoned.run("status", "shop:orders")
+    assert result.exit_code == 3
+    assert "cannot tell, 1 of them not found: the group may have begun after them" in result.stdout
+    report = poisoned.run("status", "shop:orders", "--json")
+    assert report.exit_code == 3
+    assert '"adds_up": false' in report.stdout or '"adds_up":false' in report.stdout
+
+
 def test_a_narrow_terminal_gets_every_figure(poisoned: Project) -> None:
     text = poisoned.run("status", "shop:orders", columns=40).stdout
     assert "COMMITTED" in text
