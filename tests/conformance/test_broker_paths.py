@@ -9,6 +9,7 @@ from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.brokers.memory import MemoryBroker, MemoryLog
 from posthouse.clock import SystemClock
 from tests.conformance.broker_path import BrokerPathContract
+from tests.conformance.losing import from_embedded
 
 
 class TestMemoryPath(BrokerPathContract):
@@ -27,3 +28,6 @@ class TestEmbeddedPath(BrokerPathContract):
 
     async def make_broker(self) -> Broker:
         return EmbeddedBroker(self.path, clock=SystemClock())
+
+    async def lose_frames(self, topic: str, group: str) -> int:
+        return from_embedded(self.path, topic)

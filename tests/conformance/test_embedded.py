@@ -7,6 +7,7 @@ from posthouse.broker import Broker
 from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
+from tests.conformance.losing import from_embedded
 
 
 class TestEmbedded(BrokerContract):
@@ -16,6 +17,9 @@ class TestEmbedded(BrokerContract):
 
     async def make_broker(self) -> Broker:
         return EmbeddedBroker(self.path, clock=SystemClock(), lease=0.5, retention=0.0)
+
+    async def lose_frames(self, topic: str, group: str) -> int:
+        return from_embedded(self.path, topic)
 
     async def make_doomed(self) -> Broker:
         return EmbeddedBroker(self.path, clock=ManualClock(time.time()), lease=0.5)  # its time stands still: it hangs

@@ -11,6 +11,7 @@ from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
 from tests.conformance.broker_path import BrokerPathContract
+from tests.conformance.losing import from_nats
 from tests.servers.nats import NatsServer
 from tests.servers.proxy import Proxy
 
@@ -40,6 +41,9 @@ class TestNats(BrokerContract):
     async def make_restricted(self, topic: str) -> Broker:
         return NatsBroker(self.server.url_of("guest"), clock=SystemClock())
 
+    async def lose_frames(self, topic: str, group: str) -> int:
+        return await from_nats(self.server.url, topic)
+
     async def outlast_dedup(self, broker: Broker) -> None:
         await asyncio.sleep(2.5)  # the server's clock cannot be moved
 
@@ -51,3 +55,6 @@ class TestNatsPath(BrokerPathContract):
 
     async def make_broker(self) -> Broker:
         return NatsBroker(self.url, clock=SystemClock())
+
+    async def lose_frames(self, topic: str, group: str) -> int:
+        return await from_nats(self.url, topic)

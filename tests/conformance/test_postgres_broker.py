@@ -7,6 +7,7 @@ from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from tests.conformance.broker_path import BrokerPathContract
+from tests.conformance.losing import from_postgres
 
 
 class TestPostgresBroker(BrokerContract):
@@ -24,6 +25,9 @@ class TestPostgresBroker(BrokerContract):
         assert isinstance(broker, PostgresBroker)
         assert await broker.prune() == 3
 
+    async def lose_frames(self, topic: str, group: str) -> int:
+        return await from_postgres(self.url, topic)
+
 
 class TestPostgresBrokerPath(BrokerPathContract):
     @pytest.fixture(autouse=True)
@@ -32,3 +36,6 @@ class TestPostgresBrokerPath(BrokerPathContract):
 
     async def make_broker(self) -> Broker:
         return PostgresBroker(self.url, clock=SystemClock())
+
+    async def lose_frames(self, topic: str, group: str) -> int:
+        return await from_postgres(self.url, topic)

@@ -10,6 +10,7 @@ from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
 from tests.conformance.broker_path import BrokerPathContract
+from tests.conformance.losing import from_pubsub
 from tests.servers.proxy import Proxy
 from tests.servers.pubsub import PubSubServer
 
@@ -31,14 +32,22 @@ class TestPubSub(BrokerContract):
         address = f"127.0.0.1:{self.proxy.port}"
         return PubSubBroker("shop", emulator=address, clock=SystemClock(), lease=2, timeout=1.0), self.proxy
 
+    async def lose_frames(self, topic: str, group: str) -> int:
+        return await from_pubsub(self.address, topic, group)
+
 
 class TestPubSubPath(BrokerPathContract):
+    can_count = False  # Pub/Sub tells its clients no backlog
+
     @pytest.fixture(autouse=True)
     def _server(self, pubsub_server: PubSubServer) -> None:
         self.address = pubsub_server.address
 
     async def make_broker(self) -> Broker:
         return PubSubBroker("shop", emulator=self.address, clock=SystemClock())
+
+    async def lose_frames(self, topic: str, group: str) -> int:
+        return await from_pubsub(self.address, topic, group)
 
 
 ONE_OF_A_KEY = "pstest hands out one message of a key at a time; the service and our delivery do not"

@@ -12,6 +12,7 @@ from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
 from posthouse.testing.broker_contract.surveying import SurveyingContract
 from tests.conformance.broker_path import BrokerPathContract
+from tests.conformance.losing import from_rabbitmq
 from tests.servers.proxy import Proxy
 from tests.servers.rabbitmq import RabbitmqServer
 
@@ -46,6 +47,9 @@ class TestRabbitmq(BrokerContract):
     async def make_restricted(self, topic: str) -> Broker:
         return RabbitmqBroker(self.node.url_of("reader"), clock=SystemClock())
 
+    async def lose_frames(self, topic: str, group: str) -> int:
+        return await from_rabbitmq(self.node.url, topic, group, lanes=4)
+
 
 class TestRabbitmqManaged(SurveyingContract):
     """With the management API a survey sees everything."""
@@ -61,9 +65,14 @@ class TestRabbitmqManaged(SurveyingContract):
 
 
 class TestRabbitmqPath(BrokerPathContract):
+    can_count = False  # nobody knows whether a group was there before the first frame
+
     @pytest.fixture(autouse=True)
     def _server(self, rabbitmq_server: RabbitmqServer) -> None:
         self.url = rabbitmq_server.url
 
     async def make_broker(self) -> Broker:
         return RabbitmqBroker(self.url, clock=SystemClock(), partitions=4, settle=0)
+
+    async def lose_frames(self, topic: str, group: str) -> int:
+        return await from_rabbitmq(self.url, topic, group, lanes=4)

@@ -10,6 +10,7 @@ from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
 from tests.conformance.broker_path import BrokerPathContract
+from tests.conformance.losing import from_redis
 from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisServer
 
@@ -41,6 +42,9 @@ class TestRedis(BrokerContract):
         assert isinstance(broker, RedisBroker)
         assert await broker.prune() > 0
 
+    async def lose_frames(self, topic: str, group: str) -> int:
+        return await from_redis(self.server.url, topic)
+
 
 class TestRedisPath(BrokerPathContract):
     @pytest.fixture(autouse=True)
@@ -49,3 +53,6 @@ class TestRedisPath(BrokerPathContract):
 
     async def make_broker(self) -> Broker:
         return RedisBroker(self.url, clock=SystemClock())
+
+    async def lose_frames(self, topic: str, group: str) -> int:
+        return await from_redis(self.url, topic)

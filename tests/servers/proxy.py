@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Literal
 
 CHUNK = 64 * 1024
 
@@ -23,6 +24,7 @@ class Proxy:
         self._delay = 0.0
         self.port = 0
         self._said = 0
+        self._last: tuple[int, Literal["cut", "stall"]] | None = None
 
     async def __aenter__(self) -> Proxy:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._listen)
@@ -61,8 +63,13 @@ class Proxy:
             await asyncio.sleep(seconds)
         await self.cut()
 
+    def after(self, said: int, fault: Literal["cut", "stall"]) -> None:
+        """Let the clients say so many things more, as they come in from a socket; then cut or stall."""
+        self._last = (self._said + said, fault)
+
     async def heal(self) -> None:
         """Everything passes again."""
+        self._last = None
         self._refusing = False
         self._delay = 0.0
         self._flowing.set()
@@ -100,4 +107,6 @@ class Proxy:
                 self._said += said
                 writer.write(data)
                 await writer.drain()
+                if self._last is not None and self._said >= self._last[0]:
+                    await (self.cut() if self._last[1] == "cut" else self.stall())
         writer.transport.abort()

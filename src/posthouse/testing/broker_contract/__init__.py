@@ -12,6 +12,7 @@ role of the broker; `fixtures` is what an adapter gives to them, `frames` compar
 from __future__ import annotations
 
 from posthouse.testing.broker_contract.consuming import ConsumingContract
+from posthouse.testing.broker_contract.liveness import LivenessContract
 from posthouse.testing.broker_contract.members import MemberContract
 from posthouse.testing.broker_contract.outages import OutageContract
 from posthouse.testing.broker_contract.publishing import PublishingContract
@@ -22,7 +23,13 @@ __all__ = ["BrokerContract"]
 
 
 class BrokerContract(
-    PublishingContract, ConsumingContract, MemberContract, SeekingContract, SurveyingContract, OutageContract
+    PublishingContract,
+    ConsumingContract,
+    MemberContract,
+    SeekingContract,
+    SurveyingContract,
+    OutageContract,
+    LivenessContract,
 ):
     """Subclass it, give `make_broker`, and of the other hooks in `fixtures` those that the technology has. A test whose
     hook is missing is skipped, and says which."""

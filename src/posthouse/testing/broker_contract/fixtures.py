@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Literal, Protocol
 
 import pytest
 
@@ -39,6 +39,11 @@ class Link(Protocol):
 
     async def slow(self, seconds: float) -> None:
         """Let everything pass, so much later, each way."""
+        ...
+
+    def after(self, said: int, fault: Literal["cut", "stall"]) -> None:
+        """Let the client say so many things more, as they come in from the socket, and then cut or stall: a call that asks
+        several things fails half-way. `heal` forgets it."""
         ...
 
     async def heal(self) -> None:
@@ -84,6 +89,9 @@ class BrokerFixtures:
     """The server that all instances use, where it may be ended and started again."""
     survives_kill: bool = False
     """Whether what was accepted outlives the server's process though not its machine; `durable_ack` implies it."""
+    standstill: float = 3.0
+    """Seconds for which a member stands still: longer than the lease of `make_broker` and `make_linked`. With POSTHOUSE_LONG
+    they are 20."""
 
     async def make_broker(self) -> Broker:
         """A new instance on the one log of this test, as another process would open it."""
@@ -104,6 +112,10 @@ class BrokerFixtures:
     async def expire(self, broker: Broker) -> None:
         """Delete now whatever retention allows to delete."""
         pytest.skip("retention of this broker cannot be hurried")
+
+    async def lose_frames(self, topic: str, group: str) -> int:
+        """Remove on the server, behind our back, at least one frame that this group has not received; say how many."""
+        pytest.skip("nothing can be taken out of this broker by hand")
 
     async def outlast_dedup(self, broker: Broker) -> None:
         """Come back when the broker has forgotten the ids that it has seen."""
@@ -181,6 +193,12 @@ class BrokerFixtures:
                 except BrokerUnavailable:
                     await asyncio.sleep(0.01)
         return got
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for it, at most the deadline."""
+        async with asyncio.timeout(self.deadline):
+            while not condition():  # noqa: ASYNC110 - the frames that change it set no event
+                await asyncio.sleep(0.01)
 
     def controlled(self) -> Server:
         """The server, or the test is skipped."""

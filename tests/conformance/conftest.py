@@ -1,0 +1,25 @@
+"""What an adapter still owes to the conformance suite. A line is taken out together with its mend; an empty table is the end of
+this file."""
+
+import pytest
+
+OWED = {
+    (
+        "TestNats",
+        "test_a_subscribe_whose_link_fails_half_way_leaves_nothing_open",
+    ): "row 30: failed subscribes stay open",
+    ("TestNats", "test_the_server_killed_while_acknowledgements_are_written"): "row 30: what they left is found here",
+    ("TestNats", "test_acknowledgements_end_though_nobody_reads_them"): "row 30: what they left is found here",
+    ("TestRedis", "test_the_server_killed_while_acknowledgements_are_written"): (
+        "an acknowledgement that the server forgot in its crash stays pending as long as its member lives"
+    ),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        cls = getattr(item, "cls", None)
+        name = getattr(item, "originalname", item.name)
+        reason = OWED.get((cls.__name__, name)) if cls is not None else None
+        if reason is not None:
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
