@@ -106,7 +106,10 @@ async def status(services: Sequence[Service]) -> Status:
         unsent={name: sum(c.unsent.values()) for name, c in counts.items()},
         stuck={name: c.stuck for name, c in counts.items()},
         timers={name: c.timers for name, c in counts.items()},
-        notes=sorted({note for service in services for note in service.broker.sheet.notes} | {*_ends(services)}),
+        notes=[
+            *sorted({note for service in services for note in service.broker.sheet.notes} | {*_ends(services)}),
+            *(f"{name}: {note}" for name, c in counts.items() for note in c.notes),
+        ],
     )
 
 

@@ -20,8 +20,8 @@ PLACES = "SELECT count(DISTINCT l.s1::text) FROM posthouse.lane l"
 
 # How many rows a glance and a search show, both in one snapshot.
 BOTH = """
-SELECT (SELECT count(g.id) FROM posthouse.glance($1, $2, 1000) g),
-    (SELECT count(p.id) FROM posthouse.poll($1, $2, 1000, false, 0, NULL) p)
+SELECT (SELECT count(g.id) FROM posthouse.glance($1, $2, $3, 1000) g),
+    (SELECT count(p.id) FROM posthouse.poll($1, $2, $3, 1000, false, 0, NULL) p)
 """
 
 # How often leaves were read whole in this transaction, and by which indexes.
@@ -53,8 +53,8 @@ def ids(rows: Sequence[OutboxRow]) -> set[str]:
     return {found.event_id for found in rows}
 
 
-def numbers(lanes: Sequence[Lane]) -> tuple[list[int], list[int]]:
-    return [lane.number for lane in lanes], [lane.epoch for lane in lanes]
+def numbers(lanes: Sequence[Lane]) -> tuple[list[int], list[int], str]:
+    return [lane.number for lane in lanes], [lane.epoch for lane in lanes], lanes[0].run
 
 
 async def test_lanes_are_moved_together_also_those_without_a_row(
@@ -167,14 +167,14 @@ async def test_it_is_refused_inside_a_transaction_that_wrote(store: PostgresStor
     async with failing(store) as tx:
         await store.outbox.append(tx, [row("k")])
         with pytest.raises(StoreError, match="a poll inside a transaction that has written"):
-            await tx.execute("SELECT * FROM posthouse.glance($1, $2, 10)", numbers(lanes))
+            await tx.execute("SELECT * FROM posthouse.glance($1, $2, $3, 10)", numbers(lanes))
 
 
 async def test_it_reads_by_index_with_nothing_and_with_many_rows(
     store: PostgresStore, session: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     lanes = await store.outbox.lease("a", 3600)
-    glance = "SELECT count(id) FROM posthouse.glance($1, $2, 200)"
+    glance = "SELECT count(id) FROM posthouse.glance($1, $2, $3, 200)"
     await session.execute("ANALYZE posthouse.outbox")
     for many in (0, 20_000):
         await session.execute(

@@ -293,11 +293,11 @@ async def test_writers_of_every_kind_and_two_relays_lose_and_invert_nothing(
 
 async def test_a_poll_inside_a_transaction_that_wrote_is_refused(store: PostgresStore) -> None:
     lanes = await store.outbox.lease("a", 30)
-    numbers = [lane.number for lane in lanes], [lane.epoch for lane in lanes]
+    held = [lane.number for lane in lanes], [lane.epoch for lane in lanes], lanes[0].run
     async with failing(store, StoreError()) as tx:
         await store.outbox.append(tx, [row("k")])
         with pytest.raises(StoreError, match="has written"):
-            await tx.execute("SELECT * FROM posthouse.poll($1, $2, 10, true, 0, NULL)", numbers)
+            await tx.execute("SELECT * FROM posthouse.poll($1, $2, $3, 10, true, 0, NULL)", held)
 
 
 async def test_tables_restored_elsewhere_are_noticed_and_everything_unsent_is_sent(store: PostgresStore) -> None:

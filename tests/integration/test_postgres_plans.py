@@ -22,7 +22,7 @@ MANY = 10_000_000 if os.environ.get("POSTHOUSE_BIG") == "1" else 1_000_000
 """Rows that are retained in the table."""
 
 # A call of a function whose answer is of a type that drivers know.
-POLL = "SELECT count(*), count(id) FROM posthouse.poll(%s::smallint[], %s::bigint[], %s, %s, 0, NULL)"
+POLL = "SELECT count(*), count(id) FROM posthouse.poll(%s::smallint[], %s::bigint[], %s, %s, %s, 0, NULL)"
 
 # How often this transaction has read a leaf whole, and which indexes of the outbox it has used.
 SCANS = """
@@ -117,7 +117,7 @@ async def test_a_poll_reads_by_index_and_never_sorts_with_nothing_and_with_milli
     store: PostgresStore, postgres_url: str
 ) -> None:
     lanes = await store.outbox.lease("a", 3600)
-    parameters = ([lane.number for lane in lanes], [lane.epoch for lane in lanes])
+    parameters = ([lane.number for lane in lanes], [lane.epoch for lane in lanes], lanes[0].run)
     by_transaction, by_both = (0, [BY_TRANSACTION]), (0, [BY_ID, BY_TRANSACTION])
     with Reader(postgres_url, parameters) as old:
         with psycopg.connect(postgres_url, autocommit=True) as connection:

@@ -103,8 +103,8 @@ async def test_plans_are_pinned(store: PostgresStore, url: str) -> None:
         connection.execute("SET client_min_messages = log")
         connection.execute("SET debug_print_plan = on")
         connection.execute(
-            "SELECT count(*) FROM posthouse.poll(%s::smallint[], %s::bigint[], 100, true, 0, NULL)",
-            ([lane.number for lane in lanes], [lane.epoch for lane in lanes]),
+            "SELECT count(*) FROM posthouse.poll(%s::smallint[], %s::bigint[], %s, 100, true, 0, NULL)",
+            ([lane.number for lane in lanes], [lane.epoch for lane in lanes], lanes[0].run),
         )
     plans = "".join(said)
     assert "{MERGEAPPEND" in plans

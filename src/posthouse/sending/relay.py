@@ -88,6 +88,8 @@ class Relay:
                     if not moved or self._caught_up:
                         seen = await self._idle(seen, stop)
                 except (BrokerError, StoreError) as error:
+                    if isinstance(error, StoreError):
+                        self._leased_at = float("-inf")  # perhaps it is another server now: ask it for lanes
                     await self._back_off(error, stop)
         finally:
             await self._give_up()
@@ -228,8 +230,9 @@ class Relay:
             stopped.cancel()
 
     def _fenced(self) -> None:
-        """Another relay owns our lanes: what we published comes again from it, and consumers drop it."""
-        log.warning("relay %s lost its lanes to another one; nothing was settled", self._owner)
+        """Another relay owns our lanes, or the server has begun another run: what we published comes again, and consumers
+        drop it."""
+        log.warning("relay %s lost its lanes; nothing was settled", self._owner)
         self._lanes = ()
         self._leased_at = float("-inf")
 

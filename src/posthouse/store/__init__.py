@@ -85,6 +85,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     held: Mapping[tuple[str, str, HeldState], int]
     """Events held, per (consumer, topic, state); skipped ones are not counted here."""
     timers: int
+    notes: Sequence[str] = ()
+    """Sentences on what has befallen the store lately, for people."""
 
 
 class Migration(msgspec.Struct, frozen=True, kw_only=True):

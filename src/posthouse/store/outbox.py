@@ -33,10 +33,13 @@ class OutboxRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """A share of the outbox that one relay holds; `epoch` grows with every change of owner."""
+    """A share of the outbox that one relay holds; `epoch` grows with every change of owner. `run` tells in which run of the
+    database's server it was leased: whoever reads or settles it in another one is refused, and leases anew. Empty where a
+    store has no server."""
 
     number: int
     epoch: int
+    run: str = ""
 
 
 class Poll(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,13 +80,14 @@ class OutboxReader(Protocol):
         ...
 
     async def poll(self, lanes: Sequence[Lane], limit: int) -> Poll:
-        """Committed rows of these lanes after their cursors; per key in commit order. Reads only."""
+        """Committed rows of these lanes after their cursors; per key in commit order. Reads only. StoreUnavailable when
+        the lanes were leased in another run of the server: lease them again."""
         ...
 
     async def settle(self, owner: str, poll: Poll, stuck: Sequence[StuckRow]) -> bool:
         """Move the cursors past `poll` and park `stuck`, in one transaction; rows that the poll flagged and `stuck` does
-        not name are parked too. False, and no effect, when any lane of the poll is no longer held under its epoch:
-        then publish nothing more from it."""
+        not name are parked too. False, and no effect, when any lane of the poll is no longer held under its epoch, or
+        the server has begun another run since: then publish nothing more from it."""
         ...
 
     async def stuck_due(self, lanes: Sequence[Lane], now: float, limit: int) -> Sequence[StuckRow]:

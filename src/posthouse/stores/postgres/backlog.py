@@ -10,12 +10,13 @@ import msgspec
 
 from posthouse.store import Lane
 from posthouse.stores.postgres.database import Database
+from posthouse.stores.postgres.stuck import run_of
 
 IN_A_ROW = 16
 """So many pages are read ahead before a poll looks again at what else is new."""
 
 # The next rows of a backlog.
-PAGE = "SELECT * FROM posthouse.page($1::text[]::pg_snapshot[], $2::text::pg_snapshot, $3, $4, $5)"
+PAGE = "SELECT * FROM posthouse.page($1, $2::text[]::pg_snapshot[], $3::text::pg_snapshot, $4, $5, $6)"
 
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +66,6 @@ class _Ahead(msgspec.Struct):
 
     behind: Page
     lanes: Sequence[Lane]
-    connections: int
     limit: int
     page: asyncio.Task[Page]
     number: int | None = None
@@ -81,15 +81,13 @@ class Pages:
 
     async def first(self, backlog: Backlog, lanes: Sequence[Lane], limit: int) -> Page:
         """The next page of a backlog that a poll has named."""
-        return await self._and_on(await self._read(backlog, limit, 0), lanes, limit)
+        return await self._and_on(await self._read(backlog, lanes, limit, 0), lanes, limit)
 
     async def next(self, lanes: Sequence[Lane], limit: int) -> Page | None:
         """The page that was read ahead. None when there is none, when the one before was not settled whole, or when lanes
-        or connections have changed since."""
+        have changed since, with the run of the server or without."""
         ahead, self._ahead = self._ahead, None
         if ahead is None or ahead.number is None or ahead.lanes != lanes or ahead.limit > limit:
-            return None
-        if ahead.connections != self._database.made:
             return None
         page = await ahead.page
         backlog = msgspec.structs.replace(page.backlog, number=ahead.number)
@@ -103,14 +101,15 @@ class Pages:
     async def _and_on(self, page: Page, lanes: Sequence[Lane], limit: int) -> Page:
         if page.last_id < page.backlog.hi_id and page.in_a_row < IN_A_ROW:
             after = msgspec.structs.replace(page.backlog, last_id=page.last_id)
-            task = asyncio.get_running_loop().create_task(self._read(after, limit, page.in_a_row + 1))
+            task = asyncio.get_running_loop().create_task(self._read(after, lanes, limit, page.in_a_row + 1))
             task.add_done_callback(_seen)
-            self._ahead = _Ahead(page, lanes, self._database.made, limit, task)
+            self._ahead = _Ahead(page, lanes, limit, task)
             await asyncio.sleep(0)  # it is on its way before this page is worked on
         return page
 
-    async def _read(self, backlog: Backlog, limit: int, in_a_row: int) -> Page:
-        rows = await self._database.fetch(PAGE, backlog.since, backlog.s2, backlog.last_id, backlog.hi_id, limit)
+    async def _read(self, backlog: Backlog, lanes: Sequence[Lane], limit: int, in_a_row: int) -> Page:
+        bounds = (backlog.since, backlog.s2, backlog.last_id, backlog.hi_id)
+        rows = await self._database.fetch(PAGE, run_of(lanes), *bounds, limit)
         last = rows[-1][0] if len(rows) == limit else backlog.hi_id
         return Page(backlog, rows, last, in_a_row)
 

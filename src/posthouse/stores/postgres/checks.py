@@ -9,6 +9,7 @@ from posthouse.errors import StoreError
 from posthouse.local.postgres import server, sessions
 from posthouse.local.postgres.pooler import Pooler, pooler_check, probed
 from posthouse.store import Rows
+from posthouse.stores.postgres.counting import AHEAD, AHEAD_FIX
 from posthouse.stores.postgres.database import BOOKS, Database
 from posthouse.stores.postgres.errors import FOREIGN
 from posthouse.stores.postgres.schema import applied, missing, proving
@@ -42,6 +43,11 @@ SELECT (SELECT count(*) FROM posthouse.lane),
     (SELECT count(DISTINCT (s.topic, s.tenant, s.key)) FROM posthouse.stuck s),
     (SELECT count(*) FROM posthouse.held h WHERE h.state = 'dead')
 """
+
+# How many runs of the server relays have seen, since when this one, and whether a cursor is ahead of it.
+RUNS = (
+    "SELECT m.runs, to_char(m.run_since, 'YYYY-MM-DD HH24:MI:SS TZH:TZM'), posthouse.is_ahead() FROM posthouse.meta m"
+)
 
 # What the relays that are alive say of where their rows come from.
 READS = """
@@ -111,6 +117,7 @@ class PostgresChecks:
         lanes, held, stuck, keys, dead = (int(str(figure)) for figure in (await self._rows(WAITING, now)).one())
         return [
             Check(name="disk", found=f"the outbox has {_mib(outbox)}, all our tables {_mib(all_)}"),
+            run_check(*(await self._rows(RUNS)).one()),
             *dead_row_checks(await self._rows(DEAD)),
             *reading_checks(await self._rows(READS, now)),
             *waiting_checks(lanes=lanes, held=held, stuck=stuck, stuck_keys=keys, dead=dead),
@@ -139,6 +146,14 @@ def reading_checks(rows: Sequence[Sequence[object]]) -> list[Check]:
         )
         for reads, number in rows
     ]
+
+
+def run_check(runs: object, since: object, ahead: object) -> Check:
+    """From RUNS."""
+    if ahead:
+        return Check(name="runs of the server", found=AHEAD, judgement="fail", fix=AHEAD_FIX)
+    found = f"this is the {runs}. that relays have seen, since {since}" if runs else "no relay has leased anything yet"
+    return Check(name="runs of the server", found=found)
 
 
 def dead_row_checks(rows: Sequence[Sequence[object]]) -> list[Check]:

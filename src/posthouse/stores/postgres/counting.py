@@ -8,6 +8,9 @@ from typing import Any
 from posthouse.store import Counts
 from posthouse.stores.postgres.database import Database
 
+AHEAD = "cursors of the outbox are ahead of the server: it has forgotten what it said, or they are those of another"
+AHEAD_FIX = "the next lease of a relay sends everything again that is left in the outbox"
+
 # Every figure, told apart by its first column.
 FIGURES = """
 SELECT 'backlog' AS what, o.topic AS a, '' AS b, count(*) AS n, 0::bigint AS m
@@ -23,6 +26,9 @@ FROM (SELECT * FROM posthouse.tally UNION ALL SELECT * FROM posthouse.applied) t
 UNION ALL SELECT 'held ' || state, consumer, topic, count(*), 0
 FROM posthouse.held GROUP BY consumer, topic, state
 UNION ALL SELECT 'timers', '', '', count(*), 0 FROM posthouse.timer
+UNION ALL SELECT 'runs', to_char(m.run_since, 'YYYY-MM-DD HH24:MI:SS TZH:TZM'),
+    CASE WHEN m.run_since > clock_timestamp() - interval '1 day' THEN 'lately' ELSE '' END, m.runs, posthouse.is_ahead()::int
+FROM posthouse.meta m
 """
 
 
@@ -31,10 +37,13 @@ async def counted(database: Database) -> Counts:
     found: dict[str, dict[Any, Any]] = {"backlog": {}, "sent": {}, "stuck": {}, "applied": {}, "held": {}}
     given_up: Counter[tuple[str, str]] = Counter()
     timers = 0
+    notes: list[str] = []
     rows: Any = await database.run(FIGURES)
     for what, first, second, number, skipped in rows:
         if what == "timers":
             timers = number
+        elif what == "runs":
+            notes = run_notes(number, first, lately=bool(second), ahead=bool(skipped))
         elif what == "applied":
             found["applied"][first, second] = number
             given_up[first, second] += skipped
@@ -55,7 +64,21 @@ async def counted(database: Database) -> Counts:
         skipped=+given_up,
         held=found["held"],
         timers=timers,
+        notes=notes,
     )
+
+
+def run_notes(runs: int, since: str, *, lately: bool, ahead: bool) -> list[str]:
+    """What people should know of the runs of the server: `runs` that relays have seen, the last `since` then."""
+    notes = []
+    if lately and runs > 1:
+        notes.append(
+            f"its server began another run at {since}, the {runs - 1}. time: it crashed, was restarted or promoted, or a backup "
+            "was restored; what was in flight was read again"
+        )
+    if ahead:
+        notes.append(f"{AHEAD}: {AHEAD_FIX}")
+    return notes
 
 
 def _without_zeros(figures: dict[Any, int]) -> dict[Any, int]:

@@ -156,8 +156,6 @@ class Database:
         self.joined: Place | None = None
         """… and once on one of the user's."""
         self.notes: Sequence[str] = ()
-        self.made = 0
-        """How many connections were made so far."""
         self.closed = False
         self._pool: asyncpg.Pool[Any] | None = None
         self._opening = asyncio.Lock()
@@ -341,7 +339,6 @@ class Database:
             self.url,
             min_size=0,
             max_size=self.settings.writers + BOOKS,
-            init=self._made,
             **self._options(),
         )
 
@@ -358,9 +355,6 @@ class Database:
         if "target_session_attrs" not in urlsplit(self.url).query:
             options["target_session_attrs"] = "read-write"
         return options
-
-    async def _made(self, _: object) -> None:
-        self.made += 1
 
     async def _end(self, process: int) -> None:
         with contextlib.suppress(StoreError):

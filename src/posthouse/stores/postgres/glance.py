@@ -15,7 +15,7 @@ FEW = 200
 """More rows than that are searched for: then a look at each lane costs little beside them."""
 
 # What is new in some lanes, if it is little.
-GLANCE = "SELECT * FROM posthouse.glance($1::text::smallint[], $2::text::bigint[], $3)"
+GLANCE = "SELECT * FROM posthouse.glance($1::text::smallint[], $2::text::bigint[], $3, $4)"
 
 
 class Glance(msgspec.Struct):

@@ -51,6 +51,15 @@ class Xid8(UserDefinedType[str]):
         return "xid8"
 
 
+class Xid(UserDefinedType[str]):
+    """The lower half of a transaction's number, as rows bear it."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: object) -> str:
+        return "xid"
+
+
 class PgSnapshot(UserDefinedType[str]):
     """Which transactions were visible at a moment."""
 
@@ -60,7 +69,7 @@ class PgSnapshot(UserDefinedType[str]):
         return "pg_snapshot"
 
 
-ischema_names.update({"xid8": Xid8, "pg_snapshot": PgSnapshot})  # so that reading a database knows them too
+ischema_names.update({"xid": Xid, "xid8": Xid8, "pg_snapshot": PgSnapshot})  # so that reading a database knows them too
 
 
 def metadata_of(schema: str) -> MetaData:
@@ -103,7 +112,19 @@ def _whole_store(metadata: MetaData) -> None:
         Column("slot", SmallInteger, nullable=False, server_default=text("0")),
         Column("slot_since", DateTime(timezone=True), nullable=False, server_default=text("now()")),
         Column("streams", Integer, nullable=False, server_default=text("1")),
+        Column("runs", Integer, nullable=False, server_default=text("0")),
+        Column("run_since", DateTime(timezone=True)),
         CheckConstraint("one", name="meta_one_check"),
+    )
+    Table(
+        "incarnation",
+        metadata,
+        Column("one", Boolean, primary_key=True, server_default=text("true")),
+        Column("token", Text, nullable=False, server_default=text("(gen_random_uuid())::text")),
+        Column("started", DateTime(timezone=True), nullable=False, server_default=text("pg_postmaster_start_time()")),
+        Column("maker", Xid, nullable=False, server_default=text("(pg_current_xact_id())::xid")),
+        CheckConstraint("one", name="incarnation_one_check"),
+        prefixes=["UNLOGGED"],
     )
     Table(
         "sighting",

@@ -15,6 +15,13 @@ class Move(msgspec.Struct, frozen=True):
     s1_after: str
 
 
+class Drawn(msgspec.Struct, frozen=True):
+    """An id up to which all are drawn, as one run of the server has said: another may give ids below it again."""
+
+    run: str
+    id: int
+
+
 class Whole(msgspec.Struct, frozen=True):
     """All that is new for some lanes was read. `floor` as in the lanes; None leaves theirs."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ from itertools import starmap
 from typing import Any
 
 from posthouse.clock import Clock, SystemClock
-from posthouse.errors import StoreError, StoreUnavailable
+from posthouse.errors import StoreError
 from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction
 from posthouse.stores.postgres.append import APPEND_WORDS, appending, words_of
 from posthouse.stores.postgres.backlog import Backlog, Page, Pages
@@ -19,11 +20,22 @@ from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FENCED, sqlstate_of
 from posthouse.stores.postgres.glance import FEW, GLANCE, glance_of
 from posthouse.stores.postgres.joins import Joined, theirs_of
-from posthouse.stores.postgres.moving import Move, Whole
+from posthouse.stores.postgres.moving import Drawn, Move, Whole
 from posthouse.stores.postgres.snapshot import Snapshot
 from posthouse.stores.postgres.steps import NOW
-from posthouse.stores.postgres.stuck import StuckRows, numbers_of, parked_row, parking, row_of, written
+from posthouse.stores.postgres.stuck import (
+    StuckRows,
+    held_as,
+    numbers_of,
+    parked_row,
+    parking,
+    row_of,
+    run_of,
+    written,
+)
 from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction
+
+log = logging.getLogger("posthouse.store")
 
 LEAF_BYTES, SMALL_BYTES = 16 * 2**20, 2**20
 """A leaf of the first size, indexes included, is left behind by writers, and truncated when all of it was sent. One of the
@@ -33,11 +45,11 @@ LEAF_AGE = 600.0
 TIDY = 0.5
 """Seconds between two moves of cursors that passed nothing: they let old rows go and keep polls short."""
 
-HELD = "$3::text::smallint[], $4::text::bigint[]"
-"""Lanes and their epochs, written out: the driver takes longer for an array than the server for a text."""
+HELD = "$3::text::smallint[], $4::text::bigint[], $5"
+"""Lanes, their epochs and their run, written out: the driver takes longer for an array than the server for a text."""
 
 # Lanes for a relay.
-LEASE = "SELECT number, epoch FROM posthouse.lease($1, $2, $3) ORDER BY number"
+LEASE = "SELECT number, epoch, run FROM posthouse.lease($1, $2, $3) ORDER BY number"
 
 # Give up every lane, and leave the relays.
 RELEASE = """
@@ -45,26 +57,23 @@ WITH gone AS (DELETE FROM posthouse.member WHERE owner = $1)
 UPDATE posthouse.lane SET owner = NULL, until = 0 WHERE owner = $1
 """
 
-# Whether the cursors belong to this server.
-AT_HOME = "SELECT posthouse.at_home()"
-
 # What is new in some lanes.
-POLL = "SELECT * FROM posthouse.poll($1, $2, $3, $4, $5, $6)"
+POLL = "SELECT * FROM posthouse.poll($1, $2, $3, $4, $5, $6, $7)"
 
 # The same, each row with the snapshot that it was read in.
-POLL_AT = "SELECT pg_current_snapshot()::text, p.* FROM posthouse.poll($1, $2, $3, $4, $5, $6) p"
+POLL_AT = "SELECT pg_current_snapshot()::text, p.* FROM posthouse.poll($1, $2, $3, $4, $5, $6, $7) p"
 
 # Whether lanes are held.
-HOLDS = f"SELECT posthouse.holds($2, $3, $4, {NOW})"
+HOLDS = f"SELECT posthouse.holds($2, $3, $4, $5, {NOW})"
 
 # Move cursors and count what was sent.
-SETTLE = "SELECT posthouse.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+SETTLE = "SELECT posthouse.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 
 # The same for cursors that stand at one place.
-SETTLE_TOGETHER = f"SELECT posthouse.settle_together($1, $2, {HELD}, $5::text::smallint[], $6, $7, $8, $9, $10)"
+SETTLE_TOGETHER = f"SELECT posthouse.settle_together($1, $2, {HELD}, $6::text::smallint[], $7, $8, $9, $10, $11)"
 
 # Move on in a backlog and count what was sent; the backlog's number, 0 when it is at its end.
-SETTLE_PAGE = "SELECT posthouse.settle_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+SETTLE_PAGE = "SELECT posthouse.settle_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 
 # Let writers go on to an empty leaf; the leaves that may be emptied.
 TURN = "SELECT posthouse.turn($1, $2, $3)"
@@ -99,9 +108,9 @@ class PostgresOutbox(StuckRows):
         self._next_lane = 0
         self._next_backlog = 0
         self._tidied = float("-inf")
-        self._drawn: int | None = None
-        """An id up to which all are drawn, on the server that the connections are to."""
-        self._known = 0
+        self._drawn: Drawn | None = None
+        self._run = ""
+        """The run of the server that gave out lanes last."""
 
     async def append(self, tx: Transaction, rows: Sequence[OutboxRow], *, last: bool = False) -> Sequence[str]:
         if isinstance(tx, BEGUN):
@@ -122,16 +131,24 @@ class PostgresOutbox(StuckRows):
         return theirs.carry_out_now(appending(rows, place, self.now(), self._window))
 
     async def lease(self, owner: str, seconds: float) -> Sequence[Lane]:
-        made = self._database.made
         lanes = [Lane(*_any(row)) for row in await self._database.run(LEASE, owner, seconds, self.now())]
-        self._known = made
+        self._notice(lanes)
         return lanes
+
+    def _notice(self, lanes: Sequence[Lane]) -> None:
+        if not lanes or lanes[0].run == self._run:
+            return
+        if self._run:
+            log.warning(
+                "the database has begun another run: its server crashed, was restarted or promoted, or a backup was "
+                "restored. What was in flight is read again from the cursors that it has"
+            )
+        self._run = lanes[0].run
 
     async def release(self, owner: str) -> None:
         await self._database.run(RELEASE, owner)
 
     async def poll(self, lanes: Sequence[Lane], limit: int) -> Poll:
-        await self._be_at_home()
         page = await self._pages.next(lanes, limit)
         if page is not None:
             return _poll_of(page, lanes)
@@ -139,7 +156,6 @@ class PostgresOutbox(StuckRows):
 
     async def poll_at(self, lanes: Sequence[Lane], limit: int) -> tuple[Poll, Snapshot]:
         """A poll, and the snapshot in which it looked."""
-        await self._be_at_home()
         found, drawn = await self._look(POLL_AT, lanes, limit)
         rows = [row[1:] for row in found]
         return await self._read(lanes, limit, rows, drawn), Snapshot.of(found[0][0])
@@ -149,11 +165,12 @@ class PostgresOutbox(StuckRows):
         if self._next_backlog:
             return None
         tidy = self._is_untidy()
-        found, drawn = await self._fetch(GLANCE, *map(written, numbers_of(lanes)), few)
+        drawn = self._drawn_in(lanes)
+        found = await self._database.fetch(GLANCE, *map(written, numbers_of(lanes)), run_of(lanes), few)
         seen = glance_of(found, few)
         if seen is None or (tidy and not seen.rows):
             return None
-        self._drawn = seen.drawn
+        self._drawn = Drawn(run_of(lanes), seen.drawn)
         if tidy:
             self._tidied = asyncio.get_running_loop().time()
             seen.moves += seen.still
@@ -176,8 +193,9 @@ class PostgresOutbox(StuckRows):
         """What a poll found, and an id up to which all were drawn before it."""
         tidy = self._is_untidy()
         ordered = sorted(lanes, key=lambda lane: (lane.number < self._next_lane, lane.number))
-        parameters = (*numbers_of(ordered), limit, tidy, self._next_backlog, self._drawn)
-        found, drawn = await self._fetch(statement, *parameters)
+        drawn = self._drawn_in(lanes)
+        parameters = (*numbers_of(ordered), run_of(lanes), limit, tidy, self._next_backlog, drawn)
+        found = await self._database.fetch(statement, *parameters)
         if tidy:
             self._tidied = asyncio.get_running_loop().time()
         return found, drawn
@@ -185,22 +203,9 @@ class PostgresOutbox(StuckRows):
     def _is_untidy(self) -> bool:
         return asyncio.get_running_loop().time() - self._tidied >= TIDY
 
-    async def _fetch(self, statement: str, *parameters: object) -> tuple[Sequence[Sequence[Any]], int | None]:
-        """Rows, and an id up to which all were drawn before them."""
-        made, drawn = self._database.made, self._drawn
-        found = await self._database.fetch(statement, *parameters)
-        if made != self._database.made:  # perhaps it is another server now
-            drawn = self._drawn = None
-        return found, drawn
-
-    async def _be_at_home(self) -> None:
-        """After a new connection: is it to the server that the lanes were leased on? A restore may have come between."""
-        made = self._database.made
-        if made == self._known:
-            return
-        if not (await self._database.run(AT_HOME)).scalar():
-            raise StoreUnavailable("the database was restored from a dump: the next lease puts the cursors right")
-        self._known, self._drawn = made, None
+    def _drawn_in(self, lanes: Sequence[Lane]) -> int | None:
+        """An id up to which all are drawn already, if it was said in the run in which the lanes were leased."""
+        return self._drawn.id if self._drawn is not None and self._drawn.run == run_of(lanes) else None
 
     async def _read(self, lanes: Sequence[Lane], limit: int, found: Iterable[Sequence[Any]], drawn: int | None) -> Poll:
         moves: list[Move] = []
@@ -215,7 +220,7 @@ class PostgresOutbox(StuckRows):
                 continue
             kind, _, rest = mark.partition("|")
             if kind == "drawn":
-                self._drawn = int(rest)
+                self._drawn = Drawn(run_of(lanes), int(rest))
             elif kind == "whole":
                 moves.append(Move(lane, *rest.split("|")))
             elif kind == "more":
@@ -232,7 +237,7 @@ class PostgresOutbox(StuckRows):
     async def settle(self, owner: str, poll: Poll, stuck: Sequence[StuckRow]) -> bool:
         cursor = poll.cursor
         if cursor is None:
-            return bool((await self._database.run(HOLDS, self.now(), owner, *numbers_of(poll.lanes))).scalar())
+            return bool((await self._database.run(HOLDS, self.now(), owner, *held_as(poll.lanes))).scalar())
         waiting = [*stuck, *self._unnamed(poll, stuck)]
         parked = {row.row.id for row in waiting}
         sent = Counter(row.topic for row in poll.rows if row.id not in parked) if parked else _topics(poll.rows)
@@ -251,12 +256,12 @@ class PostgresOutbox(StuckRows):
         if whole.stand_together:
             moved = written(sorted([move.lane for move in moves]))
             parameters = (
-                owner, self.now(), *map(written, numbers_of(lanes)), moved, moves[0].s1, moves[0].s1_after, whole.floor,
-                list(sent), list(sent.values()),
+                owner, self.now(), *map(written, numbers_of(lanes)), run_of(lanes), moved, moves[0].s1,
+                moves[0].s1_after, whole.floor, list(sent), list(sent.values()),
             )  # fmt: skip
             return await self._settled(SETTLE_TOGETHER, parameters, waiting) is not None
         parameters = (
-            owner, self.now(), *numbers_of(lanes), [move.lane for move in moves], [move.s1 for move in moves],
+            owner, self.now(), *held_as(lanes), [move.lane for move in moves], [move.s1 for move in moves],
             [move.s1_after for move in moves], whole.floor, list(sent), list(sent.values()),
         )  # fmt: skip
         return await self._settled(SETTLE, parameters, waiting) is not None
@@ -268,7 +273,7 @@ class PostgresOutbox(StuckRows):
         same keys."""
         backlog = page.backlog
         parameters = (
-            owner, self.now(), *numbers_of(lanes), backlog.number, backlog.s2, backlog.last_id, page.last_id,
+            owner, self.now(), *held_as(lanes), backlog.number, backlog.s2, backlog.last_id, page.last_id,
             backlog.hi_id, backlog.floor, backlog.lanes, backlog.s1, list(sent), list(sent.values()),
         )  # fmt: skip
         number = await self._settled(SETTLE_PAGE, parameters, waiting)

@@ -29,7 +29,7 @@ ORDER BY s.id LIMIT $3
 ALL = f"{STUCK} ORDER BY s.id"
 
 # Remove what was sent, reschedule what was not.
-SETTLE = "SELECT posthouse.settle_stuck($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+SETTLE = "SELECT posthouse.settle_stuck($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 
 # Try again now.
 RETRY = f"UPDATE posthouse.stuck SET next_at = {NOW}, quarantined = false WHERE id = $2"
@@ -53,10 +53,8 @@ class StuckRows:
     async def settle_stuck(
         self, owner: str, lanes: Sequence[Lane], sent: Sequence[int], failed: Sequence[StuckRow]
     ) -> bool:
-        numbers, epochs = numbers_of(lanes)
-        done = await self._database.run(
-            SETTLE, owner, self.now(), numbers, epochs, list(sent), [row.row.id for row in failed], *_tries(failed)
-        )
+        ids = [row.row.id for row in failed]
+        done = await self._database.run(SETTLE, owner, self.now(), *held_as(lanes), list(sent), ids, *_tries(failed))
         return bool(done.scalar())
 
     async def stuck(self) -> Sequence[StuckRow]:
@@ -71,6 +69,16 @@ class StuckRows:
 def numbers_of(lanes: Sequence[Lane]) -> tuple[list[int], list[int]]:
     """Lanes as two arrays: numbers and epochs."""
     return [lane.number for lane in lanes], [lane.epoch for lane in lanes]
+
+
+def run_of(lanes: Sequence[Lane]) -> str:
+    """The run of the server in which they were leased: one lease gives out all that a relay holds."""
+    return lanes[0].run if lanes else ""
+
+
+def held_as(lanes: Sequence[Lane]) -> tuple[list[int], list[int], str]:
+    """Lanes, epochs and run, as `posthouse.holds` takes them."""
+    return *numbers_of(lanes), run_of(lanes)
 
 
 def written(numbers: Sequence[int]) -> str:

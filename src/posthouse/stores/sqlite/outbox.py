@@ -187,7 +187,8 @@ class SqliteOutbox:
                 tx.run(GIVE_UP, (owner, _mask(mine[share:])))
             elif len(mine) < share:
                 tx.run(TAKE, (owner, now, owner, share - len(mine)))
-            return [Lane(*_numbers(row)) for row in sorted(tx.run(RENEW, (now + seconds, owner)))]
+            held = map(_numbers, sorted(tx.run(RENEW, (now + seconds, owner))))
+            return [Lane(number, epoch) for number, epoch in held]
 
     async def release(self, owner: str) -> None:
         async with self._database.begin(books=True) as tx:

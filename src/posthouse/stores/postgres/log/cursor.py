@@ -19,7 +19,7 @@ from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.log.pgoutput import Inserted
 from posthouse.stores.postgres.log.proving import PUBLISHED
 from posthouse.stores.postgres.snapshot import Snapshot
-from posthouse.stores.postgres.stuck import numbers_of
+from posthouse.stores.postgres.stuck import held_as
 
 # The slot, what it holds back, and the publication.
 FACTS = f"""
@@ -27,15 +27,15 @@ SELECT s.wal_status, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), s.restart_lsn)
 FROM pg_replication_slots s WHERE s.slot_name = $1 AND s.active
 """
 
-# A snapshot, then a place in the log, and where the cursors of our lanes stand.
+# A snapshot, then a place in the log, and where the cursors of our lanes stand; none in another run of the server.
 MARK = f"""
 SELECT pg_current_snapshot()::text, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint, f.*,
     (SELECT array_agg(l.number ORDER BY l.number) FROM posthouse.lane l
         JOIN unnest($2::smallint[], $3::bigint[]) AS w (number, epoch) ON l.number = w.number AND l.epoch = w.epoch
-        WHERE l.backlog IS NULL),
+        WHERE l.backlog IS NULL AND posthouse.incarnation() = $4),
     (SELECT array_agg(l.s1::text ORDER BY l.number) FROM posthouse.lane l
         JOIN unnest($2::smallint[], $3::bigint[]) AS w (number, epoch) ON l.number = w.number AND l.epoch = w.epoch
-        WHERE l.backlog IS NULL)
+        WHERE l.backlog IS NULL AND posthouse.incarnation() = $4)
 FROM ({FACTS}) f
 """
 
@@ -80,7 +80,7 @@ async def inspect(database: Database, guard: Guard) -> None:
 
 async def marked(database: Database, guard: Guard, lanes: Sequence[Lane], now: float) -> Mark:
     """Take a snapshot and the place in the log that belongs to it."""
-    found = await database.run(MARK, guard.slot, *numbers_of(lanes))
+    found = await database.run(MARK, guard.slot, *held_as(lanes))
     if not found:
         guard.check(())
     snapshot, end, status, retained, publication, numbers, cursors = found[0]

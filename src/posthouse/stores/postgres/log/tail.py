@@ -31,7 +31,7 @@ from posthouse.stores.postgres.log.stream import Message
 from posthouse.stores.postgres.moving import Move, Whole
 from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.snapshot import Snapshot
-from posthouse.stores.postgres.stuck import parked_row
+from posthouse.stores.postgres.stuck import parked_row, run_of
 
 log = logging.getLogger("posthouse.relay")
 
@@ -74,6 +74,7 @@ class PostgresTail:
         self._receiving = Receiving(database, wal_keep, self)
         self._lanes: Sequence[Lane] = ()
         self._numbers: frozenset[int] = frozenset()
+        self._run = ""
         self._polled: Snapshot | None = None
         self._news = asyncio.Event()
         self._now = Following()
@@ -202,7 +203,11 @@ class PostgresTail:
         now.unsent.drop_others(self._numbers)
         now.dealt.forget_others(self._numbers)
         now.mark = None
-        if new:
+        if new and run_of(lanes) != self._run:
+            self._run = run_of(lanes)
+            if now.guard is not None:
+                self.lose("the server has begun another run")
+        elif new:
             self._poll_again("lanes were taken over")
 
     def _poll_again(self, why: str) -> None:

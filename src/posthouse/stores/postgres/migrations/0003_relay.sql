@@ -117,11 +117,11 @@ BEGIN
             WHERE s.topic = of_topic AND s.tenant = of_tenant AND s.key = of_key);
 END $$;
 
--- Whether `holder` holds each of these lanes under its epoch.
-CREATE FUNCTION posthouse.holds(holder text, numbers smallint[], epochs bigint[], moment double precision)
+-- Whether `holder` holds each of these lanes under its epoch, in the run of the server in which it leased them.
+CREATE FUNCTION posthouse.holds(holder text, numbers smallint[], epochs bigint[], run text, moment double precision)
 RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN cardinality(numbers) = (
+    RETURN posthouse.incarnation() IS NOT DISTINCT FROM run AND cardinality(numbers) = (
         SELECT count(*) FROM unnest(numbers, epochs) AS w (number, epoch)
         JOIN posthouse.lane l ON l.number = w.number AND l.epoch = w.epoch
         WHERE l.owner = holder AND l.until > moment);

@@ -12,7 +12,7 @@ END $$;
 
 -- Remove stuck rows that were sent, let their followers be due, and reschedule the others, if all the lanes are held.
 CREATE FUNCTION posthouse.settle_stuck(
-    holder text, now_given double precision, numbers smallint[], epochs bigint[], sent bigint[],
+    holder text, now_given double precision, numbers smallint[], epochs bigint[], run text, sent bigint[],
     failed bigint[], tries integer[], firsts double precision[], nexts double precision[], errors text[],
     quarantines boolean[]
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -20,7 +20,7 @@ DECLARE
     moment double precision := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
     gone record;
 BEGIN
-    IF NOT posthouse.holds(holder, numbers, epochs, moment) THEN
+    IF NOT posthouse.holds(holder, numbers, epochs, run, moment) THEN
         RETURN false;
     END IF;
     FOR gone IN DELETE FROM posthouse.stuck s WHERE s.id = ANY (sent) RETURNING s.topic, s.tenant, s.key LOOP

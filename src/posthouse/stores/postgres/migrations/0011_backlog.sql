@@ -41,10 +41,10 @@ ALTER TABLE posthouse.lane DROP COLUMN s2, DROP COLUMN last_id, DROP COLUMN hi_i
 --   backlog|number|s2|last_id|hi_id|floor|lanes|their s1: no rows, but what `page` reads. The number is empty when it is
 --     still to be opened; those with numbers up to `after` have their turn once more when all others had theirs;
 --   drawn|id: ids up to this one are drawn already.
--- `known` is such an id from before this statement.
+-- `known` is such an id from before this statement. `run`: in which the lanes were leased, as everywhere below.
 -- The settings pin the plans: one made while the table was empty would read it whole when it is not.
 CREATE FUNCTION posthouse.poll(
-    numbers smallint[], epochs bigint[], most integer, tidy boolean, after bigint, known bigint
+    numbers smallint[], epochs bigint[], run text, most integer, tidy boolean, after bigint, known bigint
 ) RETURNS TABLE (
     mark text, lane smallint, id bigint, topic text, tenant text, key text, sequence bigint, lineage integer, event_id text,
     headers text, body bytea, stuck boolean
@@ -70,6 +70,7 @@ BEGIN
         RAISE EXCEPTION 'a poll inside a transaction that has written would count its own rows as seen'
             USING ERRCODE = 'PH003';
     END IF;
+    PERFORM posthouse.be_in(run);
     IF EXISTS (SELECT 1 FROM posthouse.lane l WHERE l.number = ANY (numbers) AND pg_snapshot_xmax(l.s1) > now_max) THEN
         RAISE EXCEPTION 'the cursors come from another server: the next lease puts them right' USING ERRCODE = 'PH004';
     END IF;
@@ -178,7 +179,7 @@ END $$;
 -- The next rows of a backlog, in the order of ids. `since` has the s1 of each lane at the place of its number, and none where
 -- the lane is not in it.
 CREATE FUNCTION posthouse.page(
-    since pg_snapshot[], s2 pg_snapshot, last bigint, hi bigint, most integer
+    run text, since pg_snapshot[], s2 pg_snapshot, last bigint, hi bigint, most integer
 ) RETURNS TABLE (
     id bigint, topic text, tenant text, key text, sequence bigint, lineage integer, event_id text, headers text, body bytea,
     stuck boolean
@@ -195,6 +196,7 @@ DECLARE
         WHERE g.s1 IS NOT NULL);
     any_stuck boolean := EXISTS (SELECT 1 FROM posthouse.stuck);
 BEGIN
+    PERFORM posthouse.be_in(run);
     RETURN QUERY
     SELECT o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body,
         any_stuck AND posthouse.is_stuck(o.id, o.topic, o.tenant, o.key)
@@ -209,7 +211,7 @@ END $$;
 -- need not be waited for: a crash that undoes it only repeats work. A floor that is not given stays: it still holds.
 -- Returns 0, or NULL when the lanes are not held.
 CREATE FUNCTION posthouse.settle(
-    holder text, now_given double precision, numbers smallint[], epochs bigint[], moved smallint[],
+    holder text, now_given double precision, numbers smallint[], epochs bigint[], run text, moved smallint[],
     s1_before text[], s1_after text[], known bigint, topics text[], counts bigint[]
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -217,7 +219,7 @@ DECLARE
     done integer;
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
-    IF NOT posthouse.holds(holder, numbers, epochs, moment) THEN
+    IF NOT posthouse.holds(holder, numbers, epochs, run, moment) THEN
         RETURN NULL;
     END IF;
     UPDATE posthouse.lane l SET s1 = v.s1_to::pg_snapshot, floor = greatest(l.floor, known)
@@ -235,7 +237,7 @@ END $$;
 -- The same for a page of a backlog, which is opened with its first page and closed with its last. Returns its number, 0 when
 -- it is closed, NULL when the lanes are not held.
 CREATE FUNCTION posthouse.settle_page(
-    holder text, now_given double precision, numbers smallint[], epochs bigint[], backlog bigint, page_s2 text,
+    holder text, now_given double precision, numbers smallint[], epochs bigint[], run text, backlog bigint, page_s2 text,
     last_before bigint, last_after bigint, hi bigint, known bigint, lanes smallint[], s1_before text[], topics text[],
     counts bigint[]
 ) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -247,7 +249,7 @@ DECLARE
     done integer;
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
-    IF NOT posthouse.holds(holder, numbers, epochs, moment) THEN
+    IF NOT posthouse.holds(holder, numbers, epochs, run, moment) THEN
         RETURN NULL;
     END IF;
     IF backlog IS NULL AND NOT ends THEN
@@ -309,14 +311,15 @@ END $$;
 
 -- Renew what `holder` has, and take or give up lanes so that the relays that are alive hold equal shares. Relays take
 -- turns here; lanes with an open backlog are taken first. A backlog of which somebody else has lanes too becomes two.
-CREATE OR REPLACE FUNCTION posthouse.lease(holder text, seconds double precision, now_given double precision)
-RETURNS TABLE (number smallint, epoch bigint) LANGUAGE plpgsql AS $$
+DROP FUNCTION posthouse.lease(text, double precision, double precision);
+
+CREATE FUNCTION posthouse.lease(holder text, seconds double precision, now_given double precision)
+RETURNS TABLE (number smallint, epoch bigint, run text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     moment double precision;
     share integer;
     mine integer;
-    seen text;
     shared bigint;
     own bigint;
     -- One that ends later was given by a clock that was set back since.
@@ -324,11 +327,10 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('posthouse.lease', 0));
     moment := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
-    IF NOT posthouse.at_home() THEN
-        PERFORM posthouse.recover();
+    IF posthouse.incarnation() IS NULL OR posthouse.is_ahead() THEN
+        PERFORM posthouse.begin_run();
     END IF;
-    SELECT p.timeline INTO seen FROM posthouse.place() p;
-    PERFORM posthouse.new_timeline(seen) FROM posthouse.meta m WHERE m.timeline <> seen;
+    run := posthouse.incarnation();
 
     INSERT INTO posthouse.member (owner, until) VALUES (holder, moment + seconds)
     ON CONFLICT (owner) DO UPDATE SET until = excluded.until;
@@ -351,7 +353,7 @@ BEGIN
         UPDATE posthouse.lane l SET backlog = own WHERE l.owner = holder AND l.backlog = shared;
     END LOOP;
     RETURN QUERY
-    UPDATE posthouse.lane l SET until = moment + seconds WHERE l.owner = holder RETURNING l.number, l.epoch;
+    UPDATE posthouse.lane l SET until = moment + seconds WHERE l.owner = holder RETURNING l.number, l.epoch, run;
 END $$;
 
 -- What a row is written with, once it is sure that this is the database that the caller believes it to be. The transaction

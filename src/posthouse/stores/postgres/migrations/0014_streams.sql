@@ -56,6 +56,7 @@ BEGIN
     UPDATE posthouse.lane SET s1 = '1:1:', backlog = NULL, floor = 0, owner = NULL, until = 0, epoch = epoch + 1;
     DELETE FROM posthouse.backlog;
     DELETE FROM posthouse.member;
+    DELETE FROM posthouse.incarnation;
     UPDATE posthouse.meta m SET lineage = m.lineage + 1, streams = m.streams + 1, system = p.system,
         timeline = p.timeline,
         database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())

@@ -6,7 +6,7 @@
 --   stuck: there are rows that the broker refused;
 --   drawn|id: ids up to this one are drawn already.
 -- The settings pin the plans: one made while the table was empty would read it whole when it is not.
-CREATE FUNCTION posthouse.glance(numbers smallint[], epochs bigint[], most integer) RETURNS TABLE (
+CREATE FUNCTION posthouse.glance(numbers smallint[], epochs bigint[], run text, most integer) RETURNS TABLE (
     mark text, lane smallint, id bigint, topic text, tenant text, key text, sequence bigint, lineage integer, event_id text,
     headers text, body bytea, stuck boolean
 ) LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 50
@@ -32,6 +32,7 @@ BEGIN
         RAISE EXCEPTION 'a poll inside a transaction that has written would count its own rows as seen'
             USING ERRCODE = 'PH003';
     END IF;
+    PERFORM posthouse.be_in(run);
     mark := 'drawn|' || coalesce(pg_sequence_last_value('posthouse.outbox_id_seq'), 0); RETURN NEXT;
     IF any_stuck THEN
         mark := 'stuck'; RETURN NEXT;
@@ -82,7 +83,7 @@ END $$;
 -- As `settle`, for lanes whose cursors stand at one place and go to one. When those are all that the caller holds, their rows
 -- themselves say whether it does. `moved` begins with the lowest.
 CREATE FUNCTION posthouse.settle_together(
-    holder text, now_given double precision, numbers smallint[], epochs bigint[], moved smallint[],
+    holder text, now_given double precision, numbers smallint[], epochs bigint[], run text, moved smallint[],
     s1_before text, s1_after text, known bigint, topics text[], counts bigint[]
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -90,7 +91,8 @@ DECLARE
     done integer;
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
-    IF cardinality(moved) < cardinality(numbers) AND NOT posthouse.holds(holder, numbers, epochs, moment) THEN
+    IF posthouse.incarnation() IS DISTINCT FROM run
+        OR (cardinality(moved) < cardinality(numbers) AND NOT posthouse.holds(holder, numbers, epochs, run, moment)) THEN
         RETURN NULL;
     END IF;
     UPDATE posthouse.lane l SET s1 = s1_after::pg_snapshot, floor = greatest(l.floor, known)

@@ -1,0 +1,59 @@
+-- Which run of the server this is. A snapshot may name transactions that never reached the log; after a crash or a
+-- promotion their numbers, and those of sequences, are given out again. So what one run said is never written to another:
+-- whoever leases lanes is told the token of the run, and every poll and settle says it again. The server itself empties
+-- the table when it recovers and when it is promoted, also when only its sessions were restarted. The row is good only
+-- where and while it was written: a restart, also that of an old copy of the disk, changes `started`, a dump brings
+-- `maker` without its transaction.
+CREATE UNLOGGED TABLE posthouse.incarnation (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    token text NOT NULL DEFAULT gen_random_uuid()::text,
+    started timestamptz NOT NULL DEFAULT pg_postmaster_start_time(),
+    maker xid NOT NULL DEFAULT pg_current_xact_id()::xid
+);
+
+-- How many runs relays have seen, and since when this one; for people.
+ALTER TABLE posthouse.meta ADD COLUMN runs integer NOT NULL DEFAULT 0, ADD COLUMN run_since timestamptz;
+
+-- The token of this run; NULL until a relay has leased lanes in it.
+CREATE FUNCTION posthouse.incarnation() RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT i.token FROM posthouse.incarnation i
+        WHERE i.one AND i.xmin = i.maker AND i.started = pg_postmaster_start_time());
+END $$;
+
+-- Refuse what was leased in another run.
+CREATE FUNCTION posthouse.be_in(run text) RETURNS void LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF posthouse.incarnation() IS DISTINCT FROM run THEN
+        RAISE EXCEPTION 'the server has begun another run since the lanes were leased: the next lease puts that right'
+            USING ERRCODE = 'PH004';
+    END IF;
+END $$;
+
+-- Whether a cursor has seen transactions that are still to come: it was not written on this server, or the server has
+-- forgotten what it said.
+CREATE FUNCTION posthouse.is_ahead() RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    now_max xid8 := pg_snapshot_xmax(pg_current_snapshot());
+BEGIN
+    RETURN EXISTS (SELECT 1 FROM posthouse.lane l WHERE pg_snapshot_xmax(l.s1) > now_max)
+        OR EXISTS (SELECT 1 FROM posthouse.backlog b WHERE pg_snapshot_xmax(b.s2) > now_max);
+END $$;
+
+-- The first lease of a run: nothing that is in flight counts, and nothing is left to what was believed of ids. The cursors
+-- stay where this server's log has them: a settle is in the log behind all that it calls ended.
+CREATE FUNCTION posthouse.begin_run() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    seen text;
+BEGIN
+    IF NOT posthouse.at_home() OR posthouse.is_ahead() THEN
+        PERFORM posthouse.recover();
+    END IF;
+    SELECT p.timeline INTO seen FROM posthouse.place() p;
+    PERFORM posthouse.new_timeline(seen) FROM posthouse.meta m WHERE m.timeline <> seen;
+    UPDATE posthouse.lane SET epoch = epoch + 1, floor = 0;
+    UPDATE posthouse.backlog SET floor = 0;
+    INSERT INTO posthouse.incarnation DEFAULT VALUES ON CONFLICT (one) DO UPDATE
+    SET token = excluded.token, started = excluded.started, maker = excluded.maker;
+    UPDATE posthouse.meta SET runs = runs + 1, run_since = clock_timestamp();
+END $$;
