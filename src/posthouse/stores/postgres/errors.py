@@ -31,7 +31,7 @@ TRY_AGAIN = {
     "57P03": "the server is starting or stopping",
     "58030": "the server had an I/O error",
     "PH003": "a poll must run on its own",
-    "PH004": "the cursors come from another server: the next lease puts them right",
+    "PH004": "what one run of a server said is not used in another",
 }
 COLLISIONS = {
     "40001": "two transactions could not both be true: run the whole transaction again",

@@ -149,6 +149,8 @@ class PostgresOutbox(StuckRows):
         await self._database.run(RELEASE, owner)
 
     async def poll(self, lanes: Sequence[Lane], limit: int) -> Poll:
+        if not lanes:
+            return Poll(lanes=lanes, rows=())
         page = await self._pages.next(lanes, limit)
         if page is not None:
             return _poll_of(page, lanes)
@@ -236,6 +238,8 @@ class PostgresOutbox(StuckRows):
 
     async def settle(self, owner: str, poll: Poll, stuck: Sequence[StuckRow]) -> bool:
         cursor = poll.cursor
+        if not poll.lanes:
+            return True
         if cursor is None:
             return bool((await self._database.run(HOLDS, self.now(), owner, *held_as(poll.lanes))).scalar())
         waiting = [*stuck, *self._unnamed(poll, stuck)]
