@@ -13,7 +13,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from posthouse.store import OutboxRow, Store, Timer
+from posthouse.store import OutboxRow, Restoration, Store, Timer
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract import StoreContract
 from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, held, row, stuck
@@ -127,7 +127,8 @@ async def test_claims_held_events_timers_and_figures(store: PostgresStore) -> No
 async def test_a_restored_database_sends_again_under_a_new_lineage(store: PostgresStore) -> None:
     await add(store, row("k"))
     await drain(store)
-    assert await store.restored() == 2
+    assert (await store.restored(dry_run=True)).lineage == 2
+    assert await store.restored() == Restoration(lineage=2, again=1)
     await add(store, row("k"))
     assert [one.lineage for one in await drain(store)][-1] == 2
 

@@ -1,4 +1,4 @@
-"""`posthouse db upgrade|status|sql|roles`: the tables of a store."""
+"""`posthouse db upgrade|status|sql|roles|restored`: the tables of a store."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import typer
 from rich.text import Text
 
 from posthouse.cli.group import CHECK_FAILED
-from posthouse.cli.options import AsJson
-from posthouse.cli.output import print_json, print_table, say
+from posthouse.cli.options import AsJson, Yes
+from posthouse.cli.output import counted, print_json, print_table, say
 from posthouse.cli.roles import roles
 from posthouse.cli.target import load
 from posthouse.clock import SystemClock
@@ -81,6 +81,34 @@ def sql(
     begin = next((number for number, step in enumerate(steps) if first and _is_named(step, first)), 0)
     for step in steps[begin:]:
         typer.echo(f"-- {step.name}{' (when every process is of this release)' if step.post else ''}\n{step.sql}")
+
+
+@app.command()
+def restored(
+    target: StoreTarget,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would do, and do nothing.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say that the store was brought back from a backup: a dump, a snapshot of its volume, a copy of its file.
+
+    Numbers that were given since the backup are given again: under a new lineage consumers tell them from duplicates.
+    What was perhaps not sent is sent again. Stop the service's processes before, and start them afterwards.
+    """
+    if not dry_run and not yes:
+        typer.confirm(
+            f"Was the store of {target} brought back from a backup, and is nobody at work on it?", abort=True, err=True
+        )
+    found = asyncio.run(_with_store(target, lambda store: store.restored(dry_run=dry_run)))
+    if as_json:
+        print_json({"lineage": found.lineage, "again": found.again, "dry_run": dry_run})
+        return
+    would = "would get" if dry_run else "get"
+    say(f"new facts {would} the lineage {found.lineage}; {counted(found.again, 'fact')} will be sent (again)", "green")
+    say(
+        "what this service consumed since the backup is not applied any more: `posthouse seek` takes its consumers back to the "
+        "time of the backup, and the inbox drops what it still knows"
+    )
 
 
 def _is_named(step: Migration, wanted: str) -> bool:

@@ -56,6 +56,7 @@ __all__ = [
     "Parameters",
     "Poll",
     "RelaySource",
+    "Restoration",
     "Rows",
     "Sighting",
     "SightingRole",
@@ -97,6 +98,14 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     sql: str
     post: bool = False
+
+
+class Restoration(msgspec.Struct, frozen=True, kw_only=True):
+    """What it means for a store that it was brought back from a backup: new facts get this lineage, and so many that it still
+    has are sent again."""
+
+    lineage: int
+    again: int
 
 
 class Store(Protocol):
@@ -161,6 +170,12 @@ class Store(Protocol):
 
     async def pending_migrations(self, *, post: bool = False) -> Sequence[str]:
         """Names of the steps that `upgrade` would apply. A service needs those of the first kind to run."""
+        ...
+
+    async def restored(self, *, dry_run: bool = False) -> Restoration:
+        """Say that this database was brought back from a backup: numbers given since will be given again, so they get a new
+        lineage, by which consumers tell them from duplicates; what was perhaps not sent is sent again; every lease of
+        before is void. With `dry_run` nothing is changed."""
         ...
 
     async def counts(self) -> Counts:

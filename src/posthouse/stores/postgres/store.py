@@ -22,6 +22,7 @@ from posthouse.store import (
     OutboxTable,
     OutboxTail,
     Parameters,
+    Restoration,
     SightingTable,
     TimerTable,
     Transaction,
@@ -57,6 +58,9 @@ NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 # Everything that was perhaps not sent is sent again, under a new lineage.
 RECOVER = "SELECT posthouse.recover()"
+
+# The lineage of new facts, and how many there are to send.
+RECOVERED = "SELECT m.lineage, (SELECT count(*) FROM posthouse.outbox) FROM posthouse.meta m"
 
 
 class PostgresStore:
@@ -212,13 +216,13 @@ class PostgresStore:
     async def pending_migrations(self, *, post: bool = False) -> Sequence[str]:
         return missing(await self._database.carry_out(applied()), post=post)
 
-    async def restored(self) -> int:
-        """Say that this database was restored from a backup: numbers given after the backup will be given again, so
-        they get a new lineage, by which consumers tell them apart. Returns it. Relays notice a dump that was restored
-        elsewhere by themselves."""
+    async def restored(self, *, dry_run: bool = False) -> Restoration:
+        """Relays notice a dump that was restored elsewhere by themselves."""
         async with self.begin() as tx:
-            await tx.run(RECOVER)
-            return int(str((await tx.run("SELECT m.lineage FROM posthouse.meta m")).scalar()))
+            if not dry_run:
+                await tx.run(RECOVER)
+            ((lineage, again),) = await tx.run(RECOVERED)
+            return Restoration(lineage=int(str(lineage)) + dry_run, again=int(str(again)))
 
     async def counts(self) -> Counts:
         return await counted(self._database)

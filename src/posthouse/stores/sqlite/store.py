@@ -23,6 +23,7 @@ from posthouse.store import (
     OutboxTable,
     OutboxTail,
     Parameters,
+    Restoration,
     SightingTable,
     TimerTable,
     Transaction,
@@ -82,6 +83,7 @@ SELECT (SELECT count(*) FROM posthouse_lane), (SELECT count(*) FROM posthouse_la
 """
 
 # A new line of numbers, in which nobody holds a lane.
+LINEAGE = "SELECT value FROM posthouse_meta WHERE name = 'lineage'"
 NEW_LINEAGE = "UPDATE posthouse_meta SET value = value + 1 WHERE name = 'lineage' RETURNING value"
 NO_OWNERS = "UPDATE posthouse_lane SET owner = NULL, until = 0"
 
@@ -169,12 +171,13 @@ class SqliteStore:
     async def pending_migrations(self, *, post: bool = False) -> Sequence[str]:
         return await self._database.read(_missing, check=False)
 
-    async def restored(self) -> int:
-        """Say that this database was restored from a backup: numbers given after the backup will be given again, so
-        they get a new lineage, by which consumers tell them apart. Returns it."""
+    async def restored(self, *, dry_run: bool = False) -> Restoration:
+        again = sum((await self.counts()).unsent.values())
         async with self._database.begin() as tx:
+            if dry_run:
+                return Restoration(lineage=int(str(tx.run(LINEAGE).scalar())) + 1, again=again)
             tx.run(NO_OWNERS)
-            return int(str(tx.run(NEW_LINEAGE).scalar()))
+            return Restoration(lineage=int(str(tx.run(NEW_LINEAGE).scalar())), again=again)
 
     async def counts(self) -> Counts:
         path = self._database.path

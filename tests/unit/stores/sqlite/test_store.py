@@ -11,7 +11,7 @@ import pytest
 
 from posthouse.clock import ManualClock
 from posthouse.errors import ConfigurationError, StoreError, StoreUnavailable
-from posthouse.store import OutboxRow
+from posthouse.store import OutboxRow, Restoration
 from posthouse.stores.sqlite import SqliteStore
 
 
@@ -98,7 +98,8 @@ async def test_a_folder_that_does_not_exist_is_reported(tmp_path: Path, clock: M
 async def test_lineage_grows_after_a_restore_and_nobody_holds_a_lane(store: SqliteStore) -> None:
     await add(store, row())
     poll = await store.outbox.poll(await store.outbox.lease("a", 10), 10)
-    assert await store.restored() == 2
+    assert await store.restored(dry_run=True) == Restoration(lineage=2, again=1)
+    assert await store.restored() == Restoration(lineage=2, again=1)
     assert not await store.outbox.settle("a", poll, [])
     await add(store, row())
     found = (await store.outbox.poll(await store.outbox.lease("a", 10), 10)).rows
