@@ -17,10 +17,14 @@ _chance = random.SystemRandom()
 
 
 class Clock(Protocol):
-    """Seconds since 1970 as a float, and a way to wait that follows the same clock."""
+    """Seconds since 1970 as a float, seconds that nobody can set, and a way to wait that follows the same clock."""
 
     def now(self) -> float:
-        """The current time in seconds since 1970."""
+        """The current time in seconds since 1970: for what is written down. It may be set, forwards and backwards."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some moment, never set: for leases, deadlines and ages inside this process."""
         ...
 
     async def wait(self, event: asyncio.Event, seconds: float) -> bool:
@@ -33,6 +37,9 @@ class SystemClock:
 
     def now(self) -> float:
         return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
 
     async def wait(self, event: asyncio.Event, seconds: float) -> bool:
         if event.is_set():
@@ -52,6 +59,9 @@ class ManualClock:
         self._count = 0
 
     def now(self) -> float:
+        return self._now
+
+    def monotonic(self) -> float:
         return self._now
 
     async def wait(self, event: asyncio.Event, seconds: float) -> bool:

@@ -83,12 +83,12 @@ class Runtime:
         """A loop that fails in a way nobody foresaw is started again, ever more slowly, and never in silence."""
         breaker = Breaker(0.5, 30.0)
         while not stop.is_set():
-            began = self.clock.now()
+            began = self.clock.monotonic()
             try:
                 await run(stop)
             except Exception:
                 log.exception("%s: %s failed and is started again", self.name, name)
-                if self.clock.now() - began > WELL:
+                if self.clock.monotonic() - began > WELL:
                     breaker.succeeded()
                 await self.clock.wait(stop, breaker.failed())
 

@@ -93,6 +93,41 @@ def ids(deliveries: list[Delivery]) -> list[str]:
     return [delivery.frame.id for delivery in deliveries]
 
 
+class Shifting(SystemClock):
+    """The machine's clock, so many seconds off."""
+
+    off = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.off
+
+
+@pytest.mark.parametrize("shift", [-3600.0, 3600.0], ids=["an hour back", "an hour ahead"])
+async def test_a_clock_that_is_set_keeps_what_is_in_hand(sqs_server: SqsServer, topic: str, shift: float) -> None:
+    """Renewed in time it stays with one member, and what waits there is not taken for lost."""
+    clock = Shifting()
+    first, second = (
+        open_broker(f"{sqs_server.url}&visibility=3&poll=1", clock=of) for of in (clock, SystemClock())
+    )
+    try:
+        assert all(verdict.accepted for verdict in await first.publish(frames(topic, 4)))
+        holder, other = await first.subscribe("g", [topic]), await second.subscribe("g", [topic])
+        in_hand = list(await holder.receive(2, 10))
+        clock.off = shift
+        seen: list[Delivery] = []
+        for _ in range(6):  # twice as long as what is not renewed stays hidden
+            seen += await other.receive(4, 1.0)
+        assert len(in_hand) == 2
+        assert seen == []
+        await other.aclose()
+        await holder.ack(in_hand)
+        assert len(await collect(holder, 2)) == 2
+        assert (await first.progress("g", [topic]))[topic].pending == 0
+    finally:
+        await first.aclose()
+        await second.aclose()
+
+
 # Publishing: what AWS says of each entry
 
 

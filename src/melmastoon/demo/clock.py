@@ -37,6 +37,9 @@ class SharedClock:
     def now(self) -> float:
         return float(_SECONDS.unpack_from(self._hand)[0])
 
+    def monotonic(self) -> float:
+        return self.now()
+
     def move(self, to: float) -> None:
         """Set the hand; it never goes back."""
         _SECONDS.pack_into(self._hand, 0, max(to, self.now()))

@@ -128,7 +128,7 @@ class LogMember:
         self._signs = {topic: Signs(self._me, settings.lease) for topic in topics}
         self._parts: dict[tuple[str, int], Part] = {}
         self._partitions: dict[str, int] = {}
-        self._renewed = clock.now()
+        self._renewed = clock.monotonic()
         self._lock = asyncio.Lock()
         self._closed = asyncio.Event()
         self._closing = asyncio.Lock()
@@ -139,14 +139,14 @@ class LogMember:
         self._beating = asyncio.create_task(self._beat())
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
-        deadline = self._clock.now() + wait
+        deadline = self._clock.monotonic() + wait
         while not self._closed.is_set():
-            if self._clock.now() - self._renewed > self._settings.lease / 2:
+            if self._clock.monotonic() - self._renewed > self._settings.lease / 2:
                 await self._renew()
             for topic in self._signs:
                 await self._read(topic)
             taken = self._take(limit)
-            left = deadline - self._clock.now()
+            left = deadline - self._clock.monotonic()
             if taken or left <= 0:
                 return taken
             await self._clock.wait(self._closed, min(left, self._settings.poll))
@@ -179,7 +179,7 @@ class LogMember:
                 await self._renew()
 
     async def _renew(self) -> None:
-        now = self._clock.now()
+        now = self._clock.monotonic()
         for topic in self._signs:
             await self._write(topic, self._sharing(topic, now))
         self._renewed = now
@@ -206,7 +206,7 @@ class LogMember:
     def _take(self, limit: int) -> list[Delivery]:
         """Nothing once the lease may be over: another member may have taken over."""
         taken: list[Delivery] = []
-        if self._clock.now() - self._renewed < self._settings.lease:
+        if self._clock.monotonic() - self._renewed < self._settings.lease:
             for part in self._parts.values():
                 taken += part.take(limit - len(taken))
         return taken

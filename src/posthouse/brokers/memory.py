@@ -185,13 +185,13 @@ class MemoryStream:
         if self._closed:
             raise BrokerError("this stream was closed")
         await asyncio.sleep(0)
-        deadline = self._clock.now() + wait
+        deadline = self._clock.monotonic() + wait
         while not self._closed:
             changed = self._log.changed
             deliveries: list[Delivery] = []
             for topic in self._topics:
                 deliveries += self._take(topic, limit - len(deliveries))
-            left = deadline - self._clock.now()
+            left = deadline - self._clock.monotonic()
             if deliveries or left <= 0:
                 return deliveries
             await self._clock.wait(changed, left)

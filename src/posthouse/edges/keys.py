@@ -58,7 +58,7 @@ class KeySet:
         self._url = _checked(url)
         self._clock = clock
         self._keys: Mapping[str, RSAPublicKey] = {}
-        self._good_until = 0.0
+        self._good_until = float("-inf")
         self._asked_at: float | None = None
         self._fetching = asyncio.Lock()
 
@@ -68,19 +68,19 @@ class KeySet:
             async with self._fetching:
                 if not self._is_fresh(kid) and self._may_ask():
                     await self._fetch()
-        now = self._clock.now()
+        now = self._clock.monotonic()
         if not self._keys or now > self._good_until + GRACE:
             raise KeysUnavailable("the keys of the issuer cannot be had")
         return self._keys.get(kid)
 
     def _is_fresh(self, kid: str) -> bool:
-        return kid in self._keys and self._clock.now() <= self._good_until
+        return kid in self._keys and self._clock.monotonic() <= self._good_until
 
     def _may_ask(self) -> bool:
-        return self._asked_at is None or not 0 <= self._clock.now() - self._asked_at < PAUSE
+        return self._asked_at is None or self._clock.monotonic() - self._asked_at >= PAUSE
 
     async def _fetch(self) -> None:
-        self._asked_at = self._clock.now()
+        self._asked_at = self._clock.monotonic()
         try:
             body, age = await asyncio.to_thread(_get, self._url)
             keys = _keys_in(body)
@@ -91,7 +91,7 @@ class KeySet:
             log.warning("the set at %s has no RSA key for signatures: the last one is kept", self._url)
             return
         self._keys = keys
-        self._good_until = self._clock.now() + min(max(age, SHORTEST), LONGEST)
+        self._good_until = self._clock.monotonic() + min(max(age, SHORTEST), LONGEST)
 
 
 class _NoRedirect(HTTPRedirectHandler):

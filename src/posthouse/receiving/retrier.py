@@ -21,7 +21,7 @@ in hand comes again then, however long its handler might have taken."""
 
 
 class Run(NamedTuple):
-    """An event in hand, and when its run must be over."""
+    """An event in hand, and when its run must be over, by the monotonic clock."""
 
     event: HeldEvent
     until: float
@@ -102,7 +102,7 @@ class Retrier:
             if not due:
                 return None
             task = asyncio.create_task(self._retry(due[0]))
-            self._running[task] = Run(due[0], self._clock.now() + self._longest)
+            self._running[task] = Run(due[0], self._clock.monotonic() + self._longest)
             task.add_done_callback(self._ended)
             return task
         finally:
@@ -120,7 +120,8 @@ class Retrier:
         while True:
             await self._clock.wait(asyncio.Event(), self._visibility / 3)
             now = self._clock.now()
-            kept = [run.event for run in self._running.values() if now < run.until]
+            ended = self._clock.monotonic()
+            kept = [run.event for run in self._running.values() if ended < run.until]
             try:
                 if kept:
                     await self._applier.store.held.keep(kept, now, self._visibility)

@@ -109,14 +109,14 @@ class Relay:
     async def _hold_lanes(self) -> None:
         if self._holding and self._lanes:
             return
-        now = self._clock.now()
+        now = self._clock.monotonic()
         self._lanes = await self._outbox.lease(self._owner, self._settings.lease)
         self._leased_at = now
 
     @property
     def _holding(self) -> bool:
-        """Whether the lease is young; its age is below 0 when the clock was set back."""
-        return 0 <= self._clock.now() - self._leased_at < self._settings.lease / 3
+        """Whether the lease is young."""
+        return self._clock.monotonic() - self._leased_at < self._settings.lease / 3
 
     async def _relay_all(self) -> tuple[int, Poll]:
         """Until nothing is left over, or the lease must be renewed; how many rows, and the last poll."""

@@ -21,5 +21,8 @@ class HurriedClock:
     def now(self) -> float:
         return self._base + (time.time() - self._base) * self._speed + self._shift
 
+    def monotonic(self) -> float:
+        return time.monotonic() * self._speed
+
     async def wait(self, event: asyncio.Event, seconds: float) -> bool:
         return await self._system.wait(event, seconds / self._speed)

@@ -59,7 +59,7 @@ class EmbeddedBroker:
         self._lease = lease
         self._topics: dict[str, tuple[int, int]] = {}
         self._streams: set[EmbeddedStream] = set()
-        self._prune_at = clock.now() + PRUNE_EVERY
+        self._prune_at = clock.monotonic() + PRUNE_EVERY
         self.sheet = Capabilities(
             name="embedded",
             durable_ack=synchronous == "FULL",
@@ -190,8 +190,8 @@ class EmbeddedBroker:
 
     async def _tidy(self) -> None:
         """Prune when it is time; a full batch means there is more to do at the next opportunity."""
-        now = self._clock.now()
-        if now < self._prune_at <= now + PRUNE_EVERY:
+        now = self._clock.monotonic()
+        if now < self._prune_at:
             return
         self._prune_at = now + PRUNE_EVERY
         try:

@@ -65,7 +65,7 @@ class PostgresBroker:
         self._lease = lease
         self._topics: dict[str, tuple[int, int]] = {}
         self._streams: set[PostgresStream] = set()
-        self._prune_at = clock.now() + PRUNE_EVERY
+        self._prune_at = clock.monotonic() + PRUNE_EVERY
         self.sheet = Capabilities(
             name="postgres",
             durable_ack=False,  # until the server has shown its settings
@@ -183,8 +183,8 @@ class PostgresBroker:
 
     async def _tidy(self) -> None:
         """Prune when it is time; a full batch means there is more to do at the next opportunity."""
-        now = self._clock.now()
-        if now < self._prune_at <= now + PRUNE_EVERY:
+        now = self._clock.monotonic()
+        if now < self._prune_at:
             return
         self._prune_at = now + PRUNE_EVERY
         try:

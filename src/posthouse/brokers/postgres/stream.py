@@ -184,8 +184,7 @@ class PostgresStream:
 
     async def _keep_up(self) -> None:
         """Take part in sharing the work when the lease is due, and when somebody joined, left or moved the group."""
-        now = self._clock.now()
-        if self._looked != self._version or not self._renew_at - self._lease < now < self._renew_at:
+        if self._looked != self._version or self._clock.monotonic() >= self._renew_at:
             await self._share()
 
     @property
@@ -330,7 +329,7 @@ class PostgresStream:
             if self._closed.is_set():
                 return  # we have left: renewing would join again
             for _ in range(TURNS):
-                now = self._clock.now()
+                now = self._clock.monotonic()
                 rows = await self._database.fetch(
                     "renewing a lease", sql.RENEW, self._group, list(self._topics), self._name, self._lease
                 )

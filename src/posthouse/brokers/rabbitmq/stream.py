@@ -90,12 +90,12 @@ class RabbitmqStream:
         if self._closed:
             raise BrokerError("this stream was closed")
         await asyncio.sleep(0)
-        deadline = self._clock.now() + wait
+        deadline = self._clock.monotonic() + wait
         while not self._closed:
             await self._be_sure()
             self._stirred.clear()
             found = self._take(limit)
-            left = deadline - self._clock.now()
+            left = deadline - self._clock.monotonic()
             if found or left <= 0:
                 return found
             await self._clock.wait(self._stirred, min(left, self._beat))
@@ -233,7 +233,7 @@ class RabbitmqStream:
             self._restless.clear()
             with contextlib.suppress(BrokerUnavailable):
                 await self._say()
-                self._members.bury(self._clock.now())
+                self._members.bury(self._clock.monotonic())
                 async with self._joining:  # or what is renewed here would be joined twice
                     for lane in self._lanes:
                         await self._step_back(lane)
@@ -276,5 +276,5 @@ class RabbitmqStream:
 
     async def _hear(self, message: DeliveredMessage) -> None:
         with contextlib.suppress(msgspec.DecodeError):  # whoever says that is no member
-            if self._members.hear(_notice.decode(message.body), self._clock.now()):
+            if self._members.hear(_notice.decode(message.body), self._clock.monotonic()):
                 self._restless.set()

@@ -59,7 +59,7 @@ class RedisBroker:
         self._retention = retention
         self._sync: Sync = sync
         self._lease = lease
-        self._pruned = 0.0
+        self._pruned = float("-inf")
         self._settings: Settings | None = None
         self._streams: set[RedisStream] = set()
         self.sheet = Capabilities(
@@ -177,8 +177,8 @@ class RedisBroker:
         return self._settings
 
     async def _on_beat(self) -> None:
-        if self._clock.now() - self._pruned >= PRUNING:
-            self._pruned = self._clock.now()
+        if self._clock.monotonic() - self._pruned >= PRUNING:
+            self._pruned = self._clock.monotonic()
             with contextlib.suppress(BrokerError):
                 await self.prune()
 

@@ -92,7 +92,7 @@ class SqsStream:
         if self._closed.is_set():
             raise BrokerError("this stream was closed")
         await asyncio.sleep(0)
-        deadline = self._clock.now() + wait
+        deadline = self._clock.monotonic() + wait
         while not self._closed.is_set():
             self._arrived.clear()
             if deliveries := self._take(limit):
@@ -101,7 +101,7 @@ class SqsStream:
                 trouble, self._trouble = self._trouble, None
                 raise trouble
             self._ask(limit)
-            left = deadline - self._clock.now()
+            left = deadline - self._clock.monotonic()
             if left <= 0:
                 return []
             await self._clock.wait(self._arrived, left)
@@ -153,7 +153,7 @@ class SqsStream:
                 task.add_done_callback(self._polls.discard)
 
     async def _poll_once(self, queue: Queue, count: int, seconds: int) -> None:
-        asked_at = self._clock.now()
+        asked_at = self._clock.monotonic()
         try:
             received = await self._wire.call(
                 "poll",
@@ -198,7 +198,7 @@ class SqsStream:
 
     def _take(self, limit: int) -> list[Delivery]:
         """What waited so long that others may have it by now is left to them, with all that follows of its key."""
-        now = self._clock.now()
+        now = self._clock.monotonic()
         late = {receipt.place for receipt in self._waiting() if now >= self._until.get(receipt, now)}
         if late:
             self._let_go([receipt for receipt in self._waiting() if receipt.place in late])
@@ -235,7 +235,7 @@ class SqsStream:
                 await self._renew()
 
     async def _renew(self) -> None:
-        now = self._clock.now()
+        now = self._clock.monotonic()
         old = [receipt for receipt, until in self._until.items() if until < now + self._visibility * 0.75]
         lost: dict[Receipt, str] = {}
         failed = await self._change(
