@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -288,6 +289,49 @@ async def test_a_server_that_is_not_there_is_unavailable_in_time_and_used_when_i
 
 
 # Groups
+
+
+async def test_a_member_whose_thread_has_ended_says_so_to_whoever_waits_or_acknowledges(
+    kafka_server: KafkaServer, topic: str, group: str
+) -> None:
+    """The link is cut while the event loop hangs, so that the membership cannot be mended; then no client can be made."""
+    if not kafka_server.controlled:
+        pytest.skip("this server's address cannot be that of a proxy")
+    driver: dict[str, object] = {"client.id": "posthouse"}
+    async with Proxy("127.0.0.1", kafka_server.behind, listen=kafka_server.link) as link:
+        broker = KafkaBroker(
+            f"127.0.0.1:{kafka_server.link}", clock=SystemClock(), lease=LEASE, timeout=1.0, driver=driver
+        )
+        stream = await broker.subscribe(group, [topic])
+        assert await insisted(broker, frames(topic, 5)) == [True] * 5
+        got = await collect(stream, 5)
+        driver["no.such.option"] = "x"
+        await link.cut()
+        time.sleep(LEASE / 2 + 0.2)  # noqa: ASYNC251 - this is the fault
+        with pytest.raises(BrokerUnavailable, match="the thread of this member ended"):
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    with contextlib.suppress(ConnectionError):
+                        await heard(stream)
+        with pytest.raises(BrokerUnavailable, match="the thread of this member ended"):
+            await stream.ack(got)
+        del driver["no.such.option"]
+        await link.heal()
+        await stream.aclose()
+        new = frames(topic, 5)
+        assert await insisted(broker, new) == [True] * 5
+        assert ids(await collect(await broker.subscribe(group, [topic]), 5)) == [frame.id for frame in new]
+        await broker.aclose()
+
+
+async def heard(stream: Stream) -> None:
+    """Complaints about servers that are away are not what is waited for."""
+    try:
+        await stream.receive(10, 0.2)
+    except BrokerUnavailable as error:
+        if "thread" in str(error):
+            raise
+        raise ConnectionError from error
 
 
 async def test_partitions_that_were_added_are_read_and_found(

@@ -287,6 +287,32 @@ async def test_a_lost_connection_ends_what_waits_for_an_answer_at_once(nats_serv
         await broker.aclose()
 
 
+async def test_a_subscribe_that_fails_half_way_leaves_nothing_behind(
+    nats_server: NatsServer, broker: NatsBroker, bare: JetStreamContext, topic: str
+) -> None:
+    """A guest may read one of two topics: the readers of the first are open when the second is refused."""
+    closed = "closed"
+    await broker.ensure(Topology(topics=[closed], groups={"g": [topic, closed]}))
+    sent = frames(topic, 400, keys=40)
+    await broker.publish(sent)
+    guest = NatsBroker(nats_server.url_of("reader"), clock=SystemClock(), lease=0.6, timeout=1.0)
+    failed = 0
+    for _ in range(3):
+        with contextlib.suppress(BrokerUnavailable):
+            await guest.subscribe("g", [topic, closed])
+            continue
+        failed += 1
+    assert failed == 3
+    assert guest._streams == set()
+    assert len((await guest._wire.client())._subs) == 2  # the inboxes for answers, ours and the driver's
+    async with asyncio.timeout(5):
+        while await bare.consumers_info(stream_of(topic)):
+            await asyncio.sleep(0.02)
+    stream = await broker.subscribe("g", [topic, closed])
+    assert {delivery.frame.id for delivery in await collect(stream, 400)} == {frame.id for frame in sent}
+    await guest.aclose()
+
+
 # What the server is asked before anything starts
 
 

@@ -30,6 +30,7 @@ accounts {{
     jetstream: enabled
     users: [
       {{ user: shop, password: shop }}
+      {{ user: reader, password: reader, permissions: {{ publish: {{ deny: ["$JS.API.CONSUMER.CREATE.closed.>"] }} }} }}
       {{ user: guest, password: guest, permissions: {{ publish: {{ allow: ["$JS.API.>", "_INBOX.>"] }} }} }}
     ]
   }}

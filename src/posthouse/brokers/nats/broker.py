@@ -119,7 +119,11 @@ class NatsBroker:
             on_close=self._streams.discard,
         )
         self._streams.add(stream)
-        await stream.join()
+        try:
+            await stream.join()
+        except BaseException:
+            await stream.aclose()  # or its readers would fill a stream that nobody has
+            raise
         return stream
 
     async def seek(

@@ -40,6 +40,9 @@ class Reader:
         self._bell = bell
         self._lost = lost
         self._name = ""
+        """Of the consumer that is listened to; empty when there is none."""
+        self._made = ""
+        """Of the one that the server may have, from before it was asked for."""
         self._inbox = ""
         self._end: Callable[[], Awaitable[None]] | None = None
         self._number = 0
@@ -62,7 +65,7 @@ class Reader:
             await self._forget()
             if self._closed:
                 return
-            name = f"posthouse-{new_id()}"
+            name = self._made = f"posthouse-{new_id()}"
             config = {
                 "name": name,
                 "filter_subject": self._subject,
@@ -99,16 +102,18 @@ class Reader:
 
     async def aclose(self) -> None:
         self._closed = True
-        name = self._name
-        await self._forget()
-        if name:
-            with contextlib.suppress(BrokerError):
-                await self._wire.tell(f"$JS.API.CONSUMER.DELETE.{self._stream}.{name}")
+        async with self._opening:  # or what is being made would outlive us
+            await self._forget()
 
     async def _forget(self) -> None:
+        """The server forgets a consumer that it cannot be told to delete, after a minute of silence."""
         self._name, end, self._end = "", self._end, None
+        made, self._made = self._made, ""
         if end is not None:
             await end()
+        if made:
+            with contextlib.suppress(BrokerError):
+                await self._wire.tell(f"$JS.API.CONSUMER.DELETE.{self._stream}.{made}")
 
     async def _take(self, consumer: str, message: Msg) -> None:
         if consumer != self._name:

@@ -11,6 +11,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from posthouse.broker import Delivery
+from posthouse.brokers.background import Background
 from posthouse.brokers.nats.lane import Lane
 from posthouse.brokers.nats.ledger import Claim, Ledger, Line, Presence, Snapshot, Spot
 from posthouse.brokers.nats.reader import Reader
@@ -58,7 +59,7 @@ class NatsStream:
         self._news = asyncio.Event()
         self._closed = asyncio.Event()
         self._left = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._background = Background()
         self._end_hints: Callable[[], Awaitable[None]] | None = None
 
     async def join(self) -> None:
@@ -66,7 +67,7 @@ class NatsStream:
         _, self._end_hints = await self._wire.listen(self._on_hint, self._ledger.hint)
         await self._sync()
         await self._wire.tell(self._ledger.hint)
-        self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._follow())]
+        self._background.start(self._beat(), self._follow())
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
         if self._closed.is_set():
@@ -75,6 +76,7 @@ class NatsStream:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait
         while not self._closed.is_set():
+            self._background.check()
             if loop.time() > self._until:
                 await self._sync()  # whoever was silent for too long hands out nothing before it knows what is its own
             self._bell.clear()
@@ -89,6 +91,7 @@ class NatsStream:
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Acknowledgements of tasks that are ready together share one round trip."""
+        self._background.check()
         for lane, number in _tokens(deliveries):
             lane.ack(number)
         await asyncio.sleep(0)
@@ -300,10 +303,7 @@ class NatsStream:
                 await self._sync()
 
     async def _leave(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._background.aclose()
         with contextlib.suppress(BrokerError):  # then the lease runs out instead
             async with self._syncing, self._saving:
                 await self._give_back(list(self._lanes))

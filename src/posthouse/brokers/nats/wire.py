@@ -115,13 +115,15 @@ class Wire:
         self._fail("this broker was closed")
         if client is not None:
             with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
-                await client.close()
+                async with asyncio.timeout(self.timeout):
+                    await client.close()
 
     async def tell(self, subject: str, body: bytes = b"", reply: str = "") -> None:
         """Send one message and wait for nothing."""
         client = await self.client()
         with mapped(subject):
-            await client.publish(subject, body, reply)
+            async with asyncio.timeout(self.timeout):
+                await client.publish(subject, body, reply)
 
     async def ask(self, verb: str, question: object, kind: type[T]) -> T:
         """One request to JetStream's API. Raises Refused."""
@@ -152,10 +154,11 @@ class Wire:
         client = await self.client()
         async with self._answers(len(letters)) as (prefix, waiting):
             with mapped("storing"):
-                for number, (subject, body, headers) in enumerate(letters):
-                    await client.publish(subject, body, f"{prefix}.{number}", headers)
-                    if number % FLOW == 0:
-                        await asyncio.sleep(0)
+                async with asyncio.timeout(self.timeout) as limit:
+                    for number, (subject, body, headers) in enumerate(letters):
+                        await client.publish(subject, body, f"{prefix}.{number}", headers)
+                        if number % FLOW == 0:
+                            await self._go_on(limit)
             await self._arrival(waiting, "storing")
         answers = [Answer()] * len(letters)
         for number, message in waiting.found:
@@ -168,16 +171,17 @@ class Wire:
         async with self._answers(1) as (prefix, waiting):
             batch = prefix.removeprefix("_INBOX.")[:64]
             with mapped("storing"):
-                for number, (subject, body, headers) in enumerate(letters, 1):
-                    marked = {**(headers or {}), "Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
-                    reply = ""
-                    if number == 1:
-                        marked[EXPECTED] = stream
-                    if number == len(letters):
-                        marked["Nats-Batch-Commit"], reply = "1", f"{prefix}.0"
-                    await client.publish(subject, body, reply, marked)
-                    if number % FLOW == 0:
-                        await asyncio.sleep(0)
+                async with asyncio.timeout(self.timeout) as limit:
+                    for number, (subject, body, headers) in enumerate(letters, 1):
+                        marked = {**(headers or {}), "Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+                        reply = ""
+                        if number == 1:
+                            marked[EXPECTED] = stream
+                        if number == len(letters):
+                            marked["Nats-Batch-Commit"], reply = "1", f"{prefix}.0"
+                        await client.publish(subject, body, reply, marked)
+                        if number % FLOW == 0:
+                            await self._go_on(limit)
             await self._arrival(waiting, "storing")
         return answered(waiting.found[0][1])
 
@@ -186,11 +190,13 @@ class Wire:
         client = await self.client()
         heard = subject or client.new_inbox()
         with mapped(heard):
-            subscription = await client.subscribe(heard, cb=listener, pending_msgs_limit=0, pending_bytes_limit=0)
+            async with asyncio.timeout(self.timeout):
+                subscription = await client.subscribe(heard, cb=listener, pending_msgs_limit=0, pending_bytes_limit=0)
 
         async def end() -> None:
             with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
-                await subscription.unsubscribe()
+                async with asyncio.timeout(self.timeout):
+                    await subscription.unsubscribe()
 
         return heard, end
 
@@ -239,6 +245,11 @@ class Wire:
             del self._waiting[token]
             if not waiting.done.cancel() and not waiting.done.cancelled():
                 waiting.done.exception()  # somebody has seen it, or nobody waits any more
+
+    async def _go_on(self, limit: asyncio.Timeout) -> None:
+        """The client takes what we send: its time begins anew."""
+        limit.reschedule(asyncio.get_running_loop().time() + self.timeout)
+        await asyncio.sleep(0)
 
     async def _arrival(self, waiting: Waiting, doing: str) -> None:
         with mapped(doing):
