@@ -194,5 +194,6 @@ def _story(held: HeldEvent) -> dict[str, str]:
 
 
 def _header(text: str) -> str:
-    """As brokers and HTTP take it: one line of printable ASCII, everything else escaped as in a Python string."""
-    return text[-HEADER_LIMIT:].encode("unicode_escape").decode()
+    """As brokers and HTTP take it: one line of printable ASCII without blanks at its ends, where a cut may leave some;
+    everything else escaped as in a Python string."""
+    return text[-HEADER_LIMIT:].strip().encode("unicode_escape").decode()
