@@ -106,9 +106,7 @@ class Shifting(SystemClock):
 async def test_a_clock_that_is_set_keeps_what_is_in_hand(sqs_server: SqsServer, topic: str, shift: float) -> None:
     """Renewed in time it stays with one member, and what waits there is not taken for lost."""
     clock = Shifting()
-    first, second = (
-        open_broker(f"{sqs_server.url}&visibility=3&poll=1", clock=of) for of in (clock, SystemClock())
-    )
+    first, second = (open_broker(f"{sqs_server.url}&visibility=3&poll=1", clock=of) for of in (clock, SystemClock()))
     try:
         assert all(verdict.accepted for verdict in await first.publish(frames(topic, 4)))
         holder, other = await first.subscribe("g", [topic]), await second.subscribe("g", [topic])
