@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import Literal
 
@@ -14,6 +14,7 @@ from posthouse.clock import Clock
 from posthouse.errors import BrokerError, StoreError
 from posthouse.processes import Timers
 from posthouse.processes.projection import Keeper
+from posthouse.pulse import Pulse
 from posthouse.receiving import Consumer, Retrier
 from posthouse.sending import Relay, Sightings
 from posthouse.sending.breaker import Breaker
@@ -26,8 +27,19 @@ PARTS: tuple[Part, ...] = ("relay", "consumers", "timers")
 
 PURGE_BATCH = 5_000
 SAGA_BATCH = 500
+LOOK = 1.0
+"""Seconds between two looks at what each loop does."""
+LAST_WORDS = 15.0
+"""Seconds for a loop that hangs, to end when it is cancelled."""
 WELL = 60.0
 """A loop that ran for so many seconds was well: its failures before are forgotten."""
+
+
+Run = Callable[[asyncio.Event], Coroutine[object, object, None]]
+
+
+class Hung(Exception):
+    """A loop waits too long for something; the message says for what."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +60,10 @@ class Runtime:
     """For how many seconds sagas that ended are kept; None where there are none to forget."""
     housekeeping_every: float = 10.0
     projections: Keeper | None = None
+    pulse: Pulse = dataclasses.field(default_factory=Pulse)
+    """Of the housekeeping."""
+    left_behind: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
+    """Loops that hung and did not end when they were cancelled."""
 
     @property
     def idle(self) -> bool:
@@ -58,39 +74,63 @@ class Runtime:
 
     async def run(self, stop: asyncio.Event, only: Collection[Part] = PARTS) -> None:
         """Run the parts until `stop`, then let each finish what it has in flight."""
-        loops: list[tuple[str, Callable[[asyncio.Event], Awaitable[None]]]] = [("housekeeping", self._keep_house)]
+        loops: list[tuple[str, Run, Pulse]] = [("housekeeping", self._keep_house, self.pulse)]
         if "relay" in only:
-            loops.append(("relay", self.relay.run))
+            loops.append(("relay", self.relay.run, self.relay.pulse))
         if "timers" in only:
-            loops.append(("timers", self.timers.run))
+            loops.append(("timers", self.timers.run, self.timers.pulse))
         if "consumers" in only:
-            loops += [(consumer.name, consumer.run) for consumer in self.consumers]
+            loops += [(consumer.name, consumer.run, consumer.pulse) for consumer in self.consumers]
             loops += [
-                (f"{consumer.name}, held", r.run) for consumer, r in zip(self.consumers, self.retriers, strict=True)
+                (f"{consumer.name}, held", r.run, r.pulse)
+                for consumer, r in zip(self.consumers, self.retriers, strict=True)
             ]
             if self.projections is not None:
-                loops.append(("projections", partial(self.projections.run, keep=self._keep_running)))
-        log.info("%s runs %s", self.name, ", ".join(name for name, _ in loops))
+                keeping = partial(self.projections.run, keep=self._keep_running)
+                loops.append(("projections", keeping, self.projections.pulse))
+        log.info("%s runs %s", self.name, ", ".join(name for name, _, _ in loops))
         async with asyncio.TaskGroup() as group:
-            for name, run in loops:
-                group.create_task(self._keep_running(name, run, stop), name=f"posthouse {self.name} {name}")
+            for name, run, pulse in loops:
+                group.create_task(self._keep_running(name, run, stop, pulse), name=f"posthouse {self.name} {name}")
         await self._write_down_the_rest()
         log.info("%s stopped", self.name)
 
-    async def _keep_running(
-        self, name: str, run: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event
-    ) -> None:
-        """A loop that fails in a way nobody foresaw is started again, ever more slowly, and never in silence."""
+    async def _keep_running(self, name: str, run: Run, stop: asyncio.Event, pulse: Pulse) -> None:
+        """A loop that fails in a way nobody foresaw, or hangs in a driver, is started again, ever more slowly, and never in
+        silence."""
         breaker = Breaker(0.5, 30.0)
         while not stop.is_set():
             began = self.clock.monotonic()
             try:
-                await run(stop)
-            except Exception:
-                log.exception("%s: %s failed and is started again", self.name, name)
+                await self._watched(name, run, stop, pulse)
+            except Exception as error:
+                if isinstance(error, Hung):
+                    log.error("%s: %s hangs, %s: it is given up and started again", self.name, name, error)
+                else:
+                    log.exception("%s: %s failed and is started again", self.name, name)
                 if self.clock.monotonic() - began > WELL:
                     breaker.succeeded()
                 await self.clock.wait(stop, breaker.failed())
+
+    async def _watched(self, name: str, run: Run, stop: asyncio.Event, pulse: Pulse) -> None:
+        """Run it to its end. Raises Hung when something takes too long; what is given up is cancelled, and left behind
+        when it does not even hear that."""
+        pulse.reset()
+        task = asyncio.ensure_future(run(stop))
+        try:
+            while not task.done():
+                await asyncio.wait([task], timeout=LOOK)
+                if not task.done() and (stuck := pulse.look(LOOK)):
+                    raise Hung(stuck)
+            task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task], timeout=LAST_WORDS)
+            if not task.done():
+                log.error("%s: %s does not end and is left behind", self.name, name)
+                self.left_behind.add(task)
+                task.add_done_callback(self.left_behind.discard)
 
     async def _keep_house(self, stop: asyncio.Event) -> None:
         """Forget what nobody needs: sent rows, old inbox rows, and sagas that ended long ago."""
@@ -105,14 +145,16 @@ class Runtime:
         before = self.clock.now() - self.inbox_retention
         full = True
         while full:
-            sent = await self.store.outbox.purge(PURGE_BATCH)
-            known = await self.store.inbox.purge(before, PURGE_BATCH)
+            with self.pulse.doing("purging"):
+                sent = await self.store.outbox.purge(PURGE_BATCH)
+                known = await self.store.inbox.purge(before, PURGE_BATCH)
             full = PURGE_BATCH in (sent, known)
             await asyncio.sleep(0)
         await self._forget_sagas()
         now = self.clock.now()
         self.sightings.note("running", self.name, "", now)
-        await self.sightings.write(self.store.sightings, now)
+        with self.pulse.doing("noting which versions were seen"):
+            await self.sightings.write(self.store.sightings, now)
 
     async def _forget_sagas(self) -> None:
         if self.saga_retention is None:
@@ -120,7 +162,8 @@ class Runtime:
         before = self.clock.now() - self.saga_retention
         full = True
         while full:
-            full = await self.store.sagas.purge(before, SAGA_BATCH) == SAGA_BATCH
+            with self.pulse.doing("purging sagas"):
+                full = await self.store.sagas.purge(before, SAGA_BATCH) == SAGA_BATCH
             await asyncio.sleep(0)
 
     async def _write_down_the_rest(self) -> None:

@@ -16,7 +16,9 @@ class Background:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, *loops: Coroutine[Any, Any, None]) -> None:
-        self._tasks += [asyncio.create_task(loop, name=f"posthouse {loop.__qualname__}") for loop in loops]
+        self._tasks += [
+            asyncio.create_task(loop, name=getattr(loop, "__qualname__", "a background task")) for loop in loops
+        ]
 
     def check(self) -> None:
         """Raises BrokerUnavailable when one has ended, with its reason: subscribe again."""

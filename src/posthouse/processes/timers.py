@@ -7,6 +7,7 @@ import logging
 
 from posthouse.clock import Clock
 from posthouse.errors import StoreError
+from posthouse.pulse import Pulse
 from posthouse.store import Store
 
 log = logging.getLogger("posthouse.timers")
@@ -22,12 +23,14 @@ class Timers:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self.pulse = Pulse()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Fire until `stop`."""
         while not stop.is_set():
             try:
-                wait = 0.0 if await self._store.timers.fire(BATCH) else await self._until_next()
+                with self.pulse.doing("firing timers"):
+                    wait = 0.0 if await self._store.timers.fire(BATCH) else await self._until_next()
             except StoreError as error:
                 log.warning("timers wait for the store: %s", error)
                 wait = LOOK

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from posthouse.broker import Broker, Delivery, Start, Stream
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, StoreError
+from posthouse.pulse import Pulse
 from posthouse.receiving.applying import NOTHING_KNOWN, Applier
 from posthouse.receiving.gate import Gate
 from posthouse.receiving.policy import Policy
@@ -24,21 +25,85 @@ RECEIVE_WAIT = 1.0
 ACK_BATCH = 100
 PAUSE = 0.5
 """Seconds between two tries while the broker or the database is away."""
+LAST_WORDS = 5.0
+"""Seconds for workers and streams that are given up to end by themselves."""
 
 
 class Consumer:
-    """One member of a consumer group: a task that receives, and as many workers as the store can use."""
+    """One member of a consumer group, again and again: whenever broker or database are in trouble it starts over."""
 
     def __init__(
         self, applier: Applier, broker: Broker, clock: Clock, *, start: Start = "earliest", in_flight: int = 1000
     ) -> None:
         self.name = applier.consumer
+        self.pulse = Pulse()
         self._applier = applier
         self._broker = broker
         self._clock = clock
         self._start = start
         self._in_flight = in_flight
         self._topics = sorted(applier.ordered)
+        self._membership: Membership | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing received is waiting to be applied or acknowledged."""
+        return self._membership is None or self._membership.idle
+
+    async def take(self, delivery: Delivery) -> None:
+        """Deal with a frame that was brought here and did not come through a stream. Returning means: committed, as
+        applied or held or known already. What it raises is the database's trouble, and then nothing is known."""
+        await self._applier.apply(self._applier.read(delivery))
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Consume until `stop`: what is in flight is finished and acknowledged, the rest goes back to the broker. Cancelled,
+        it gives up whatever does not end in a few seconds."""
+        while not stop.is_set():
+            try:
+                with self.pulse.doing("subscribing"):
+                    stream = await self._broker.subscribe(
+                        self.name, self._topics, start=self._start, window=self._in_flight
+                    )
+            except BrokerError as error:
+                log.warning("%s cannot subscribe, next try in %.1f s: %s", self.name, PAUSE, error)
+                await self._clock.wait(stop, PAUSE)
+                continue
+            membership = self._membership = Membership(self._applier, stream, self.pulse, self._in_flight)
+            patience = LAST_WORDS
+            try:
+                if await membership.last(stop):
+                    await self._clock.wait(stop, PAUSE)
+                patience = self.pulse.patience
+            finally:
+                self._membership = None
+                await self._leave(stream, patience)
+
+    async def _leave(self, stream: Stream, patience: float) -> None:
+        """A stream that does not close is left behind: the broker replaces it when its lease is over."""
+        leaving = asyncio.create_task(stream.aclose())
+        done, _ = await asyncio.wait([leaving], timeout=patience)
+        if not done:
+            leaving.cancel()
+            log.error("%s: leaving the group takes longer than %g s and is given up", self.name, patience)
+        elif not leaving.cancelled() and (error := leaving.exception()) is not None:
+            if not isinstance(error, BrokerError):
+                raise error
+            log.warning("%s left the group without a word: %s", self.name, error)
+
+
+class Membership:
+    """From subscribing to leaving: a task that receives, and as many workers as the store can use. What is given up
+    keeps to itself: nothing of it is seen by the next one."""
+
+    def __init__(self, applier: Applier, stream: Stream, pulse: Pulse, in_flight: int) -> None:
+        self.name = applier.consumer
+        self._applier = applier
+        self._stream = stream
+        self._pulse = pulse
+        self._in_flight = in_flight
+        deadlines = [handler.policy.deadline for handler in applier.handlers.values()]
+        self._longest = 3 * max(deadlines, default=0.0)
+        """Seconds that a group of events may rightly take."""
         self._gate: Gate[Item] = Gate(in_flight)
         self._acks: list[Delivery] = []
         self._sleepers: list[asyncio.Future[None]] = []
@@ -47,75 +112,53 @@ class Consumer:
 
     @property
     def idle(self) -> bool:
-        """Nothing received is waiting to be applied or acknowledged."""
         return self._gate.idle and not self._acks
 
-    async def take(self, delivery: Delivery) -> None:
-        """Deal with a frame that was brought here and did not come through a stream. Returning means: committed, as
-        applied or held or known already. What it raises is the database's trouble, and then nothing is known."""
-        await self._applier.apply(self._applier.read(delivery))
-
-    async def run(self, stop: asyncio.Event) -> None:
-        """Consume until `stop`: what is in flight is finished and acknowledged, the rest goes back to the broker."""
-        while not stop.is_set():
-            try:
-                stream = await self._broker.subscribe(
-                    self.name, self._topics, start=self._start, window=self._in_flight
-                )
-            except BrokerError as error:
-                log.warning("%s cannot subscribe, next try in %.1f s: %s", self.name, PAUSE, error)
-                await self._clock.wait(stop, PAUSE)
-                continue
-            try:
-                await self._consume(stream, stop)
-            finally:
-                await stream.aclose()
-                self._gate = Gate(self._in_flight)
-                self._acks.clear()
-
-    async def _consume(self, stream: Stream, stop: asyncio.Event) -> None:
-        """Until `stop`, or until the broker or the database is in trouble: then everything starts over from what is
+    async def last(self, stop: asyncio.Event) -> bool:
+        """Until `stop`, or until the broker or the database is in trouble (True): then everything starts over from what is
         acknowledged."""
         halt = asyncio.Event()
-        workers = [asyncio.create_task(self._work(stream, halt)) for _ in range(self._applier.workers)]
-        receiver = asyncio.create_task(self._receive(stream))
+        workers = [asyncio.create_task(self._work(halt)) for _ in range(self._applier.workers)]
+        receiver = asyncio.create_task(self._receive())
         stopper = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait([receiver, stopper, *workers], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            receiver.cancel()
-            stopper.cancel()
             halt.set()
+            receiver.cancel()
             while self._sleepers:
                 self._wake_one()
-            results = await asyncio.gather(receiver, *workers, return_exceptions=True)
-        troubles = [r for r in results if isinstance(r, Exception)]
-        await self._flush(stream)
+            await asyncio.wait([receiver, *workers])
+        finally:
+            stopper.cancel()
+            await _given_up([receiver, *workers])
+        troubles = [error for task in [receiver, *workers] if (error := _error(task)) is not None]
+        await self._flush()
         for trouble in troubles:
             if not isinstance(trouble, BrokerError | StoreError):
                 raise trouble
             log.warning("%s starts over in %.1f s: %s", self.name, PAUSE, trouble)
-        if troubles:
-            await self._clock.wait(stop, PAUSE)
+        return bool(troubles)
 
-    async def _receive(self, stream: Stream) -> None:
+    async def _receive(self) -> None:
         while True:
             room = self._gate.room
             if room <= self._in_flight // 2:
                 self._drained.clear()
                 await self._drained.wait()
                 continue
-            for delivery in await stream.receive(room, RECEIVE_WAIT):
+            with self._pulse.doing("receiving", longer=RECEIVE_WAIT):
+                received = await self._stream.receive(room, RECEIVE_WAIT)
+            for delivery in received:
                 work = self._applier.read(delivery)
                 self._gate.put(work.arrival.tenant, _line(work), (delivery, work))
             if self._gate.ready:
                 self._wake_one()
             await asyncio.sleep(0)
 
-    async def _work(self, stream: Stream, halt: asyncio.Event) -> None:
+    async def _work(self, halt: asyncio.Event) -> None:
         while not halt.is_set():
             if not self._gate.ready:
-                await self._flush(stream)
+                await self._flush()
                 await self._refilled(halt)
                 continue
             taken = self._take()
@@ -123,10 +166,12 @@ class Consumer:
                 self._wake_one()
             items = [item for _, run in taken for item in run]
             try:
-                await self._applier.apply_group([work for _, work in items])
+                with self._pulse.doing("applying events", longer=self._longest):
+                    await self._applier.apply_group([work for _, work in items])
                 self._acks += [delivery for delivery, _ in items]
             except NOTHING_KNOWN:
-                await stream.nack([delivery for delivery, _ in items])
+                with self._pulse.doing("handing events back"):
+                    await self._stream.nack([delivery for delivery, _ in items])
                 raise
             finally:
                 for key, run in taken:
@@ -134,7 +179,7 @@ class Consumer:
                 if self._gate.room > self._in_flight // 2:  # a few at a time would cost a look at the broker each
                     self._drained.set()
             if len(self._acks) >= ACK_BATCH:
-                await self._flush(stream)
+                await self._flush()
 
     async def _refilled(self, halt: asyncio.Event) -> None:
         """Wait for work; the flush before may have let some in."""
@@ -166,12 +211,13 @@ class Consumer:
                 room -= 1
         return taken
 
-    async def _flush(self, stream: Stream) -> None:
+    async def _flush(self) -> None:
         if not self._acks:
             return
         acks, self._acks = self._acks, []
         try:
-            await stream.ack(acks)
+            with self._pulse.doing("acknowledging"):
+                await self._stream.ack(acks)
         except BrokerError as error:
             log.warning("%s: %d acknowledgements were lost, the inbox will know them: %s", self.name, len(acks), error)
 
@@ -189,3 +235,17 @@ def _line(work: Work) -> Hashable | None:
 
 def _group_limit(policy: Policy, many: bool) -> int:
     return policy.group_size if policy.grouped or many else 1
+
+
+async def _given_up(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel what is left, and let it be when it does not hear that."""
+    left = [task for task in tasks if not task.done()]
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=LAST_WORDS)
+
+
+def _error(task: asyncio.Task[None]) -> Exception | None:
+    error = None if task.cancelled() or not task.done() else task.exception()
+    return error if isinstance(error, Exception) else None

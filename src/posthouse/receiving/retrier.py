@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from posthouse.clock import Clock
 from posthouse.errors import StoreError
+from posthouse.pulse import Pulse
 from posthouse.receiving.applying import Applier
 from posthouse.store import HeldEvent
 
@@ -42,6 +43,7 @@ class Retrier:
         self._most = max(1, applier.workers // 2)
         self._running: dict[asyncio.Task[None], Run] = {}
         self._claiming = False
+        self.pulse = Pulse()
         deadlines = [
             handler.policy.deadline * (1 if handler.calling is None else 2) for handler in applier.handlers.values()
         ]
@@ -89,7 +91,8 @@ class Retrier:
             return LOOK  # whoever is done stirs
         looked_at = self._clock.now()
         try:
-            return 0.0 if await self._begin() else await self._until_next(looked_at)
+            with self.pulse.doing("looking for held events"):
+                return 0.0 if await self._begin() else await self._until_next(looked_at)
         except StoreError as error:
             log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)
             return LOOK
@@ -110,7 +113,8 @@ class Retrier:
 
     async def _retry(self, event: HeldEvent) -> None:
         try:
-            await self._applier.retry(event)
+            with self.pulse.doing("running a held event", longer=3 * self._longest):
+                await self._applier.retry(event)
         except StoreError as error:
             log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)
         except Exception:
@@ -124,7 +128,8 @@ class Retrier:
             kept = [run.event for run in self._running.values() if ended < run.until]
             try:
                 if kept:
-                    await self._applier.store.held.keep(kept, now, self._visibility)
+                    with self.pulse.doing("keeping held events from others"):
+                        await self._applier.store.held.keep(kept, now, self._visibility)
             except StoreError as error:
                 log.warning("%s: what runs could not be kept from others: %s", self._applier.consumer, error)
 

@@ -11,6 +11,7 @@ import msgspec
 from posthouse.broker import Broker, Verdict
 from posthouse.clock import Clock, jitter, new_id
 from posthouse.errors import BrokerError, StoreError
+from posthouse.pulse import Pulse
 from posthouse.redaction import redacted
 from posthouse.sending.breaker import Breaker
 from posthouse.sending.draft import frames_of
@@ -71,6 +72,7 @@ class Relay:
         self._lanes: Sequence[Lane] = ()
         self._leased_at = float("-inf")
         self._stop = asyncio.Event()
+        self.pulse = Pulse()
         self._limit = self._settings.batch
         self._caught_up = False
         """Whether the last step left nothing behind that it knew of."""
@@ -110,7 +112,8 @@ class Relay:
         if self._holding and self._lanes:
             return
         now = self._clock.monotonic()
-        self._lanes = await self._outbox.lease(self._owner, self._settings.lease)
+        with self.pulse.doing("leasing lanes"):
+            self._lanes = await self._outbox.lease(self._owner, self._settings.lease)
         self._leased_at = now
 
     @property
@@ -138,7 +141,8 @@ class Relay:
         self._limit = max(1, min(2 * self._limit, settings.backlog_batch, settings.backlog_bytes // average))
 
     async def _relay_new(self, lanes: Sequence[Lane]) -> Poll:
-        poll = await self._outbox.poll(lanes, self._limit)
+        with self.pulse.doing("reading the outbox"):
+            poll = await self._outbox.poll(lanes, self._limit)
         if not poll.rows and poll.cursor is None:
             return poll
         fresh = [row for row in poll.rows if row.id not in poll.stuck] if poll.stuck else poll.rows
@@ -146,13 +150,16 @@ class Relay:
         now = self._clock.now()
         waiting = [self._parked(row, now) for row in poll.rows if row.id in poll.stuck] if poll.stuck else []
         waiting += [self._refused(row, verdict, now) for row, verdict in self._failures(fresh, verdicts)]
-        if not await self._outbox.settle(self._owner, poll, waiting):
+        with self.pulse.doing("settling what was published"):
+            settled = await self._outbox.settle(self._owner, poll, waiting)
+        if not settled:
             self._fenced()
         return msgspec.structs.replace(poll, none_stuck=False) if waiting else poll
 
     async def _relay_stuck(self) -> int:
         now = self._clock.now()
-        due = await self._outbox.stuck_due(self._lanes, now, self._settings.batch)
+        with self.pulse.doing("reading what is stuck"):
+            due = await self._outbox.stuck_due(self._lanes, now, self._settings.batch)
         if not due:
             return 0
         verdicts = await self._publish([stuck.row for stuck in due])
@@ -162,12 +169,15 @@ class Relay:
             for stuck, verdict in zip(due, verdicts, strict=True)
             if not verdict.accepted
         ]
-        if not await self._outbox.settle_stuck(self._owner, self._lanes, sent, failed):
+        with self.pulse.doing("settling what was stuck"):
+            settled = await self._outbox.settle_stuck(self._owner, self._lanes, sent, failed)
+        if not settled:
             self._fenced()
         return len(sent)
 
     async def _publish(self, rows: Sequence[OutboxRow]) -> Sequence[Verdict]:
-        verdicts = await self._broker.publish(frames_of(rows)) if rows else []
+        with self.pulse.doing("publishing"):
+            verdicts = await self._broker.publish(frames_of(rows)) if rows else []
         if self._sent is not None:
             self._sent([row for row, verdict in zip(rows, verdicts, strict=True) if verdict.accepted])
         return verdicts
@@ -223,7 +233,8 @@ class Relay:
         changed = asyncio.ensure_future(self._changed(seen, self._settings.idle))
         stopped = asyncio.ensure_future(stop.wait())
         try:
-            await asyncio.wait([changed, stopped], return_when=asyncio.FIRST_COMPLETED)
+            with self.pulse.doing("waiting for news of the outbox", longer=self._settings.idle):
+                await asyncio.wait([changed, stopped], return_when=asyncio.FIRST_COMPLETED)
             return changed.result() if changed.done() else seen
         finally:
             changed.cancel()
@@ -243,6 +254,7 @@ class Relay:
 
     async def _give_up(self) -> None:
         try:
-            await self._outbox.release(self._owner)
+            with self.pulse.doing("giving up lanes"):
+                await self._outbox.release(self._owner)
         except StoreError as error:
             log.warning("lanes were not released and will expire: %s", error)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from posthouse.errors import BrokerError, StoreError
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.wiring import Keep, Member, Wiring
+from posthouse.pulse import Pulse
 from posthouse.store.projections import Generation
 
 log = logging.getLogger("posthouse.projection")
@@ -40,6 +41,7 @@ class Keeper:
         self._noted: dict[tuple[str, int], float] = {}
         self._tried: dict[tuple[str, int], float] = {}
         self._nudged = asyncio.Event()
+        self.pulse = Pulse()
 
     @property
     def idle(self) -> bool:
@@ -70,14 +72,17 @@ class Keeper:
 
     async def look(self, keep: Keep) -> None:
         """One look: feed what is live, and let go of what is not any more."""
-        generations = [row for row in await self._wiring.store.projections.generations() if self._is_ours(row)]
+        with self.pulse.doing("looking at the generations"):
+            found = await self._wiring.store.projections.generations()
+        generations = [row for row in found if self._is_ours(row)]
         self._learned(generations)
         wanted = {(row.projection, row.number): row for row in generations if row.state == "live"}
         for place in [place for place in self._members if place not in wanted]:
             await self._members.pop(place).end()
         for place, row in wanted.items():
             if place not in self._members and self._fits(row):
-                member = self._members[place] = await self._wiring.member(self._projections[row.projection], row)
+                with self.pulse.doing("joining the group of a generation"):
+                    member = self._members[place] = await self._wiring.member(self._projections[row.projection], row)
                 member.begin(keep)
         await self._note(self._members)
         await self._clear_away(generations)
@@ -105,7 +110,8 @@ class Keeper:
             if face.applied_at > self._noted.get(place, 0.0):
                 self._noted[place] = face.applied_at
                 try:
-                    await self._wiring.store.projections.note(*place, face.event_at, face.applied_at)
+                    with self.pulse.doing("noting how fresh a generation is"):
+                        await self._wiring.store.projections.note(*place, face.event_at, face.applied_at)
                 except StoreError as error:
                     log.warning("%s: how fresh it is could not be noted: %s", place[0], error)
 

@@ -18,6 +18,7 @@ from posthouse.processes.projection.bulk import Bulk, lost
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.model import Founding
 from posthouse.processes.projection.wiring import Member, Wiring
+from posthouse.pulse import Pulse
 from posthouse.sending import Tx
 from posthouse.store import HeldState
 from posthouse.store.projections import Generation, Phase
@@ -331,7 +332,7 @@ async def found(tx: Tx, wiring: Wiring, projection: Projection, generation: Gene
     return msgspec.structs.replace(generation, tables=tuple(model.made))
 
 
-async def _once(name: str, run: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event) -> None:
+async def _once(name: str, run: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event, pulse: Pulse) -> None:
     """A rebuild that fails says so and ends; it can be run again."""
     await run(stop)
 

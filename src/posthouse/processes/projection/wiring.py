@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 
 from posthouse.broker import Broker, Start
 from posthouse.clock import Clock
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.feeding import Aggregates, Face, handlers_of
+from posthouse.pulse import Pulse
 from posthouse.receiving import Applier, Consumer, Handler, Retrier
 from posthouse.sending import Tx
 from posthouse.store import Store
@@ -61,8 +62,10 @@ class Wiring:
                 return self.start
 
 
-Keep = Callable[[str, Callable[[asyncio.Event], Awaitable[None]], asyncio.Event], Awaitable[None]]
-"""Runs a loop until it is told to stop, and again when it fails."""
+Keep = Callable[
+    [str, Callable[[asyncio.Event], Coroutine[object, object, None]], asyncio.Event, Pulse], Awaitable[None]
+]
+"""Runs a loop until it is told to stop, and again when it fails or hangs."""
 
 
 class Member:
@@ -83,8 +86,8 @@ class Member:
     def begin(self, keep: Keep) -> None:
         """Feed it from now on."""
         name = self.consumer.name
-        for words, run in ((name, self.consumer.run), (f"{name}, held", self.retrier.run)):
-            self._tasks.append(asyncio.ensure_future(keep(words, run, self._stop)))
+        for words, loop in ((name, self.consumer), (f"{name}, held", self.retrier)):
+            self._tasks.append(asyncio.ensure_future(keep(words, loop.run, self._stop, loop.pulse)))
 
     def refuse_failed(self) -> None:
         """Raises what ended it before it was told to end."""
