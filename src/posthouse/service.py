@@ -398,11 +398,15 @@ class Service(Declarations):
 
     async def aclose(self) -> None:
         """Close store and broker. Idempotent; a service that was given URLs can be opened again."""
-        if self._broker is not None:
-            await self._broker.aclose()
-        if self._store is not None:
-            await self._store.aclose()
-        self._forget()
+        try:
+            if self._broker is not None:
+                await self._broker.aclose()
+        finally:
+            try:
+                if self._store is not None:
+                    await self._store.aclose()
+            finally:
+                self._forget()
 
     def _forget(self) -> None:
         """Open everything anew at the next use, which may be on another event loop."""

@@ -23,7 +23,8 @@ class Proxy:
         self._refusing = False
         self._delay = 0.0
         self.port = 0
-        self._said = 0
+        self.said = 0
+        """How often a client said something."""
         self._last: tuple[int, Literal["cut", "stall"]] | None = None
 
     async def __aenter__(self) -> Proxy:
@@ -58,14 +59,14 @@ class Proxy:
     async def cut_when_silent(self, seconds: float) -> None:
         """Cut as soon as the clients have said something, and then nothing for so long."""
         before = -1
-        while not self._said or before != self._said:
-            before = self._said
+        while not self.said or before != self.said:
+            before = self.said
             await asyncio.sleep(seconds)
         await self.cut()
 
     def after(self, said: int, fault: Literal["cut", "stall"]) -> None:
         """Let the clients say so many things more, as they come in from a socket; then cut or stall."""
-        self._last = (self._said + said, fault)
+        self._last = (self.said + said, fault)
 
     async def heal(self) -> None:
         """Everything passes again."""
@@ -104,9 +105,9 @@ class Proxy:
                 await self._flowing.wait()
                 if self._delay:
                     await asyncio.sleep(self._delay)
-                self._said += said
+                self.said += said
                 writer.write(data)
                 await writer.drain()
-                if self._last is not None and self._said >= self._last[0]:
+                if self._last is not None and self.said >= self._last[0]:
                     await (self.cut() if self._last[1] == "cut" else self.stall())
         writer.transport.abort()

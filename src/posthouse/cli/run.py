@@ -7,17 +7,18 @@ import enum
 import logging
 import os
 from collections.abc import Collection, Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from posthouse.cli.logs import Level, log_to_stderr
 from posthouse.cli.signals import stopping
+from posthouse.cli.starting import prepared
 from posthouse.cli.target import Targets, load_all
 from posthouse.cli.watchdog import Watchdog, end_process
 from posthouse.errors import ConfigurationError
 from posthouse.redaction import redacted
-from posthouse.runtime import PARTS, Part, Runtime
+from posthouse.runtime import PARTS, Part
 from posthouse.service import Service
 from posthouse.store import RelaySource
 
@@ -28,6 +29,12 @@ GRACE = 30.0
 
 LAST_WORDS = 1.0
 """Seconds for handlers that were given up to end, when everything else has."""
+
+CLOSING = 10.0
+"""Seconds for the connections of all services to close."""
+
+STOP_WITHIN = 25.0
+"""Seconds from SIGTERM to the end: supervisors often kill after 30."""
 
 
 class PartName(enum.StrEnum):
@@ -56,67 +63,109 @@ def run(
             "Default: the longest handler deadline and 30 seconds.",
         ),
     ] = None,
+    stop_within: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="End so soon after SIGTERM at the latest. What is in flight by then is given up and comes again.",
+        ),
+    ] = STOP_WITHIN,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait/--no-wait",
+            help="While broker or database are away at the start: try again until they come, or end at once.",
+        ),
+    ] = True,
     log_level: Annotated[Level, typer.Option(help="The least severe line that is logged.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per log line.")] = False,
 ) -> None:
     """Run relay, consumers and timers of one or several services.
 
-    SIGTERM or Ctrl-C finishes what is in flight and ends with code 0; a second one ends at once with code 130.
+    SIGTERM or Ctrl-C finishes what is in flight and ends with code 0, within --stop-within seconds whatever hangs; a second
+    one ends at once with code 130. Broker and database may come up later: it waits for them and says so.
     Start as many copies as you like: they share the work.
     """
-    if stall_exit is not None and stall_exit <= 0:
-        raise ConfigurationError(f"--stall-exit takes seconds above 0, not {stall_exit:g}")
+    for option, seconds in (("--stall-exit", stall_exit), ("--stop-within", stop_within)):
+        if seconds is not None and seconds <= 0:
+            raise ConfigurationError(f"{option} takes seconds above 0, not {seconds:g}")
     services = load_all(targets)
     log_to_stderr(log_level, as_json=log_json)
     limit = _longest_deadline(services) + GRACE if stall_exit is None else stall_exit
-    asyncio.run(_serve(services, [part for part in PARTS if not only or part in only], relay, limit))
+    plan = Plan([part for part in PARTS if not only or part in only], relay, wait)
+    asyncio.run(_serve(services, plan, limit, stop_within))
 
 
-async def _serve(services: Sequence[Service], only: Collection[Part], relay: RelaySource | None, limit: float) -> None:
+class Plan(NamedTuple):
+    """What to run, and whether to wait for what is away at the start."""
+
+    only: Collection[Part]
+    relay: RelaySource | None
+    wait: bool
+
+
+async def _serve(services: Sequence[Service], plan: Plan, limit: float, budget: float) -> None:
     stop = asyncio.Event()
-    with stopping(stop), Watchdog(limit, end_process).watching():
-        try:
-            places = [
-                f"on {redacted(service.store_url)}, through {redacted(service.broker_url)}" for service in services
-            ]
-            runtimes = await _prepare(services, relay if "relay" in only else "poll")
+    with stopping(stop, within=budget + 3 * LAST_WORDS), Watchdog(limit, end_process).watching():
+        in_time = await _within(budget, asyncio.create_task(_work(services, plan, stop)), stop)
+        await _take_leave(forced=not in_time)
+
+
+async def _within(budget: float, work: asyncio.Task[None], stop: asyncio.Event) -> bool:
+    """Whether it ended by itself, at the latest so many seconds after `stop`. Raises what it raised."""
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([work], timeout=budget)
+    finally:
+        stopped.cancel()
+    if not work.done():
+        log.error("not at an end after %g s: what is in flight is given up and comes again", budget)
+        return False
+    work.result()
+    return True
+
+
+async def _work(services: Sequence[Service], plan: Plan, stop: asyncio.Event) -> None:
+    try:
+        places = [f"on {redacted(service.store_url)}, through {redacted(service.broker_url)}" for service in services]
+        runtimes = await prepared(services, plan.relay if "relay" in plan.only else "poll", stop, wait=plan.wait)
+        if runtimes:
             for service, place in zip(services, places, strict=True):
-                _announce(service, only, place)
-            async with asyncio.TaskGroup() as group:
-                for runtime in runtimes:
-                    group.create_task(runtime.run(stop, only))
-        finally:
-            for service in services:
-                await service.aclose()
-    await _take_leave()
+                _announce(service, plan.only, place)
+        async with asyncio.TaskGroup() as group:
+            for runtime in runtimes:
+                group.create_task(runtime.run(stop, plan.only))
+    finally:
+        await _close(services)
 
 
-async def _prepare(services: Sequence[Service], relay: RelaySource | None) -> list[Runtime]:
-    """Every problem of every service at once."""
-    runtimes: list[Runtime] = []
-    problems: list[str] = []
-    for service in services:
-        try:
-            runtimes.append(await service.prepare(relay=relay))
-        except ConfigurationError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigurationError(*problems)
-    return runtimes
+async def _close(services: Sequence[Service]) -> None:
+    """All of them at once; one that does not close, or fails to, keeps nobody."""
+    closing = {asyncio.create_task(service.aclose()): service.name for service in services}
+    done, left = await asyncio.wait(closing, timeout=CLOSING)
+    for task in left:
+        log.error("%s: closing takes longer than %g s and is given up", closing[task], CLOSING)
+    for task in done:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("%s was not closed in good order: %s", closing[task], error)
 
 
 def _announce(service: Service, only: Collection[Part], place: str) -> None:
     log.info("%s: %s %s", service.name, ", ".join(only), place)
 
 
-async def _take_leave() -> None:
-    """What is left now was given up at its deadline. It is asked once more; who does not listen must not keep us."""
+async def _take_leave(*, forced: bool) -> None:
+    """What is left now was given up. It is asked once more; who does not listen must not keep us, and no thread either."""
+    loop = asyncio.get_running_loop()
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
     deaf = (await asyncio.wait(left, timeout=LAST_WORDS))[1] if left else set()
+    threads = asyncio.ensure_future(loop.shutdown_default_executor())
+    busy = (await asyncio.wait([threads], timeout=LAST_WORDS))[1]
     log.log(logging.WARNING if deaf else logging.INFO, "stopped, %d tasks left behind", len(deaf))
-    if deaf:
+    if forced or deaf or busy:
         logging.shutdown()
         os._exit(0)
 

@@ -9,19 +9,22 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 
 log = logging.getLogger("posthouse.run")
 
 AT_ONCE = 130
+BLOCKED = 70
 
 ASKING = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextlib.contextmanager
-def stopping(stop: asyncio.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT set `stop` while the block lasts; call it in the main thread."""
+def stopping(stop: asyncio.Event, *, within: float) -> Iterator[None]:
+    """SIGTERM and SIGINT set `stop` while the block lasts; call it in the main thread. A block that lasts longer than so many
+    seconds after that is ended with the process: its event loop is blocked."""
     loop = asyncio.get_running_loop()
     asked = False
 
@@ -37,7 +40,7 @@ def stopping(stop: asyncio.Event) -> Iterator[None]:
 
     before = {number: signal.signal(number, ask) for number in ASKING}
     try:
-        with _ending_at_the_second():
+        with _ending_at_the_second(within):
             yield
     finally:
         for number, handler in before.items():
@@ -45,13 +48,13 @@ def stopping(stop: asyncio.Event) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _ending_at_the_second() -> Iterator[None]:
+def _ending_at_the_second(within: float) -> Iterator[None]:
     """Count signals in a thread. The main thread may be blocked, and the kernel may hand the second signal to another
     thread, in which case Python would run its handler only after the block."""
     ears, mouth = socket.socketpair()
     mouth.setblocking(False)
     before = signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
-    listener = threading.Thread(target=_listen, args=(ears,), daemon=True, name="posthouse-signals")
+    listener = threading.Thread(target=_listen, args=(ears, within), daemon=True, name="posthouse-signals")
     listener.start()
     try:
         yield
@@ -62,9 +65,17 @@ def _ending_at_the_second() -> Iterator[None]:
         ears.close()
 
 
-def _listen(ears: socket.socket) -> None:
-    heard = 0
-    while numbers := ears.recv(16):
-        heard += sum(number in ASKING for number in numbers)
-        if heard > 1:
-            os._exit(AT_ONCE)
+def _listen(ears: socket.socket, within: float) -> None:
+    heard, deadline = 0, float("inf")
+    try:
+        while numbers := ears.recv(16):
+            heard += sum(number in ASKING for number in numbers)
+            if heard > 1:
+                os._exit(AT_ONCE)
+            if heard:
+                deadline = min(deadline, time.monotonic() + within)
+                ears.settimeout(max(0.001, deadline - time.monotonic()))
+    except TimeoutError:
+        log.critical("not at an end %.0f s after the signal, and the event loop does not answer", within)
+        logging.shutdown()
+        os._exit(BLOCKED)

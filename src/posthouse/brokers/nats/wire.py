@@ -84,6 +84,10 @@ class Wire:
 
     def __init__(self, servers: Sequence[str], *, timeout: float, driver: Mapping[str, object]) -> None:
         self._servers = list(servers)
+        self._shown = ", ".join(server.rpartition("@")[2].rpartition("/")[2] for server in servers)
+        """Without anybody's password."""
+        self._turned_away = ""
+        """What the server said of who we are, while we were connecting."""
         self.timeout = timeout
         self._driver = driver
         self._client: Client | None = None
@@ -105,7 +109,7 @@ class Wire:
         if client is None or self._closed:
             raise BrokerError("this broker was closed")
         if not client.is_connected:
-            raise BrokerUnavailable(f"NATS at {', '.join(self._servers)} is not connected: trying again")
+            raise BrokerUnavailable(f"NATS at {self._shown} is not connected: trying again")
         return client
 
     async def aclose(self) -> None:
@@ -213,7 +217,8 @@ class Wire:
             raise BrokerError("this broker was closed")
         client = Client()
         options = {"ping_interval": 5, "max_outstanding_pings": 2, "connect_timeout": self.timeout, **self._driver}
-        with mapped(f"connecting to {', '.join(self._servers)}"):
+        self._turned_away = ""
+        with mapped(f"connecting to {self._shown}"):
             try:
                 async with asyncio.timeout(self.timeout):
                     await client.connect(
@@ -227,6 +232,8 @@ class Wire:
                     )
             except BaseException:
                 await client.close()
+                if self._turned_away:
+                    raise BrokerError(f"NATS at {self._shown} refuses us: {self._turned_away}") from None
                 raise
             self._inbox = client.new_inbox()
             await client.subscribe(
@@ -264,6 +271,8 @@ class Wire:
 
     async def _on_error(self, error: Exception) -> None:
         """A right that is missing is told apart from any request: whoever waits now gets no answer."""
+        if "authorization violation" in str(error).lower():
+            self._turned_away = str(error)
         if "permissions violation" in str(error).lower():
             self._fail(str(error))
 

@@ -1,0 +1,77 @@
+"""Starting: broker and database may come up after us. Whoever waits for them says so; what is wrong fails at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from posthouse.errors import BrokerUnavailable, CommitUnknown, ConfigurationError, StoreUnavailable
+from posthouse.pulse import PATIENCE
+from posthouse.redaction import redacted
+from posthouse.runtime import Runtime
+from posthouse.sending.breaker import Breaker
+from posthouse.service import Service
+from posthouse.store import RelaySource
+
+log = logging.getLogger("posthouse.run")
+
+FIRST, LAST = 0.5, 10.0
+"""Seconds between the first two tries, and at the most."""
+
+AWAY = (StoreUnavailable, CommitUnknown, BrokerUnavailable)
+"""What time may mend. A store that is outdated, a password that is refused and a wrong option are not among them."""
+
+
+async def prepared(
+    services: Sequence[Service], relay: RelaySource | None, stop: asyncio.Event, *, wait: bool
+) -> list[Runtime]:
+    """Every service, ready to run; none when `stop` came first. Raises every problem of every service at once; without
+    `wait`, also what is only away."""
+    breaker = Breaker(FIRST, LAST)
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        while not stop.is_set():
+            trying = asyncio.create_task(_prepare(services, relay))
+            try:
+                await asyncio.wait([trying, stopped], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+                if trying.done():
+                    return trying.result()
+                if not stop.is_set():
+                    raise StoreUnavailable(f"no answer for {PATIENCE:g} s")
+            except AWAY as error:
+                if not wait:
+                    raise
+                delay = breaker.failed()
+                log.warning("waiting for %s, next try in %.1f s: %s", _awaited(services, error), delay, error)
+                await asyncio.wait([stopped], timeout=delay)
+            finally:
+                trying.cancel()
+        return []
+    finally:
+        stopped.cancel()
+
+
+async def _prepare(services: Sequence[Service], relay: RelaySource | None) -> list[Runtime]:
+    """Every problem of every service at once; those that are away come last."""
+    runtimes: list[Runtime] = []
+    problems: list[str] = []
+    away: Exception | None = None
+    for service in services:
+        try:
+            runtimes.append(await service.prepare(relay=relay))
+        except ConfigurationError as error:
+            problems += error.problems
+        except AWAY as error:
+            away = error
+    if problems:
+        raise ConfigurationError(*problems)
+    if away is not None:
+        raise away
+    return runtimes
+
+
+def _awaited(services: Sequence[Service], error: Exception) -> str:
+    broker = isinstance(error, BrokerUnavailable)
+    places = {redacted(service.broker_url if broker else service.store_url) for service in services}
+    return f"the {'broker' if broker else 'database'} ({', '.join(sorted(places))})"
