@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -199,16 +200,23 @@ async def test_a_database_session_that_ends_during_the_start_is_begun_anew(house
         house.furnish(through(postgres_url, link.port), "embedded:///log.db")
         process = house.start()
         for cuts, said in enumerate((1, 4, 7), 1):
-            before = link.said
-            await house.until(lambda before=before, said=said: link.said >= before + said, "the next word")
+            await house.until(partial(_has_said, link, link.said + said), "the next word")
             await link.cut()
-            await house.until(lambda n=cuts: house.log().count("waiting for the database") >= n, "the wait")
+            await house.until(partial(_has_waited, house, cuts), "the wait")
             await link.heal()
         await house.until(lambda: "shop: relay, consumers, timers on" in house.log(), "the start")
         await house.place("a")
         await house.until(lambda: house.done() == ["a"], "the effect")
         process.send_signal(signal.SIGTERM)
         assert (await house.ended(process))[0] == 0
+
+
+def _has_said(link: Proxy, words: int) -> bool:
+    return link.said >= words
+
+
+def _has_waited(house: House, times: int) -> bool:
+    return house.log().count("waiting for the database") >= times
 
 
 @pytest.mark.parametrize("away", ["refused", "silent"])
