@@ -17,6 +17,7 @@ from posthouse.broker import Broker, Delivery, Frame
 from posthouse.brokers import open_broker
 from posthouse.brokers.kafka import KafkaBroker
 from posthouse.brokers.nats import NatsBroker
+from posthouse.brokers.postgres import PostgresBroker
 from posthouse.brokers.pubsub import PubSubBroker
 from posthouse.brokers.rabbitmq import RabbitmqBroker
 from posthouse.brokers.redis import RedisBroker
@@ -27,6 +28,7 @@ LEASE = 1.0
 MAKERS: Mapping[str, Callable[[str], Broker]] = {
     "kafka": lambda url: KafkaBroker(url.removeprefix("kafka://"), clock=SystemClock(), lease=2 * LEASE),
     "nats": lambda url: NatsBroker(url, clock=SystemClock(), lease=LEASE),
+    "postgres": lambda url: PostgresBroker(url, clock=SystemClock(), lease=LEASE, pooled=True),
     "pubsub": lambda url: PubSubBroker("shop", emulator=url.partition("=")[2], clock=SystemClock(), lease=2),
     "rabbitmq": lambda url: RabbitmqBroker(url, clock=SystemClock(), heartbeat=1),
     "redis": lambda url: RedisBroker(url, clock=SystemClock(), lease=LEASE),

@@ -3,17 +3,23 @@
 import asyncio
 import contextlib
 import random
+import signal
+import subprocess
+import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 from zlib import crc32
 
 import asyncpg
+import psycopg
 import pytest
 
 import posthouse.brokers.postgres.database as database
+import posthouse.brokers.postgres.schema as schema
 import posthouse.brokers.postgres.stream as stream_module
 from posthouse import Event, Payload, Service, Tx
 from posthouse.broker import Delivery, Frame, Stream, Topology
@@ -21,6 +27,7 @@ from posthouse.brokers import open_broker
 from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
+from tests.servers.postgres import PostgresServer
 from tests.servers.restartable import RestartablePostgres, restartable_postgres
 
 __all__ = ["restartable_postgres"]
@@ -28,7 +35,8 @@ __all__ = ["restartable_postgres"]
 T = TypeVar("T")
 CLOCK = SystemClock()
 DEADLINE = 30.0
-PUBLISH = "SELECT posthouse_log.publish($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+PUBLISH = """
+    SELECT posthouse_log.publish($1, $2, $3, $4, $5, $6, $7, $8, $9, posthouse_log.begin_run())"""
 
 
 @pytest.fixture
@@ -609,6 +617,284 @@ async def test_a_reader_that_takes_many_never_reaches_past_its_window(broker: Po
     await stream.ack(got)
     got += await collect(stream, 7)
     assert numbers_by_key(got) == {"k": list(range(12))}
+
+
+# Another run of the server: what was told before is neither written nor believed
+
+
+def acked(url: str) -> int:
+    with psycopg.connect(url, autocommit=True) as connection:
+        row = connection.execute("SELECT sum(acked)::bigint FROM posthouse_log.cursors").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def beaten(url: str) -> None:
+    """A member whose lease this server has not seen yet renews it: its beat has then written what it has to write."""
+    async with asyncio.timeout(DEADLINE):
+        with psycopg.connect(url, autocommit=True) as connection:
+            question = "SELECT max(until) FROM posthouse_log.members"
+            before = connection.execute(question).fetchone()
+            while connection.execute(question).fetchone() == before:  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.05)
+
+
+@pytest.mark.slow
+async def test_the_beat_of_a_member_writes_nothing_into_a_server_that_lost_frames(
+    restartable_postgres: RestartablePostgres,
+) -> None:
+    """Nobody receives meanwhile: only the beat talks to the new server before the new frames come."""
+    url = restartable_postgres.url
+    broker = PostgresBroker(url, clock=CLOCK, lease=3.0)
+    await broker.ensure(Topology(topics=["t"]))
+    stream = await broker.subscribe("g", ["t"])
+    await broker.publish([frame("k", n) for n in range(5)])
+    await collect(stream, 5)
+    await asyncio.to_thread(restartable_postgres.back_up)
+    await without_outage(lambda: broker.publish([frame("k", n) for n in range(100, 150)]))
+    lost = await without_outage(lambda: stream.receive(100, 5.0))
+    assert len(lost) == 50
+    await stream.ack(lost)
+    await asyncio.to_thread(restartable_postgres.fail_over)
+    await beaten(url)
+    assert acked(url) <= 5
+    await without_outage(lambda: broker.publish([frame("k", n) for n in range(200, 270)]))
+    got: list[int] = []
+    async with asyncio.timeout(DEADLINE):
+        while got[-70:] != list(range(200, 270)):
+            batch = await without_outage(lambda: stream.receive(100, 1.0))
+            await stream.ack(batch)
+            got += [int(delivery.frame.body) for delivery in batch]
+    assert set(got[:-70]) <= set(range(5)), "duplicates of what the new server has, and nothing else"
+    await broker.aclose()
+
+
+@pytest.mark.slow
+async def test_what_ran_before_a_crash_comes_again_as_a_repeat_whoever_asks(
+    restartable_postgres: RestartablePostgres,
+) -> None:
+    """Acknowledgements do not wait for the disk, so a crash may undo them."""
+    url = restartable_postgres.url
+    with psycopg.connect(url, autocommit=True) as connection:  # nothing reaches the disk between two beats
+        connection.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+        connection.execute("SELECT pg_reload_conf()")
+    broker = PostgresBroker(url, clock=CLOCK, lease=600.0)
+    await broker.ensure(Topology(topics=["t"]))
+    stream = await broker.subscribe("g", ["t"], window=40)
+    await broker.publish([frame("k", n) for n in range(200)])
+    ran = await collect(stream, 140)
+    await asyncio.to_thread(restartable_postgres.crash)
+    await asyncio.to_thread(restartable_postgres.start)
+    heir = PostgresBroker(url, clock=CLOCK, lease=600.0)
+    with psycopg.connect(url, autocommit=True) as connection:  # the member before is dead for everybody
+        connection.execute("DELETE FROM posthouse_log.members")
+    again = await collect(await heir.subscribe("g", ["t"], window=200), 200 - acked(url))
+    come = {delivery.frame.id: delivery.redelivered for delivery in again}
+    assert {delivery.frame.id for delivery in ran} | come.keys() == {f"k-{n}" for n in range(200)}, "nothing is lost"
+    assert [id_ for delivery in ran if not come.get(id_ := delivery.frame.id, True)] == []
+    await broker.aclose()
+    await heir.aclose()
+
+
+async def test_a_durable_save_writes_what_was_saved_lazily_before(broker: PostgresBroker, postgres_url: str) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    await broker.publish([frame("k", n) for n in range(3)])
+    await collect(stream, 3)
+    version = "SELECT xmin::text FROM posthouse_log.cursors WHERE acked = 3"
+    async with connected(postgres_url) as connection, asyncio.timeout(DEADLINE):
+        lazily = await connection.fetchval(version)
+        assert lazily is not None
+        while await connection.fetchval(version) == lazily:  # noqa: ASYNC110 - the next beat
+            await asyncio.sleep(0.02)
+        for holding in stream._held.values():
+            while holding.window.committed < holding.window.prefix:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    await broker.aclose()
+
+
+async def test_a_cursor_behind_the_end_is_noticed_and_hides_nothing(broker: PostgresBroker, postgres_url: str) -> None:
+    """As a restore of some tables and not of others leaves it."""
+    await broker.publish([frame("k", n) for n in range(10)])
+    async with connected(postgres_url) as connection:
+        await connection.execute("UPDATE posthouse_log.cursors SET acked = 500")
+    (noticed,) = [check for check in await broker.checks() if check.name == "cursors"]
+    assert noticed.judgement == "warn"
+    stream = await broker.subscribe("g", ["t"])
+    got = await collect(stream, 10)
+    assert [(int(delivery.frame.body), delivery.redelivered) for delivery in got] == [(n, True) for n in range(10)]
+    async with connected(postgres_url) as connection:  # and under a member at work
+        await connection.execute("UPDATE posthouse_log.heads SET stored = 3 WHERE stored = 10")
+        await connection.execute("DELETE FROM posthouse_log.frames WHERE number > 3")
+    began = asyncio.get_running_loop().time()
+    async with asyncio.timeout(DEADLINE):
+        again = list(await stream.receive(10, 1.0))
+    assert [int(delivery.frame.body) for delivery in again] == [0, 1, 2]
+    assert asyncio.get_running_loop().time() - began < 5.0
+    await stream.ack(again)
+    await broker.publish([frame("k", n) for n in range(20, 25)])
+    assert [int(delivery.frame.body) for delivery in await collect(stream, 5)] == list(range(20, 25))
+    (noticed,) = [check for check in await broker.checks() if check.name == "cursors"]
+    assert noticed.judgement == "ok"
+
+
+@pytest.mark.parametrize("restless", [False, True], ids=["a cursor behind the end", "a group that never stands still"])
+async def test_a_receive_returns_by_its_deadline_and_asks_seldom_whatever_it_finds(
+    broker: PostgresBroker, postgres_url: str, monkeypatch: pytest.MonkeyPatch, restless: bool
+) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    asked = 0
+    fetch = broker._database.fetch
+
+    async def counted(doing: str, statement: str, *args: object) -> list[asyncpg.Record]:
+        nonlocal asked
+        asked += 1
+        return await fetch(doing, statement, *args)
+
+    async def disturb() -> None:
+        async with connected(postgres_url) as connection:
+            while restless:
+                await connection.execute("UPDATE posthouse_log.groups SET version = version + 1")
+            await connection.execute("UPDATE posthouse_log.cursors SET acked = 500, epoch = epoch + 1")
+            await connection.execute("UPDATE posthouse_log.groups SET version = version + 1")
+
+    monkeypatch.setattr(broker._database, "fetch", counted)
+    disturbing = asyncio.create_task(disturb())
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with asyncio.timeout(DEADLINE):
+        assert await stream.receive(10, 1.0) == []
+    assert loop.time() - began < 5.0
+    disturbing.cancel()
+    await asyncio.wait([disturbing])
+    assert 3 <= asked < 300
+
+
+async def test_topics_that_have_other_numbers_in_another_run_get_no_frames_of_each_other(
+    restartable_postgres: RestartablePostgres,
+) -> None:
+    """The publisher's own connections never failed: nothing but the run tells."""
+    url = restartable_postgres.url
+    publisher = PostgresBroker(url, clock=CLOCK)
+    await publisher.ensure(Topology(topics=["a", "b"]))
+    assert (await publisher.publish([Frame(topic="a", id="1", key="k", body=b"")]))[0].accepted
+    await asyncio.to_thread(restartable_postgres.crash)
+    await asyncio.to_thread(restartable_postgres.start)
+    with psycopg.connect(url, autocommit=True) as connection:  # as if each had been lost and made again
+        connection.execute("UPDATE posthouse_log.topics SET name = name || '-' ")
+        connection.execute("UPDATE posthouse_log.topics SET name = CASE name WHEN 'a-' THEN 'b' ELSE 'a' END")
+        connection.execute("DELETE FROM posthouse_log.frames")
+    await publisher._database.close()
+    publisher._database._closed = False  # new connections, as a pool makes them by itself
+    await without_outage(lambda: publisher.publish([Frame(topic="a", id="2", key="k", body=b"")]))
+    with psycopg.connect(url, autocommit=True) as connection:
+        names = connection.execute(
+            "SELECT t.name FROM posthouse_log.frames f JOIN posthouse_log.topics t ON t.id = f.topic"
+        ).fetchall()
+    assert names == [("a",)]
+    await publisher.aclose()
+
+
+async def test_retention_deletes_nothing_of_another_server_that_has_not_decided_it(
+    broker: PostgresBroker, postgres_url: str
+) -> None:
+    """Deciding and deleting are two statements; a failover may come between."""
+    await broker.publish([frame("k", n) for n in range(5)])
+    async with connected(postgres_url) as connection:
+        place = await connection.fetchrow("SELECT topic, partition, stored FROM posthouse_log.heads WHERE stored = 5")
+    assert place is not None
+    ((deleted,),) = await broker._database.fetch("pruning", schema.DELETE, *place)
+    assert deleted == 0, "no head of this server says that these may go"
+    assert len(await collect(await broker.subscribe("g", ["t"]), 5)) == 5
+
+
+# Behind a pooler
+
+
+@contextlib.contextmanager
+def publishing(url: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process, which publishes for as long as it may."""
+    command = [sys.executable, "-m", "tests.integration.broker_member", "publisher", "postgres", url, "t"]
+    with subprocess.Popen([*command, str(folder / "report")]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+async def stop_it_inside_a_transaction(
+    process: subprocess.Popen[bytes], connection: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    """Stop the process where it has locks: it has stored frames and not committed yet."""
+    inside = """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND state = 'idle in transaction' AND query LIKE '%publish(%'"""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            process.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(0.01)  # what it had sent arrives
+            if await connection.fetchval(inside):
+                return
+            process.send_signal(signal.SIGCONT)
+            await asyncio.sleep(random.random() / 100)
+
+
+async def test_a_process_that_stands_still_behind_a_pooler_keeps_nobody_from_publishing_and_joining(
+    broker: PostgresBroker, postgres_url: str, pgbouncer: PostgresServer, tmp_path: Path
+) -> None:
+    """A pooler's transactions are several messages each, and a process may stop between any two."""
+    pooled = urlsplit(postgres_url)._replace(netloc=urlsplit(pgbouncer.url).netloc).geturl()
+    loop = asyncio.get_running_loop()
+    async with connected(postgres_url) as connection:
+        with publishing(pooled, tmp_path) as process:
+            await stop_it_inside_a_transaction(process, connection)
+            began = loop.time()
+            assert all(verdict.accepted for verdict in await broker.publish([frame(f"k{n}", 1) for n in range(5)]))
+            stream = await broker.subscribe("g", ["t"])
+            got: set[str] = set()
+            async with asyncio.timeout(DEADLINE):
+                while not got >= {f"k{n}-1" for n in range(5)}:
+                    batch = await stream.receive(1000, 1.0)
+                    await stream.ack(batch)
+                    got |= {delivery.frame.id for delivery in batch}
+            assert loop.time() - began < 7.0
+
+
+# Partial failures and background work
+
+
+async def test_a_subscribe_that_fails_half_way_leaves_nothing(broker: PostgresBroker, postgres_url: str) -> None:
+    async with connected(postgres_url) as connection:
+        await connection.execute("ALTER FUNCTION posthouse_log.settle RENAME TO hidden")
+        for _ in range(3):
+            with pytest.raises(BrokerError):
+                await broker.subscribe("g", ["t"])
+        assert await connection.fetchval("SELECT count(*) FROM posthouse_log.members") == 0
+        assert broker._streams == set()
+        assert [task for task in asyncio.all_tasks() if "member of g" in task.get_name()] == []
+        await connection.execute("ALTER FUNCTION posthouse_log.hidden RENAME TO settle")
+    await broker.publish([frame("k", 1)])
+    assert len(await collect(await broker.subscribe("g", ["t"]), 1)) == 1
+
+
+async def test_the_end_of_a_members_background_work_is_told(postgres_url: str) -> None:
+    clock = ManualClock(CLOCK.now())
+    broker = PostgresBroker(postgres_url, clock=clock, lease=1.0)
+    await broker.ensure(Topology(topics=["t"]))
+    stream = await broker.subscribe("g", ["t"])
+
+    async def broken() -> None:
+        raise RuntimeError("nobody expected this")
+
+    stream._on_beat = broken
+    async with asyncio.timeout(DEADLINE):
+        while stream._beating is not None and not stream._beating.done():
+            clock.advance(1.0)
+            await asyncio.sleep(0.01)
+    with pytest.raises(BrokerError, match="subscribe again"):
+        await stream.receive(1, 0)
+    with pytest.raises(BrokerError, match="subscribe again"):
+        await stream.ack([])
+    await broker.aclose()
 
 
 # Waking up

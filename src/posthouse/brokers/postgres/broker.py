@@ -14,7 +14,7 @@ from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Ver
 from posthouse.brokers.admission import admit, frame_size
 from posthouse.brokers.postgres.checks import log_checks
 from posthouse.brokers.postgres.database import Database
-from posthouse.brokers.postgres.stream import Place, PostgresStream
+from posthouse.brokers.postgres.stream import Entered, Place, PostgresStream
 from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
@@ -64,6 +64,9 @@ class PostgresBroker:
         self._partitions = partitions
         self._lease = lease
         self._topics: dict[str, tuple[int, int]] = {}
+        """Number and partitions …"""
+        self._run = ""
+        """… as this run of the server gave them."""
         self._streams: set[PostgresStream] = set()
         self._prune_at = clock.monotonic() + PRUNE_EVERY
         self.sheet = Capabilities(
@@ -88,7 +91,7 @@ class PostgresBroker:
         if missing:
             await self._database.fetch("making topics", sql.ADD_TOPICS, missing, self._partitions)
         for group, names in topology.groups.items():
-            await self._add_group(group, [number for number, _ in await self._known(names)])
+            await self._enter(group, names)
 
     async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:
         """One statement per call of up to 16 MB: every accepted frame is stored, or BrokerUnavailable says why not."""
@@ -113,21 +116,23 @@ class PostgresBroker:
             raise BrokerError(f"group {group!r} names no topic to read")
         if not storable(group):
             raise BrokerError(f"{group!r} cannot name a group: it is not text that a database takes")
-        known = await self._known(topics)
-        numbers = {number: topic for (number, _), topic in zip(known, topics, strict=True)}
-        await self._add_group(group, list(numbers), at_end=start == "latest")
         stream = PostgresStream(
             self._database,
             group,
-            numbers,
+            await self._enter(group, topics, at_end=start == "latest"),
             clock=self._clock,
             window=window,
             lease=self._lease,
+            enter=lambda: self._enter(group, topics),
             on_beat=self._tidy,
             on_close=self._streams.discard,
         )
         self._streams.add(stream)
-        await stream.join()
+        try:
+            await stream.join()
+        except BaseException:
+            await stream.aclose()
+            raise
         return stream
 
     async def seek(
@@ -137,7 +142,7 @@ class PostgresBroker:
         if (position is None) == (time is None):
             raise BrokerError("seek takes either a position or a time")
         ((number, _),) = await self._known([topic])
-        await self._database.fetch("seeking", sql.SEEK, group, number, offset(position), time)
+        await self._database.fetch("seeking", sql.SEEK, group, number, offset(position), time, self._run)
         self._database.bell.ring()
 
     async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
@@ -193,12 +198,18 @@ class PostgresBroker:
         except BrokerError:
             pass  # nothing depends on it, and what the caller asked for has been done
 
-    async def _add_group(self, group: str, topics: Sequence[int], *, at_end: bool = False) -> None:
-        await self._database.fetch("joining a group", sql.ADD_GROUP, group, topics, at_end)
+    async def _enter(self, group: str, topics: Sequence[str], *, at_end: bool = False) -> Entered:
+        """Give a group its place in topics where it has none."""
+        known = await self._known(topics)
+        entered = Entered({number: topic for (number, _), topic in zip(known, topics, strict=True)}, self._run)
+        await self._database.fetch("joining a group", sql.ADD_GROUP, group, list(entered.topics), at_end, entered.run)
+        return entered
 
     async def _store(self, frames: Sequence[Frame]) -> None:
+        if not {frame.topic for frame in frames} <= self._topics.keys():
+            raise BrokerUnavailable(f"the log {self._database.place} was found anew meanwhile: publish again")
         try:
-            await self._database.fetch("publishing", sql.PUBLISH, *self._arranged(frames))
+            await self._database.fetch("publishing", sql.PUBLISH, *self._arranged(frames), self._run)
         except BrokerUnavailable:
             self._topics.clear()  # after a failover or a restore they may have other numbers
             raise
@@ -234,9 +245,11 @@ class PostgresBroker:
         unknown = [topic for topic in topics if (anew or topic not in self._topics) and storable(topic)]
         if unknown:
             found = await self._database.fetch("looking for topics", sql.TOPICS, unknown)
-            for name in unknown:
+            run = found[0]["run"]
+            for name in unknown if run == self._run else tuple(self._topics):
                 self._topics.pop(name, None)
-            self._topics |= {name: (number, partitions) for name, number, partitions in found}
+            self._run = run
+            self._topics |= {name: (number, partitions) for _, name, number, partitions in found if name is not None}
 
     async def _known(self, topics: Sequence[str]) -> list[tuple[int, int]]:
         """Number and partitions of each topic, or BrokerError."""

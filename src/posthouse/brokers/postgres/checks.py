@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from posthouse.brokers.postgres.database import Database
-from posthouse.checks import Check
+from posthouse.checks import Check, judged
 from posthouse.local.postgres import server, sessions
 from posthouse.local.postgres.pooler import pooler_check, probed
 
 CONNECTING = 10.0
+AHEAD = """
+    SELECT count(*), coalesce(string_agg(DISTINCT c.grp, ', '), '') FROM {s}.cursors c
+    JOIN {s}.heads h ON h.topic = c.topic AND h.partition = c.partition WHERE c.acked > h.stored"""
 
 
 async def log_checks(database: Database, *, today: bool) -> list[Check]:
@@ -19,6 +22,17 @@ async def log_checks(database: Database, *, today: bool) -> list[Check]:
     checks = server.server_checks(tuple(row), "warn")
     checks += [server.role_check(tuple(role)), await _pooler(database)]
     return checks + (await _today(database) if today else [])
+
+
+async def _cursors(database: Database) -> Check:
+    """A group that has read more than there is: a part of the log was put back without the rest."""
+    ((ahead, groups),) = await database.fetch("looking at cursors", AHEAD)
+    return judged(
+        "cursors",
+        f"{ahead} partitions have a cursor behind the end of the log: {groups}" if ahead else "none is behind the end",
+        wrong=ahead > 0,
+        fix="the log was restored without its cursors: the next member to join starts over with all that is kept",
+    )
 
 
 async def _pooler(database: Database) -> Check:
@@ -39,7 +53,7 @@ async def _today(database: Database) -> list[Check]:
         return [tuple(row) for row in await database.fetch("looking at the server", sql)]
 
     ((hidden,),) = await rows(sessions.HIDDEN)
-    checks = [sessions.oldest_check(await rows(sessions.OLDEST), int(str(hidden)))]
+    checks = [sessions.oldest_check(await rows(sessions.OLDEST), int(str(hidden))), await _cursors(database)]
     checks += sessions.prepared_checks(await rows(sessions.PREPARED))
     (used,) = await rows(sessions.CONNECTIONS)
     return [*checks, sessions.connections_check(used, database.connections)]

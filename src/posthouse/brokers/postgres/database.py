@@ -20,6 +20,11 @@ PATIENCE = 30.0
 """Seconds that a statement may take, waiting for locks included."""
 CONNECTING = 10.0
 CLOSING = 5.0
+IDLE = 2.0
+"""Seconds that may lie between two messages of one transaction, below any lease: then the server ends it. A process that
+stands still would else keep its locks, and everybody who publishes or joins would wait for it."""
+BEGIN = f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = {int(IDLE * 1000)}"
+"""Whatever the database's default is: who waits for a head must see it as it then is, not fail."""
 POLL = 0.2
 """Seconds between looks at the log that nothing called for, at most, as long as no hint is known to come through …"""
 RARE_POLL = 1.0
@@ -37,6 +42,7 @@ PASSING = (
     asyncpg.ReadOnlySQLTransactionError,  # a standby since the last failover
     asyncpg.PostgresSystemError,
     asyncpg.NoDataFoundError,  # a topic or a group that was there before a failover or a restore
+    asyncpg.IdleInTransactionSessionTimeoutError,
 )
 
 Row = asyncpg.Record
@@ -107,11 +113,13 @@ class Database:
         if self._pool is not None:
             return True
         with self._mapped("looking for the log"):
-            connection = await asyncpg.connect(self.url, timeout=CONNECTING, statement_cache_size=0)
+            connection = await asyncpg.connect(
+                self.url, timeout=CONNECTING, command_timeout=PATIENCE, statement_cache_size=0
+            )
             try:
                 return bool(await connection.fetchval(sql.HAS_LOG, self.schema))
             finally:
-                await connection.close()
+                await connection.close(timeout=CLOSING)
 
     async def close(self) -> None:
         await self.bell.aclose()
@@ -240,9 +248,19 @@ def is_gone(connection: Session) -> bool:
         return True
 
 
-def transaction(connection: Session) -> asyncpg.transaction.Transaction:
-    """Whatever the database's default is: who waits for a head must see it as it then is, not fail."""
-    return connection.transaction(isolation="read_committed")
+@contextlib.asynccontextmanager
+async def transaction(connection: Session) -> AsyncIterator[None]:
+    """Its beginning is one message, which also says how long it may stand still."""
+    try:
+        await connection.execute(BEGIN)
+        yield
+        await connection.execute("COMMIT")
+    except BaseException:
+        try:
+            await connection.execute("ROLLBACK")
+        except Exception:  # it must not go back to the pool with something open
+            connection.terminate()
+        raise
 
 
 async def leave_as_it_is(connection: asyncpg.Connection[Row]) -> None:

@@ -3,6 +3,10 @@
 Locks are always taken in the order groups, members, heads, cursors, and rows of one table in the order of their key, so
 that no two of these functions can wait for each other. Every call is one statement and one transaction: a process that is
 paused holds no lock. Functions look rows up by key and never scan, whatever the planner believed when the tables were new.
+
+Whatever one call tells (numbers of topics, versions, epochs, cursors) and another one takes goes with the run of the server
+that told it. A crash or a failover may have lost what was told, and given it anew: then nothing is written, and the caller
+asks again.
 """
 
 from __future__ import annotations
@@ -19,6 +23,9 @@ LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('posthouse log ' || $1, 0)
 TABLES = """
 CREATE TABLE {s}.log (version int NOT NULL);
 INSERT INTO {s}.log VALUES (1);
+
+-- One row, which is gone after a crash and on a standby that was promoted: such tables are not in the WAL.
+CREATE UNLOGGED TABLE {s}.run (one boolean PRIMARY KEY DEFAULT true CHECK (one), token text NOT NULL);
 
 -- A topic's number of partitions is fixed when it is made: changing it would move keys and break their order.
 CREATE TABLE {s}.topics (
@@ -67,7 +74,8 @@ CREATE TABLE {s}.members (
 ) WITH (fillfactor = 50);
 
 -- Cursor and lease of one partition. `epoch` grows with every new owner and every seek, and every read and every ack
--- names the one it belongs to. `reach` is the owner's window, `touched` the last number that may have been handed out.
+-- names the owner and the epoch it belongs to. `reach` is the owner's window, `touched` the last number that may have been
+-- handed out, `run` the run of the server under which this is true: another one may have lost the end of what it knew.
 CREATE TABLE {s}.cursors (
     grp text COLLATE "C" NOT NULL,
     topic int NOT NULL,
@@ -78,9 +86,41 @@ CREATE TABLE {s}.cursors (
     epoch bigint NOT NULL DEFAULT 0,
     owner text COLLATE "C",
     reach bigint NOT NULL DEFAULT 0,
+    run text,
     PRIMARY KEY (grp, topic, partition)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 CREATE INDEX cursors_of_partition ON {s}.cursors (topic, partition);
+"""
+
+RUNS = """
+-- The run of the server, null when it has not been given a name yet. The time at which the server was started also tells
+-- a folder that was copied back after an orderly stop.
+CREATE FUNCTION {s}.current_run() RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    found text;
+BEGIN
+    IF pg_is_in_recovery() THEN
+        RAISE read_only_sql_transaction USING MESSAGE = 'this server is a standby';
+    END IF;
+    SELECT r.token INTO found FROM {s}.run r WHERE r.one;
+    RETURN found || ' ' || extract(epoch FROM pg_postmaster_start_time());
+END $$;
+
+-- The same, and it gets its name.
+CREATE FUNCTION {s}.begin_run() RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    IF {s}.current_run() IS NULL THEN
+        INSERT INTO {s}.run (token) VALUES (gen_random_uuid()) ON CONFLICT DO NOTHING;
+    END IF;
+    RETURN {s}.current_run();
+END $$;
+
+CREATE FUNCTION {s}.require_run(of_run text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF of_run IS DISTINCT FROM {s}.current_run() THEN
+        RAISE no_data_found USING MESSAGE = 'the server was restarted or replaced since it was asked: try again';
+    END IF;
+END $$;
 """
 
 # One row of `publish` per partition in (topic_ids, partition_ids, counts), sorted; one per frame in the others, where
@@ -89,7 +129,8 @@ CREATE INDEX cursors_of_partition ON {s}.cursors (topic, partition);
 PUBLISHING = """
 CREATE FUNCTION {s}.publish(
     topic_ids int[], partition_ids int[], counts int[],
-    places int[], ranks int[], ids bytea[], keys bytea[], all_headers bytea[], bodies bytea[]
+    places int[], ranks int[], ids bytea[], keys bytea[], all_headers bytea[], bodies bytea[],
+    of_run text
 ) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     before bigint;
@@ -97,6 +138,7 @@ DECLARE
     moment timestamptz;
     moments timestamptz[] := '{{}}';
 BEGIN
+    PERFORM {s}.require_run(of_run);
     FOR i IN 1 .. cardinality(topic_ids) LOOP
         UPDATE {s}.heads h SET stored = h.stored + counts[i], stored_at = greatest(h.stored_at, clock_timestamp())
         WHERE h.topic = topic_ids[i] AND h.partition = partition_ids[i]
@@ -112,54 +154,69 @@ END $$;
 """
 
 # Everything in one snapshot (STABLE): a frame comes only where the epoch is still the reader's, so a member that was
-# paused and replaced hands out nothing that its heir does not know of. Row 0 carries the group's version and the server's
-# timeline, which changes when a standby or a backup took its place: then numbers may have been given anew. The reader puts
-# them in order, which they nearly always are: a sort here would write large frames to the disk.
+# paused and replaced hands out nothing that its heir does not know of. Row 0 carries the group's version, and 1 while this is
+# still the run of the server that the reader knows, else 0 and nothing follows. The reader puts frames in order, which they
+# nearly always are: a sort here would write large frames to the disk.
 READING = """
 CREATE FUNCTION {s}.read(
-    of_group text, topic_ids int[], partition_ids int[], epochs bigint[], firsts bigint[], lasts bigint[]
+    of_group text, topic_ids int[], partition_ids int[], epochs bigint[], firsts bigint[], lasts bigint[],
+    member text, of_run text
 ) RETURNS TABLE (
     place int, stored bigint, number bigint, "position" bigint, stored_at float8,
     id bytea, key bytea, headers bytea, body bytea
 ) LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    same boolean := of_run IS NOT DISTINCT FROM {s}.current_run();
 BEGIN
-    RETURN QUERY SELECT 0, g.version,
-        ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint, NULL::bigint, NULL::float8,
+    RETURN QUERY SELECT 0, g.version, same::int::bigint, NULL::bigint, NULL::float8,
         NULL::bytea, NULL::bytea, NULL::bytea, NULL::bytea FROM {s}.groups g WHERE g.name = of_group;
+    IF NOT same THEN
+        RETURN;
+    END IF;
     RETURN QUERY SELECT w.place::int, h.stored, f.number, f.position, extract(epoch FROM f.stored_at)::float8,
         f.id, f.key, f.headers, f.body
     FROM unnest(topic_ids, partition_ids, epochs, firsts, lasts)
         WITH ORDINALITY AS w (topic, partition, epoch, first, last, place)
-    JOIN {s}.cursors c ON c.grp = of_group AND c.topic = w.topic AND c.partition = w.partition AND c.epoch = w.epoch
+    JOIN {s}.cursors c ON c.grp = of_group AND c.topic = w.topic AND c.partition = w.partition
+        AND c.owner = member AND c.epoch = w.epoch
     JOIN {s}.heads h ON h.topic = w.topic AND h.partition = w.partition
     LEFT JOIN {s}.frames f ON f.topic = w.topic AND f.partition = w.partition AND f.number BETWEEN w.first AND w.last;
 END $$;
 
--- An acknowledgement that a crash of the server undoes only repeats work; `durable` waits for the disk.
+-- Whether it is still the run of the server that the member knows: in another one nothing is written. A cursor never goes
+-- past what is stored. An acknowledgement that a crash of the server undoes only repeats work; `durable` waits for the disk,
+-- and so writes also what was written before: without a change there would be nothing to wait for.
 CREATE FUNCTION {s}.ack(
-    of_group text, topic_ids int[], partition_ids int[], epochs bigint[], numbers bigint[], durable boolean
-) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
+    of_group text, topic_ids int[], partition_ids int[], epochs bigint[], numbers bigint[], durable boolean,
+    member text, of_run text
+) RETURNS boolean LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
+    IF of_run IS DISTINCT FROM {s}.current_run() THEN
+        RETURN false;
+    END IF;
     IF NOT durable THEN
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     FOR i IN 1 .. cardinality(topic_ids) LOOP
-        UPDATE {s}.cursors c SET acked = numbers[i]
-        WHERE c.grp = of_group AND c.topic = topic_ids[i] AND c.partition = partition_ids[i] AND c.epoch = epochs[i]
-            AND c.acked < numbers[i];
+        UPDATE {s}.cursors c SET acked = numbers[i] FROM {s}.heads h
+        WHERE c.grp = of_group AND c.topic = topic_ids[i] AND c.partition = partition_ids[i]
+            AND c.owner = member AND c.epoch = epochs[i] AND (c.acked < numbers[i] OR durable AND c.acked = numbers[i])
+            AND h.topic = topic_ids[i] AND h.partition = partition_ids[i] AND h.stored >= numbers[i];
     END LOOP;
+    RETURN true;
 END $$;
 """
 
 MEMBERSHIP = """
 -- Heads are share-locked so that retention cannot delete what a new cursor points at.
-CREATE FUNCTION {s}.add_group(of_group text, topic_ids int[], at_end boolean)
+CREATE FUNCTION {s}.add_group(of_group text, topic_ids int[], at_end boolean, of_run text)
 RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
+    PERFORM {s}.require_run(of_run);
     INSERT INTO {s}.groups (name) VALUES (of_group) ON CONFLICT DO NOTHING;
-    INSERT INTO {s}.cursors (grp, topic, partition, acked, touched, started)
-    SELECT of_group, h.topic, h.partition, h.pruned, h.pruned, h.pruned FROM {s}.heads h
+    INSERT INTO {s}.cursors (grp, topic, partition, acked, touched, started, run)
+    SELECT of_group, h.topic, h.partition, h.pruned, h.pruned, h.pruned, of_run FROM {s}.heads h
     WHERE h.topic = ANY (topic_ids) AND NOT EXISTS (
         SELECT FROM {s}.cursors c WHERE c.grp = of_group AND c.topic = h.topic AND c.partition = h.partition)
     ORDER BY h.topic, h.partition FOR SHARE OF h
@@ -172,8 +229,9 @@ BEGIN
 END $$;
 
 -- Renew a lease by the database's clock, strike off the dead, and tell how the group stands: one row per living member
--- (partition is null) and one per cursor. A lease that reaches too far was given before the clock was set back.
-CREATE FUNCTION {s}.renew(of_group text, topic_ids int[], member text, lease float8)
+-- (partition is null) and one per cursor; none in another run of the server. A lease that reaches too far was given before
+-- the clock was set back.
+CREATE FUNCTION {s}.renew(of_group text, topic_ids int[], member text, lease float8, of_run text)
 RETURNS TABLE (version bigint, topic int, partition int, name text, epoch bigint, acked bigint, touched bigint)
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
@@ -182,6 +240,9 @@ DECLARE
     present bigint;
     moment timestamptz;
 BEGIN
+    IF of_run IS DISTINCT FROM {s}.current_run() THEN
+        RETURN;
+    END IF;
     SELECT g.version INTO STRICT present FROM {s}.groups g WHERE g.name = of_group FOR UPDATE;
     moment := clock_timestamp();
     UPDATE {s}.members m SET until = moment + lease * interval '1 second'
@@ -208,35 +269,50 @@ BEGIN
 END $$;
 
 CREATE FUNCTION {s}.give_back(
-    of_group text, topic_ids int[], partition_ids int[], epochs bigint[], numbers bigint[], reads bigint[]
+    of_group text, member text,
+    topic_ids int[], partition_ids int[], epochs bigint[], numbers bigint[], reads bigint[]
 ) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
     FOR i IN 1 .. cardinality(topic_ids) LOOP
-        UPDATE {s}.cursors c SET owner = NULL, acked = numbers[i], touched = reads[i]
-        WHERE c.grp = of_group AND c.topic = topic_ids[i] AND c.partition = partition_ids[i] AND c.epoch = epochs[i];
+        UPDATE {s}.cursors c SET owner = NULL, acked = numbers[i], touched = reads[i] FROM {s}.heads h
+        WHERE c.grp = of_group AND c.topic = topic_ids[i] AND c.partition = partition_ids[i]
+            AND c.owner = member AND c.epoch = epochs[i]
+            AND h.topic = topic_ids[i] AND h.partition = partition_ids[i] AND h.stored >= numbers[i];
     END LOOP;
 END $$;
 
--- Give back and take over, if the group still stands as it did when this was planned (then a last row, of nulls,
--- says so); else nothing, and no row comes.
--- Where the one before did not give back, whatever it may have had in hand counts as touched.
+-- Give back and take over, if the group still stands as it did when this was planned, in the same run of the server (then
+-- a last row, of nulls, says so); else nothing, and no row comes.
+-- Where the one before did not give back, whatever it may have had in hand counts as touched; where the server did not
+-- stay the same, all that is stored. A cursor behind the end of the log belongs to frames that were lost: nobody knows
+-- which of those that are there now were read, so all of them come again.
 CREATE FUNCTION {s}.settle(
     of_group text, planned bigint, member text, window_size bigint,
     give_topics int[], give_partitions int[], give_epochs bigint[], give_numbers bigint[], give_reads bigint[],
-    take_topics int[], take_partitions int[]
+    take_topics int[], take_partitions int[], of_run text
 ) RETURNS TABLE (topic int, partition int, epoch bigint, acked bigint, touched bigint)
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
+    IF of_run IS DISTINCT FROM {s}.current_run() THEN
+        RETURN;
+    END IF;
     UPDATE {s}.groups g SET version = planned + 1 WHERE g.name = of_group AND g.version = planned;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    PERFORM {s}.give_back(of_group, give_topics, give_partitions, give_epochs, give_numbers, give_reads);
+    PERFORM {s}.give_back(of_group, member, give_topics, give_partitions, give_epochs, give_numbers, give_reads);
     FOR i IN 1 .. cardinality(take_topics) LOOP
         RETURN QUERY UPDATE {s}.cursors c SET
-            touched = CASE WHEN c.owner IS NULL THEN c.touched ELSE greatest(c.touched, c.acked + c.reach) END,
-            owner = member, reach = window_size, epoch = c.epoch + 1
+            acked = CASE WHEN c.acked > h.stored THEN h.pruned ELSE c.acked END,
+            touched = CASE
+                WHEN c.acked > h.stored OR c.run IS DISTINCT FROM of_run THEN h.stored
+                WHEN c.owner IS NULL THEN c.touched
+                ELSE greatest(c.touched, c.acked + c.reach)
+            END,
+            owner = member, reach = window_size, epoch = c.epoch + 1, run = of_run
+        FROM {s}.heads h
         WHERE c.grp = of_group AND c.topic = take_topics[i] AND c.partition = take_partitions[i]
+            AND h.topic = take_topics[i] AND h.partition = take_partitions[i]
         RETURNING c.topic, c.partition, c.epoch, c.acked, c.touched;
     END LOOP;
     RETURN QUERY SELECT NULL::int, NULL::int, NULL::bigint, NULL::bigint, NULL::bigint;
@@ -244,12 +320,15 @@ END $$;
 
 CREATE FUNCTION {s}.leave(
     of_group text, member text,
-    give_topics int[], give_partitions int[], give_epochs bigint[], give_numbers bigint[], give_reads bigint[]
+    give_topics int[], give_partitions int[], give_epochs bigint[], give_numbers bigint[], give_reads bigint[],
+    of_run text
 ) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
     UPDATE {s}.groups g SET version = g.version + 1 WHERE g.name = of_group;
     DELETE FROM {s}.members m WHERE m.grp = of_group AND m.name = member;
-    PERFORM {s}.give_back(of_group, give_topics, give_partitions, give_epochs, give_numbers, give_reads);
+    IF of_run IS NOT DISTINCT FROM {s}.current_run() THEN
+        PERFORM {s}.give_back(of_group, member, give_topics, give_partitions, give_epochs, give_numbers, give_reads);
+    END IF;
 END $$;
 """
 
@@ -279,20 +358,21 @@ BEGIN
 END $$;
 
 -- Heads are share-locked: nothing is stored or deleted meanwhile, so all that was ever handed out counts as touched.
-CREATE FUNCTION {s}.seek(of_group text, of_topic int, at_position bigint, at_time timestamptz)
+CREATE FUNCTION {s}.seek(of_group text, of_topic int, at_position bigint, at_time timestamptz, of_run text)
 RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     head record;
     before bigint;
 BEGIN
+    PERFORM {s}.require_run(of_run);
     INSERT INTO {s}.groups (name) VALUES (of_group) ON CONFLICT DO NOTHING;
     UPDATE {s}.groups g SET version = g.version + 1 WHERE g.name = of_group;
     FOR head IN SELECT h.partition, h.stored, h.pruned FROM {s}.heads h
         WHERE h.topic = of_topic ORDER BY h.topic, h.partition FOR SHARE
     LOOP
         before := {s}.first_at(of_topic, head.partition, head.pruned, head.stored, at_position, at_time) - 1;
-        INSERT INTO {s}.cursors AS c (grp, topic, partition, acked, touched, started, epoch)
-        VALUES (of_group, of_topic, head.partition, before, head.stored, 0, 1)
+        INSERT INTO {s}.cursors AS c (grp, topic, partition, acked, touched, started, epoch, run)
+        VALUES (of_group, of_topic, head.partition, before, head.stored, 0, 1, of_run)
         ON CONFLICT (grp, topic, partition)
         DO UPDATE SET acked = before, touched = head.stored, epoch = c.epoch + 1;
     END LOOP;
@@ -335,7 +415,7 @@ BEGIN
 END $$;
 """
 
-MAKE = (TABLES, PUBLISHING, READING, MEMBERSHIP, HISTORY)
+MAKE = (TABLES, RUNS, PUBLISHING, READING, MEMBERSHIP, HISTORY)
 
 # What the adapter calls. The statements end in one round trip each.
 
@@ -344,16 +424,19 @@ ADD_TOPICS = """
         INSERT INTO {s}.topics (name, partitions) SELECT t, $2 FROM unnest($1::text[]) t
         ON CONFLICT DO NOTHING RETURNING id, partitions)
     INSERT INTO {s}.heads (topic, partition) SELECT id, p FROM made, generate_series(0, made.partitions - 1) p"""
-TOPICS = "SELECT name, id, partitions FROM {s}.topics WHERE name = ANY ($1::text[])"
+# The run of the server, and what of these topics is there.
+TOPICS = """
+    SELECT r.run, t.name, t.id, t.partitions FROM (SELECT {s}.begin_run() AS run) r
+    LEFT JOIN {s}.topics t ON t.name = ANY ($1::text[])"""
 TOPIC_NAMES = "SELECT name FROM {s}.topics ORDER BY name LIMIT 1000"
-PUBLISH = "SELECT {s}.publish($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-READ = "SELECT * FROM {s}.read($1, $2, $3, $4, $5, $6)"
-ACK = "SELECT {s}.ack($1, $2, $3, $4, $5, $6)"
-ADD_GROUP = "SELECT {s}.add_group($1, $2, $3)"
-RENEW = "SELECT * FROM {s}.renew($1, $2, $3, $4)"
-SETTLE = "SELECT * FROM {s}.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-LEAVE = "SELECT {s}.leave($1, $2, $3, $4, $5, $6, $7)"
-SEEK = "SELECT {s}.seek($1, $2, $3, to_timestamp($4::float8))"
+PUBLISH = "SELECT {s}.publish($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+READ = "SELECT * FROM {s}.read($1, $2, $3, $4, $5, $6, $7, $8)"
+ACK = "SELECT {s}.ack($1, $2, $3, $4, $5, $6, $7, $8)"
+ADD_GROUP = "SELECT {s}.add_group($1, $2, $3, $4)"
+RENEW = "SELECT * FROM {s}.renew($1, $2, $3, $4, $5)"
+SETTLE = "SELECT * FROM {s}.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+LEAVE = "SELECT {s}.leave($1, $2, $3, $4, $5, $6, $7, $8)"
+SEEK = "SELECT {s}.seek($1, $2, $3, to_timestamp($4::float8), $5)"
 PROGRESS = """
     SELECT t.name, sum(h.stored)::bigint AS stored, sum(h.stored - coalesce(c.acked, h.pruned))::bigint AS pending,
         bool_or(coalesce(c.started, h.pruned) > 0) AS truncated
@@ -361,8 +444,13 @@ PROGRESS = """
     LEFT JOIN {s}.cursors c ON c.grp = $1 AND c.topic = h.topic AND c.partition = h.partition
     WHERE t.name = ANY ($2::text[]) GROUP BY t.name"""
 RETIRE = "SELECT * FROM {s}.retire($1, $2)"
+# What the head says is gone, not what was decided a statement ago: this may be another server by now, with other frames.
 DELETE = """
-    WITH gone AS (DELETE FROM {s}.frames WHERE topic = $1 AND partition = $2 AND number <= $3 RETURNING 1)
+    WITH gone AS (
+        DELETE FROM {s}.frames f USING {s}.heads h
+        WHERE f.topic = $1 AND f.partition = $2 AND h.topic = $1 AND h.partition = $2
+            AND f.number <= h.pruned AND f.number <= $3
+        RETURNING 1)
     SELECT count(*) FROM gone"""
 SETTINGS = """
     SELECT current_setting('synchronous_commit') AS synchronous_commit, current_setting('fsync') AS fsync,

@@ -13,6 +13,7 @@ import posthouse.brokers.postgres.schema as sql
 from posthouse.broker import Delivery, Frame
 from posthouse.brokers.postgres.database import Database, Row
 from posthouse.brokers.shares import Claim, plan
+from posthouse.brokers.supervision import raise_if_ended
 from posthouse.brokers.window import Window
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError
@@ -25,6 +26,11 @@ WORTH_HOPING = 16
 """A reader that takes fewer at once, of each partition, first asks what there is, so that it gets as much as it asked for."""
 TURNS = 20
 """How often a plan may be overtaken by another member's before it waits for the next beat."""
+AT_ONCE = 3
+"""Looks that follow each other without a pause, at most, and be it past the deadline: who has just joined, or hears of a
+seek, asks what is its own, what is stored, and then for the frames."""
+UNKNOWN = 2**62
+"""Above any number."""
 
 Place = tuple[int, int]
 """Topic number and partition."""
@@ -68,6 +74,13 @@ class Token(NamedTuple):
     number: int
 
 
+class Entered(NamedTuple):
+    """The numbers and names of a group's topics, and the run of the server that gave these numbers."""
+
+    topics: Mapping[int, str]
+    run: str
+
+
 class Want(NamedTuple):
     """A run of numbers to read, or an empty one (`last` 0) to learn what is stored. A `hopeful` one is of numbers that may
     not be stored yet: the window hears of those that came."""
@@ -87,17 +100,21 @@ class PostgresStream:
         self,
         database: Database,
         group: str,
-        topics: Mapping[int, str],
+        entered: Entered,
         *,
         clock: Clock,
         window: int,
         lease: float,
+        enter: Callable[[], Awaitable[Entered]],
         on_beat: Callable[[], Awaitable[None]],
         on_close: Callable[[PostgresStream], None],
     ) -> None:
         self._database = database
         self._group = group
-        self._topics = topics
+        self._topics, self._run = entered
+        self._enter = enter
+        """Asks the server anew, and gives the group its place where it has none."""
+        self._entered_again = False
         self._clock = clock
         self._size = window
         self._lease = lease
@@ -112,7 +129,6 @@ class PostgresStream:
         """The same, when it last read."""
         self._emptied = -1
         """The count of rings at which everything that was stored had been handed out; -1 when it was not."""
-        self._timeline: int | None = None
         self._renew_at = 0.0
         self._turn = 0
         self._reading, self._saving, self._sharing = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
@@ -129,8 +145,9 @@ class PostgresStream:
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
         if self._closed.is_set():
             raise BrokerError("this stream was closed")
+        raise_if_ended(self._beating)
         loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + wait, FIRST_POLL
+        deadline, pause, at_once = loop.time() + wait, FIRST_POLL, AT_ONCE
         rings = await self._bell.wait(-1, 0)
         if rings == self._emptied:
             rings = await self._bell.wait(rings, min(wait, pause))
@@ -141,20 +158,22 @@ class PostgresStream:
                 if any(holding.cramped for holding in self._held.values()):
                     await self._save(durable=True)
                 deliveries = await self._take(limit)
-            left = deadline - loop.time()
             if deliveries and not self._closed.is_set():
                 self._emptied = rings if self._is_empty else -1
                 return deliveries
-            if self._looked != self._version or any(holding.waiting for holding in self._held.values()):
+            at_once -= 1
+            if at_once > 0 and self._knows_of_more:
                 continue
+            left = deadline - loop.time()
             if left <= 0:
                 return []
-            heard = await self._bell.wait(rings, min(left, pause))
+            heard, at_once = await self._bell.wait(rings, min(left, pause)), AT_ONCE
             rings, pause = heard, FIRST_POLL if heard != rings else min(2 * pause, self._database.longest_pause)
         return []
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Acknowledgements that come while others are being written share the next statement."""
+        raise_if_ended(self._beating)
         for delivery in deliveries:
             if isinstance(token := delivery.token, Token):
                 token.holding.window.ack(token.number)
@@ -188,6 +207,11 @@ class PostgresStream:
             await self._share()
 
     @property
+    def _knows_of_more(self) -> bool:
+        """Whether to look again at once: something changed in the group, or more is stored than was asked for."""
+        return self._looked != self._version or any(holding.waiting for holding in self._held.values())
+
+    @property
     def _is_empty(self) -> bool:
         """Whether all that is known to be stored was handed out, so that nothing comes without a ring."""
         known = [(holding.window, holding.stored) for holding in self._held.values()]
@@ -197,7 +221,7 @@ class PostgresStream:
 
     async def _take(self, limit: int) -> list[Delivery]:
         """Read the next frames, and what is stored by now, in one statement."""
-        wants = self._wanted(limit)
+        wants, run = self._wanted(limit), self._run
         places = [want.place for want in wants]
         try:
             rows = await self._database.fetch(
@@ -209,6 +233,8 @@ class PostgresStream:
                 [want.holding.epoch for want in wants],
                 [want.first for want in wants],
                 [want.last for want in wants],
+                self._name,
+                run,
             )
         except BaseException:
             for want in wants:  # nobody got them
@@ -216,7 +242,7 @@ class PostgresStream:
                     for number in range(want.first, want.last + 1):
                         want.holding.window.nack(number)
             raise
-        return self._unpacked(wants, rows)
+        return self._unpacked(wants, rows) if run == self._run else []
 
     def _wanted(self, limit: int) -> list[Want]:
         """Partitions take turns in going first, so that a busy one starves nobody."""
@@ -241,9 +267,8 @@ class PostgresStream:
         for index, stored, number, position, stored_at, id_, key, headers, body in sorted(rows, key=_place_and_number):
             if index == 0:
                 self._looked = stored
-                if self._timeline not in (None, number):
+                if not number:  # of another run of the server
                     self._distrust(self._held)
-                self._timeline = number
                 continue
             want = wants[index - 1]
             holding, window = want.holding, want.holding.window
@@ -280,8 +305,8 @@ class PostgresStream:
         return self._held.get(want.place) is want.holding
 
     def _distrust(self, places: Iterable[Place]) -> None:
-        """The log lost its end, to a failover or a restore, and may give our numbers to other frames: forget what we
-        know of these partitions and begin again where the log's own cursor stands."""
+        """The log may have lost its end, to a crash, a failover or a restore, and give our numbers to other frames: forget
+        what we know of these partitions and begin again where the log's own cursor stands."""
         for place in list(places):
             self._held.pop(place, None)
         self._looked = -1
@@ -289,21 +314,26 @@ class PostgresStream:
     # Cursors and leases
 
     async def _save(self, *, durable: bool = False) -> None:
-        """Write the cursors that moved. An epoch that is no longer ours changes nothing: somebody else has the cursor.
+        """Write the cursors that moved. An epoch that is no longer ours changes nothing: somebody else has the cursor. Nor
+        does anything in another run of the server.
 
         The window counts from what is on the disk, so whoever takes over after a crash knows how far we can have been.
         Acknowledgements do not wait for the disk; a full window does, and every beat.
         """
         async with self._saving:
-            moved = self._moved(durable)
+            moved, run = self._moved(durable), self._run
             if not moved:
                 return
             topics, partitions = columns(place for place, _, _ in moved)
             epochs = [holding.epoch for _, holding, _ in moved]
             prefixes = [prefix for _, _, prefix in moved]
-            await self._database.fetch(
-                "acknowledging", sql.ACK, self._group, topics, partitions, epochs, prefixes, durable
+            ((same,),) = await self._database.fetch(
+                "acknowledging", sql.ACK, self._group, topics, partitions, epochs, prefixes, durable, self._name, run
             )
+            if not same:
+                if run == self._run:
+                    self._distrust(self._held)
+                return
             for _, holding, prefix in moved:
                 holding.saved = prefix
                 if durable:
@@ -331,11 +361,21 @@ class PostgresStream:
             for _ in range(TURNS):
                 now = self._clock.monotonic()
                 rows = await self._database.fetch(
-                    "renewing a lease", sql.RENEW, self._group, list(self._topics), self._name, self._lease
+                    "renewing a lease", sql.RENEW, self._group, list(self._topics), self._name, self._lease, self._run
                 )
-                if await self._settle(rows[0]["version"], rows):
+                if not rows:
+                    await self._begin_again()
+                elif await self._settle(rows[0]["version"], rows):
                     self._looked, self._renew_at = self._version, now + self._lease / 3
+                    self._entered_again = False
                     return
+
+    async def _begin_again(self) -> None:
+        """Another run of the server: topics may have other numbers, the group may be gone, and every number that we know
+        may be another frame's."""
+        self._distrust(self._held)
+        self._topics, self._run = await self._enter()
+        self._entered_again = True
 
     async def _settle(self, version: int, rows: Sequence[Row]) -> bool:
         cursors = [row for row in rows if row["partition"] is not None]
@@ -343,8 +383,9 @@ class PostgresStream:
         held = self._still_held(cursors)
         claims = [Claim(row["topic"], row["partition"], row["name"]) for row in cursors if row["topic"] in self._topics]
         take, leave = plan(self._name, self._living(rows), claims)
+        taking = sorted({claim[:2] for claim in take} | self._unknown(claims))
         gone = self._ready_to_leave(held, {claim[:2] for claim in leave})
-        if take or gone:
+        if taking or gone:
             taken = await self._database.fetch(
                 "sharing the work",
                 sql.SETTLE,
@@ -353,13 +394,15 @@ class PostgresStream:
                 self._name,
                 self._size,
                 *given_back((place, held.pop(place)) for place in gone),
-                *columns(sorted(claim[:2] for claim in take)),
+                *columns(taking),
+                self._run,
             )
             if not taken:
                 return False
             version += 1
             for topic, partition, epoch, acked, touched in taken:
                 if topic is not None:
+                    touched = UNKNOWN if self._entered_again else touched
                     held[topic, partition] = Holding(epoch, acked, touched, self._size)
         self._held, self._version = held, version
         if gone:
@@ -381,18 +424,18 @@ class PostgresStream:
         return living
 
     def _still_held(self, cursors: Iterable[Row]) -> dict[Place, Holding]:
-        """What the log says is mine, with a fresh window after a seek. What we did not know to be ours we may have known
-        before, so all that a window reaches counts as handed out."""
+        """What the log says is mine and I know of, with a fresh window after a seek."""
         held: dict[Place, Holding] = {}
         for _, topic, partition, owner, epoch, acked, touched in cursors:
-            if owner == self._name:
-                holding = self._held.get((topic, partition))
-                if holding is None:
-                    holding = Holding(epoch, acked, max(touched, acked + self._size), self._size)
-                elif holding.epoch != epoch:
-                    holding = Holding(epoch, acked, touched, self._size)
-                held[topic, partition] = holding
+            holding = self._held.get((topic, partition))
+            if owner == self._name and holding is not None:
+                same = holding.epoch == epoch
+                held[topic, partition] = holding if same else Holding(epoch, acked, touched, self._size)
         return held
+
+    def _unknown(self, claims: Iterable[Claim]) -> set[Place]:
+        """What the log says is mine, and I have forgotten: it is taken anew, with all that a window reaches as touched."""
+        return {claim[:2] for claim in claims if claim.owner == self._name and claim[:2] not in self._held}
 
     def _ready_to_leave(self, held: Mapping[Place, Holding], leave: set[Place]) -> list[Place]:
         """Of the partitions that are too many: those with nothing in hand, and those whose handlers take too long."""
@@ -422,7 +465,7 @@ class PostgresStream:
         with contextlib.suppress(BrokerError, TimeoutError):  # then the lease runs out instead
             async with asyncio.timeout(LEAVING), self._saving, self._sharing:
                 back = given_back(in_order(self._held))
-                await self._database.fetch("leaving a group", sql.LEAVE, self._group, self._name, *back)
+                await self._database.fetch("leaving a group", sql.LEAVE, self._group, self._name, *back, self._run)
             self._bell.ring()
         self._held = {}
 
