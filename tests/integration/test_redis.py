@@ -4,6 +4,7 @@ clients."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import random
 import signal
@@ -347,8 +348,8 @@ class Deaf(Wire):
         super().__init__(url, timeout=5.0, driver={})
         self.lost = 0
 
-    async def read(self, group: str, count: int, lanes: Sequence[Asked]) -> Read:
-        answer = await super().read(group, count, lanes)
+    async def read(self, group: str, member: str, count: int, lanes: Sequence[Asked]) -> Read:
+        answer = await super().read(group, member, count, lanes)
         if self.lost and answer.entries and any(answer.entries.values()):
             self.lost -= 1
             raise BrokerUnavailable("the answer was lost")
@@ -443,6 +444,123 @@ async def test_another_run_of_the_server_is_noticed_on_a_connection_that_never_f
     got = await collect(stream, 6)
     assert [delivery.frame.id for delivery in got] == [frame.id for frame in [*sent, sent[0]]]
     assert all(delivery.redelivered for delivery in got[:5])
+    await broker.aclose()
+
+
+async def test_an_epoch_that_is_given_again_after_a_loss_belongs_to_its_new_owner_alone() -> None:
+    """The server is killed with the last epochs in its memory only, and gives the same ones to somebody else."""
+    with running(appendonly="no") as server:
+        early = RedisBroker(server.url, clock=ManualClock(), lease=600.0)
+        late = RedisBroker(server.url, clock=ManualClock(), lease=600.0)
+        await early.ensure(Topology(topics=["t"], groups={"g": ["t"]}))
+        bare: Bare = Redis.from_url(server.url, protocol=2)
+        sent = frames("t", 20, keys=20)
+        await early.publish(sent[:10])
+        await bare.save()
+        first = await early.subscribe("g", ["t"])
+        handed = await collect(first, 10, ack=False)
+        await server.kill()
+        second = await late.subscribe("g", ["t"])
+        assert [lane.holding.epoch for lane in first._lanes.values()] == [
+            lane.holding.epoch for lane in second._lanes.values()
+        ]
+        again = await collect(second, 10, ack=False)
+        await first.ack(handed)
+        assert (await late.progress("g", ["t"]))["t"].pending == 10, "what the new owner has in hand is its own"
+        await late.publish(sent[10:])
+        got = list(again)
+        await second.ack(again)
+        async with asyncio.timeout(20):
+            while len(got) < 20:
+                for stream in (first, second):  # from here on they share the work
+                    batch = await stream.receive(20, 0.1)
+                    await stream.ack(batch)
+                    got += batch
+        assert sorted(delivery.frame.id for delivery in got) == sorted(frame.id for frame in sent), (
+            "each to one of them"
+        )
+        assert (await late.progress("g", ["t"]))["t"].pending == 0
+        await bare.aclose()
+        await early.aclose()
+        await late.aclose()
+
+
+async def test_a_group_that_began_at_the_end_and_is_lost_with_the_server_misses_nothing_that_came_since() -> None:
+    with running(appendonly="no") as server:
+        broker = RedisBroker(server.url, clock=ManualClock(), lease=600.0)
+        await broker.ensure(Topology(topics=["t"]))
+        await broker.publish(frames("t", 3))
+        stream = await broker.subscribe("g", ["t"], start="latest")
+        await server.kill()
+        publisher = RedisBroker(server.url, clock=SystemClock())
+        await publisher.ensure(Topology(topics=["t"]))
+        sent = frames("t", 5)
+        assert all(verdict.accepted for verdict in await publisher.publish(sent))
+        got: list[Delivery] = []
+        async with asyncio.timeout(20):
+            while len(got) < 5:
+                with contextlib.suppress(BrokerUnavailable):
+                    got += await stream.receive(10, 0.5)
+        assert [delivery.frame.id for delivery in got] == [frame.id for frame in sent]
+        await publisher.aclose()
+        await broker.aclose()
+
+
+async def test_a_receive_returns_by_its_deadline_though_others_change_the_ledger_all_the_time(
+    broker: RedisBroker, bare: Bare, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = await broker.subscribe("g", [topic])
+    await stream.receive(1, 0)
+    execute = Pipeline.execute
+
+    async def overtaken(pipeline: Pipeline, raise_on_error: bool = True) -> list[Any]:
+        if pipeline.watching:
+            await bare.hincrby(f"posthouse:group:g:{topic}", "epoch:0", 1)
+        return await execute(pipeline, raise_on_error)
+
+    monkeypatch.setattr(Pipeline, "execute", overtaken)
+    await broker.publish(frames(topic, 10, keys=10))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with asyncio.timeout(10):
+        assert list(await stream.receive(10, 0.5)) == []
+    assert loop.time() - began < 3.0
+    monkeypatch.setattr(Pipeline, "execute", execute)
+    assert len(await collect(stream, 10)) == 10
+
+
+async def test_a_subscribe_that_fails_half_way_leaves_nothing(broker: RedisBroker, bare: Bare, topic: str) -> None:
+    bell = f"posthouse:bell:half{topic}"
+    await bare.set(bell, "not a stream")
+    for _ in range(3):
+        with pytest.raises(BrokerError):
+            await broker.subscribe(f"half{topic}", [topic])
+    ledger = await bare.hgetall(f"posthouse:group:half{topic}:{topic}")
+    assert [field for field in ledger if field.startswith((b"member:", b"owner:"))] == []
+    assert broker._streams == set()
+    assert [task for task in asyncio.all_tasks() if f"half{topic}" in task.get_name()] == []
+    await bare.delete(bell)
+    await broker.publish(frames(topic, 1))
+    assert len(await collect(await broker.subscribe(f"half{topic}", [topic]), 1)) == 1
+
+
+async def test_the_end_of_a_members_background_work_is_told(redis_server: RedisServer, topic: str) -> None:
+    clock = ManualClock()
+    broker = RedisBroker(redis_server.url, clock=clock)
+    stream = await broker.subscribe("g", [topic])
+
+    async def broken() -> None:
+        raise RuntimeError("nobody expected this")
+
+    stream._on_beat = broken
+    async with asyncio.timeout(20):
+        while stream._beating is not None and not stream._beating.done():
+            clock.advance(10.0)
+            await asyncio.sleep(0.01)
+    with pytest.raises(BrokerError, match="subscribe again"):
+        await stream.receive(1, 0)
+    with pytest.raises(BrokerError, match="subscribe again"):
+        await stream.ack([])
     await broker.aclose()
 
 

@@ -110,7 +110,7 @@ def test_errors_about_the_server_are_told_from_those_about_a_frame() -> None:
 
 
 def lane(*, until: str = "0-0", size: int = 10) -> Lane:
-    return Lane("t", 0, "t:0", Holding(1, until, "0-0"), size)
+    return Lane("t", 0, "t:0", Holding(1, "run", until, "0-0"), size)
 
 
 def entries(*numbers: int) -> list[tuple[bytes, list[bytes]]]:
@@ -200,14 +200,14 @@ def test_a_fence_asks_again_for_what_may_have_been_read_and_keeps_what_is_in_han
     held.arrive(entries(1, 2), more=False)
     held.take(1)
     held.unsure = True
-    held.fence(Holding(2, "0-0", "9-0"))
+    held.fence(Holding(2, "run", "0-0", "9-0"))
     assert (held.pending, held.unsure, held.dry, held.last, held.holding.epoch) == (True, False, False, "2-0", 2)
     held.ack(1)
     assert held.done == ["1-0"]
 
 
 def test_news_is_what_comes_behind_all_that_was_there() -> None:
-    held = Lane("t", 0, "t:0", Holding(1, "0-0", "100-9"), 10)
+    held = Lane("t", 0, "t:0", Holding(1, "run", "0-0", "100-9"), 10)
     assert held.heard == "100-9"
     held.arrive(entries(99), more=False)
     assert held.heard == "100-9"

@@ -107,7 +107,11 @@ class RedisBroker:
             on_close=self._streams.discard,
         )
         self._streams.add(stream)
-        await stream.join()
+        try:
+            await stream.join()
+        except BaseException:
+            await stream.aclose()
+            raise
         return stream
 
     async def seek(

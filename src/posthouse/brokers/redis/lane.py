@@ -11,10 +11,11 @@ from posthouse.brokers.redis.entries import Entry, before, entry_at, frame_of, p
 
 
 class Holding(NamedTuple):
-    """What the ledger says of a lane that a member has. `until` and `top` are ids: up to the one, entries may have been
-    handed out before; up to the other, they were stored when the member took it."""
+    """What the ledger says of a lane that a member has, and in which run of the server. `until` and `top` are ids: up to
+    the one, entries may have been handed out before; up to the other, they were stored when the member took it."""
 
     epoch: int
+    run: str
     until: str
     top: str
 

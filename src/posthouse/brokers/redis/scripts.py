@@ -2,9 +2,9 @@
 
 A lane is one stream. The ledger of a group and topic is a hash: `member:<id>` is the end of a member's lease in
 milliseconds of the server's clock; `owner:<n>`, `epoch:<n>`, `until:<n>`, `started:<n>` and `run:<n>` belong to lane n.
-`epoch` changes with the owner and with every seek, so whoever was replaced changes nothing any more. Entries up to
-`until` may have been handed out before; `run` is the server's run that this was true for: another one may have lost
-the end of what it knew. All members read as one consumer, so that what one leaves unacknowledged is the next one's.
+`epoch` changes with the owner and with every seek, so whoever was replaced changes nothing any more. A server that was killed
+or replaced may have lost the last of them and give them to others: so whoever asks names itself, its epoch, and the run of
+the server that gave it. Entries up to `until` may have been handed out before; `run` is the run that this was true for. All members read as one consumer, so that what one leaves unacknowledged is the next one's.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ end
 local function run_id()
   local said = redis.pcall('INFO', 'server')
   return type(said) == 'string' and said:match('run_id:(%x+)') or ''
+end
+local function holds(now, ledger, number, member, epoch, run)
+  local held = redis.call('HMGET', ledger, 'owner:' .. number, 'epoch:' .. number, 'run:' .. number)
+  return held[1] == member and held[2] == epoch and held[3] == run and run == now
 end
 local function ring(bell) redis.call('XADD', bell, 'MAXLEN', 1, '*', 'rung', 1) end
 """
@@ -141,16 +145,17 @@ return {string.format('%d', now), run_id(), rung[1] and rung[1][1] or '0-0', fla
 """,
 )
 
-# Become the owner of lanes whose epoch is still as it was seen: of each its number, the new epoch, `until`, and the id of
-# the last entry.
-# KEYS: ledger, lanes. ARGV: member, then for each lane its number and epoch.
+# Become the owner of lanes whose epoch is still as it was seen, in the same run of the server: of each its number, the new
+# epoch, `until`, and the id of the last entry.
+# KEYS: ledger, lanes. ARGV: member, run, then for each lane its number and epoch.
 TAKE = Script(
     "taking lanes",
     TABLE
     + """
 local taken, run = {}, run_id()
+if run ~= ARGV[2] then return taken end
 for index = 2, #KEYS do
-  local number, epoch = ARGV[index * 2 - 2], ARGV[index * 2 - 1]
+  local number, epoch = ARGV[index * 2 - 1], ARGV[index * 2]
   if redis.call('HGET', KEYS[1], 'epoch:' .. number) == epoch and redis.call('EXISTS', KEYS[index]) == 1 then
     local stream = named(redis.call('XINFO', 'STREAM', KEYS[index]))
     if redis.call('HGET', KEYS[1], 'run:' .. number) ~= run then
@@ -166,21 +171,21 @@ return taken
 """,
 )
 
-# Give lanes back, and let go of entries that were read and never handed out. With a member named: it leaves.
-# KEYS: ledger, bell, lanes. ARGV: group, member or nothing, then for each lane its number, epoch, place to go back to,
-# how many entries were not handed out, and their ids.
+# Give lanes back that are still the member's, and let go of entries that were read and never handed out.
+# KEYS: ledger, bell, lanes. ARGV: group, member, 1 if it leaves, then for each lane its number, epoch, run, place to go back
+# to, how many entries were not handed out, and their ids.
 GIVE = Script(
     "giving lanes back",
     TABLE
     + """
-local at = 3
+local now, at = run_id(), 4
 for index = 3, #KEYS do
-  local number, epoch, place, count = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
-  if redis.call('HGET', KEYS[1], 'epoch:' .. number) == epoch then
+  local number, place, count = ARGV[at], ARGV[at + 3], tonumber(ARGV[at + 4])
+  if holds(now, KEYS[1], number, ARGV[2], ARGV[at + 1], ARGV[at + 2]) then
     local found = count > 0 and redis.call('EXISTS', KEYS[index]) == 1 and group_of(KEYS[index], ARGV[1])
     if found then
-      for first = at + 4, at + 3 + count, 1000 do
-        redis.call('XACK', KEYS[index], ARGV[1], unpack(ARGV, first, math.min(first + 999, at + 3 + count)))
+      for first = at + 5, at + 4 + count, 1000 do
+        redis.call('XACK', KEYS[index], ARGV[1], unpack(ARGV, first, math.min(first + 999, at + 4 + count)))
       end
       if found['entries-read'] then
         redis.call('XGROUP', 'SETID', KEYS[index], ARGV[1], place, 'ENTRIESREAD', found['entries-read'] - count)
@@ -191,46 +196,48 @@ for index = 3, #KEYS do
     redis.call('HDEL', KEYS[1], 'owner:' .. number)
     redis.call('HINCRBY', KEYS[1], 'epoch:' .. number, 1)
   end
-  at = at + 4 + count
+  at = at + 5 + count
 end
-if ARGV[2] ~= '' then redis.call('HDEL', KEYS[1], 'member:' .. ARGV[2]) end
+if ARGV[3] == '1' then redis.call('HDEL', KEYS[1], 'member:' .. ARGV[2]) end
 ring(KEYS[2])
 """,
 )
 
 # Which lanes are not the member's any more: lost to another, moved, deleted, or of a run of the server that may have known
-# more. Their indices. KEYS: ledger and lane in turn. ARGV: of each lane its number and epoch.
+# more. Their indices. KEYS: ledger and lane in turn. ARGV: member, then of each lane its number, epoch and run.
 LOOK = Script(
     "looking at lanes",
     TABLE
     + """
-local run, lost = run_id(), {}
+local now, lost, at = run_id(), {}, 2
 for index = 1, #KEYS, 2 do
-  local held = redis.call('HMGET', KEYS[index], 'epoch:' .. ARGV[index], 'run:' .. ARGV[index])
-  if held[1] ~= ARGV[index + 1] or held[2] ~= run or redis.call('EXISTS', KEYS[index + 1]) == 0 then
+  if not holds(now, KEYS[index], ARGV[at], ARGV[1], ARGV[at + 1], ARGV[at + 2])
+    or redis.call('EXISTS', KEYS[index + 1]) == 0 then
     lost[#lost + 1] = (index - 1) / 2
   end
+  at = at + 3
 end
 return lost
 """,
 )
 
 # Acknowledge in lanes that are still the member's; the indices of those that were lost.
-# KEYS: ledger and lane in turn. ARGV: group, then for each lane its number, epoch, how many ids, and these.
+# KEYS: ledger and lane in turn. ARGV: group, member, then for each lane its number, epoch, run, how many ids, and these.
 ACK = Script(
     "acknowledging",
-    """
-local lost, at = {}, 2
+    TABLE
+    + """
+local now, lost, at = run_id(), {}, 3
 for index = 1, #KEYS, 2 do
-  local count = tonumber(ARGV[at + 2])
-  if redis.call('HGET', KEYS[index], 'epoch:' .. ARGV[at]) ~= ARGV[at + 1] then
+  local count = tonumber(ARGV[at + 3])
+  if not holds(now, KEYS[index], ARGV[at], ARGV[2], ARGV[at + 1], ARGV[at + 2]) then
     lost[#lost + 1] = (index - 1) / 2
   else
-    for first = at + 3, at + 2 + count, 1000 do
-      redis.call('XACK', KEYS[index + 1], ARGV[1], unpack(ARGV, first, math.min(first + 999, at + 2 + count)))
+    for first = at + 4, at + 3 + count, 1000 do
+      redis.call('XACK', KEYS[index + 1], ARGV[1], unpack(ARGV, first, math.min(first + 999, at + 3 + count)))
     end
   end
-  at = at + 3 + count
+  at = at + 4 + count
 end
 return lost
 """,

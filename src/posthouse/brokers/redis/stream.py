@@ -15,6 +15,7 @@ from posthouse.brokers.redis.scripts import ACK, BEGIN, GIVE, RENEW, TAKE
 from posthouse.brokers.redis.topics import bell_of, ledger_of
 from posthouse.brokers.redis.wire import Asked, Read, Value, Wire
 from posthouse.brokers.shares import Claim, is_alive, plan
+from posthouse.brokers.supervision import raise_if_ended
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError
 
@@ -32,6 +33,7 @@ class View(NamedTuple):
     """The ledger of one topic, as the server has it: who lives, and of each lane its epoch, its owner, and whether the
     server has restarted since it was last taken."""
 
+    run: str
     living: Sequence[str]
     epochs: Mapping[int, int]
     owners: Mapping[int, str]
@@ -84,6 +86,7 @@ class RedisStream:
     async def join(self) -> None:
         """Become a member and take what is free; others hand over their surplus when they hear of it."""
         await self._sync()
+        self._start = "earliest"  # of a group that is lost with the server: what was stored since then is news
         for topic in self._keys:
             await self._give(topic, [])
         self._beating = asyncio.create_task(self._beat(), name=f"posthouse redis member of {self._group}")
@@ -91,6 +94,7 @@ class RedisStream:
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
         if self._closed.is_set():
             raise BrokerError("this stream was closed")
+        raise_if_ended(self._beating)
         await asyncio.sleep(0)  # a consumer with full lanes must still let other tasks run
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait
@@ -103,9 +107,9 @@ class RedisStream:
                 if sum(lane.waiting for lane in self._lanes.values()) < limit:
                     self._read_ahead()
                 return deliveries
-            if await self._fill():
-                continue
-            left = deadline - loop.time()
+            filled, left = await self._fill(), deadline - loop.time()
+            if filled and (left > 0 or not self._stale):
+                continue  # a lane that is ours runs dry after a few questions, one that we lose again and again never
             if left <= 0:
                 break
             self._listen()
@@ -116,6 +120,7 @@ class RedisStream:
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Acknowledgements of tasks that are ready together share one round trip."""
+        raise_if_ended(self._beating)
         for lane, number in _tokens(deliveries):
             lane.ack(number)
         self._news.set()
@@ -184,7 +189,7 @@ class RedisStream:
             count = max(1, min(PULL // flowing, BYTES // (self._weight * flowing)))
             read = Read()
             try:
-                read = await self._wire.read(self._group, count, [self._asked(lane) for lane in lanes])
+                read = await self._wire.read(self._group, self._me, count, [self._asked(lane) for lane in lanes])
             finally:
                 self._settle(lanes, read, count)
             return True
@@ -201,7 +206,8 @@ class RedisStream:
 
     def _asked(self, lane: Lane) -> Asked:
         begin = lane.last if lane.pending else ">"
-        return Asked(ledger_of(self._group, lane.topic), lane.key, lane.number, lane.holding.epoch, begin)
+        holding = lane.holding
+        return Asked(ledger_of(self._group, lane.topic), lane.key, lane.number, holding.epoch, holding.run, begin)
 
     def _arrive(self, lanes: Sequence[Lane], found: Mapping[bytes, Sequence[Entry]], count: int) -> None:
         bytes_ = entries = 0
@@ -243,10 +249,10 @@ class RedisStream:
                 return
             batches = [list(lane.done) for lane in lanes]
             keys: list[str] = []
-            arguments: list[Value] = [self._group]
+            arguments: list[Value] = [self._group, self._me]
             for lane, ids in zip(lanes, batches, strict=True):
                 keys += (ledger_of(self._group, lane.topic), lane.key)
-                arguments += (lane.number, lane.holding.epoch, len(ids), *ids)
+                arguments += (lane.number, lane.holding.epoch, lane.holding.run, len(ids), *ids)
             lost = await self._wire.run(ACK, keys, arguments)
             for lane, ids in zip(lanes, batches, strict=True):
                 lane.saved(ids)
@@ -279,7 +285,7 @@ class RedisStream:
         claims = [Claim(number_of(topic), number, view.owners.get(number)) for number in view.epochs]
         wanted = plan(self._me, {number_of(topic): view.living}, claims)
         take = {claim.partition for claim in wanted.take} | (mine - sure)
-        await self._take_over(topic, {number: view.epochs[number] for number in sorted(take)})
+        await self._take_over(topic, view.run, {number: view.epochs[number] for number in sorted(take)})
         ready = self._ready_to_leave(topic, {claim.partition for claim in wanted.leave})
         if ready:
             await self._give(topic, ready)
@@ -288,7 +294,7 @@ class RedisStream:
         ledger, bell = ledger_of(self._group, topic), bell_of(self._group)
         await self._wire.run(BEGIN, [ledger, *self._keys[topic]], [self._group, self._start])
         answer = await self._wire.run(RENEW, [ledger, bell], [self._me, int(self._lease * 1000)])
-        now, run, self._rung = int(answer[0]) / 1000, answer[1], answer[2].decode()
+        now, run, self._rung = int(answer[0]) / 1000, answer[1].decode(), answer[2].decode()
         fields = dict(zip(answer[3][::2], answer[3][1::2], strict=True))
         living, epochs, owners, outlived = [self._me], {}, {}, set()
         for field, value in fields.items():
@@ -299,38 +305,39 @@ class RedisStream:
                 epochs[int(which)] = int(value)
             elif what == "owner":
                 owners[int(which)] = value.decode()
-            elif what == "run" and value != run:
+            elif what == "run" and value.decode() != run:
                 outlived.add(int(which))
-        return View(living, epochs, owners, frozenset(outlived))
+        return View(run, living, epochs, owners, frozenset(outlived))
 
     def _of(self, topic: str) -> dict[int, Lane]:
         return {number: lane for (name, number), lane in self._lanes.items() if name == topic}
 
-    async def _take_over(self, topic: str, epochs: Mapping[int, int]) -> None:
-        """Lanes that are new to us, and those of which we are not sure: the new epoch ends every old question."""
+    async def _take_over(self, topic: str, run: str, epochs: Mapping[int, int]) -> None:
+        """Lanes that are new to us, and those of which we are not sure: the new epoch ends every old question. What we know
+        of a lane from another run of the server is worth nothing: its end may be lost, and its ids given again."""
         if not epochs:
             return
         keys = [ledger_of(self._group, topic), *(self._keys[topic][number] for number in epochs)]
-        arguments: list[Value] = [self._me]
+        arguments: list[Value] = [self._me, run]
         for pair in epochs.items():
             arguments += pair
         for number, epoch, until, top in await self._wire.run(TAKE, keys, arguments):
-            holding = Holding(epoch, until.decode(), top.decode())
+            holding = Holding(epoch, run, until.decode(), top.decode())
             lane = self._lanes.get((topic, number))
-            if lane is not None and lane.holding.until == holding.until:
+            if lane is not None and (lane.holding.run, lane.holding.until) == (run, holding.until):
                 lane.fence(holding)
             else:
                 self._lanes[topic, number] = Lane(topic, number, self._keys[topic][number], holding, self._size)
 
-    async def _give(self, topic: str, numbers: Sequence[int], leaver: str = "") -> None:
-        """Give lanes back; with none, or with a leaver, just tell the others."""
+    async def _give(self, topic: str, numbers: Sequence[int], *, leaving: bool = False) -> None:
+        """Give lanes back; with none, or when leaving, just tell the others."""
         lanes = [self._lanes.pop((topic, number)) for number in numbers]
         await self._save(lanes)
         keys = [ledger_of(self._group, topic), bell_of(self._group), *(lane.key for lane in lanes)]
-        arguments: list[Value] = [self._group, leaver]
+        arguments: list[Value] = [self._group, self._me, int(leaving)]
         for lane in lanes:
             place, unread = lane.unread()
-            arguments += (lane.number, lane.holding.epoch, place, len(unread), *unread)
+            arguments += (lane.number, lane.holding.epoch, lane.holding.run, place, len(unread), *unread)
         await self._wire.run(GIVE, keys, arguments)
 
     def _ready_to_leave(self, topic: str, leave: set[int]) -> list[int]:
@@ -363,7 +370,7 @@ class RedisStream:
         with contextlib.suppress(BrokerError, TimeoutError):
             async with asyncio.timeout(LEAVING), self._syncing, self._reading:
                 for topic in self._keys:
-                    await self._give(topic, list(self._of(topic)), self._me)
+                    await self._give(topic, list(self._of(topic)), leaving=True)
         await _ended(self._filling)
         self._lanes = {}
 

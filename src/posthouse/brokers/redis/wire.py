@@ -31,13 +31,14 @@ class Disturbed(BrokerError):
 
 
 class Asked(NamedTuple):
-    """A lane to read: as which number and epoch the ledger has it, and where to begin (`>`, or an id for entries that
-    are pending)."""
+    """A lane to read: as which number and epoch the ledger has it, in which run of the server, and where to begin (`>`, or
+    an id for entries that are pending)."""
 
     ledger: str
     key: str
     number: int
     epoch: int
+    run: str
     begin: str
 
 
@@ -80,24 +81,24 @@ class Wire:
             except foreign.NoScriptError:
                 return await self._client.eval(script.text, len(keys), *keys, *arguments)
 
-    async def read(self, group: str, count: int, lanes: Sequence[Asked]) -> Read:
-        """The next entries of lanes, at most `count` of each, if all of them are still held.
+    async def read(self, group: str, member: str, count: int, lanes: Sequence[Asked]) -> Read:
+        """The next entries of lanes, at most `count` of each, if the member still holds all of them.
 
         Looking and reading are one step: the ledgers are watched, and whatever changes them ends it. A script could do
         both at once, but takes four times as long, as each entry goes through it.
         """
         ledgers = list(dict.fromkeys(lane.ledger for lane in lanes))
         keys = [key for lane in lanes for key in (lane.ledger, lane.key)]
-        numbers = [number for lane in lanes for number in (lane.number, lane.epoch)]
+        said: list[Value] = [member, *(word for lane in lanes for word in (lane.number, lane.epoch, lane.run))]
         streams = [*(lane.key for lane in lanes), *(lane.begin for lane in lanes)]
         try:
             with self._mapped("receiving"):
                 async with self._client.pipeline(transaction=True) as transaction:
                     await transaction.watch(*ledgers)
                     try:
-                        lost = await transaction.evalsha(LOOK.digest, len(keys), *keys, *numbers)
+                        lost = await transaction.evalsha(LOOK.digest, len(keys), *keys, *said)
                     except foreign.NoScriptError:
-                        lost = await transaction.eval(LOOK.text, len(keys), *keys, *numbers)
+                        lost = await transaction.eval(LOOK.text, len(keys), *keys, *said)
                     if lost:
                         return Read(lost=lost)
                     transaction.multi()  # type: ignore[no-untyped-call]  # the driver's
