@@ -2,8 +2,10 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -13,6 +15,7 @@ from posthouse.clock import ManualClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
 
 DAY = 86_400.0
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -284,3 +287,220 @@ async def test_a_read_that_fails_loses_nothing(broker: EmbeddedBroker, path: Pat
         connection.execute("ALTER TABLE frames RENAME COLUMN hidden TO body")
     connection.close()
     assert [delivery.frame.body for delivery in await take(stream)] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+# A file that is put back, taken away, or held by somebody
+
+
+def copied(path: Path, to: Path) -> None:
+    """A backup, as SQLite makes one."""
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(to)) as target:
+        source.backup(target)
+
+
+def put_back(backup: Path, path: Path) -> None:
+    """As an operator should: the file, and nothing of what lay beside the old one."""
+    for name in (f"{path}-wal", f"{path}-shm", str(path)):
+        Path(name).unlink(missing_ok=True)
+    backup.rename(path)
+
+
+def moved(path: Path, to: Path) -> None:
+    assert not to.exists()
+    path.rename(to)
+
+
+async def insist(call: Callable[[], Awaitable[T]]) -> T:
+    """As relay and consumer do: again, after an outcome that nobody knows."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await call()
+            except BrokerUnavailable:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_log_that_is_put_back_under_running_processes_swallows_nothing(
+    path: Path, tmp_path: Path, broker: EmbeddedBroker, clock: ManualClock
+) -> None:
+    publisher = EmbeddedBroker(path, clock=clock, retention=DAY)
+    stream = await broker.subscribe("g", ["t"])
+    await publish(publisher, 5)
+    await stream.ack(await take(stream, 3))
+    copied(path, tmp_path / "backup.db")
+    await stream.ack(await take(stream))
+    await publish(publisher, 40)
+    await stream.ack(await take(stream))
+    put_back(tmp_path / "backup.db", path)
+    sent = [Frame(topic="t", id=f"new-{n}", key="k", body=b"") for n in range(20)]
+    verdicts = await insist(lambda: publisher.publish(sent))
+    assert all(verdict.accepted for verdict in verdicts)
+    got: list[Delivery] = []
+    async with asyncio.timeout(20):
+        while len(got) < 22:
+            batch = await insist(lambda: stream.receive(100, 0.1))
+            await stream.ack(batch)
+            got += batch
+    assert [delivery.frame.body for delivery in got[:2]] == [b"3", b"4"], "acknowledged since the backup was made"
+    assert all(delivery.redelivered for delivery in got[:2])
+    assert [delivery.frame.id for delivery in got[2:]] == [frame.id for frame in sent]
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM frames WHERE id LIKE 'new-%'").fetchone() == (20,)
+    await publisher.aclose()
+
+
+async def test_a_log_with_other_topics_that_is_put_back_gets_each_frame_into_its_own(
+    path: Path, tmp_path: Path, broker: EmbeddedBroker, clock: ManualClock
+) -> None:
+    other = EmbeddedBroker(tmp_path / "other.db", clock=clock)
+    await other.ensure(Topology(topics=["x", "y", "t"]))
+    await other.aclose()
+    stream = await broker.subscribe("g", ["t"])
+    await publish(broker, 3)
+    assert len(await take(stream)) == 3
+    put_back(tmp_path / "other.db", path)
+    await insist(lambda: broker.publish([Frame(topic="t", id="new", key="k", body=b"")]))
+    async with asyncio.timeout(20):
+        while not (got := await insist(lambda: stream.receive(10, 0.1))):
+            pass
+    assert [delivery.frame.id for delivery in got] == ["new"]
+    await stream.ack(got)
+    assert (await broker.progress("g", ["t"]))["t"].pending == 0
+
+
+async def test_a_log_that_is_taken_away_is_refused_and_not_made_anew(path: Path, broker: EmbeddedBroker) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    await publish(broker, 3)
+    away = path.with_suffix(".away")
+    moved(path, away)
+    for _ in range(2):
+        with pytest.raises(BrokerUnavailable, match="taken away"):
+            await publish(broker, 1)
+        with pytest.raises(BrokerUnavailable, match="taken away"):
+            await stream.receive(1, 0)
+    moved(away, path)  # where nothing has been made meanwhile
+    await publish(broker, 1)
+    assert [delivery.frame.body for delivery in await take(stream)] == [b"0", b"1", b"2", b"0"]
+
+
+async def test_a_log_that_is_put_back_beside_the_wal_of_the_old_one_is_refused(
+    path: Path, tmp_path: Path, broker: EmbeddedBroker
+) -> None:
+    """SQLite would take that WAL for the new file's own."""
+    copied(path, tmp_path / "backup.db")
+    await publish(broker, 3)
+    (tmp_path / "backup.db").rename(path)
+    for _ in range(2):
+        with pytest.raises(BrokerUnavailable, match="WAL of the old one"):
+            await publish(broker, 1)
+    moved(path, tmp_path / "backup.db")
+    put_back(tmp_path / "backup.db", path)
+    await insist(lambda: publish(broker, 1))
+    assert (await broker.progress("g", ["t"]))["t"].stored == 1
+
+
+async def test_a_frame_that_was_written_while_the_file_was_replaced_is_not_accepted(
+    path: Path, tmp_path: Path, broker: EmbeddedBroker
+) -> None:
+    copied(path, tmp_path / "backup.db")
+    await publish(broker, 1)
+
+    async def publish_too_late() -> None:
+        async with broker._file.write("publishing") as connection:
+            broker._append(connection, [Frame(topic="t", id="late", key="k", body=b"")])
+            put_back(tmp_path / "backup.db", path)
+
+    with pytest.raises(BrokerUnavailable, match="replaced"):
+        await publish_too_late()
+    assert (await broker.progress("g", ["t"]))["t"].stored == 0
+
+
+async def test_stopping_takes_little_time_while_another_process_holds_the_write_lock(
+    path: Path, clock: ManualClock, broker: EmbeddedBroker
+) -> None:
+    stopping = EmbeddedBroker(path, clock=clock)
+    streams = [await stopping.subscribe(f"g{n}", ["t"]) for n in range(3)]
+    await publish(broker, 3)
+    for stream in streams:
+        await take(stream)
+    publishing = asyncio.create_task(stopping.publish([Frame(topic="t", id="1", key="k", body=b"")]))
+    loop = asyncio.get_running_loop()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        await asyncio.sleep(0)
+        began = loop.time()
+        async with asyncio.timeout(20):
+            await stopping.aclose()
+        assert loop.time() - began < 5.0
+        other.execute("ROLLBACK")
+    with pytest.raises(BrokerUnavailable):
+        await publishing
+
+
+async def test_a_cursor_behind_the_end_is_noticed_and_hides_nothing(path: Path, broker: EmbeddedBroker) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    await publish(broker, 5)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE cursors SET acked = 500")
+    (noticed,) = [check for check in await broker.checks() if check.name == "cursors"]
+    assert noticed.judgement == "warn"
+    await stream.aclose()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE cursors SET acked = 500")
+    stream = await broker.subscribe("g", ["t"])
+    got = await take(stream)
+    assert [(delivery.frame.body, delivery.redelivered) for delivery in got] == [(b"%d" % n, True) for n in range(5)]
+    await stream.ack(got)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM frames WHERE number > 2")
+        connection.execute("UPDATE heads SET stored = 2 WHERE stored = 5")
+    assert [delivery.frame.body for delivery in await take(stream)] == [b"0", b"1"], "under a member at work too"
+    (noticed,) = [check for check in await broker.checks() if check.name == "cursors"]
+    assert noticed.judgement == "ok"
+
+
+async def test_a_member_that_was_replaced_acknowledges_nothing_though_its_epoch_is_given_again(
+    path: Path, broker: EmbeddedBroker
+) -> None:
+    """As after a restore: another member has the same epoch."""
+    stream = await broker.subscribe("g", ["t"])
+    await publish(broker, 5)
+    handed = await take(stream)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE cursors SET owner = 'another'")
+    await stream.ack(handed)
+    assert (await broker.progress("g", ["t"]))["t"].pending == 5
+
+
+async def test_a_subscribe_that_fails_half_way_leaves_nothing(path: Path, broker: EmbeddedBroker) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "CREATE TRIGGER broken BEFORE UPDATE OF owner ON cursors BEGIN SELECT raise(ABORT, 'no'); END"
+        )
+    for _ in range(3):
+        with pytest.raises(BrokerError):
+            await broker.subscribe("g", ["t"])
+    assert broker._streams == set()
+    assert [task for task in asyncio.all_tasks() if "member of g" in task.get_name()] == []
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute("SELECT count(*) FROM members").fetchone() == (0,)
+        connection.execute("DROP TRIGGER broken")
+    await publish(broker, 1)
+    assert len(await take(await broker.subscribe("g", ["t"]))) == 1
+
+
+async def test_the_end_of_a_members_background_work_is_told(broker: EmbeddedBroker, clock: ManualClock) -> None:
+    stream = await broker.subscribe("g", ["t"])
+
+    async def broken() -> None:
+        raise RuntimeError("nobody expected this")
+
+    stream._on_beat = broken
+    async with asyncio.timeout(20):
+        while stream._beating is not None and not stream._beating.done():
+            clock.advance(10.0)
+            await asyncio.sleep(0.01)
+    with pytest.raises(BrokerError, match="subscribe again"):
+        await stream.receive(1, 0)
+    with pytest.raises(BrokerError, match="subscribe again"):
+        await stream.ack([])

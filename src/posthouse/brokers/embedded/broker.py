@@ -16,8 +16,8 @@ import posthouse.brokers.embedded.schema as schema
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.admission import admit
 from posthouse.brokers.embedded.file import LogFile
-from posthouse.brokers.embedded.stream import EmbeddedStream
-from posthouse.checks import Check
+from posthouse.brokers.embedded.stream import EmbeddedStream, Entered
+from posthouse.checks import Check, judged
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
 from posthouse.local.file_checks import file_checks
@@ -100,22 +100,26 @@ class EmbeddedBroker:
     ) -> EmbeddedStream:
         """A topic that does not exist raises BrokerError: a misspelled one would wait for ever."""
         async with self._file.write("joining a group") as connection:
-            numbers = {self._topic(connection, topic): topic for topic in topics}
-            add_group(connection, group, numbers)
+            entered = self._enter(connection, group, topics)
             if start == "latest":
-                connection.executemany(schema.START_AT_END, [(group, number) for number in numbers])
+                connection.executemany(schema.START_AT_END, [(group, number) for number in entered.topics])
         stream = EmbeddedStream(
             self._file,
             group,
-            numbers,
+            entered,
             clock=self._clock,
             window=window,
             lease=self._lease,
+            enter=lambda connection: self._enter(connection, group, topics),
             on_beat=self._tidy,
             on_close=self._streams.discard,
         )
         self._streams.add(stream)
-        await stream.join()
+        try:
+            await stream.join()
+        except BaseException:
+            await stream.aclose()
+            raise
         return stream
 
     async def seek(
@@ -164,7 +168,8 @@ class EmbeddedBroker:
         return deleted
 
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
-        return await patiently(lambda: file_checks(self._file.path, self._synchronous, today=today))
+        checks = await patiently(lambda: file_checks(self._file.path, self._synchronous, today=today))
+        return [*checks, await self._cursors()] if today and self._file.path.exists() else checks
 
     async def survey(self, topology: Topology) -> Sequence[Thing]:
         now = self._clock.now()
@@ -199,6 +204,24 @@ class EmbeddedBroker:
                 self._prune_at = now
         except BrokerUnavailable:
             pass  # nothing depends on it, and what the caller asked for has been done
+
+    async def _cursors(self) -> Check:
+        """A group that has read more than there is: a part of the log was put back without the rest."""
+        ahead, groups = await self._file.read("looking", lambda log: log.execute(schema.AHEAD).fetchone())
+        return judged(
+            "cursors",
+            f"{ahead} partitions have a cursor behind the end of the log: {groups}"
+            if ahead
+            else "none is behind the end",
+            wrong=ahead > 0,
+            fix="the log was restored without its cursors: the next member to join starts over with all that is kept",
+        )
+
+    def _enter(self, connection: sqlite3.Connection, group: str, topics: Sequence[str]) -> Entered:
+        """Give a group its place in topics where it has none."""
+        numbers = {self._topic(connection, topic): topic for topic in topics}
+        add_group(connection, group, numbers)
+        return Entered(numbers, self._file.run)
 
     def _append(self, connection: sqlite3.Connection, frames: Sequence[Frame]) -> None:
         now = self._clock.now()

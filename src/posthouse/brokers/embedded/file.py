@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import posthouse.brokers.embedded.schema as schema
-from posthouse.errors import BrokerUnavailable, ConfigurationError, StoreError
+from posthouse.errors import BrokerUnavailable, ConfigurationError, StoreError, StoreUnavailable
 from posthouse.local.doorbell import Doorbell
 from posthouse.local.sqlite import (
     Checkpointer,
@@ -28,11 +30,18 @@ from posthouse.local.sqlite import (
 )
 
 T = TypeVar("T")
+Inode = tuple[int, int]
+"""Device and number: what a file is, whatever it is called."""
+
+log = logging.getLogger("posthouse.brokers")
 
 
 class LogFile:
     """`write(durable=True)` returns from its block once the disk has it; `durable=False` is for acknowledgements, whose
-    loss in a power cut only repeats work. sqlite3's errors come out as BrokerUnavailable."""
+    loss in a power cut only repeats work. sqlite3's errors come out as BrokerUnavailable.
+
+    What is written is in the file that has the log's name: one that was replaced or taken away under us is noticed before
+    each transaction, and again before its success is believed. `run` counts the files that had the name."""
 
     def __init__(self, path: Path, synchronous: Synchronous) -> None:
         if not path.parent.is_dir():
@@ -43,6 +52,9 @@ class LogFile:
         self.notes = tuple(check_place(path))
         self.bell = Doorbell(path)
         self.boot = boot()
+        self.run = 0
+        self._file: Inode | None = None
+        self._wal: Inode | None = None
         self._closed = False
         self._checkpointer = Checkpointer(path)
         self._synchronous: dict[bool, Synchronous] = {True: synchronous, False: "NORMAL"}
@@ -58,6 +70,7 @@ class LogFile:
                 try:
                     yield connection
                     connection.execute("COMMIT")
+                    self._notice()
                 except BaseException as error:
                     with contextlib.suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
@@ -77,8 +90,10 @@ class LogFile:
         self.bell.close()
 
     async def _open(self, durable: bool) -> sqlite3.Connection:
+        self._notice()
         while durable not in self._connections:
             self._refuse_when_closed()
+            file = self._file
             connection = await patiently(lambda: connect(self.path, synchronous=self._synchronous[durable]))
             try:
                 await begin(connection)
@@ -88,9 +103,36 @@ class LogFile:
             except BaseException:
                 connection.close()
                 raise
-            if self._connections.setdefault(durable, connection) is not connection:
-                connection.close()  # another task was faster
+            if file == self._file:
+                self._remember()
+            if self._file != inode(self.path) or self._connections.setdefault(durable, connection) is not connection:
+                connection.close()  # another task was faster, or it is another file by now
+                self._notice()
         return self._connections[durable]
+
+    def _remember(self) -> None:
+        self._file, self._wal = self._file or inode(self.path), inode(wal_of(self.path))
+
+    def _notice(self) -> None:
+        """Another file has the name: begin anew with that one. What was written to the old one is nowhere, and nobody must
+        be told otherwise. The old WAL beside a new file would be taken for its own, and spoil it."""
+        found = inode(self.path)
+        if self._file is None or found == self._file:
+            return
+        self._drop()
+        if found is None:
+            raise StoreUnavailable(
+                "the file was taken away under this process: put it back, or start this process anew"
+            )
+        if self._wal is not None and inode(wal_of(self.path)) == self._wal:
+            raise StoreUnavailable(
+                f"the file was replaced under this process, and the WAL of the old one still lies beside it: remove"
+                f" {wal_of(self.path)} and {self.path}-shm while nothing has the log open"
+            )
+        self._file = self._wal = None
+        self.run += 1
+        log.warning("the log %s was replaced under this process: it begins anew with what is there now", self.path)
+        raise StoreUnavailable("the file was replaced under this process: it begins anew with the new one")
 
     @contextlib.contextmanager
     def _mapped(self, doing: str) -> Iterator[None]:
@@ -111,6 +153,19 @@ class LogFile:
         while self._connections:
             with contextlib.suppress(sqlite3.Error):
                 self._connections.popitem()[1].close()
+
+
+def inode(path: Path) -> Inode | None:
+    """None when nothing has this name. Never opens it: closing it again would end the locks that SQLite has on it."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def wal_of(path: Path) -> Path:
+    return Path(f"{path}-wal")
 
 
 def boot() -> str:

@@ -86,7 +86,10 @@ ADD_FRAME = (
 READ = """
     SELECT number, offset, stored_at, id, key, headers, body FROM frames
     WHERE topic = ? AND partition = ? AND number BETWEEN ? AND ? ORDER BY number"""
-ACK = "UPDATE cursors SET acked = ? WHERE grp = ? AND topic = ? AND partition = ? AND epoch = ?"
+# By the owner and its epoch, and never past what is stored.
+ACK = """
+    UPDATE cursors SET acked = ?1 WHERE grp = ?2 AND topic = ?3 AND partition = ?4 AND owner = ?5 AND epoch = ?6
+    AND acked < ?1 AND ?1 <= (SELECT stored FROM heads h WHERE h.topic = ?3 AND h.partition = ?4)"""
 
 # Membership
 
@@ -111,19 +114,26 @@ CURSORS = "SELECT topic, partition, owner, epoch, acked, touched FROM cursors WH
 # The one before did not give it back: whatever it may have had in hand is handed out as a repeat, but nothing that is
 # stored later. A power cut may have undone acknowledgements as well, so after one the cursor no longer tells how far
 # that was.
+# A cursor behind the end of the log belongs to frames that were lost: nobody knows which of those that are there now were
+# read, so all of them come again. `:anew`: the file is another one than the member knew.
 TAKE = """
     UPDATE cursors SET
+        acked = CASE WHEN acked > h.stored THEN h.pruned ELSE acked END,
         touched = CASE
+            WHEN :anew OR acked > h.stored THEN h.stored
             WHEN owner IS NULL THEN touched
-            ELSE (
-                SELECT CASE WHEN boot = ? THEN min(stored, max(touched, acked + reach)) ELSE stored END
-                FROM heads WHERE heads.topic = cursors.topic AND heads.partition = cursors.partition)
+            WHEN boot = :boot THEN min(h.stored, max(touched, acked + reach))
+            ELSE h.stored
         END,
-        owner = ?, reach = ?, boot = ?, epoch = epoch + 1
-    WHERE grp = ? AND topic = ? AND partition = ? RETURNING epoch, acked, touched"""
+        owner = :member, reach = :reach, boot = :boot, epoch = epoch + 1
+    FROM heads h
+    WHERE h.topic = cursors.topic AND h.partition = cursors.partition
+        AND grp = :group AND cursors.topic = :topic AND cursors.partition = :partition
+    RETURNING epoch, acked, touched"""
 GIVE_BACK = """
-    UPDATE cursors SET owner = NULL, acked = ?, touched = max(touched, ?)
-    WHERE grp = ? AND topic = ? AND partition = ? AND epoch = ?"""
+    UPDATE cursors SET owner = NULL, acked = ?1, touched = max(touched, ?2)
+    WHERE grp = ?3 AND topic = ?4 AND partition = ?5 AND owner = ?6 AND epoch = ?7
+    AND ?1 <= (SELECT stored FROM heads h WHERE h.topic = ?4 AND h.partition = ?5)"""
 
 # Seeking, progress and retention
 
@@ -144,6 +154,10 @@ PASSED = """
     SELECT h.topic, h.partition, h.pruned, coalesce(c.acked, h.stored) AS passed
     FROM heads h LEFT JOIN (SELECT topic, partition, min(acked) AS acked FROM cursors GROUP BY topic, partition) c
     ON c.topic = h.topic AND c.partition = h.partition WHERE h.pruned < passed"""
+# Partitions whose cursor is behind the end of the log, and their groups.
+AHEAD = """
+    SELECT count(*), coalesce(group_concat(DISTINCT c.grp), '') FROM cursors c
+    JOIN heads h ON h.topic = c.topic AND h.partition = c.partition WHERE c.acked > h.stored"""
 AGES = """
     SELECT number, stored_at FROM frames
     WHERE topic = ? AND partition = ? AND number BETWEEN ? AND ? ORDER BY number LIMIT ?"""

@@ -14,12 +14,15 @@ import posthouse.brokers.embedded.schema as schema
 from posthouse.broker import Delivery, Frame
 from posthouse.brokers.embedded.file import LogFile
 from posthouse.brokers.shares import Claim, is_alive, plan
+from posthouse.brokers.supervision import raise_if_ended
 from posthouse.brokers.window import Window
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
 
 POLL = 0.2
 """Seconds between looks at the file when no ring was heard."""
+LEAVING = 2.0
+"""Seconds that a good-bye may take; then the lease runs out instead."""
 
 Place = tuple[int, int]
 """Topic number and partition."""
@@ -50,6 +53,13 @@ class Taken(NamedTuple):
     rest: bool
 
 
+class Entered(NamedTuple):
+    """The numbers and names of a group's topics, and which file that had the log's name gave these numbers."""
+
+    topics: Mapping[int, str]
+    run: int
+
+
 class EmbeddedStream:
     """The port's Stream. `window` bounds, per partition, the frames from the oldest unacknowledged one on."""
 
@@ -57,17 +67,22 @@ class EmbeddedStream:
         self,
         file: LogFile,
         group: str,
-        topics: Mapping[int, str],
+        entered: Entered,
         *,
         clock: Clock,
         window: int,
         lease: float,
+        enter: Callable[[sqlite3.Connection], Entered],
         on_beat: Callable[[], Awaitable[None]],
         on_close: Callable[[EmbeddedStream], None],
     ) -> None:
         self._file = file
         self._group = group
-        self._topics = topics
+        self._topics, self._run = entered
+        self._enter = enter
+        """Looks anew, and gives the group its place where it has none."""
+        self._doubtful = False
+        """What is held may not be what the file says."""
         self._clock = clock
         self._size = window
         self._lease = lease
@@ -96,6 +111,7 @@ class EmbeddedStream:
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
         if self._closed.is_set():
             raise BrokerError("this stream was closed")
+        raise_if_ended(self._beating)
         await asyncio.sleep(0)  # a consumer with a full log must still let other tasks run
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait
@@ -114,6 +130,7 @@ class EmbeddedStream:
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Acknowledgements of tasks that are ready together share one transaction."""
+        raise_if_ended(self._beating)
         for delivery in deliveries:
             if isinstance(token := delivery.token, Token):
                 token.holding.window.ack(token.number)
@@ -161,7 +178,7 @@ class EmbeddedStream:
         now = self._clock.now()
         due = not self._is_fresh(now)
         self._looked = await self._file.read("receiving", self._group_version)
-        if due or self._looked != self._version:
+        if due or self._doubtful or self._run != self._file.run or self._looked != self._version:
             try:
                 await self._sync()
                 self._looked = self._version
@@ -174,17 +191,22 @@ class EmbeddedStream:
         nothing that its heir does not know of. None when somebody has."""
         connection.execute("BEGIN")
         try:
-            return self._fill(connection, limit) if self._group_version(connection) == self._looked else None
+            same = self._run == self._file.run and self._group_version(connection) == self._looked
+            return self._fill(connection, limit) if same else None
         finally:
             connection.execute("COMMIT")
 
-    def _fill(self, connection: sqlite3.Connection, limit: int) -> Taken:
-        """Partitions take turns in going first, so that a busy one starves nobody."""
+    def _fill(self, connection: sqlite3.Connection, limit: int) -> Taken | None:
+        """Partitions take turns in going first, so that a busy one starves nobody. None when the log ends in front of what
+        was read of it: it is not the log that we knew."""
         stored = {
             (topic, partition): last
             for topic in self._topics
             for partition, last in connection.execute(schema.HEADS, (topic,))
         }
+        if any(stored.get(place, 0) < holding.window.read for place, holding in self._held.items()):
+            self._doubtful = True
+            return None
         places = [place for place, holding in self._held.items() if holding.leaving_since is None]
         self._turn += 1
         deliveries: list[Delivery] = []
@@ -236,10 +258,11 @@ class EmbeddedStream:
             moved = [
                 (place, holding, holding.window.prefix)
                 for place, holding in self._held.items()
-                if holding.window.advance() > holding.window.committed
+                if holding.window.advance() > holding.window.committed and self._run == self._file.run
             ]
             connection.executemany(
-                schema.ACK, [(prefix, self._group, *place, holding.epoch) for place, holding, prefix in moved]
+                schema.ACK,
+                [(prefix, self._group, *place, self._name, holding.epoch) for place, holding, prefix in moved],
             )
         for _, holding, prefix in moved:
             holding.window.committed = prefix
@@ -254,14 +277,20 @@ class EmbeddedStream:
         """Renew the lease, learn what changed, take and give back partitions: one transaction that all members see."""
         now = self._clock.now()
         async with self._file.write("renewing a lease") as connection:
+            anew, run = self._run != self._file.run, self._file.run
+            if anew or self._doubtful:
+                self._held = {}
+            if anew:  # topics may have other numbers there, and every number that we know may be another frame's
+                self._topics = self._enter(connection).topics
             self._renew(connection, now + self._lease)
             rows = sorted(connection.execute(schema.CURSORS, (self._group,)).fetchall())
             self._refuse_when_removed(rows)
             held = self._still_held(rows)
             claims = [Claim(*row[:3]) for row in rows if row[0] in self._topics]
             take, leave = plan(self._name, self._living(connection, now), claims)
-            for claim in take:
-                held[claim[:2]] = self._take_over(connection, claim[:2])
+            forgotten = [claim for claim in claims if claim.owner == self._name and claim[:2] not in held]
+            for claim in (*take, *forgotten):
+                held[claim[:2]] = self._take_over(connection, claim[:2], anew)
             gone = self._ready_to_leave(held, {claim[:2] for claim in leave})
             for place in gone:
                 self._give_back(connection, place, held.pop(place))
@@ -269,13 +298,14 @@ class EmbeddedStream:
             if gone or joining or bereaved:
                 connection.execute(schema.GROUP_CHANGED, (self._group,))
             version = self._group_version(connection)
-        self._held, self._version = held, version
+        self._held, self._version, self._run, self._doubtful = held, version, run, False
         self._until, self._renew_at = now + self._lease, now + self._lease / 3
         if gone or joining:
             self._file.bell.ring()
 
     def _group_version(self, connection: sqlite3.Connection) -> int:
-        return int(connection.execute(schema.GROUP_VERSION, (self._group,)).fetchone()[0])
+        row = connection.execute(schema.GROUP_VERSION, (self._group,)).fetchone()
+        return -1 if row is None else int(row[0])
 
     def _refuse_when_removed(self, rows: Sequence[tuple[int, int, str | None, int, int, int]]) -> None:
         """Without a place it would wait for ever; whoever subscribes again gets a new one, or hears that the topic is gone."""
@@ -298,12 +328,12 @@ class EmbeddedStream:
         return living
 
     def _still_held(self, rows: Sequence[tuple[int, int, str | None, int, int, int]]) -> dict[Place, Holding]:
-        """What the file says is mine; after a seek with a fresh window."""
+        """What the file says is mine and I know of; after a seek with a fresh window."""
         held: dict[Place, Holding] = {}
         for topic, partition, owner, epoch, acked, touched in rows:
-            if owner == self._name:
-                holding = self._held.get((topic, partition))
-                if holding is None or holding.epoch != epoch:
+            holding = self._held.get((topic, partition))
+            if owner == self._name and holding is not None:
+                if holding.epoch != epoch:
                     holding = Holding(epoch, Window(acked=acked, touched=touched, size=self._size))
                 held[topic, partition] = holding
         return held
@@ -321,15 +351,16 @@ class EmbeddedStream:
                 ready.append(place)
         return ready
 
-    def _take_over(self, connection: sqlite3.Connection, place: Place) -> Holding:
-        boot = self._file.boot
-        taken = connection.execute(schema.TAKE, (boot, self._name, self._size, boot, self._group, *place)).fetchall()
-        epoch, acked, touched = taken[0]
+    def _take_over(self, connection: sqlite3.Connection, place: Place, anew: bool) -> Holding:
+        names = {"group": self._group, "topic": place[0], "partition": place[1], "member": self._name}
+        values = {"reach": self._size, "boot": self._file.boot, "anew": anew}
+        ((epoch, acked, touched),) = connection.execute(schema.TAKE, names | values).fetchall()
         return Holding(epoch, Window(acked=acked, touched=touched, size=self._size))
 
     def _give_back(self, connection: sqlite3.Connection, place: Place, holding: Holding) -> None:
         window = holding.window
-        connection.execute(schema.GIVE_BACK, (window.advance(), window.read, self._group, *place, holding.epoch))
+        values = (window.advance(), window.read, self._group, *place, self._name, holding.epoch)
+        connection.execute(schema.GIVE_BACK, values)
 
     async def _beat(self) -> None:
         while not await self._clock.wait(self._closed, self._lease / 3):
@@ -343,9 +374,9 @@ class EmbeddedStream:
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.wait([self._beating])
-        with contextlib.suppress(BrokerUnavailable):  # then the lease runs out instead
-            async with self._file.write("leaving a group") as connection:
-                for place, holding in self._held.items():
+        with contextlib.suppress(BrokerUnavailable, TimeoutError):  # then the lease runs out instead
+            async with asyncio.timeout(LEAVING), self._file.write("leaving a group") as connection:
+                for place, holding in self._held.items() if self._run == self._file.run else ():
                     self._give_back(connection, place, holding)
                 connection.executemany(schema.LEAVE, [(self._group, topic, self._name) for topic in self._topics])
                 connection.execute(schema.GROUP_CHANGED, (self._group,))
