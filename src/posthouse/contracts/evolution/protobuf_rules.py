@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 
 import msgspec
 
 from posthouse.contracts.evolution.finding import Finding, Reader, Weight
 from posthouse.contracts.evolution.protobuf_scalars import Fit, fit, sample
-from posthouse.contracts.evolution.protobuf_types import Enum, Field, File, Message
+from posthouse.contracts.evolution.protobuf_types import Call, Enum, Field, File, Message, Reserved
 
 MOST_PAIRS = 20_000
 """Pairs of messages that one comparison looks at."""
@@ -47,6 +48,9 @@ class Comparison:
         for name, listed in writer.enums.items():
             if name in reader.enums:
                 self._enum(f"/{name}", reader.enums[name], listed)
+        for name, written_call in writer.calls.items():
+            if name in reader.calls:
+                self._call(f"/{name}", reader.calls[name], written_call)
         while self._waiting:
             self._message(*self._waiting.pop(0))
 
@@ -59,20 +63,30 @@ class Comparison:
             sentence = f"the files have more than {MOST_PAIRS:,} pairs of messages to compare"
             self._unjudged("", "too-large", sentence, "split the file into smaller ones")
             return
+        if reader.message_set != writer.message_set:
+            self._add(
+                f"/{reader.name}",
+                "message-set-changed",
+                "one side writes it as a message set, which is another encoding, and the other does not",
+                "keep the option `message_set_wire_format`, and make another message",
+            )
+        self._reservations(f"/{reader.name}", reader.reserved, writer.reserved, reader.fields)
         for number in sorted({*reader.fields, *writer.fields}):
             mine, theirs = reader.fields.get(number), writer.fields.get(number)
             if mine is not None and theirs is not None:
-                self._field(reader, mine, theirs)
+                self._field(reader, writer, mine, theirs)
             elif mine is not None:
                 self._unwritten(reader, writer, mine)
             elif theirs is not None:
                 self._unread(reader, writer, theirs)
         self._oneofs(reader, writer)
 
-    def _field(self, reader: Message, mine: Field, theirs: Field) -> None:
+    def _field(self, reader: Message, writer: Message, mine: Field, theirs: Field) -> None:
         path = f"/{reader.name}/{theirs.name}"
         if mine.name != theirs.name:
-            self._renamed(path, mine, theirs)
+            self._renamed(path, reader, writer, mine, theirs)
+        elif mine.json_name != theirs.json_name:
+            self._json_renamed(path, mine, theirs)
         if mine.is_map != theirs.is_map or (mine.message is None) != (theirs.message is None):
             self._type_changed(path, mine, theirs)
             return
@@ -82,7 +96,47 @@ class Comparison:
         elif mine.type != theirs.type:
             self._scalar(path, mine, theirs)
         elif mine.enum is not None and theirs.enum is not None:
-            self._enum(path, mine.enum, theirs.enum)
+            self._enum_type(path, mine.enum, theirs.enum)
+        if mine.message is None:
+            self._unset(path, mine, theirs)
+        self._utf8(path, mine, theirs)
+        self._membership(path, mine, theirs)
+
+    def _unset(self, path: str, mine: Field, theirs: Field) -> None:
+        """What is not written is read as the reader's default."""
+        if mine.repeated or theirs.repeated or repr(mine.default) == repr(theirs.default):
+            return
+        if type(mine.default) is not type(theirs.default) and not (mine.default or theirs.default):
+            return  # nothing, in two types
+        self._add(
+            path,
+            "default-changed",
+            f"where it is unset the writer means {theirs.default!r} and the reader sees {mine.default!r}",
+            "keep the default, or add a field with the new one",
+            {},
+        )
+
+    def _utf8(self, path: str, mine: Field, theirs: Field) -> None:
+        if theirs.type == mine.type == "string" and mine.checks_utf8 != theirs.checks_utf8:
+            if mine.checks_utf8:
+                self._unjudged(
+                    path,
+                    "utf8-checked",
+                    "texts that are no UTF-8 may be written, and the reader refuses them",
+                    "keep `utf8_validation`, or see to it that every writer writes UTF-8 first",
+                )
+            else:
+                self._note(path, "utf8-unchecked", "the reader takes texts that are no UTF-8", "expect only what is")
+
+    def _membership(self, path: str, mine: Field, theirs: Field) -> None:
+        if (mine.oneof is None) != (theirs.oneof is None):
+            self._note(
+                path,
+                "oneof-changed",
+                f"{theirs.name!r} is {'in' if theirs.oneof else 'outside'} a oneof, and for the reader "
+                f"{'in' if mine.oneof else 'outside'} one",
+                "expect it beside the others, or alone",
+            )
 
     def _message_type(self, path: str, mine: Field, theirs: Field, reads: Message, writes: Message) -> None:
         if mine.type != theirs.type:  # a group and a message are encoded in two ways
@@ -171,9 +225,7 @@ class Comparison:
     def _unread(self, reader: Message, writer: Message, theirs: Field) -> None:
         """The writer has a field that the reader has not."""
         path = f"/{reader.name}/{theirs.name}"
-        moved = next(
-            (f for f in reader.fields.values() if f.name == theirs.name and f.number not in writer.fields), None
-        )
+        moved = reader.named(theirs.name)
         example: dict[str, object] = {theirs.name: sample(theirs.type)}
         if moved is not None:
             self._add(
@@ -225,8 +277,56 @@ class Comparison:
                     {f.name: sample(f.type) for f in origins.values()},
                 )
 
+    def _call(self, path: str, mine: Call, theirs: Call) -> None:
+        """A method of a service: what callers and servers must agree on."""
+        for what, reads, writes in (
+            ("request", mine.request, theirs.request),
+            ("response", mine.response, theirs.response),
+            ("client streaming", mine.client_streaming, theirs.client_streaming),
+            ("server streaming", mine.server_streaming, theirs.server_streaming),
+            ("idempotency", mine.idempotency, theirs.idempotency),
+        ):
+            if reads != writes:
+                rule = f"rpc-{what.replace(' ', '-')}-changed"
+                self._add(path, rule, f"its {what} is {writes} for one side and {reads} for the other", "add a method")
+
+    def _reservations(self, path: str, reader: Reserved, writer: Reserved, used: Collection[int]) -> None:
+        """What was reserved stays so: the numbers had another meaning once."""
+        if self._who is not Reader.NEW:
+            return
+        gone = [part for part in writer.without(reader) if not (len(part) == 1 and part.start in used)]
+        names = sorted(writer.names - reader.names)
+        if gone or names:
+            freed = [*(_range(part) for part in gone[:10]), *(repr(name) for name in names[:10])]
+            put = self._add if self._additive else self._note
+            put(path, "reservation-dropped", f"{', '.join(freed)} may be used again", "keep it reserved")
+
+    def _enum_type(self, path: str, reader: Enum, writer: Enum) -> None:
+        """A field of another enum reads the same where numbers have the same names."""
+        other = [name for number, name in writer.names.items() if reader.names.get(number, name) != name]
+        if reader.name != writer.name and other:
+            self._add(
+                path,
+                "enum-type-changed",
+                f"{writer.name} is written and {reader.name} is read, in which {other[0]} has another name",
+                "add a field with the new enum, under a new number",
+            )
+        else:
+            self._enum(path, reader, writer)
+
     def _enum(self, path: str, reader: Enum, writer: Enum) -> None:
+        self._reservations(path, reader.reserved, writer.reserved, reader.names)
+        for number, name in reader.names.items():
+            if self._who is Reader.NEW and number in writer.reserved and number not in writer.names:
+                sentence = f"the number {number} was reserved because it once had another meaning, and {name} uses it"
+                self._add(path, "reserved-number-used", sentence, "take another number")
+        if reader.closed and not writer.closed:
+            self._note(path, "enum-closed", "numbers without a name are unset for the reader", "write only named ones")
         missing = [number for number in writer.names if number not in reader.names]
+        for number in missing:
+            if self._who is Reader.NEW and number not in reader.reserved:
+                sentence = f"{writer.names[number]} was removed and its number {number} is free to be used again"
+                self._note(path, "number-not-reserved", sentence, f"say `reserved {number};`")
         if missing:
             names = ", ".join(writer.names[number] for number in missing[:10])
             if reader.closed:
@@ -242,20 +342,44 @@ class Comparison:
                 self._note(
                     path, "enum-value-missing", f"{names} is read as a number without a name", "expect such numbers"
                 )
-        for number, name in writer.names.items():
-            if reader.names.get(number, name) != name:
+        for name, number in writer.numbers.items():
+            if reader.numbers.get(name, number) != number:
+                self._add(
+                    path,
+                    "enum-number-changed",
+                    f"{name} is written as {number}, and for the reader it is {reader.numbers[name]}",
+                    f"keep the number {number} for {name}",
+                )
+            elif name not in reader.numbers and number in reader.names:
                 sentence = f"{name} ({number}) is called {reader.names[number]}"
                 if self._additive:
                     self._add(path, "enum-value-renamed", sentence, "keep its name")
                 else:
                     self._note(path, "enum-value-renamed", sentence, "JSON has the name, so keep it where JSON is used")
 
-    def _renamed(self, path: str, mine: Field, theirs: Field) -> None:
+    def _renamed(self, path: str, reader: Message, writer: Message, mine: Field, theirs: Field) -> None:
+        """One name instead of another is a new name, unless one of them is known elsewhere: then numbers were moved."""
         sentence = f"{theirs.name!r} ({theirs.number}) is called {mine.name!r}"
-        if self._additive:
-            self._add(path, "field-renamed", sentence, "keep its name", {theirs.name: sample(theirs.type)})
+        example: dict[str, object] = {theirs.name: sample(theirs.type)}
+        if reader.named(theirs.name) is not None or writer.named(mine.name) is not None:
+            self._add(
+                path,
+                "number-changed",
+                f"{theirs.name!r} is written as number {theirs.number}, and the reader takes it for {mine.name!r}",
+                f"keep the number {theirs.number} for {theirs.name!r}",
+                example,
+            )
+        elif self._additive:
+            self._add(path, "field-renamed", sentence, "keep its name", example)
         else:
             self._note(path, "field-renamed", sentence, "JSON has the name, so keep it where JSON is used")
+
+    def _json_renamed(self, path: str, mine: Field, theirs: Field) -> None:
+        sentence = f"in JSON {theirs.json_name!r} is called {mine.json_name!r}"
+        if self._additive:
+            self._add(path, "json-name-changed", sentence, "keep its `json_name`")
+        else:
+            self._note(path, "json-name-changed", sentence, "keep its `json_name` where JSON is used")
 
     def _type_changed(self, path: str, mine: Field, theirs: Field) -> None:
         self._add(
@@ -281,6 +405,10 @@ class Comparison:
         )
         if found not in self.findings:
             self.findings.append(found)
+
+
+def _range(numbers: range) -> str:
+    return str(numbers.start) if len(numbers) == 1 else f"{numbers.start} to {numbers.stop - 1}"
 
 
 def _described(field: Field) -> str:

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from google.protobuf import descriptor_pb2, descriptor_pool
-from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
+from google.protobuf.descriptor import (
+    Descriptor,
+    EnumDescriptor,
+    FieldDescriptor,
+    FileDescriptor,
+    MethodDescriptor,
+)
 from google.protobuf.message import DecodeError
 
 from posthouse.errors import SchemaError
@@ -16,13 +22,43 @@ TYPE_NAMES: dict[int, str] = {
 }
 
 
+@dataclass(frozen=True)
+class Reserved:
+    """Numbers and names that may not be used."""
+
+    numbers: tuple[range, ...] = ()
+    names: frozenset[str] = frozenset()
+
+    def __contains__(self, number: int) -> bool:
+        return any(number in numbers for numbers in self.numbers)
+
+    def without(self, other: Reserved) -> list[range]:
+        """The numbers that the other does not reserve."""
+        left = list(self.numbers)
+        for gone in other.numbers:
+            left = [
+                part
+                for numbers in left
+                for part in (
+                    range(numbers.start, min(numbers.stop, gone.start)),
+                    range(max(numbers.start, gone.stop), numbers.stop),
+                )
+                if part
+            ]
+        return left
+
+
 @dataclass(eq=False)
 class Enum:
     """`closed`: a reader does not see the numbers that it has no name for (proto2)."""
 
     name: str
     names: dict[int, str]
+    """The first name of each number."""
+    numbers: dict[str, int]
+    """The number of each name; several may have one."""
     closed: bool
+    reserved: Reserved
 
 
 @dataclass(eq=False)
@@ -38,6 +74,11 @@ class Field:
     message: Message | None = None
     enum: Enum | None = None
     extension: bool = False
+    json_name: str = ""
+    default: object = None
+    """What a reader sees where it is unset, if that can be said in the schema; an enum's is a number."""
+    checks_utf8: bool = False
+    """Whether a text must be UTF-8 to be read."""
 
     @property
     def is_map(self) -> bool:
@@ -50,12 +91,29 @@ class Message:
     name: str
     """Without the package."""
     map_entry: bool
-    reserved: list[range]
+    reserved: Reserved
+    message_set: bool
+    """Written in the old encoding of message sets."""
     fields: dict[int, Field] = field(default_factory=dict)
 
     def reserves(self, number: int) -> bool:
         """Whether the number may not be used."""
-        return any(number in numbers for numbers in self.reserved)
+        return number in self.reserved
+
+    def named(self, name: str) -> Field | None:
+        """The field of that name."""
+        return next((field for field in self.fields.values() if field.name == name), None)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A method of a service."""
+
+    request: str
+    response: str
+    client_streaming: bool
+    server_streaming: bool
+    idempotency: str
 
 
 @dataclass(eq=False)
@@ -65,6 +123,8 @@ class File:
     messages: dict[str, Message]
     """Those of this file, nested ones too, by their names without the package."""
     enums: dict[str, Enum]
+    calls: dict[str, Call]
+    """The methods of its services, as `Service/method`."""
 
 
 def read_protobuf(compiled: bytes) -> File:
@@ -97,6 +157,11 @@ class _Reader:
             syntax="editions" if proto.edition else proto.syntax or "proto2",
             messages={_local(m): self._message(m) for m in messages if not m.GetOptions().map_entry},
             enums={_local(enum): self._enum(enum) for enum in enums},
+            calls={
+                f"{service.name}/{method.name}": _call(method)
+                for service in file.services_by_name.values()
+                for method in service.methods
+            },
         )
         own = [*file.extensions_by_name.values(), *(extension for m in messages for extension in m.extensions)]
         for extension in own:
@@ -112,8 +177,11 @@ class _Reader:
             return known
         proto = descriptor_pb2.DescriptorProto()
         message.CopyToProto(proto)
-        reserved = [range(part.start, part.end) for part in proto.reserved_range]
-        made = Message(_local(message), message.GetOptions().map_entry, reserved)
+        reserved = Reserved(
+            tuple(range(part.start, part.end) for part in proto.reserved_range), frozenset(proto.reserved_name)
+        )
+        options = message.GetOptions()
+        made = Message(_local(message), options.map_entry, reserved, options.message_set_wire_format)
         self._messages[message.full_name] = made
         for part in message.fields:
             made.fields[part.number] = self._field(part)
@@ -132,14 +200,39 @@ class _Reader:
             oneof=oneof.name if real and oneof is not None else None,
             message=self._message(part.message_type) if part.message_type is not None else None,
             enum=self._enum(part.enum_type) if part.enum_type is not None else None,
+            json_name=part.json_name,
+            default=None if part.is_repeated or part.message_type is not None else part.default_value,
+            checks_utf8=_checks_utf8(part),
         )
 
     def _enum(self, enum: EnumDescriptor) -> Enum:
         known = self._enums.get(enum.full_name)
         if known is None:
             names = {value.number: value.name for value in reversed(enum.values)}
-            known = self._enums[enum.full_name] = Enum(_local(enum), names, enum.is_closed)
+            numbers = {value.name: value.number for value in enum.values}
+            proto = descriptor_pb2.EnumDescriptorProto()
+            enum.CopyToProto(proto)
+            reserved = Reserved(
+                tuple(range(part.start, part.end + 1) for part in proto.reserved_range), frozenset(proto.reserved_name)
+            )  # the end of an enum's range is the last of it, and that of a message's range is the next one
+            known = self._enums[enum.full_name] = Enum(_local(enum), names, numbers, enum.is_closed, reserved)
         return known
+
+
+def _checks_utf8(part: FieldDescriptor) -> bool:
+    """The resolved feature: proto3 checks, proto2 does not, and editions say."""
+    features = part._GetFeatures()  # type: ignore[attr-defined]  # not public, and no other place has it resolved
+    return part.type == part.TYPE_STRING and features.utf8_validation == descriptor_pb2.FeatureSet.VERIFY
+
+
+def _call(method: MethodDescriptor) -> Call:
+    return Call(
+        request=_local(method.input_type),
+        response=_local(method.output_type),
+        client_streaming=method.client_streaming,
+        server_streaming=method.server_streaming,
+        idempotency=descriptor_pb2.MethodOptions.IdempotencyLevel.Name(method.GetOptions().idempotency_level),
+    )
 
 
 def _is_synthetic(oneof: str, members: int, field: str) -> bool:
