@@ -20,34 +20,44 @@ from posthouse.errors import PosthouseError, StoreError
 from posthouse.registry import refusal
 from posthouse.registry.door import Door, OpenDoor
 from posthouse.registry.formats import known_formats
+from posthouse.registry.judge import Judge, ThreadJudge
 from posthouse.registry.ledger import Ledger
 from posthouse.registry.questions import QUESTIONS, Asked, Question
 from posthouse.registry.refusal import Refusal
 from posthouse.registry.registry import Registry
+from posthouse.registry.strangers import JSON, check_body_kind, check_sender, chosen_kind
+from posthouse.registry.workers import WorkerJudge
 
 log = logging.getLogger("posthouse.registry")
 
-JSON = "application/vnd.schemaregistry.v1+json"
 MOST_BYTES = 2 * 1024 * 1024
 PATIENCE = 30.0
+BODY_PATIENCE = 10.0
+"""Seconds for the body of a request."""
 
 
 def registry_app(
     ledger: Ledger,
     *,
     door: Door | None = None,
+    judge: Judge | None = None,
     opened: bool = False,
+    loopback: bool = False,
     most_bytes: int = MOST_BYTES,
     patience: float = PATIENCE,
 ) -> ASGIApp:
     """The application. It opens the ledger when the server starts and closes it when the server ends, unless whoever made
     it has `opened` it, and closes it.
 
-    Without a `door` everybody may do everything. A body of more than `most_bytes` is refused, and a request that takes more
-    than `patience` seconds is given up.
+    Without a `door` everybody may do everything; say `loopback` where only this machine reaches it, and names of others are
+    refused, so that no web page asks in its reader's place. Schemas are read and compared by `judge`: without one, in
+    processes of their own if the application opens the ledger, else in threads. A body of more than `most_bytes` is
+    refused, and a request that takes more than `patience` seconds is given up.
     """
-    registry = Registry(ledger, known_formats())
-    desk = _Desk(registry, door or OpenDoor(), most_bytes, patience)
+    formats = known_formats()
+    chosen = judge or (ThreadJudge(formats) if opened else WorkerJudge(patience=patience / 2))
+    registry = Registry(ledger, formats, chosen)
+    desk = _Desk(registry, door or OpenDoor(), most_bytes, patience, loopback=loopback)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -58,6 +68,7 @@ def registry_app(
         try:
             yield
         finally:
+            await chosen.aclose()
             await ledger.aclose()
 
     routes = [Route(question.path, desk.answering(question), methods=[question.method]) for question in QUESTIONS]
@@ -84,7 +95,8 @@ class _RawPaths:
 class _Desk:
     """Takes a request, asks who it is from, bounds it, and words the answer."""
 
-    def __init__(self, registry: Registry, door: Door, most_bytes: int, patience: float) -> None:
+    def __init__(self, registry: Registry, door: Door, most_bytes: int, patience: float, *, loopback: bool) -> None:
+        self._loopback = loopback
         self._registry = registry
         self._door = door
         self._most_bytes = most_bytes
@@ -98,19 +110,24 @@ class _Desk:
                 async with asyncio.timeout(self._patience):
                     return await self._answer(question, request)
             except TimeoutError:
-                return _refused(refusal.timed_out(self._patience))
-            except Refusal as refused:
-                return _refused(refused)
+                refused = refusal.timed_out(self._patience)
+            except Refusal as error:
+                refused = error
             except StoreError as error:
                 log.warning("the registry's store failed: %s", error)
-                return _refused(refusal.store_failed(str(error)))
+                refused = refusal.store_failed(str(error))
             except PosthouseError as error:
                 log.error("a request failed: %s", error)
-                return _refused(Refusal(500, 500, "the registry is not set up rightly; its log says more"))
+                refused = Refusal(500, 500, "the registry is not set up rightly; its log says more")
+            return _refused(refused, chosen_kind(request.headers.get("accept", "")) or JSON)
 
         return endpoint
 
     async def _answer(self, question: Question, request: Request) -> Response:
+        check_sender(request.headers, loopback=self._loopback)
+        kind = chosen_kind(request.headers.get("accept", ""))
+        if kind is None:
+            raise refusal.not_acceptable(request.headers.get("accept", ""))
         role = await self._door.role_of(request.headers.get("authorization", ""))
         path = {name: unquote(value) for name, value in request.path_params.items()}
         asked = Asked(path, dict(request.query_params))
@@ -118,11 +135,12 @@ class _Desk:
         if role < needed:
             raise refusal.not_your_role(needed.name.lower())
         if question.method in ("POST", "PUT"):
+            check_body_kind(request.headers)
             asked = msgspec.structs.replace(asked, body=await self._body(request))
         answer = await question.answer(self._registry, asked)
         if isinstance(answer, str):
-            return Response(answer, media_type=JSON)
-        return Response(msgspec.json.encode(answer), media_type=JSON)
+            return Response(answer, media_type=kind)
+        return Response(msgspec.json.encode(answer), media_type=kind)
 
     async def _body(self, request: Request) -> bytes:
         said = request.headers.get("content-length", "")
@@ -130,21 +148,24 @@ class _Desk:
             raise refusal.too_large(self._most_bytes)
         parts = bytearray()
         try:
-            async for part in request.stream():
-                parts += part
-                if len(parts) > self._most_bytes:
-                    raise refusal.too_large(self._most_bytes)
+            async with asyncio.timeout(min(BODY_PATIENCE, self._patience)):
+                async for part in request.stream():
+                    parts += part
+                    if len(parts) > self._most_bytes:
+                        raise refusal.too_large(self._most_bytes)
+        except TimeoutError as error:
+            raise refusal.too_slow() from error
         except ClientDisconnect as error:
             raise refusal.bad_request("the request ended too soon") from error
         return bytes(parts)
 
 
-def _refused(refused: Refusal) -> Response:
+def _refused(refused: Refusal, kind: str = JSON) -> Response:
     headers = {"WWW-Authenticate": 'Basic realm="posthouse registry", charset="UTF-8"'} if refused.status == 401 else {}
-    if refused.status == 413:
+    if refused.status in (408, 413, 415):
         headers["Connection"] = "close"
     body = msgspec.json.encode({"error_code": refused.code, "message": str(refused)})
-    return Response(body, refused.status, media_type=JSON, headers=headers)
+    return Response(body, refused.status, media_type=kind, headers=headers)
 
 
 async def _no_such_path(request: Request, error: Exception) -> Response:

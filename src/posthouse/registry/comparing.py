@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from posthouse.contracts.evolution import Finding, Mode, Outcome, Verdict, Weight, across
 from posthouse.errors import SchemaError
-from posthouse.registry.books import Stored
-from posthouse.registry.drafts import Draft
 from posthouse.registry.format import Format
 
 MOST = 50
 """Sentences that one answer holds at most: a schema of another kind altogether differs in every field."""
 
 
-def complaints(formats: Mapping[str, Format], past: Sequence[Stored], draft: Draft, level: Mode) -> list[str]:
+class Known(msgspec.Struct, frozen=True):
+    """What a comparison needs of a schema. `name` is what sentences call it."""
+
+    name: str
+    type: str
+    compiled: bytes
+
+
+def complaints(formats: Mapping[str, Format], past: Sequence[Known], new: Known, level: Mode) -> list[str]:
     """One sentence for each thing that breaks a reader whom the level protects; none means compatible.
 
     `past` holds the versions that count, oldest first. Only the last one does unless the level is transitive.
@@ -22,12 +30,12 @@ def complaints(formats: Mapping[str, Format], past: Sequence[Stored], draft: Dra
     if level is Mode.NONE:
         return []
     counted = past if level.transitive else past[-1:]
-    strangers = [schema for schema in counted if schema.type != draft.type]
+    strangers = [schema for schema in counted if schema.type != new.type]
     if strangers:
-        return [f"the schema is {draft.type}, and an earlier one of this subject is {strangers[-1].type}"]
-    history = [(f"schema {schema.id}", schema.compiled) for schema in counted]
+        return [f"the schema is {new.type}, and an earlier one of this subject is {strangers[-1].type}"]
+    history = [(schema.name, schema.compiled) for schema in counted]
     try:
-        return _sentences(across(history, draft.compiled, level, formats[draft.type].compare))
+        return _sentences(across(history, new.compiled, level, formats[new.type].compare))
     except SchemaError as error:
         return [f"the schemas cannot be compared: {error}"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +10,9 @@ import msgspec
 from posthouse.errors import SchemaError, did_you_mean
 from posthouse.registry import refusal
 from posthouse.registry.books import Books, Reference, Stored, live
+from posthouse.registry.comparing import Known
 from posthouse.registry.format import Format, Import
+from posthouse.registry.judge import Judge
 from posthouse.registry.ledger import Ledger
 
 MOST_IMPORTS = 1_000
@@ -27,6 +28,11 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     normal: str
     compiled: bytes
     references: tuple[Reference, ...]
+
+    @property
+    def known(self) -> Known:
+        """As comparisons need it."""
+        return Known("the new schema", self.type, self.compiled)
 
     def stored(self, id: int) -> Stored:
         """The same with an id."""
@@ -44,23 +50,23 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 class Drafts:
     """Makes drafts. References are resolved from the ledger."""
 
-    def __init__(self, ledger: Ledger, formats: Mapping[str, Format]) -> None:
+    def __init__(self, ledger: Ledger, formats: Mapping[str, Format], judge: Judge) -> None:
         self._ledger = ledger
         self._formats = formats
+        self._judge = judge
 
     async def draft(
-        self, text: str, type: str | None, references: Sequence[Reference] | None, *, normalize: bool
+        self, text: str | None, type: str | None, references: Sequence[Reference] | None, *, normalize: bool
     ) -> Draft:
         """Raises Refusal where the text, its type or a reference is wrong."""
         name = (type or "AVRO").upper()
-        chosen = self._formats.get(name)
-        if chosen is None:
+        if name not in self._formats:
             raise refusal.invalid_schema(f"there is no schema type {type!r}.{did_you_mean(name, self._formats)}")
-        if not text.strip():
-            raise refusal.invalid_schema("the schema is empty")
+        if text is None or not text.strip():
+            raise refusal.invalid_schema("Empty schema")
         links, imports = await self._resolved(name, references) if references else ((), [])
         try:
-            reading = await asyncio.to_thread(chosen.read, text, imports)
+            reading = await self._judge.read(name, text, imports)
         except SchemaError as error:
             raise refusal.invalid_schema(str(error)) from error
         return Draft(

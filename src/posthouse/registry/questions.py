@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from importlib.metadata import version
 from typing import TypeVar
 
 import msgspec
@@ -87,6 +88,24 @@ async def contexts(registry: Registry, asked: Asked) -> object:
     return ["."]
 
 
+async def server_id(registry: Registry, asked: Asked) -> object:
+    """Clients of Confluent's cloud ask which cluster answers; here there is one registry to a store."""
+    return {"scope": {"path": [], "clusters": {"kafka-cluster": "", "schema-registry-cluster": "posthouse"}}, "id": ""}
+
+
+async def server_version(registry: Registry, asked: Asked) -> object:
+    return {"version": version("posthouse"), "commitId": ""}
+
+
+async def latest_with_metadata(registry: Registry, asked: Asked) -> object:
+    """The newest version whose metadata has what the query says. No schema has any here, so without a question it is
+    the latest, and with one there is none."""
+    if asked.query.get("key"):
+        raise refusal.schema_not_found()
+    found, stored = await registry.version(asked.subject, "latest", deleted=asked.flag("deleted"))
+    return _versioned(registry, asked, found, stored)
+
+
 async def subjects(registry: Registry, asked: Asked) -> object:
     found = await registry.subjects(
         prefix=_prefix(asked), deleted=asked.flag("deleted"), deleted_only=asked.flag("deletedOnly")
@@ -133,7 +152,7 @@ async def versions(registry: Registry, asked: Asked) -> object:
     return _page(asked, [version.version for version in found])
 
 
-async def version(registry: Registry, asked: Asked) -> object:
+async def one_version(registry: Registry, asked: Asked) -> object:
     found, stored = await registry.version(asked.subject, asked.path["version"], deleted=asked.flag("deleted"))
     return _versioned(registry, asked, found, stored)
 
@@ -234,6 +253,9 @@ QUESTIONS = (
     Question("GET", "/", Role.READ, root),
     Question("GET", "/schemas/types", Role.READ, types),
     Question("GET", "/contexts", Role.READ, contexts),
+    Question("GET", "/v1/metadata/id", Role.READ, server_id),
+    Question("GET", "/v1/metadata/version", Role.READ, server_version),
+    Question("GET", "/subjects/{subject}/metadata", Role.READ, latest_with_metadata),
     Question("GET", "/schemas", Role.READ, schemas),
     Question("GET", "/schemas/ids/{id}", Role.READ, schema_by_id),
     Question("GET", "/schemas/ids/{id}/schema", Role.READ, text_by_id),
@@ -244,7 +266,7 @@ QUESTIONS = (
     Question("DELETE", "/subjects/{subject}", Role.WRITE, delete_subject, Role.ADMIN),
     Question("GET", "/subjects/{subject}/versions", Role.READ, versions),
     Question("POST", "/subjects/{subject}/versions", Role.WRITE, register),
-    Question("GET", "/subjects/{subject}/versions/{version}", Role.READ, version),
+    Question("GET", "/subjects/{subject}/versions/{version}", Role.READ, one_version),
     Question("DELETE", "/subjects/{subject}/versions/{version}", Role.WRITE, delete_version, Role.ADMIN),
     Question("GET", "/subjects/{subject}/versions/{version}/schema", Role.READ, text_of_version),
     Question("GET", "/subjects/{subject}/versions/{version}/referencedby", Role.READ, referrers),

@@ -78,6 +78,30 @@ def incompatible(subject: str, messages: Sequence[str]) -> Refusal:
     )
 
 
+def wrong_host(host: str) -> Refusal:
+    return Refusal(421, 421, f"This registry is asked as localhost or 127.0.0.1, not as {host[:100]!r}")
+
+
+def other_site(origin: str) -> Refusal:
+    return Refusal(403, 403, f"A page of another site sent this: {origin[:100]!r}")
+
+
+def wrong_body_kind(kind: str) -> Refusal:
+    return Refusal(
+        415,
+        415,
+        f"HTTP 415 Unsupported Media Type: {kind[:100]!r}; say `Content-Type: application/vnd.schemaregistry.v1+json`",
+    )
+
+
+def not_acceptable(accept: str) -> Refusal:
+    return Refusal(406, 406, f"HTTP 406 Not Acceptable: answers are JSON, and {accept[:100]!r} is asked for")
+
+
+def too_slow() -> Refusal:
+    return Refusal(408, 408, "The body of the request did not come in time")
+
+
 def too_large(limit: int) -> Refusal:
     return Refusal(413, 413, f"The request is larger than {limit:,} bytes: the registry was started with this limit")
 

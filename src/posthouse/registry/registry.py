@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 import msgspec
@@ -10,9 +9,10 @@ import msgspec
 from posthouse.contracts.evolution import Mode
 from posthouse.registry import refusal
 from posthouse.registry.books import GLOBAL, Books, Reference, Settings, Stored, Version, live
-from posthouse.registry.comparing import complaints
+from posthouse.registry.comparing import Known
 from posthouse.registry.drafts import Draft, Drafts
 from posthouse.registry.format import Format
+from posthouse.registry.judge import Judge, ThreadJudge
 from posthouse.registry.ledger import Ledger
 
 LARGEST = 2**31 - 1
@@ -25,7 +25,7 @@ DEFAULT_LEVEL = Mode.BACKWARD.value
 class SchemaRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A schema as clients send it. `id` and `version` count in IMPORT mode only."""
 
-    schema: str
+    schema: str | None = None
     schema_type: str | None = None
     references: tuple[Reference, ...] | None = None
     id: int | None = None
@@ -35,29 +35,33 @@ class SchemaRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Registry:
-    """The registry over one ledger. `formats` by the names that the API uses."""
+    """The registry over one ledger. `formats` by the names that the API uses; `judge` reads and compares their schemas."""
 
-    def __init__(self, ledger: Ledger, formats: Mapping[str, Format]) -> None:
+    def __init__(self, ledger: Ledger, formats: Mapping[str, Format], judge: Judge | None = None) -> None:
         self.formats = formats
         self._ledger = ledger
-        self._drafts = Drafts(ledger, formats)
+        self._judge = judge or ThreadJudge(formats)
+        self._drafts = Drafts(ledger, formats, self._judge)
 
     async def register(self, subject: str, request: SchemaRequest, *, normalize: bool) -> Version:
         """The version that holds this schema, made where it is new. Raises Refusal."""
         check_subject(subject)
         draft = await self._drafts.draft(request.schema, request.schema_type, request.references, normalize=normalize)
-        async with self._ledger.writing() as session:
-            books = Books(session)
-            versions = await books.versions(subject)
-            found = _same(versions, draft, await books.id_of(draft.fingerprint), normalize=normalize)
-            if found is not None and request.id in (None, found.schema_id):
-                return found
-            settings = await settings_of(books, subject)
-            _check_mode(subject, settings, request.id)
-            await self._drafts.check_links(books, draft.references)
-            if settings.mode != IMPORT:
-                await self._check_history(books, subject, versions, draft, settings)
-            return await _added(books, subject, request, draft)
+        judged: _State | None = None
+        while True:  # until nobody changed what was judged; the patience of the request ends it
+            async with self._ledger.writing() as session:
+                books = Books(session)
+                state = await _state(books, subject)
+                found = _same(state.versions, draft, await books.id_of(draft.fingerprint), normalize=normalize)
+                if found is not None and request.id in (None, found.schema_id):
+                    return found
+                _check_mode(subject, state.settings, request.id)
+                await self._drafts.check_links(books, draft.references)
+                past = await _counted(books, state)
+                if not past or state == judged:
+                    return await _added(books, subject, request, draft)
+            await self._check_history(subject, past, draft, state.settings)
+            judged = state
 
     async def lookup(self, subject: str, request: SchemaRequest, *, normalize: bool, deleted: bool) -> Version:
         """The version of the subject that holds this schema."""
@@ -83,7 +87,7 @@ class Registry:
             settings = await settings_of(books, subject)
             past = [await _stored(books, version) for version in history]
         draft = await self._drafts.draft(request.schema, request.schema_type, request.references, normalize=normalize)
-        return await asyncio.to_thread(complaints, self.formats, past, draft, _level(settings))
+        return await self._judge.complaints([_known(stored) for stored in past], draft.known, _level(settings))
 
     async def schema(self, id: int) -> Stored:
         """A schema by its id; those whose versions are softly deleted too."""
@@ -209,17 +213,35 @@ class Registry:
             await books.keep_settings(subject, msgspec.structs.replace(before, mode=mode))
         return before
 
-    async def _check_history(
-        self, books: Books, subject: str, versions: list[Version], draft: Draft, settings: Settings
-    ) -> None:
-        level = _level(settings)
-        if level is Mode.NONE:
-            return
-        history = live(versions)
-        past = [await _stored(books, version) for version in (history if level.transitive else history[-1:])]
-        messages = await asyncio.to_thread(complaints, self.formats, past, draft, level)
+    async def _check_history(self, subject: str, past: list[Stored], draft: Draft, settings: Settings) -> None:
+        """No transaction is open: a comparison may take its time, and other subjects are written meanwhile."""
+        messages = await self._judge.complaints([_known(stored) for stored in past], draft.known, _level(settings))
         if messages:
             raise refusal.incompatible(subject, messages)
+
+
+class _State(msgspec.Struct, frozen=True):
+    """All that a verdict on a new version rests on."""
+
+    versions: list[Version]
+    settings: Settings
+
+
+async def _state(books: Books, subject: str) -> _State:
+    return _State(await books.versions(subject), await settings_of(books, subject))
+
+
+async def _counted(books: Books, state: _State) -> list[Stored]:
+    """The schemas that a new version is held against; none where anything goes."""
+    level = _level(state.settings)
+    if level is Mode.NONE or state.settings.mode == IMPORT:
+        return []
+    history = live(state.versions)
+    return [await _stored(books, version) for version in (history if level.transitive else history[-1:])]
+
+
+def _known(stored: Stored) -> Known:
+    return Known(f"schema {stored.id}", stored.type, stored.compiled)
 
 
 LATEST = ("latest", "-1")

@@ -16,8 +16,10 @@ import uvicorn
 
 from posthouse.errors import ConfigurationError
 from posthouse.registry.app import registry_app
+from posthouse.registry.connections import patient_protocol
 from posthouse.registry.door import OpenDoor, UsersDoor
 from posthouse.registry.ledgers import open_ledger
+from posthouse.registry.workers import WorkerJudge
 
 log = logging.getLogger("posthouse.registry")
 
@@ -50,11 +52,22 @@ async def serve(url: str, listening: Listening, say: Callable[[str], None]) -> N
     check_listening(listening)
     ledger = open_ledger(url)
     door = UsersDoor(listening.users) if listening.users else OpenDoor()
-    app = registry_app(ledger, door=door, opened=True, most_bytes=listening.most_bytes, patience=listening.patience)
+    judge = WorkerJudge(patience=listening.patience / 2)
+    app = registry_app(
+        ledger,
+        door=door,
+        judge=judge,
+        opened=True,
+        loopback=is_loopback(listening.host),
+        most_bytes=listening.most_bytes,
+        patience=listening.patience,
+    )
     with _listener(listening) as listener:
         await ledger.open()
         config = uvicorn.Config(
             app,
+            http=patient_protocol(),
+            ws="none",
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -68,6 +81,7 @@ async def serve(url: str, listening: Listening, say: Callable[[str], None]) -> N
         try:
             await _Server(config, lambda: say(_address(listening, listener))).serve(sockets=[listener])
         finally:
+            await judge.aclose()
             await ledger.aclose()
 
 

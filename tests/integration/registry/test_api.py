@@ -16,6 +16,7 @@ from tests.integration.registry.client import (
     served,
 )
 
+KIND = {"content-type": "application/vnd.schemaregistry.v1+json"}
 PAYMENT = {"type": "enum", "name": "Payment", "symbols": ["CARD", "CASH"]}
 
 
@@ -331,10 +332,10 @@ async def test_what_is_not_there_is_said_so(quick: Client) -> None:
 
 
 async def test_a_body_that_is_none_is_said_so(quick: Client) -> None:
-    bodies: tuple[object, ...] = ({}, [], {"schema": 1}, {"schema": "string", "references": [{"name": "a"}]})
+    bodies: tuple[object, ...] = ([], {"schema": 1}, {"schema": "string", "references": [{"name": "a"}]})
     for body in bodies:
         assert await quick.refused("POST", "/subjects/a/versions", body) == (400, 400)
-    answer = await quick.http.post("/subjects/a/versions", content=b"\xff{")
+    answer = await quick.http.post("/subjects/a/versions", content=b"\xff{", headers=KIND)
     assert (answer.status_code, answer.json()["error_code"]) == (400, 400)
     unknown = schema_body("x", "XML")
     assert await quick.refused("POST", "/subjects/a/versions", unknown) == (422, 42201)
@@ -370,7 +371,8 @@ async def test_a_body_beyond_the_limit_is_refused() -> None:
             for _ in range(20):
                 yield b" " * 100
 
-        answer = await client.http.post("/subjects/a/versions", content=pieces())  # type: ignore[arg-type]  # a stream
+        stream = pieces()
+        answer = await client.http.post("/subjects/a/versions", content=stream, headers=KIND)  # type: ignore[arg-type]
         assert answer.status_code == 413
         assert await client.register("a", ORDER) == 1
 
@@ -420,3 +422,46 @@ async def test_a_registry_is_the_same_after_a_restart(store_url: str) -> None:
         assert await client.get("/config/a") == {"compatibilityLevel": "FULL"}
         assert await client.get("/mode/proto") == {"mode": "READONLY"}
         assert await client.register("new", PAYMENT) == 4
+
+
+@pytest.mark.parametrize("path", ["/subjects/a/versions", "/subjects/a", "/compatibility/subjects/a/versions/latest"])
+@pytest.mark.parametrize("body", [{}, {"schemaType": "JSON"}, {"schema": None}, {"schema": ""}])
+async def test_a_schema_that_is_missing_is_an_invalid_one(quick: Client, path: str, body: dict[str, object]) -> None:
+    await quick.register("a", ORDER)
+    assert await quick.refused("POST", path, body) == (422, 42201)
+
+
+@pytest.mark.parametrize(
+    ("accept", "given"),
+    [
+        ("application/json", "application/json"),
+        ("application/vnd.schemaregistry+json, application/json; q=0.5", "application/vnd.schemaregistry+json"),
+        ("application/vnd.schemaregistry.v1+json; q=0.2, application/json", "application/json"),
+        ("*/*", "application/vnd.schemaregistry.v1+json"),
+        ("text/html, */*;q=0.1", "application/vnd.schemaregistry.v1+json"),
+    ],
+)
+async def test_an_answer_is_of_the_kind_that_is_asked_for(quick: Client, accept: str, given: str) -> None:
+    for path, status in (("/subjects", 200), ("/subjects/none/versions", 404)):
+        answer = await quick.http.get(path, headers={"accept": accept})
+        assert (answer.status_code, answer.headers["content-type"]) == (status, given)
+
+
+async def test_an_answer_of_no_kind_that_is_asked_for_is_refused(quick: Client) -> None:
+    assert (await quick.http.get("/subjects", headers={"accept": "text/html"})).status_code == 406
+
+
+async def test_the_registry_says_what_it_is(quick: Client) -> None:
+    clusters = {"kafka-cluster": "", "schema-registry-cluster": "posthouse"}
+    assert await quick.get("/v1/metadata/id") == {"scope": {"path": [], "clusters": clusters}, "id": ""}
+    said = await quick.get("/v1/metadata/version")
+    assert isinstance(said, dict)
+    assert said["version"]
+
+
+async def test_the_latest_version_is_found_by_metadata_that_no_schema_has(quick: Client) -> None:
+    await quick.register("a", ORDER)
+    shown = {"subject": "a", "version": 1, "id": 1, "schema": schema_body(ORDER)["schema"]}
+    assert await quick.get("/subjects/a/metadata") == shown
+    assert await quick.refused("GET", "/subjects/a/metadata", key="owner", value="me") == (404, 40403)
+    assert await quick.refused("GET", "/subjects/none/metadata") == (404, 40401)

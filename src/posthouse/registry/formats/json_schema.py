@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from posthouse.contracts.evolution import Mode, Verdict
 from posthouse.contracts.evolution.json_schema import compare
-from posthouse.contracts.evolution.json_schema.document import Document, Json
+from posthouse.contracts.evolution.json_schema.document import Document, Json, check_depth
 from posthouse.errors import SchemaError
 from posthouse.registry.format import Import, Reading
 
@@ -43,6 +43,7 @@ def _loaded(text: str, name: str) -> Json:
         found: Json = json.loads(text, parse_float=Decimal, object_pairs_hook=_unique)
     except (ValueError, ArithmeticError, RecursionError) as error:
         raise SchemaError(f"{name}: not JSON: {error}") from error
+    check_depth(found, name)
     return found
 
 

@@ -178,7 +178,7 @@ def _read(text: str | bytes, name: str) -> Json:
         raise _too_deep(name) from None
     except (ValueError, InvalidOperation) as error:
         raise SchemaError(f"{name}: not JSON: {error}") from error
-    _check_depth(root, name)
+    check_depth(root, name)
     if not isinstance(root, (dict, bool)):
         raise SchemaError(f"{name}: a schema is an object, true or false, not {json.dumps(root, default=str)[:40]}")
     return root
@@ -195,7 +195,8 @@ def _no_constant(word: str) -> Json:
     raise ValueError(f"{word} is not a number of JSON")
 
 
-def _check_depth(root: Json, name: str) -> None:
+def check_depth(root: Json, name: str) -> None:
+    """Raises SchemaError for what nests too deep; whoever walks through a document may then call itself."""
     level: list[Json] = [root]
     for _ in range(DEEPEST):
         level = [part for node in level for part in _parts(node)]
