@@ -18,9 +18,10 @@ import pytest
 from posthouse.broker import Frame, Topology, Verdict
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
-from posthouse.errors import StoreUnavailable
+from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.sending import Relay, RelaySettings
 from posthouse.store import OutboxReader
+from posthouse.store.streams import StreamEvent
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import TOPIC, row, stuck
 from posthouse.testing.store_contract.steps import add
@@ -262,6 +263,63 @@ async def test_behind_a_pooler_no_floor_is_carried_into_another_run(server: Rest
             await until(one_more, "the next one to come")
             hot = await say(server.url, 6, 2 * AFTER)
             assert await everything(store.outbox) == hot
+
+
+# Cursors that somebody keeps outside of the server.
+
+
+async def happen(url: str, first: int, count: int) -> list[str]:
+    """Facts of one stream, each committed by itself."""
+    names = [f"f{number}" for number in range(first, first + count)]
+    async with opened(url) as other:
+        for version, name in enumerate(names, first + 1):
+            async with other.begin() as tx:
+                await other.streams.append(tx, [StreamEvent("t1", "room", "1", version, name, "x.v1", {}, b"{}")])
+    return names
+
+
+async def heard(store: PostgresStore, cursor: str) -> tuple[list[str], str]:
+    """What is behind a cursor, and where it stands then."""
+    found: list[str] = []
+    while True:
+        page = await store.streams.read_all(cursor, 20)
+        found, cursor = found + [one.event_id for one in page.events], page.cursor
+        if not page.more:
+            return found, cursor
+
+
+async def test_whoever_reads_all_streams_misses_nothing_after_a_crash(server: RestartablePostgres) -> None:
+    async with opened(server.url) as store:
+        await store.upgrade()
+        before = await happen(server.url, 0, 50)
+        spend(server.url)
+        found, cursor = await heard(store, "")
+        assert found == before
+        spend(server.url)
+        again_, same = await heard(store, cursor)
+        assert again_ == []
+        crash(server)
+        await again(store)
+        after = await happen(server.url, 50, AFTER)
+        spend(server.url)
+        assert (await heard(store, same))[0] == after
+
+
+async def test_a_cursor_from_before_a_promotion_is_refused(server: RestartablePostgres) -> None:
+    """The new server may lack what it had seen, and gives the numbers of that again."""
+    async with opened(server.url) as store:
+        await store.upgrade()
+        await happen(server.url, 0, 5)
+        with following(server) as standby:
+            standby.catch_up()
+            _, cursor = await heard(store, "")
+            server.crash()
+            standby.promote()
+            async with opened(standby.url) as new:
+                after = await happen(standby.url, 5, 5)
+                with pytest.raises(StoreError, match="begin again"):
+                    await heard(new, cursor)
+                assert len((await heard(new, ""))[0]) == 5 + len(after)
 
 
 # A relay whose broker is slow, from end to end.

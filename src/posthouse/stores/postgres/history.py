@@ -26,8 +26,8 @@ PINNED = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET
 # Where a window begins and ends that is open from now on: which snapshot it is up to, and the positions around it. An
 # addition keeps the planner from looking for the lowest position through all of them.
 OPEN = """
-SELECT pg_current_snapshot()::text, m.streams, posthouse.at_home(), w.lo - 1, w.hi
-FROM posthouse.meta m CROSS JOIN LATERAL (
+SELECT pg_current_snapshot()::text, m.streams, coalesce(p.timeline, ''), posthouse.at_home(), w.lo - 1, w.hi
+FROM posthouse.meta m CROSS JOIN posthouse.place() p CROSS JOIN LATERAL (
     SELECT min(e.position + 0) AS lo, max(e.position + 0) AS hi FROM posthouse.stream_event e
     WHERE e.xid >= pg_snapshot_xmin((SELECT $1::text::pg_snapshot))
         AND NOT pg_visible_in_snapshot(e.xid, (SELECT $2::text::pg_snapshot))) w
@@ -35,12 +35,20 @@ FROM posthouse.meta m CROSS JOIN LATERAL (
 
 # The same for the very first one, which has everything in it.
 OPEN_FIRST = """
-SELECT pg_current_snapshot()::text, m.streams, posthouse.at_home(), 0, (SELECT max(e.position) FROM posthouse.stream_event e)
-FROM posthouse.meta m
+SELECT pg_current_snapshot()::text, m.streams, coalesce(p.timeline, ''), posthouse.at_home(), 0,
+    (SELECT max(e.position) FROM posthouse.stream_event e)
+FROM posthouse.meta m CROSS JOIN posthouse.place() p
 """
 
 # In which order of things cursors are good.
-STREAMS = "SELECT m.streams FROM posthouse.meta m"
+STREAMS = "SELECT m.streams, coalesce(p.timeline, '') FROM posthouse.meta m CROSS JOIN posthouse.place() p"
+
+# Let the log reach the disk with the number of a transaction that began after the snapshot, so that no crash takes back what
+# the snapshot says: whoever keeps it outside cannot know of one.
+LASTING = """
+SELECT pg_logical_emit_message(true, 'posthouse', ''), set_config('synchronous_commit',
+    CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)
+"""
 
 # A page of a window; of some types, unless NULL.
 PAGE = """
@@ -57,9 +65,11 @@ FRESH = "AND NOT pg_visible_in_snapshot(e.xid, (SELECT $4::text::pg_snapshot))"
 
 class Cursor(msgspec.Struct, frozen=True):
     """Where a reader stands. `s1`: everything visible there was read; empty at the beginning. Where a window is open, `s2`
-    is what it goes up to, and its positions up to `last` of `hi` were read."""
+    is what it goes up to, and its positions up to `last` of `hi` were read. Snapshots mean something in one order of things
+    (`streams`) and on one timeline of the server: a promoted one may lack what they show, and gives its numbers again."""
 
     streams: int = 0
+    timeline: str = ""
     s1: str = ""
     s2: str = ""
     last: int = 0
@@ -71,18 +81,18 @@ class Cursor(msgspec.Struct, frozen=True):
         if not text:
             return cls()
         try:
-            streams, s1, s2, last, hi = text.split(SEPARATOR)
-            return cls(int(streams), s1, s2, int(last), int(hi))
+            streams, timeline, s1, s2, last, hi = text.split(SEPARATOR)
+            return cls(int(streams), timeline, s1, s2, int(last), int(hi))
         except ValueError:
             raise StoreError(f"{text!r} is not a cursor of this store: give what a page said, or nothing") from None
 
     def __str__(self) -> str:
-        return SEPARATOR.join((str(self.streams), self.s1, self.s2, str(self.last), str(self.hi)))
+        return SEPARATOR.join((str(self.streams), self.timeline, self.s1, self.s2, str(self.last), str(self.hi)))
 
     @property
     def closed(self) -> Cursor:
         """The window was read to its end."""
-        return Cursor(self.streams, self.s2)
+        return Cursor(self.streams, self.timeline, self.s2)
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -121,26 +131,31 @@ class History:
         await self._database.check()
         async with self._database.connected() as connection:
             connection.begin_with(PINNED)
-            async with connection.transaction(isolation="repeatable_read", readonly=True):
+            async with connection.transaction(isolation="repeatable_read"):
                 cursor = await self._window(connection, given)
-                return cursor, await self._page(connection, cursor, wanted) if cursor.hi else []
+                if not cursor.hi:
+                    return cursor, []
+                found = await self._page(connection, cursor, wanted)
+                if not given.s2:
+                    await connection.run(LASTING, ())
+                return cursor, found
 
     async def _window(self, connection: StoreConnection, cursor: Cursor) -> Cursor:
         """The window that the cursor is in, or a new one behind it."""
         fetch: Any = connection.fetchrow
         if cursor.s2:
-            (streams,) = await fetch(self._database.text(STREAMS))
-            _refuse_other(cursor, streams)
+            streams, timeline = await fetch(self._database.text(STREAMS))
+            _refuse_other(cursor, streams, timeline)
             return cursor
         if cursor.s1:
             found = await fetch(self._database.text(OPEN), cursor.s1, cursor.s1)
         else:
             found = await fetch(self._database.text(OPEN_FIRST))
-        s2, streams, at_home, last, hi = found
+        s2, streams, timeline, at_home, last, hi = found
         if not at_home:
             raise StoreUnavailable("the database was restored from a dump: a relay's next lease puts the streams right")
-        _refuse_other(cursor, streams)
-        return Cursor(streams, cursor.s1, s2, last or 0, hi or 0)
+        _refuse_other(cursor, streams, timeline)
+        return Cursor(streams, timeline, cursor.s1, s2, last or 0, hi or 0)
 
     async def _page(self, connection: StoreConnection, cursor: Cursor, wanted: Wanted) -> Sequence[Sequence[Any]]:
         parameters: list[object] = [cursor.last, cursor.hi, cursor.s2]
@@ -162,17 +177,23 @@ class History:
 
 
 def _onward(given: Cursor, cursor: Cursor, found: Sequence[Sequence[Any]], limit: int) -> tuple[str, bool]:
-    """Where the next page begins, and whether it is there already."""
+    """Where the next page begins, and whether it is there already. Behind a window with nothing in it: where it began."""
+    if not cursor.hi:
+        return str(given) if given.s1 else "", False
     if len(found) < limit:
         return str(cursor.closed), bool(given.s2)  # the world went on since it was opened
     return str(msgspec.structs.replace(cursor, last=found[-1][-1])), True
 
 
-def _refuse_other(cursor: Cursor, streams: int) -> None:
+def _refuse_other(cursor: Cursor, streams: int, timeline: str) -> None:
     if cursor.streams not in (0, streams):
         raise StoreError(
             "the cursor is from before the database was restored, and nobody can say what it had seen: begin again, "
             "without one"
+        )
+    if cursor.streams and cursor.timeline != timeline:
+        raise StoreError(
+            "the cursor is from before a standby took over, which may lack what it had seen: begin again, without one"
         )
 
 
