@@ -74,11 +74,12 @@ class HeldTable(Protocol):
         ...
 
     async def remove(self, tx: Transaction, event: HeldEvent) -> bool:
-        """Take it out because it was applied. False when its turn has passed to someone else."""
+        """Take it out because it was applied. False when its turn has passed to someone else, or its id is that of another
+        event by now."""
         ...
 
     async def change(self, tx: Transaction, event: HeldEvent) -> bool:
-        """Store state, attempts, times, headers, body, reason, error, stack as given. False when its turn has passed.
+        """Store state, attempts, times, headers, body, reason, error, stack as given. False as in `remove`.
         An event out of line may lose its number, to run as one that stands alone. StoreError when it would keep its key
         waiting under a number that another event waits under."""
         ...

@@ -76,13 +76,14 @@ class ProjectionTable(Protocol):
         not being built, or another one's time is not over. An owner who asks for no seconds lets go."""
         ...
 
-    async def advance(self, tx: Transaction, generation: Generation) -> bool:
-        """Store phase, cursor and read as given. False, and no effect, when it is not being built by its owner."""
+    async def advance(self, tx: Transaction, before: Generation, after: Generation) -> bool:
+        """Store phase, cursor and read of `after`. False, and no effect, when it is not being built by its owner, or does not
+        stand where `before` does: then a server that took over lacks what was done meanwhile."""
         ...
 
     async def swap(self, generation: Generation, drop_after: float | None) -> bool:
         """Let it be the live one from now on and retire the one before, which may go `drop_after` seconds later; in one
-        transaction. False, and no effect, when it is not being built by its owner."""
+        transaction. False, and no effect, when it is not being built by its owner, or stands elsewhere."""
         ...
 
     async def note(self, projection: str, number: int, event_at: float, applied_at: float) -> None:
@@ -105,7 +106,8 @@ class ProjectionTable(Protocol):
 
     async def cover(self, generation: Generation, aggregates: Sequence[str]) -> bool:
         """Settle for every stream of these aggregates up to which version it is read in bulk: the one that it has now. Its
-        phase is `closing` from then on; in one transaction. False, and no effect, when it is not being built by its owner."""
+        phase is `closing` from then on; in one transaction. False, and no effect, when it is not being built by its owner, or
+        stands elsewhere."""
         ...
 
     async def covered(

@@ -153,7 +153,7 @@ class Bulk:
                 await store.projections.turn_to(tx, tenant)
                 await self._feed(tx, theirs)
             after = msgspec.structs.replace(generation, cursor=page.cursor, read=generation.read + len(events))
-            if not await store.projections.advance(tx, after):
+            if not await store.projections.advance(tx, generation, after):
                 raise lost(generation)
         self._told(after)
         return after
@@ -161,7 +161,7 @@ class Bulk:
     async def _take_over(self, generation: Generation) -> Generation:
         after = msgspec.structs.replace(generation, phase="following")
         async with self._wiring.store.begin(tenant=PLATFORM) as tx:
-            if not await self._wiring.store.projections.advance(tx, after):
+            if not await self._wiring.store.projections.advance(tx, generation, after):
                 raise lost(generation)
         return after
 
@@ -223,7 +223,7 @@ def lost(generation: Generation) -> RebuildStopped:
     """Somebody else has taken it over, or given it up."""
     return RebuildStopped(
         f"{generation.projection}: generation {generation.number} is not ours to build any more: another process has taken "
-        "it over or dropped it, see `posthouse projection status`"
+        "it over or dropped it, or a server took over that lacks the last pages: see `posthouse projection status`"
     )
 
 

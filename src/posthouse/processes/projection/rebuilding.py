@@ -230,7 +230,7 @@ class Rebuild:
             await stream.aclose()
         after = msgspec.structs.replace(generation, phase="bulk" if generation.source == "streams" else "following")
         async with self._wiring.store.begin(tenant="platform") as tx:
-            if not await self._wiring.store.projections.advance(tx, after):
+            if not await self._wiring.store.projections.advance(tx, generation, after):
                 raise lost(generation)
         return after
 

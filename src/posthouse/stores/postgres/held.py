@@ -58,9 +58,10 @@ SELECT least((SELECT min(e.next_at) {IN_TURN}),
     (SELECT min(e.next_at) FROM posthouse.held e WHERE e.consumer = $1 AND e.state = 'gap'))
 """
 
-# Take an event out, in its turn; its key waits for one less.
+# Take an event out, in its turn; its key waits for one less. A server that took over may have given its id to another.
 REMOVE = """
-WITH gone AS (DELETE FROM posthouse.held WHERE id = $1 AND turn = $2 RETURNING *),
+WITH gone AS (
+    DELETE FROM posthouse.held WHERE id = $1 AND turn = $2 AND consumer = $3 AND event_id = $4 RETURNING *),
 counted AS (
     UPDATE posthouse.head h SET held = h.held - 1 FROM gone g
     WHERE g.sequence IS NOT NULL AND g.state IN ('retrying', 'gap', 'blocked', 'dead')
@@ -113,7 +114,7 @@ class PostgresHeld:
         return None if due is None else float(due)
 
     async def remove(self, tx: Transaction, event: HeldEvent) -> bool:
-        return bool(await own(tx).run(REMOVE, event.id, event.turn))
+        return bool(await own(tx).run(REMOVE, event.id, event.turn, event.consumer, event.arrival.event_id))
 
     async def change(self, tx: Transaction, event: HeldEvent) -> bool:
         return bool((await own(tx).run(CHANGE, *_columns(event))).scalar())

@@ -39,17 +39,16 @@ WHERE projection = $4 AND number = $5 AND state = 'building' AND (owner = $2 OR 
 # Which tables it has.
 NAME_TABLES = "UPDATE posthouse.generation SET tables = $1 WHERE projection = $2 AND number = $3"
 
+STANDING = (
+    "projection = $1 AND number = $2 AND state = 'building' AND owner = $3 AND phase = $4 AND cursor = $5 AND read = $6"
+)
+"""Being built by its owner, and as far as that believes: a server that took over may lack the last steps."""
+
 # How far it is.
-ADVANCE = """
-UPDATE posthouse.generation SET phase = $1, cursor = $2, read = $3
-WHERE projection = $4 AND number = $5 AND state = 'building' AND owner = $6
-"""
+ADVANCE = f"UPDATE posthouse.generation SET phase = $7, cursor = $8, read = $9 WHERE {STANDING}"
 
 # The one that is to be read; locked, so that its owner stays the same.
-NEXT = """
-SELECT 1 FROM posthouse.generation
-WHERE projection = $1 AND number = $2 AND state = 'building' AND owner = $3 FOR UPDATE
-"""
+NEXT = f"SELECT 1 FROM posthouse.generation WHERE {STANDING} FOR UPDATE"
 
 # The one before is not read any more …
 REPLACE = f"""
@@ -100,10 +99,7 @@ REMOVE = "DELETE FROM posthouse.generation WHERE projection = $1 AND number = $2
 EXTENT = "SELECT coalesce(sum(version), 0)::bigint FROM posthouse.stream WHERE aggregate = ANY ($1::text[])"
 
 # It is settled what comes in bulk …
-CLOSE = """
-UPDATE posthouse.generation SET phase = 'closing'
-WHERE projection = $1 AND number = $2 AND state = 'building' AND owner = $3
-"""
+CLOSE = f"UPDATE posthouse.generation SET phase = 'closing' WHERE {STANDING}"
 
 # … for each stream up to the version that it has: one statement, so one moment.
 COVER = """
@@ -148,14 +144,13 @@ class PostgresProjections:
         done = await self._database.run(LEASE, self._now(), owner, seconds, projection, number)
         return done.rowcount == 1
 
-    async def advance(self, tx: Transaction, generation: Generation) -> bool:
-        said = (generation.phase, generation.cursor, generation.read)
-        return (await own(tx).run(ADVANCE, *said, *_mine(generation))).rowcount == 1
+    async def advance(self, tx: Transaction, before: Generation, after: Generation) -> bool:
+        return (await own(tx).run(ADVANCE, *_standing(before), *_place(after))).rowcount == 1
 
     async def swap(self, generation: Generation, drop_after: float | None) -> bool:
-        projection, number, owner = _mine(generation)
+        projection, number = generation.projection, generation.number
         async with PostgresTransaction(self._database) as tx:
-            if not await tx.run(NEXT, projection, number, owner):
+            if not await tx.run(NEXT, *_standing(generation)):
                 return False
             await tx.run(REPLACE, self._now(), drop_after, projection)
             await tx.run(GO_LIVE, self._now(), projection, number)
@@ -183,7 +178,7 @@ class PostgresProjections:
 
     async def cover(self, generation: Generation, aggregates: Sequence[str]) -> bool:
         async with PostgresTransaction(self._database) as tx:
-            if (await tx.run(CLOSE, *_mine(generation))).rowcount != 1:
+            if (await tx.run(CLOSE, *_standing(generation))).rowcount != 1:
                 return False
             await tx.run(COVER, generation.projection, generation.number, list(aggregates))
             return True
@@ -208,8 +203,12 @@ def _living(projection: str) -> Steps[int | None]:
     return int(found.scalar()) if found else None
 
 
-def _mine(generation: Generation) -> tuple[str, int, str]:
-    return generation.projection, generation.number, generation.owner
+def _standing(generation: Generation) -> tuple[object, ...]:
+    return generation.projection, generation.number, generation.owner, *_place(generation)
+
+
+def _place(generation: Generation) -> tuple[str, str, int]:
+    return generation.phase, generation.cursor, generation.read
 
 
 def _generation(columns: Sequence[Any]) -> Generation:

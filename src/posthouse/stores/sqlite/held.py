@@ -78,10 +78,10 @@ SELECT min(at) FROM (
 """
 
 # Take an event out, in its turn.
-REMOVE = "DELETE FROM posthouse_held WHERE id = ? AND turn = ? RETURNING state"
+REMOVE = "DELETE FROM posthouse_held WHERE id = ? AND turn = ? AND consumer = ? AND event_id = ? RETURNING state"
 
 # The state and the number of an event, in its turn.
-STATE = "SELECT state, sequence FROM posthouse_held WHERE id = ? AND turn = ?"
+STATE = "SELECT state, sequence FROM posthouse_held WHERE id = ? AND turn = ? AND consumer = ? AND event_id = ?"
 
 # Change an event.
 CHANGE = """
@@ -147,14 +147,14 @@ class SqliteHeld:
         return None if due is None else float(due)
 
     async def remove(self, tx: Transaction, event: HeldEvent) -> bool:
-        removed = await tx.execute(REMOVE, (event.id, event.turn))
+        removed = await tx.execute(REMOVE, _name(event))
         if not removed:
             return False
         await self._count(tx, event, -int(removed.scalar() in BLOCKING))
         return True
 
     async def change(self, tx: Transaction, event: HeldEvent) -> bool:
-        before = await tx.execute(STATE, (event.id, event.turn))
+        before = await tx.execute(STATE, _name(event))
         if not before:
             return False
         if event.arrival.sequence is not None and event.state in BLOCKING:
@@ -203,6 +203,11 @@ class SqliteHeld:
         """Keep the head's count of waiting events in step."""
         if event.arrival.sequence is not None and difference:
             await tx.execute(COUNT_WAITING, (*_number(event), event.arrival.lineage, difference))
+
+
+def _name(event: HeldEvent) -> tuple[object, ...]:
+    """In its turn. A file that was copied back may have given its id to another."""
+    return event.id, event.turn, event.consumer, event.arrival.event_id
 
 
 def _numbered(event: HeldEvent, number: Any) -> HeldEvent:

@@ -35,24 +35,22 @@ WHERE projection = ?3 AND number = ?4 AND state = 'building' AND (owner = ?1 OR 
 # Which tables it has.
 NAME_TABLES = "UPDATE posthouse_generation SET tables = ? WHERE projection = ? AND number = ?"
 
+STANDING = (
+    "projection = ?1 AND number = ?2 AND state = 'building' AND owner = ?3 AND phase = ?4 AND cursor = ?5 AND read = ?6"
+)
+"""Being built by its owner, and as far as that believes."""
+
 # How far it is.
-ADVANCE = """
-UPDATE posthouse_generation SET phase = ?, cursor = ?, read = ?
-WHERE projection = ? AND number = ? AND state = 'building' AND owner = ?
-"""
+ADVANCE = f"UPDATE posthouse_generation SET phase = ?7, cursor = ?8, read = ?9 WHERE {STANDING}"
 
 # The one before is not read any more …
-REPLACE = """
-UPDATE posthouse_generation SET state = 'retired', retired_at = ?1, drop_at = ?1 + ?2
-WHERE projection = ?3 AND state = 'live' AND EXISTS (SELECT 1 FROM posthouse_generation g
-    WHERE g.projection = ?3 AND g.number = ?4 AND g.state = 'building' AND g.owner = ?5)
+REPLACE = f"""
+UPDATE posthouse_generation SET state = 'retired', retired_at = ?7, drop_at = ?7 + ?8
+WHERE projection = ?1 AND state = 'live' AND EXISTS (SELECT 1 FROM posthouse_generation WHERE {STANDING})
 """
 
 # … but this one.
-GO_LIVE = """
-UPDATE posthouse_generation SET state = 'live', live_at = ?, owner = '', until = 0
-WHERE projection = ? AND number = ? AND state = 'building' AND owner = ?
-"""
+GO_LIVE = f"UPDATE posthouse_generation SET state = 'live', live_at = ?7, owner = '', until = 0 WHERE {STANDING}"
 
 # The last event applied.
 NOTE = """
@@ -100,10 +98,7 @@ SELECT coalesce(sum(version), 0) FROM posthouse_stream WHERE aggregate IN (SELEC
 """
 
 # It is settled what comes in bulk …
-CLOSE = """
-UPDATE posthouse_generation SET phase = 'closing'
-WHERE projection = ? AND number = ? AND state = 'building' AND owner = ?
-"""
+CLOSE = f"UPDATE posthouse_generation SET phase = 'closing' WHERE {STANDING}"
 
 # … for each stream up to the version that it has.
 COVER = """
@@ -149,16 +144,14 @@ class SqliteProjections:
         async with self._database.begin() as tx:
             return tx.run(LEASE, (owner, now + seconds, projection, number, now)).rowcount == 1
 
-    async def advance(self, tx: Transaction, generation: Generation) -> bool:
-        said = (generation.phase, generation.cursor, generation.read)
-        return (await tx.execute(ADVANCE, (*said, *_mine(generation)))).rowcount == 1
+    async def advance(self, tx: Transaction, before: Generation, after: Generation) -> bool:
+        return (await tx.execute(ADVANCE, (*_standing(before), *_place(after)))).rowcount == 1
 
     async def swap(self, generation: Generation, drop_after: float | None) -> bool:
         now = self._clock.now()
         async with self._database.begin() as tx:
-            projection, number, owner = _mine(generation)
-            tx.run(REPLACE, (now, drop_after, projection, number, owner))
-            return tx.run(GO_LIVE, (now, projection, number, owner)).rowcount == 1
+            tx.run(REPLACE, (*_standing(generation), now, drop_after))
+            return tx.run(GO_LIVE, (*_standing(generation), now)).rowcount == 1
 
     async def note(self, projection: str, number: int, event_at: float, applied_at: float) -> None:
         async with self._database.begin(books=True) as tx:
@@ -198,14 +191,18 @@ class SqliteProjections:
 
 
 def _covered(tx: SqliteTransaction, generation: Generation, aggregates: Sequence[str]) -> bool:
-    if tx.run(CLOSE, _mine(generation)).rowcount != 1:
+    if tx.run(CLOSE, _standing(generation)).rowcount != 1:
         return False
     tx.run(COVER, (generation.projection, generation.number, _packed(aggregates)))
     return True
 
 
-def _mine(generation: Generation) -> tuple[str, int, str]:
-    return generation.projection, generation.number, generation.owner
+def _standing(generation: Generation) -> tuple[object, ...]:
+    return generation.projection, generation.number, generation.owner, *_place(generation)
+
+
+def _place(generation: Generation) -> tuple[str, str, int]:
+    return generation.phase, generation.cursor, generation.read
 
 
 def _packed(names: Sequence[str]) -> str:

@@ -124,6 +124,16 @@ class HeldContract(StoreFixtures):
             assert await store.held.change(tx, msgspec.structs.replace(current, state="dead"))
             assert not await store.held.change(tx, current), "a change ends the turn"
 
+    async def test_whoever_has_the_id_of_another_event_changes_nothing(self, store: Store) -> None:
+        """A server that took over gives ids again that it never saw."""
+        await hold(store, held(arrival(1), "retrying"))
+        (mine,) = await self.due(store)
+        another = msgspec.structs.replace(mine, arrival=msgspec.structs.replace(mine.arrival, event_id="another"))
+        async with store.begin() as tx:
+            assert not await store.held.remove(tx, another)
+            assert not await store.held.change(tx, msgspec.structs.replace(another, state="dead"))
+            assert await store.held.remove(tx, mine)
+
     async def test_a_claim_that_is_kept_lasts_from_then_on_and_its_turn_goes_on(
         self, store: Store, other: Store
     ) -> None:

@@ -86,9 +86,21 @@ class ProjectionContract(StoreFixtures):
         await begin(store, NEXT)
         further = msgspec.structs.replace(NEXT, phase="bulk", cursor="7", read=12)
         async with store.begin() as tx:
-            assert await store.projections.advance(tx, further)
-            assert not await store.projections.advance(tx, msgspec.structs.replace(further, owner="you", read=1))
+            assert await store.projections.advance(tx, NEXT, further)
+            yours = msgspec.structs.replace(further, owner="you")
+            assert not await store.projections.advance(tx, yours, msgspec.structs.replace(yours, read=13))
         assert await store.projections.generations() == [further]
+
+    async def test_nothing_is_built_upon_steps_that_it_lacks(self, store: Store) -> None:
+        """As after a failover to a server that never had them."""
+        await begin(store, NEXT)
+        lacking = msgspec.structs.replace(NEXT, phase="bulk", cursor="7", read=12)
+        async with store.begin() as tx:
+            further = msgspec.structs.replace(lacking, cursor="9", read=15)
+            assert not await store.projections.advance(tx, lacking, further)
+        assert not await store.projections.cover(lacking, ["room"])
+        assert not await store.projections.swap(lacking, 60.0)
+        assert await store.projections.generations() == [NEXT]
 
     async def test_a_swap_is_one_step(self, store: Store) -> None:
         await begin(store, FIRST, NEXT)

@@ -167,7 +167,8 @@ DECLARE
     waits boolean := e.sequence IS NOT NULL AND e.state IN ('retrying', 'gap', 'blocked', 'dead');
     other text;
 BEGIN
-    SELECT * INTO before FROM posthouse.held h WHERE h.id = e.id AND h.turn = e.turn FOR UPDATE;
+    SELECT * INTO before FROM posthouse.held h WHERE h.id = e.id AND h.turn = e.turn
+        AND h.consumer = e.consumer AND h.event_id = e.event_id FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
