@@ -180,6 +180,27 @@ async def test_what_was_polled_in_one_run_is_not_settled_in_the_next(
         assert not settled
 
 
+async def test_a_disk_that_was_copied_back_is_another_run(server: RestartablePostgres) -> None:
+    """Of the same server, on the same timeline, with all that unlogged tables had."""
+    async with opened(server.url) as store:
+        await store.upgrade()
+        await store.outbox.lease("a", 600)
+        server.back_up()
+        await again(store)
+        lanes = await store.outbox.lease("a", 600)
+        await say(server.url, 0, 5)
+        spend(server.url)
+        poll = await store.outbox.poll(lanes, 20)
+        assert len(poll.rows) == 5
+        server.bring_back()
+        await again(store)
+        after = await say(server.url, 5, AFTER)
+        settled = await store.outbox.settle("a", poll, [])
+        spend(server.url)
+        assert await everything(store.outbox) == after
+        assert not settled
+
+
 async def test_pages_that_were_read_ahead_in_one_run_are_not_settled_in_the_next(server: RestartablePostgres) -> None:
     async with opened(server.url) as store:
         await store.upgrade()

@@ -23,7 +23,7 @@ from posthouse.brokers.postgres import PostgresBroker
 from posthouse.checks import Check, refusals
 from posthouse.cli import app
 from posthouse.clock import SystemClock
-from posthouse.errors import ConfigurationError
+from posthouse.errors import ConfigurationError, StoreUnavailable
 from posthouse.local.postgres import sessions
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row, stuck
@@ -282,3 +282,31 @@ async def upgraded(url: str) -> None:
     await store.upgrade()
     assert await drain(store) == []
     await store.aclose()
+
+
+async def test_the_runs_of_the_server_are_told(store: PostgresStore, postgres_url: str) -> None:
+    assert "no relay" in (await checks_of(store))["runs of the server"].found
+    await store.outbox.lease("a", 30)
+    assert "the 1. that relays" in (await checks_of(store))["runs of the server"].found
+    assert not (await store.counts()).notes
+    await run(postgres_url, "DELETE FROM posthouse.incarnation")  # as the server does it when it recovers
+    await store.outbox.lease("a", 30)
+    assert "the 2. that relays" in (await checks_of(store))["runs of the server"].found
+    (note,) = (await store.counts()).notes
+    assert "began another run at" in note
+    assert "the 1. time" in note
+
+
+async def test_cursors_ahead_of_the_server_are_told_and_the_next_lease_puts_them_right(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    lanes = await store.outbox.lease("a", 30)
+    await add(store, *(row(f"k{number}", event_id=f"e{number}") for number in range(20)))
+    await run(postgres_url, "UPDATE posthouse.lane SET s1 = '900000000:900000000:'")
+    check = (await checks_of(store))["runs of the server"]
+    assert (check.judgement, "ahead of the server" in check.found) == ("fail", True)
+    assert any("ahead of the server" in note for note in (await store.counts()).notes)
+    with pytest.raises(StoreUnavailable, match="next lease"):
+        await store.outbox.poll(lanes, 10)
+    assert {one.event_id for one in await drain(store)} == {f"e{number}" for number in range(20)}
+    assert (await checks_of(store))["runs of the server"].judgement == "ok"

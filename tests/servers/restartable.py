@@ -68,19 +68,28 @@ class RestartablePostgres:
         shutil.copytree(self._place / "data", self._place / "backup")
         self.start()
 
+    def bring_back(self) -> None:
+        """Crash, and go on with the backup, as it was."""
+        self.crash()
+        self._put_back()
+        self.start()
+
     def fail_over(self) -> None:
         """Crash, and let the backup take over as a standby does that missed all since: on a new timeline."""
         self.crash()
+        (self._place / "backup" / "standby.signal").touch()
+        self._put_back()
+        self.start()
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_promote()")
+
+    def _put_back(self) -> None:
         shutil.rmtree(self._place / "data")
         (self._place / "backup").rename(self._place / "data")
-        (self._place / "data" / "standby.signal").touch()
         for folder, names, files in os.walk(self._place / "data"):
             for path in (folder, *(os.path.join(folder, name) for name in (*names, *files))):
                 if self._user is not None:
                     os.chown(path, self._user, -1)
-        self.start()
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute("SELECT pg_promote()")
 
     def _end(self, how: signal.Signals) -> None:
         if self._server is not None:
