@@ -93,6 +93,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.section("crash faults")
     for fault, report in tally.by_fault.items():
         terminalreporter.write_line(f"{fault}: {report}")
+    if tally.server_crashes:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in tally.server_crashes.items())
+        terminalreporter.write_line(
+            f"servers taken down: {kinds}; transaction ids given out twice: {tally.given_twice:,}"
+        )
     terminalreporter.write_line(f"in sum: {tally.total}")
     if config.stash.get(_complete, False):
         for short in tally.missed():

@@ -22,13 +22,15 @@ from tests.servers.postgres import PATIENCE, SETTINGS, Unavailable, binaries, gi
 class RestartablePostgres:
     """`crash` is what `pg_ctl stop -m immediate` does: no checkpoint, sessions cut off, recovery at the next start."""
 
-    def __init__(self, folder: Path, place: Path, settings: Mapping[str, str] = SETTINGS) -> None:
+    def __init__(
+        self, folder: Path, place: Path, settings: Mapping[str, str] = SETTINGS, port: int | None = None
+    ) -> None:
         self._folder = folder
         self._settings = settings
         self._place = place
         self._user = unprivileged()
         self._server: subprocess.Popen[bytes] | None = None
-        self._port = free_port()
+        self._port = port or free_port()
         self.url = f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
 
     def make(self) -> None:

@@ -8,20 +8,27 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psycopg
 
-from tests.servers.postgres import PATIENCE, binaries, give_up
+from tests.servers.postgres import PATIENCE, SETTINGS, binaries, give_up
 from tests.servers.restartable import RestartablePostgres
 
 
 class Standby(RestartablePostgres):
     """Follows `primary`, asynchronously."""
 
-    def __init__(self, folder: Path, place: Path, primary: RestartablePostgres) -> None:
-        super().__init__(folder, place)
+    def __init__(
+        self,
+        folder: Path,
+        place: Path,
+        primary: RestartablePostgres,
+        settings: Mapping[str, str] = SETTINGS,
+        port: int | None = None,
+    ) -> None:
+        super().__init__(folder, place, settings, port)
         self._primary = primary
 
     def make(self) -> None:

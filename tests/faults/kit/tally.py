@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tests.faults.kit.report import Report
 
 LEAST_CRASHES = 500
@@ -9,6 +11,10 @@ LEAST_APPLIED = 20_000
 
 total = Report()
 by_fault: dict[str, Report] = {}
+server_crashes: Counter[str] = Counter()
+"""How often a server went down between two statements, by the way in which it did."""
+given_twice = 0
+"""How many transaction ids such servers gave out twice."""
 
 
 def enter(fault: str, report: Report, *, at_least: int) -> Report:
