@@ -142,12 +142,11 @@ class Runtime:
 
     async def tidy(self) -> None:
         """One round of housekeeping, in small steps that let others in between."""
-        before = self.clock.now() - self.inbox_retention
         full = True
         while full:
             with self.pulse.doing("purging"):
                 sent = await self.store.outbox.purge(PURGE_BATCH)
-                known = await self.store.inbox.purge(before, PURGE_BATCH)
+                known = await self.store.inbox.purge(self.inbox_retention, PURGE_BATCH)
             full = PURGE_BATCH in (sent, known)
             await asyncio.sleep(0)
         await self._forget_sagas()

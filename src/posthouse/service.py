@@ -361,7 +361,7 @@ class Service(Declarations):
     @property
     def desk(self) -> Desk:
         """The operator's verbs for held events."""
-        return Desk(self.store, self.clock)
+        return Desk(self.store)
 
     async def open(self) -> None:
         """Bring an embedded store up to date, refuse another one that is not, and run the set-up functions. Idempotent."""
@@ -536,7 +536,6 @@ class Service(Declarations):
             store=self.store,
             drafter=self._drafter,
             clock=self.clock,
-            remembers=self.inbox_retention,
             limit=self._limit + METADATA_LIMIT,
             sightings=self._sightings,
             sight=self._sight(),

@@ -490,6 +490,37 @@ async def test_an_unordered_event_older_than_the_inbox_remembers_is_set_aside_an
         assert all("older than the inbox remembers" in held.reason for held in await harness.held(ledger))
 
 
+@pytest.mark.parametrize("ahead", [3600.0, 100_000.0, -900.0])
+async def test_an_event_with_a_wrong_date_is_applied_once_though_the_inbox_was_purged(ahead: float) -> None:
+    """Its age is that of its storage. Its copies come after each of several purges, redelivered and stored anew."""
+    async with House(ledger) as harness:
+        wrong = [crafted(VisitCounted(number=n), id=f"v{n}", at=NOW + ahead) for n in range(3)]
+        await put(harness, *wrong)
+        await calm(harness)
+        rounds = (1, 2, 3, 27, 28, 29)
+        for before, hours in zip((0, *rounds), rounds, strict=False):
+            harness.clock.advance(3600 * (hours - before))
+            await harness._runtimes[0].tidy()
+            await harness.broker.seek("ledger", "shop.visit", position=0)
+            await put(harness, *wrong[: 1 + hours % 3], crafted(VisitCounted(number=10 + hours), at=NOW + hours * 3600))
+            await calm(harness)
+        assert await entries("visit") == [0, 1, 2, *(10 + hours for hours in rounds)]
+        assert {held.arrival.event_id for held in await harness.held(ledger)} >= {"v0", "v1", "v2"}
+
+
+async def test_an_event_of_the_far_future_makes_no_young_one_look_old() -> None:
+    async with House(ledger) as harness:
+        await put(harness, crafted(VisitCounted(number=1), id="far", at=NOW + 10**10))
+        await calm(harness)
+        for day in range(1, 70, 12):
+            harness.clock.advance(12 * 86_400)
+            await harness._runtimes[0].tidy()
+            await put(harness, crafted(VisitCounted(number=1 + day), at=harness.clock.now()))
+            await calm(harness)
+        assert await entries("visit") == [1, *(1 + day for day in range(1, 70, 12))]
+        assert await rows(ledger, "SELECT count(*) FROM posthouse_inbox WHERE event_id = 'far'") == [(0,)]
+
+
 async def test_a_new_consumer_reads_history_that_is_older_than_any_inbox() -> None:
     young = Service("young", inbox_retention=1000)
     young.setup(tables)

@@ -105,9 +105,9 @@ async def test_the_longest_of_everything_is_kept_by_every_store(store: Store) ->
         assert list(await store.inbox.claim(tx, consumer, [ordered, alone])) == [True, True]
     async with store.begin() as tx:
         assert await store.inbox.standing(tx, consumer, ordered) is not None
-        assert not await store.held.promote(tx, consumer, ordered, 0.0)
+        assert not await store.held.promote(tx, consumer, ordered)
         for arrival in (ordered, alone):
-            held = held_event(f"{consumer[1:]}h", arrival, state="retrying", headers={}, body=b"", now=1.0)
+            held = held_event(f"{consumer[1:]}h", arrival, state="retrying", headers={}, body=b"")
             assert await store.held.hold(tx, held)
         row = OutboxRow(
             topic=topic, tenant=ordered.tenant, event_id=ordered.event_id, body=b"{}", key=ordered.key,
@@ -166,7 +166,7 @@ def test_the_longest_fact_is_remembered_in_less_than_an_index_takes() -> None:
 @pytest.mark.parametrize("wrong", ["a\0b", "half \ud800", longest(60_000)])
 async def test_a_value_that_a_store_cannot_keep_is_refused_as_such(store: Store, wrong: str) -> None:
     arrival = Arrival(topic="t", tenant="t1", event_id=wrong, digest=b"", time=SystemClock().now())
-    held = held_event("c", arrival, state="quarantined", headers={}, body=b"", now=1.0)
+    held = held_event("c", arrival, state="quarantined", headers={}, body=b"")
     if store.embedded and "\ud800" not in wrong:
         return  # SQLite keeps any text that is one, of any length
     with pytest.raises(ValueRefused):
@@ -176,7 +176,7 @@ async def test_a_value_that_a_store_cannot_keep_is_refused_as_such(store: Store,
 
 async def test_a_number_that_a_store_cannot_keep_is_refused_as_such(store: Store) -> None:
     arrival = Arrival(topic="t", tenant="t1", event_id=new_id(), digest=b"", time=1.0, key="k", sequence=2**63)
-    held = held_event("c", arrival, state="retrying", headers={}, body=b"", now=1.0)
+    held = held_event("c", arrival, state="retrying", headers={}, body=b"")
     with pytest.raises(ValueRefused):
         async with store.begin() as tx:
             await store.held.hold(tx, held)

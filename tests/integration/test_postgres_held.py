@@ -37,7 +37,7 @@ async def test_an_event_whose_turn_came_while_it_was_being_held_is_due_also_befo
         other = asyncio.create_task(hold_second())
         await waits_for_a_lock(store)
         await store.inbox.advance(tx, CONSUMER, arrival(1))
-        assert not await store.held.promote(tx, CONSUMER, arrival(1), 0.0)
+        assert not await store.held.promote(tx, CONSUMER, arrival(1))
     await other
     states = {event.arrival.sequence: event.state for event in await store.held.find(HeldFilter())}
     assert states == {2: "retrying", 7: "gap"}

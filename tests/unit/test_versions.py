@@ -591,7 +591,7 @@ async def test_a_version_older_than_the_inbox_remembers_stops_its_key_instead_of
         async with house.desk.store.begin() as tx:  # as a consumer that comes to these numbers only now
             await tx.execute("DELETE FROM posthouse_head")
         harness.clock.advance(31 * 86_400)
-        await house.desk.store.inbox.purge(harness.clock.now() - 30 * 86_400, 100)
+        await house.desk.store.inbox.purge(30 * 86_400, 100)
         await harness.broker.publish(frames[:1])
 
         async def is_dead() -> bool:

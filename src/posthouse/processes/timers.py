@@ -38,5 +38,5 @@ class Timers:
                 await self._clock.wait(stop, wait)
 
     async def _until_next(self) -> float:
-        due = await self._store.timers.next_due()
-        return LOOK if due is None else min(LOOK, max(due - self._clock.now(), 0.001))
+        seconds = await self._store.timers.next_due()
+        return LOOK if seconds is None else min(LOOK, max(seconds, 0.001))

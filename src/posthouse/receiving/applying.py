@@ -49,6 +49,8 @@ NEWER_WITHIN = 10.0
 """Seconds that an older version waits for a newer one of the same fact, when its consumer takes both from topics of
 their own: the newer one says more."""
 
+FORGOTTEN = "older than the inbox remembers: it may have been applied before"
+
 CALLS = 16
 """How many calls to the outside one consumer makes at once, where the store alone would allow fewer."""
 
@@ -79,8 +81,6 @@ class Applier:
     store: Store
     drafter: Drafter
     clock: Clock
-    remembers: float
-    """Inbox retention in seconds."""
     limit: int
     """Bytes of the largest body that is looked at."""
     sight: FirstSight = dataclasses.field(default_factory=FirstSight)
@@ -232,33 +232,32 @@ class Applier:
         return [place for place, work in enumerate(works) if not waiting[place] and line_of(work.arrival) not in lines]
 
     async def _is_unfit(self, work: Work) -> bool:
-        """Whether an event cannot be read, or is so old that it may have been applied and forgotten."""
-        return bool(work.defect) or await self._forgotten(work)
+        """Whether an event cannot be read, or another version of its fact may have been applied and forgotten."""
+        return bool(work.defect) or (work.fact is not None and await self._forgotten(work))
 
     async def _set_unfit_aside(self, transaction: Transaction, work: Work) -> None:
-        if work.defect:
-            await self._set_aside(transaction, work, f"unreadable: {work.defect}")
-        else:
-            await self._set_aside(transaction, work, "older than the inbox remembers: it may have been applied before")
+        await self._set_aside(transaction, work, f"unreadable: {work.defect}" if work.defect else FORGOTTEN)
 
     async def _claim_out_of_line(self, transaction: Transaction, work: Work) -> Claimed:
         """The event is not simply the next one: see what it is."""
-        arrival, now = work.arrival, self.clock.now()
+        arrival = work.arrival
         known = await self.store.inbox.standing(transaction, self.consumer, arrival)
         match judge(known, arrival, adopt=self.adopts.get(arrival.topic, False)):
+            case Standing.NEXT if arrival.sequence is None and await self._forgotten(work):
+                await self._set_aside(transaction, work, FORGOTTEN)
             case Standing.NEXT if work.cautious and work.handler is not None:
                 await self._hold(transaction, work, "retrying", "may have run before a crash", attempts=1)
                 return Claimed((), stirs=True)
             case Standing.NEXT if self._awaits(work) and not await self._is_applied(transaction, work):
                 reason = "a newer version of the same fact is on its way"
-                await self._hold(transaction, work, "retrying", reason, next_at=now + NEWER_WITHIN)
+                await self._hold(transaction, work, "retrying", reason, after=NEWER_WITHIN)
             case Standing.NEXT:
                 await self.store.inbox.advance(transaction, self.consumer, arrival)
                 stirs = await self._holder.go_on(transaction, self.consumer, arrival, work.policy)
                 return Claimed((work,), stirs)
             case Standing.GAP:
                 reason = f"number {arrival.sequence} came before an earlier one"
-                await self._hold(transaction, work, "gap", reason, next_at=now + work.policy.gap_deadline)
+                await self._hold(transaction, work, "gap", reason, after=work.policy.gap_deadline)
             case Standing.BLOCKED:
                 await self._hold(transaction, work, "blocked", "an earlier event of its key is held")
             case Standing.FORK:
@@ -270,8 +269,9 @@ class Applier:
     async def _claim_held(self, transaction: Transaction, held: HeldEvent) -> bool:
         if not await self.store.held.remove(transaction, held):
             return False
-        if held.arrival.sequence is None:
-            return all(await self.store.inbox.claim(transaction, self.consumer, [held.arrival]))
+        alone = held.arrival.sequence is None
+        if alone and await self.store.inbox.standing(transaction, self.consumer, held.arrival) is not None:
+            return False
         await self.store.inbox.advance(transaction, self.consumer, held.arrival)
         return True
 
@@ -333,12 +333,11 @@ class Applier:
         return Tx(transaction, self.store, self.drafter, cause_of(event), self.clock)
 
     async def _forgotten(self, work: Work) -> bool:
-        """Whether an unordered event is so old that its inbox row may be gone. Raises Reject for an ordered one that
-        another version of may have been applied and forgotten: it keeps its place in the line of its key."""
+        """Whether an unordered event is so old that its inbox row may be gone: by the time of its storage, whatever its
+        producer and the clock of this machine say. Raises Reject for an ordered one that another version of may have been
+        applied and forgotten: it keeps its place in the line of its key."""
         arrival = work.arrival
         if arrival.sequence is not None and (work.fact is None or work.handler is None):
-            return False
-        if self.clock.now() - arrival.time < self.remembers / 2:
             return False
         purged_until = await self.store.inbox.purged_until(self.consumer)
         forgotten = purged_until is not None and arrival.time <= purged_until
@@ -369,19 +368,19 @@ class Applier:
             elif isinstance(answer, Dead):
                 await self._holder.bury(transaction, held, answer.reason, work.policy)
             else:
-                later = msgspec.structs.replace(held, next_at=self.clock.now() + answer.seconds)
+                later = msgspec.structs.replace(held, after=answer.seconds)
                 await self.store.held.hold(transaction, later)
         self.stirred.set()
 
     async def _failed_again(self, held: HeldEvent, error: Exception, policy: Policy) -> None:
         answer = decide(policy, error, held.attempts)
         self._report(held.arrival, error, answer, held.attempts)
-        held = msgspec.structs.replace(with_error(held, error), reason=words_of(error), last_at=self.clock.now())
+        held = msgspec.structs.replace(with_error(held, error), reason=words_of(error))
         async with self.store.begin() as transaction:
             if isinstance(answer, Dead):
                 await self._holder.bury(transaction, held, answer.reason, policy)
             else:
-                later = msgspec.structs.replace(held, next_at=self.clock.now() + answer.seconds)
+                later = msgspec.structs.replace(held, after=answer.seconds)
                 await self.store.held.change(transaction, later)
 
     async def _hold(
@@ -392,33 +391,30 @@ class Applier:
         reason: str,
         *,
         attempts: int = 0,
-        next_at: float | None = None,
+        after: float = 0.0,
     ) -> None:
-        held = self._held(work, state, reason, attempts=attempts, next_at=next_at)
+        held = self._held(work, state, reason, attempts=attempts, after=after)
         await self.store.held.hold(transaction, held)
 
     async def _set_aside(self, transaction: Transaction, work: Work, reason: str) -> None:
         await self._holder.set_aside(transaction, self._held(work, "quarantined", reason), reason)
 
-    def _held(
-        self, work: Work, state: HeldState, reason: str, *, attempts: int = 0, next_at: float | None = None
-    ) -> HeldEvent:
+    def _held(self, work: Work, state: HeldState, reason: str, *, attempts: int = 0, after: float = 0.0) -> HeldEvent:
         return held_event(
             self.consumer,
             work.arrival,
             state=state,
             headers={storable(name): storable(value) for name, value in work.headers.items()},
             body=work.body,
-            now=self.clock.now(),
             type=work.event.type if work.event is not None else "",
             reason=reason,
             attempts=attempts,
-            next_at=next_at,
+            after=after,
         )
 
     @property
     def _holder(self) -> Holder:
-        return Holder(self.store, self.clock)
+        return Holder(self.store)
 
     def _report(self, arrival: Arrival, error: Exception, answer: Again | Dead, attempts: int) -> None:
         what = f"is dead ({answer.reason})" if isinstance(answer, Dead) else f"runs again in {answer.seconds:.1f} s"
@@ -435,8 +431,8 @@ class Applier:
 
 
 def _is_plain(work: Work) -> bool:
-    """Whether an event is fit at first sight: it can be read, and what has a number is never forgotten."""
-    return work.arrival.sequence is not None and work.fact is None and not work.defect
+    """Whether an event is fit at first sight: it can be read, and was published in one version."""
+    return work.fact is None and not work.defect
 
 
 def _refuse_in_silence(work: Work, held: HeldEvent) -> None:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from posthouse.clock import Clock
 from posthouse.errors import DeskError
 from posthouse.events import codec_of, decode_any
 from posthouse.receiving.holding import Holder
@@ -25,7 +24,6 @@ class Desk:
     """The verbs. Each is one transaction; running consumers notice within a second."""
 
     store: Store
-    clock: Clock
 
     async def find(self, wanted: HeldFilter) -> AsyncIterator[HeldEvent]:
         """Every held event that fits, oldest first."""
@@ -94,10 +92,10 @@ class Desk:
         for number in range(max(head + 1, last - MOST_MISSING + 1), last + 1):
             missing = msgspec.structs.replace(first.arrival, sequence=number)
             await self.store.inbox.advance(tx, first.consumer, missing, skipped=True)
-        await self.store.held.promote(tx, first.consumer, missing, self.clock.now())
+        await self.store.held.promote(tx, first.consumer, missing)
 
     async def _again(self, tx: Transaction, held: HeldEvent) -> HeldEvent:
-        due = msgspec.structs.replace(held, state="retrying", attempts=0, next_at=self.clock.now())
+        due = msgspec.structs.replace(held, state="retrying", attempts=0, after=0.0)
         return await self._change(tx, due)
 
     async def _leave_line(self, tx: Transaction, held: HeldEvent, state: str) -> HeldEvent:
@@ -108,7 +106,7 @@ class Desk:
         was_in_line = held.state in BLOCKING
         left = await self._change(tx, msgspec.structs.replace(held, state=state))
         if was_in_line:
-            await Holder(self.store, self.clock).pass_over(tx, left)
+            await Holder(self.store).pass_over(tx, left)
         return left
 
     async def _run_again(self, tx: Transaction, held: HeldEvent, force: bool) -> HeldEvent:
@@ -132,7 +130,7 @@ class Desk:
             arrival=msgspec.structs.replace(held.arrival, sequence=None),
             state="retrying",
             attempts=0,
-            next_at=self.clock.now(),
+            after=0.0,
             id=0,
         )
         if not await self.store.held.remove(tx, held) or not await self.store.held.hold(tx, alone):

@@ -29,6 +29,7 @@ def fact_of(event: Event[bytes], arrival: Arrival) -> Fact | None:
         event_id=f"{unversioned}#{first}",
         digest=b"",
         time=arrival.time,
+        said=arrival.said,
     )
     return Fact(arrival=remembered, newer=_newer(unversioned, int(version), newest))
 

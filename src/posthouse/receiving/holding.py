@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from posthouse.clock import Clock
 from posthouse.events import timestamp
 from posthouse.receiving.policy import Policy
 from posthouse.redaction import redacted
@@ -32,12 +31,11 @@ class Holder:
     """Writes held events and their dead letters, inside transactions that somebody else began."""
 
     store: Store
-    clock: Clock
 
     async def bury(self, transaction: Transaction, held: HeldEvent, reason: str, policy: Policy) -> None:
         """No further run. The key stops behind it or goes on, as the policy says; a copy goes to the dead letters."""
         state: HeldState = "dead" if policy.on_dead == "stop" else "skipped"
-        buried = msgspec.structs.replace(held, state=state, reason=reason, last_at=self.clock.now())
+        buried = msgspec.structs.replace(held, state=state, reason=reason)
         if not await self._store(transaction, buried):
             return
         await self._publish_dead(transaction, buried)
@@ -46,7 +44,7 @@ class Holder:
 
     async def set_aside(self, transaction: Transaction, held: HeldEvent, reason: str) -> None:
         """Out of line, for people to look at: it never runs by itself and keeps nobody waiting."""
-        aside = msgspec.structs.replace(held, state="quarantined", reason=reason, last_at=self.clock.now())
+        aside = msgspec.structs.replace(held, state="quarantined", reason=reason)
         if not await self._store(transaction, aside):
             if held.id or await self._is_held(transaction, held):
                 return
@@ -74,7 +72,7 @@ class Holder:
     async def go_on(self, transaction: Transaction, consumer: str, arrival: Arrival, policy: Policy = DEFAULT) -> bool:
         """`arrival` is out of the way: the next of its key becomes due (True). Where that one never came, the first of
         those that were blocked waits for a missing number from now on, so that somebody is told."""
-        if await self.store.held.promote(transaction, consumer, arrival, self.clock.now()):
+        if await self.store.held.promote(transaction, consumer, arrival):
             return True
         known = await self.store.inbox.standing(transaction, consumer, arrival)
         if isinstance(known, Head) and known.waiting is not None:
@@ -92,8 +90,7 @@ class Holder:
             for held in page:
                 if held.arrival.sequence == first:
                     reason = f"number {first} came before an earlier one"
-                    next_at = self.clock.now() + policy.gap_deadline
-                    gap = msgspec.structs.replace(held, state="gap", reason=reason, next_at=next_at)
+                    gap = msgspec.structs.replace(held, state="gap", reason=reason, after=policy.gap_deadline)
                     await self.store.held.change(transaction, gap)
                     return
             after = page[-1].id
@@ -136,13 +133,12 @@ def held_event(
     state: HeldState,
     headers: Mapping[str, str],
     body: bytes,
-    now: float,
     type: str = "",
     reason: str = "",
     attempts: int = 0,
-    next_at: float | None = None,
+    after: float = 0.0,
 ) -> HeldEvent:
-    """A held event that begins now."""
+    """A held event that begins now, and is due so many seconds after."""
     return HeldEvent(
         consumer=consumer,
         arrival=arrival,
@@ -151,9 +147,7 @@ def held_event(
         headers=headers,
         type=type,
         attempts=attempts,
-        next_at=now if next_at is None else next_at,
-        first_at=now,
-        last_at=now,
+        after=after,
         reason=reason,
     )
 

@@ -44,6 +44,8 @@ class Retrier:
         self._running: dict[asyncio.Task[None], Run] = {}
         self._claiming = False
         self.pulse = Pulse()
+        self._missed = False
+        """Whether the last look found something due that could not be had."""
         deadlines = [
             handler.policy.deadline * (1 if handler.calling is None else 2) for handler in applier.handlers.values()
         ]
@@ -89,10 +91,9 @@ class Retrier:
         """Begin the event that is due first; returns the seconds to wait after that, if nobody stirs before."""
         if len(self._running) >= self._most:
             return LOOK  # whoever is done stirs
-        looked_at = self._clock.now()
         try:
             with self.pulse.doing("looking for held events"):
-                return 0.0 if await self._begin() else await self._until_next(looked_at)
+                return 0.0 if await self._begin() else await self._until_next()
         except StoreError as error:
             log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)
             return LOOK
@@ -101,9 +102,10 @@ class Retrier:
         applier = self._applier
         self._claiming = True
         try:
-            due = await applier.store.held.claim_due(applier.consumer, self._clock.now(), 1, self._visibility)
+            due = await applier.store.held.claim_due(applier.consumer, 1, self._visibility)
             if not due:
                 return None
+            self._missed = False
             task = asyncio.create_task(self._retry(due[0]))
             self._running[task] = Run(due[0], self._clock.monotonic() + self._longest)
             task.add_done_callback(self._ended)
@@ -123,13 +125,12 @@ class Retrier:
     async def _keep_claims(self) -> None:
         while True:
             await self._clock.wait(asyncio.Event(), self._visibility / 3)
-            now = self._clock.now()
             ended = self._clock.monotonic()
             kept = [run.event for run in self._running.values() if ended < run.until]
             try:
                 if kept:
                     with self.pulse.doing("keeping held events from others"):
-                        await self._applier.store.held.keep(kept, now, self._visibility)
+                        await self._applier.store.held.keep(kept, self._visibility)
             except StoreError as error:
                 log.warning("%s: what runs could not be kept from others: %s", self._applier.consumer, error)
 
@@ -140,23 +141,23 @@ class Retrier:
 
     async def _alarm(self) -> None:
         """Say once per process that a number is missing for too long."""
-        now = self._clock.now()
-        for gap in await self._applier.store.held.overdue_gaps(self._applier.consumer, now):
+        for gap in await self._applier.store.held.overdue_gaps(self._applier.consumer):
             if gap.id not in self._alarmed:
                 self._alarmed.add(gap.id)
                 log.error(
-                    "%s: key %s of %s waits since %.0f s for a number before %s that never came: see `posthouse held show %d`",
-                    gap.consumer, gap.arrival.key, gap.arrival.topic, now - gap.first_at, gap.arrival.sequence, gap.id,
+                    "%s: key %s of %s has waited %.0f s for a number before %s that never came: see `posthouse held show %d`",
+                    gap.consumer, gap.arrival.key, gap.arrival.topic, gap.next_at - gap.first_at, gap.arrival.sequence, gap.id,
                 )  # fmt: skip
 
-    async def _until_next(self, looked_at: float) -> float:
-        """Seconds to wait. Nothing was due when it was last looked, so what lies before that is a gap, and was alarmed;
-        what became due since then is not to wait for the next look."""
+    async def _until_next(self) -> float:
+        """Seconds to wait. Nothing was to be had when it was last looked: what became due since then is not to wait for the
+        next look, and what somebody else holds is."""
         await self._alarm()
-        due = await self._applier.store.held.next_due(self._applier.consumer)
-        if due is None or due <= looked_at:
-            return LOOK
-        return min(max(due - self._clock.now(), 0.0), LOOK)
+        seconds = await self._applier.store.held.next_due(self._applier.consumer)
+        if seconds is None or seconds > 0:
+            return LOOK if seconds is None else min(seconds, LOOK)
+        self._missed = not self._missed
+        return 0.0 if self._missed else LOOK
 
 
 async def _set_after(first: asyncio.Event, then: asyncio.Event) -> None:

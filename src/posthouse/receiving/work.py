@@ -70,13 +70,15 @@ def _read(
     ordered: Mapping[str, bool],
 ) -> Work:
     frame = delivery.frame
+    said = event.occurred_at.timestamp() if event.time else delivery.stored_at
     numbered = event.key is not None and ordered.get(frame.topic, True)
     arrival = Arrival(
         topic=frame.topic,
         tenant=event.tenant,
         event_id=event.id,
         digest=digest,
-        time=event.occurred_at.timestamp(),
+        time=min(said, delivery.stored_at),
+        said=said,
         key=event.key,
         sequence=event.sequence if numbered else None,
         lineage=event.lineage,

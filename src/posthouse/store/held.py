@@ -20,7 +20,11 @@ BLOCKING: frozenset[HeldState] = frozenset(("retrying", "gap", "blocked", "dead"
 
 class HeldEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event accepted from the broker but not applied. `attempts` counts runs that were begun, `turn` every change
-    of the row: it is the token that fences a worker that was too slow."""
+    of the row: it is the token that fences a worker that was too slow.
+
+    Times are the store's: `next_at` is set to so many seconds `after` the moment of writing, unless that is None;
+    `last_at` always, and `first_at` unless there is one.
+    """
 
     consumer: str
     arrival: Arrival
@@ -37,6 +41,7 @@ class HeldEvent(msgspec.Struct, frozen=True, kw_only=True):
     stack: str = ""
     id: int = 0
     turn: int = 0
+    after: float | None = None
 
 
 class HeldFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,25 +57,27 @@ class HeldFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldTable(Protocol):
-    """One table for retrying, waiting and dead events."""
+    """One table for retrying, waiting and dead events. Only durations come in, and go out: what is due is decided by the
+    store's own clock, because those of the machines that ask may differ."""
 
     async def hold(self, tx: Transaction, event: HeldEvent) -> bool:
         """Add it. False when this event (ordered: this number with this id; unordered: this id) is held already. When
         another event waits under its number it is added as quarantined, whatever its state says: a fork."""
         ...
 
-    async def claim_due(self, consumer: str, now: float, limit: int, visibility: float) -> Sequence[HeldEvent]:
+    async def claim_due(self, consumer: str, limit: int, visibility: float) -> Sequence[HeldEvent]:
         """Retrying events whose time has come, oldest first, at most one per key, with attempts and turn already
         counted up and `next_at` moved `visibility` seconds ahead: if the caller dies they come again."""
         ...
 
-    async def keep(self, events: Sequence[HeldEvent], now: float, visibility: float) -> None:
+    async def keep(self, events: Sequence[HeldEvent], visibility: float) -> None:
         """Go on with claimed events: `next_at` moves `visibility` seconds ahead of now, turn and attempts stay. Those whose turn
         has passed are left alone, and so are those that a transaction is about to change: nobody waits for it."""
         ...
 
     async def next_due(self, consumer: str) -> float | None:
-        """When the next retrying event whose turn it is, or gap event, of the consumer wants attention."""
+        """In how many seconds the next retrying event whose turn it is wants attention, or the next gap event whose deadline
+        has not passed yet; not above 0 when it has become due meanwhile, or somebody is about to change it."""
         ...
 
     async def remove(self, tx: Transaction, event: HeldEvent) -> bool:
@@ -84,7 +91,7 @@ class HeldTable(Protocol):
         waiting under a number that another event waits under."""
         ...
 
-    async def promote(self, tx: Transaction, consumer: str, arrival: Arrival, now: float) -> bool:
+    async def promote(self, tx: Transaction, consumer: str, arrival: Arrival) -> bool:
         """`arrival` is out of the way: the held event with the next number of its key becomes retrying, due now, with
         no attempts. True when there was one."""
         ...
@@ -93,6 +100,6 @@ class HeldTable(Protocol):
         """Held events by id."""
         ...
 
-    async def overdue_gaps(self, consumer: str, now: float) -> Sequence[HeldEvent]:
+    async def overdue_gaps(self, consumer: str) -> Sequence[HeldEvent]:
         """Gap events whose `next_at` (the deadline of the gap) has passed: they are for an alarm."""
         ...

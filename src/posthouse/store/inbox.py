@@ -12,7 +12,9 @@ from posthouse.store.transaction import Transaction
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event as a consumer's inbox sees it. With a `sequence` it is ordered by (topic, tenant, key), without one it
-    stands alone. `digest` tells whether two events with one id are the same; `time` is when it became true."""
+    stands alone. `digest` tells whether two events with one id are the same. `time` is when the broker stored it, or what
+    its producer says where that is earlier: a producer may make its event older than it is, never younger. `said` is what
+    the producer says; an event that is dated ahead is remembered for so much longer, up to `MOST_AHEAD`."""
 
     topic: str
     tenant: str
@@ -22,6 +24,11 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     key: str | None = None
     sequence: int | None = None
     lineage: int = 1
+    said: float = 0.0
+
+
+MOST_AHEAD = 30 * 86_400.0
+"""Seconds: a date further ahead is not believed, or whoever lies could fill the inbox for good."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +62,7 @@ class InboxTable(Protocol):
 
     async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[Arrival]) -> Sequence[bool]:
         """Record each event as applied if it is the next of its key and nothing is held for that key, or, unordered, if
-        it is new and no copy of it is held; events of one key stand in the order of their numbers. One answer each.
+        it is new, no copy of it is held, and it is not so old that it may be forgotten (`purged_until`); events of one key stand in the order of their numbers. One answer each.
         False changes nothing: ask `standing` why. It may be that the event is the next after all, behind one that was
         not claimed."""
         ...
@@ -72,9 +79,9 @@ class InboxTable(Protocol):
         ...
 
     async def purged_until(self, consumer: str) -> float | None:
-        """The latest event time among unordered events already forgotten; None when none were."""
+        """An unordered event whose `time` is not later than this may have been applied and forgotten; None when none was."""
         ...
 
-    async def purge(self, before: float, limit: int) -> int:
-        """Forget unordered events received before a time."""
+    async def purge(self, age: float, limit: int) -> int:
+        """Forget unordered events that were received more than `age` seconds ago, by the store's clock."""
         ...

@@ -37,7 +37,7 @@ class TimerTable(Protocol):
         ...
 
     async def next_due(self) -> float | None:
-        """When the next one is due."""
+        """In how many seconds the next one is due, by the store's clock; not above 0 when it is."""
         ...
 
     async def pending(self, tenant: str | None = None, limit: int = 100) -> Sequence[Timer]:

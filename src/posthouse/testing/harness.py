@@ -153,7 +153,7 @@ class Harness:
         now = self.clock.now()
         for service in self.services:
             due = await service.store.timers.next_due()
-            if due is not None and due <= now:
+            if due is not None and due <= 0:
                 return True
             retrying = await service.store.held.find(HeldFilter(state="retrying"), limit=1000)
             if any(event.next_at <= now for event in retrying):

@@ -81,7 +81,7 @@ async def test_a_gap_that_was_alarmed_is_looked_at_once_a_second_and_no_oftener(
         harness.clock.advance(61)
         [retrier] = harness._runtimes[0].retriers
         assert not await retrier.step()
-        assert await retrier._until_next(harness.clock.now()) == 1.0
+        assert await retrier._until_next() == 1.0
 
 
 async def test_what_became_due_since_the_last_look_does_not_wait_for_the_next() -> None:
@@ -91,7 +91,7 @@ async def test_what_became_due_since_the_last_look_does_not_wait_for_the_next() 
         harness._stop.set()
         await asyncio.gather(*harness._tasks)
         [retrier] = harness._runtimes[0].retriers
-        looked_at = harness.clock.now()
-        assert 0.0 < await retrier._until_next(looked_at) <= 1.0
+        assert 0.0 < await retrier._until_next() <= 1.0
         harness.clock.advance(11)
-        assert await retrier._until_next(looked_at) == 0.0
+        assert await retrier._until_next() == 0.0
+        assert await retrier._until_next() == 1.0, "nor is it looked for all the time while somebody else has it"

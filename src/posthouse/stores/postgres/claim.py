@@ -16,16 +16,17 @@ from posthouse.stores.postgres.steps import literal
 from posthouse.stores.postgres.transaction import Begun, PostgresTransaction
 
 # Record one event, or one run of a key, as applied.
-CLAIM = "SELECT posthouse.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+CLAIM = "SELECT posthouse.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 
 # The same as the first words of a transaction, without parameters: one row if it was done.
 CLAIM_FIRST = "SELECT 1 WHERE posthouse.claim"
 
 # The same for several, one after the other.
 CLAIM_EACH = """
-SELECT posthouse.claim($1, g.topic, g.tenant, g.key, g.first, g.last, g.lineage, g.event, g.digest, g.time, $11)
+SELECT posthouse.claim($1, g.topic, g.tenant, g.key, g.first, g.last, g.lineage, g.event, g.digest, g.time, g.said, $12)
 FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::integer[], $8::text[], $9::bytea[],
-    $10::double precision[]) AS g (topic, tenant, key, first, last, lineage, event, digest, time)
+    $10::double precision[], $11::double precision[])
+    AS g (topic, tenant, key, first, last, lineage, event, digest, time, said)
 """
 
 # One ordered event, prepared once in a session: one row if it was done. What is left otherwise may be a stray.
@@ -246,4 +247,5 @@ def _claimed(first: Arrival, last: Arrival) -> tuple[object, ...]:
         last.event_id,
         last.digest,
         last.time,
+        last.said,
     )

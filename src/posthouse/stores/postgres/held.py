@@ -17,11 +17,13 @@ COLUMNS = (
 )
 EVENT = "ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)::posthouse.held"
 
+NOW_SECOND = "coalesce($2, extract(epoch FROM clock_timestamp())::double precision)"
+
 # Hold an event.
-HOLD = f"SELECT posthouse.hold({EVENT}, $23)"
+HOLD = f"SELECT posthouse.hold({EVENT}, $23, $24)"
 
 # Change an event in its turn.
-CHANGE = f"SELECT posthouse.change({EVENT})"
+CHANGE = f"SELECT posthouse.change({EVENT}, $23, $24)"
 
 # Retrying events whose turn it is: the next of their key, or alone.
 IN_TURN = """
@@ -52,10 +54,11 @@ WITH clock AS MATERIALIZED (
 UPDATE posthouse.held e SET next_at = clock.now + $4, last_at = clock.now FROM mine, clock WHERE e.id = mine.id
 """
 
-# When something wants attention.
+# In how many seconds something wants attention.
 NEXT_DUE = f"""
 SELECT least((SELECT min(e.next_at) {IN_TURN}),
-    (SELECT min(e.next_at) FROM posthouse.held e WHERE e.consumer = $1 AND e.state = 'gap'))
+    (SELECT min(e.next_at) FROM posthouse.held e WHERE e.consumer = $1 AND e.state = 'gap'
+        AND e.next_at > {NOW_SECOND})) - {NOW_SECOND}
 """
 
 # Take an event out, in its turn; its key waits for one less. A server that took over may have given its id to another.
@@ -71,7 +74,8 @@ SELECT 1 FROM gone
 
 # The way is free for the next number.
 PROMOTE = """
-UPDATE posthouse.held SET state = 'retrying', attempts = 0, next_at = $1, turn = turn + 1
+UPDATE posthouse.held SET state = 'retrying', attempts = 0, turn = turn + 1,
+    next_at = coalesce($1, extract(epoch FROM clock_timestamp())::double precision)
 WHERE consumer = $2 AND topic = $3 AND tenant = $4 AND key = $5 AND sequence = $6
     AND sequence IS NOT NULL AND state IN ('gap', 'blocked')
 """
@@ -86,44 +90,43 @@ ORDER BY e.id LIMIT $2
 """
 
 # Gaps that lasted too long.
-OVERDUE = f"SELECT {COLUMNS} FROM posthouse.held e WHERE e.consumer = $1 AND e.state = 'gap' AND e.next_at <= $2 ORDER BY e.id"
+OVERDUE = f"SELECT {COLUMNS} FROM posthouse.held e WHERE e.consumer = $1 AND e.state = 'gap' AND e.next_at <= {NOW_SECOND} ORDER BY e.id"
 
 
 class PostgresHeld:
-    """The held events of a `PostgresStore`. Where the store has no clock of its own, `claim_due` and `keep` go by the
-    database's: how long an event is hidden must not depend on which machine asks."""
+    """The held events of a `PostgresStore`. Where the store has no clock of its own, everything goes by the database's: when
+    an event is due, and how long it is hidden, must not depend on which machine asks."""
 
     def __init__(self, database: Database, clock: Clock | None) -> None:
         self._database = database
         self._clock = clock
 
     async def hold(self, tx: Transaction, event: HeldEvent) -> bool:
-        now = None if self._clock is None else self._clock.now()
-        return bool((await own(tx).run(HOLD, *_columns(event), now)).scalar())
+        return bool((await own(tx).run(HOLD, *_columns(event), self._now(), event.after)).scalar())
 
-    async def claim_due(self, consumer: str, now: float, limit: int, visibility: float) -> Sequence[HeldEvent]:
-        due = await self._database.run(CLAIM, consumer, None if self._clock is None else now, limit, visibility)
+    async def claim_due(self, consumer: str, limit: int, visibility: float) -> Sequence[HeldEvent]:
+        due = await self._database.run(CLAIM, consumer, self._now(), limit, visibility)
         return [_held(columns) for _, *columns in sorted(due, key=lambda row: _any(row[:2]))]
 
-    async def keep(self, events: Sequence[HeldEvent], now: float, visibility: float) -> None:
+    async def keep(self, events: Sequence[HeldEvent], visibility: float) -> None:
         ids, turns = [event.id for event in events], [event.turn for event in events]
-        await self._database.run(KEEP, ids, turns, None if self._clock is None else now, visibility)
+        await self._database.run(KEEP, ids, turns, self._now(), visibility)
 
     async def next_due(self, consumer: str) -> float | None:
-        due: Any = (await self._database.run(NEXT_DUE, consumer)).scalar()
+        due: Any = (await self._database.run(NEXT_DUE, consumer, self._now())).scalar()
         return None if due is None else float(due)
 
     async def remove(self, tx: Transaction, event: HeldEvent) -> bool:
         return bool(await own(tx).run(REMOVE, event.id, event.turn, event.consumer, event.arrival.event_id))
 
     async def change(self, tx: Transaction, event: HeldEvent) -> bool:
-        return bool((await own(tx).run(CHANGE, *_columns(event))).scalar())
+        return bool((await own(tx).run(CHANGE, *_columns(event), self._now(), event.after)).scalar())
 
-    async def promote(self, tx: Transaction, consumer: str, arrival: Arrival, now: float) -> bool:
+    async def promote(self, tx: Transaction, consumer: str, arrival: Arrival) -> bool:
         if arrival.sequence is None:
             return False
         following = (consumer, arrival.topic, arrival.tenant, arrival.key, arrival.sequence + 1)
-        return (await own(tx).run(PROMOTE, now, *following)).rowcount > 0
+        return (await own(tx).run(PROMOTE, self._now(), *following)).rowcount > 0
 
     async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
         ids = None if wanted.ids is None else list(wanted.ids)
@@ -141,8 +144,12 @@ class PostgresHeld:
         )
         return [_held(columns) for columns in found]
 
-    async def overdue_gaps(self, consumer: str, now: float) -> Sequence[HeldEvent]:
-        return [_held(columns) for columns in await self._database.run(OVERDUE, consumer, now)]
+    async def overdue_gaps(self, consumer: str) -> Sequence[HeldEvent]:
+        return [_held(columns) for columns in await self._database.run(OVERDUE, consumer, self._now())]
+
+    def _now(self) -> float | None:
+        """The time, or None for the database's own clock."""
+        return None if self._clock is None else self._clock.now()
 
 
 def _columns(event: HeldEvent) -> tuple[object, ...]:

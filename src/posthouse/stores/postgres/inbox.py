@@ -7,6 +7,7 @@ from typing import Any
 
 from posthouse.clock import Clock
 from posthouse.store import Arrival, Head, Known, Transaction
+from posthouse.store.inbox import MOST_AHEAD
 from posthouse.stores.postgres.claim import claim_many, claim_one
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.steps import NOW
@@ -34,7 +35,7 @@ SELECT $1, $2, $9::integer, $10::integer WHERE $9 + $10 > 0
 ADVANCE_UNORDERED = f"""
 WITH advanced AS (
     INSERT INTO posthouse.inbox (consumer, tenant, event_id, topic, digest, time, received_at, result)
-    VALUES ($2, $3, $4, $5, $6, $7, {NOW}, CASE WHEN $9::integer > 0 THEN 'skipped' ELSE 'applied' END)
+    VALUES ($2, $3, $4, $5, $6, $7, greatest({NOW}, least($10, {NOW} + {MOST_AHEAD})), CASE WHEN $9::integer > 0 THEN 'skipped' ELSE 'applied' END)
     ON CONFLICT DO NOTHING RETURNING 1)
 INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
 SELECT $2, $5, $8::integer, $9 FROM advanced WHERE $8 + $9 > 0
@@ -54,16 +55,18 @@ LIMIT 1
 # How far a consumer has forgotten.
 FORGOTTEN = "SELECT until FROM posthouse.forgotten WHERE consumer = $1"
 
-# Forget the oldest, and note how far.
-PURGE = """
-WITH gone AS (
+# Forget the oldest, and note how far: whatever is older may have been among them.
+PURGE = f"""
+WITH clock AS MATERIALIZED (
+    SELECT {NOW} - $2::double precision AS before
+), gone AS (
     DELETE FROM posthouse.inbox WHERE ctid = ANY (ARRAY(
-        SELECT i.ctid FROM posthouse.inbox i WHERE i.received_at < $1
-        ORDER BY i.received_at LIMIT $2 FOR UPDATE SKIP LOCKED))
-    RETURNING consumer, time
+        SELECT i.ctid FROM posthouse.inbox i WHERE i.received_at < (SELECT before FROM clock)
+        ORDER BY i.received_at LIMIT $3 FOR UPDATE SKIP LOCKED))
+    RETURNING consumer
 ), noted AS (
     INSERT INTO posthouse.forgotten AS f (consumer, until)
-    SELECT consumer, max(time) FROM gone GROUP BY consumer ORDER BY consumer
+    SELECT consumer, (SELECT before FROM clock) FROM gone GROUP BY consumer ORDER BY consumer
     ON CONFLICT (consumer) DO UPDATE SET until = greatest(f.until, excluded.until))
 SELECT count(*) FROM gone
 """
@@ -120,15 +123,17 @@ class PostgresInbox:
         if arrival.sequence is not None:
             await own(tx).run(ADVANCE_ORDERED, *_head_columns(consumer, arrival), *figures)
         else:
-            await own(tx).run(ADVANCE_UNORDERED, *self._inbox_columns(consumer, arrival), *figures)
+            columns = self._inbox_columns(consumer, arrival)
+            await own(tx).run(ADVANCE_UNORDERED, *columns, *figures, arrival.said)
 
     async def purged_until(self, consumer: str) -> float | None:
         rows = await self._database.run(FORGOTTEN, consumer)
         return _any(rows.scalar()) if rows else None
 
-    async def purge(self, before: float, limit: int) -> int:
+    async def purge(self, age: float, limit: int) -> int:
         await self._database.run(SUM_UP, limit)
-        return int(_any((await self._database.run(PURGE, before, limit)).scalar()))
+        now = None if self._clock is None else self._clock.now()
+        return int(_any((await self._database.run(PURGE, now, age, limit)).scalar()))
 
     def _inbox_columns(self, consumer: str, arrival: Arrival) -> tuple[object, ...]:
         now = None if self._clock is None else self._clock.now()

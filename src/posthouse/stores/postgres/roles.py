@@ -17,6 +17,7 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "migration": ("SELECT",),
     "meta": ("SELECT",),
     "consumer": ("SELECT",),
+    "forgotten": ("SELECT",),
     "outbox": ("INSERT",),
     "key": ("SELECT", "INSERT", "UPDATE"),
     "idempotency": ("SELECT", "INSERT", "UPDATE"),

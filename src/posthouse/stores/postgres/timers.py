@@ -37,8 +37,8 @@ ANY_DUE = f"SELECT EXISTS (SELECT 1 FROM posthouse.timer WHERE due_at <= {NOW})"
 # Move what is due into the outbox.
 FIRE = "SELECT posthouse.fire($1, $2, $3)"
 
-# When the next one is due.
-NEXT_DUE = "SELECT min(due_at) FROM posthouse.timer"
+# In how many seconds the next one is due.
+NEXT_DUE = f"SELECT min(due_at) - {NOW} FROM posthouse.timer"
 
 # What is not yet due, of one tenant or of all.
 PENDING = f"""
@@ -75,7 +75,7 @@ class PostgresTimers:
         return int(fired)
 
     async def next_due(self) -> float | None:
-        due: Any = (await self._database.run(NEXT_DUE)).scalar()
+        due: Any = (await self._database.run(NEXT_DUE, self._outbox.now())).scalar()
         return None if due is None else float(due)
 
     async def pending(self, tenant: str | None = None, limit: int = 100) -> Sequence[Timer]:

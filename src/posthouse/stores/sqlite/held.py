@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from posthouse.clock import Clock
 from posthouse.errors import StoreError
 from posthouse.store import BLOCKING, Arrival, HeldEvent, HeldFilter, Transaction
 from posthouse.stores.sqlite.database import Database
@@ -74,7 +75,7 @@ KEEP = "UPDATE posthouse_held SET next_at = ?, last_at = ? WHERE id = ? AND turn
 NEXT_DUE = f"""
 SELECT min(at) FROM (
     SELECT min(e.next_at) AS at {IN_TURN}
-    UNION ALL SELECT min(next_at) FROM posthouse_held WHERE consumer = ? AND state = 'gap')
+    UNION ALL SELECT min(next_at) FROM posthouse_held WHERE consumer = ? AND state = 'gap' AND next_at > ?)
 """
 
 # Take an event out, in its turn.
@@ -104,23 +105,34 @@ OVERDUE = f"SELECT {COLUMNS} FROM posthouse_held WHERE consumer = ? AND state = 
 class SqliteHeld:
     """The held events of a `SqliteStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
+        self._clock = clock
 
     async def hold(self, tx: Transaction, event: HeldEvent) -> bool:
         arrival = event.arrival
         if arrival.sequence is None:
             if await tx.execute(FIND_UNORDERED, (event.consumer, arrival.tenant, arrival.event_id)):
                 return False
-            await tx.execute(ADD, _columns(event))
+            await tx.execute(ADD, _columns(self._begun(event)))
             return True
         if await tx.execute(FIND_ORDERED, (*_number(event), arrival.event_id)):
             return False
         if event.state in BLOCKING:
             event = await self._forked(tx, event)
-        await tx.execute(ADD, _columns(event))
+        await tx.execute(ADD, _columns(self._begun(event)))
         await self._count(tx, event, int(event.state in BLOCKING))
         return True
+
+    def _begun(self, event: HeldEvent) -> HeldEvent:
+        """With its times."""
+        timed = self._timed(event)
+        return timed if timed.first_at else msgspec.structs.replace(timed, first_at=timed.last_at)
+
+    def _timed(self, event: HeldEvent) -> HeldEvent:
+        now = self._clock.now()
+        next_at = event.next_at if event.after is None else now + event.after
+        return msgspec.structs.replace(event, last_at=now, next_at=next_at)
 
     async def _forked(self, tx: Transaction, event: HeldEvent) -> HeldEvent:
         """The event, or, where another one waits under its number, the same set aside: neither may be lost."""
@@ -130,21 +142,24 @@ class SqliteHeld:
         reason = f"fork: event {other.one()[1]} is held under number {event.arrival.sequence} already"
         return msgspec.structs.replace(event, state="quarantined", reason=reason)
 
-    async def claim_due(self, consumer: str, now: float, limit: int, visibility: float) -> Sequence[HeldEvent]:
+    async def claim_due(self, consumer: str, limit: int, visibility: float) -> Sequence[HeldEvent]:
+        now = self._clock.now()
         if not await self._database.select(DUE, (consumer, now, 1)):
             return []
         async with self._database.begin(books=True) as tx:
             due = tx.run(DUE, (consumer, now, limit))
             return [_held(tx.run(CLAIM, (now + visibility, now, row[0])).one()) for row in due]
 
-    async def keep(self, events: Sequence[HeldEvent], now: float, visibility: float) -> None:
+    async def keep(self, events: Sequence[HeldEvent], visibility: float) -> None:
+        now = self._clock.now()
         async with self._database.begin(books=True) as tx:
             for event in events:
                 tx.run(KEEP, (now + visibility, now, event.id, event.turn))
 
     async def next_due(self, consumer: str) -> float | None:
-        due: Any = (await self._database.select(NEXT_DUE, (consumer, consumer))).scalar()
-        return None if due is None else float(due)
+        now = self._clock.now()
+        due: Any = (await self._database.select(NEXT_DUE, (consumer, consumer, now))).scalar()
+        return None if due is None else float(due) - now
 
     async def remove(self, tx: Transaction, event: HeldEvent) -> bool:
         removed = await tx.execute(REMOVE, _name(event))
@@ -159,6 +174,7 @@ class SqliteHeld:
             return False
         if event.arrival.sequence is not None and event.state in BLOCKING:
             await self._refuse_fork(tx, event)
+        event = self._timed(event)
         await tx.execute(CHANGE, (
             event.state, event.arrival.sequence, event.attempts, event.next_at, event.last_at, packed(event.headers),
             event.body, event.reason, event.error, event.stack, event.id,
@@ -177,11 +193,11 @@ class SqliteHeld:
                 "skip, quarantine or apply that one first"
             )
 
-    async def promote(self, tx: Transaction, consumer: str, arrival: Arrival, now: float) -> bool:
+    async def promote(self, tx: Transaction, consumer: str, arrival: Arrival) -> bool:
         if arrival.sequence is None:
             return False
         following = (consumer, arrival.topic, arrival.tenant, arrival.key, arrival.sequence + 1)
-        return (await tx.execute(PROMOTE, (now, *following))).rowcount > 0
+        return (await tx.execute(PROMOTE, (self._clock.now(), *following))).rowcount > 0
 
     async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
         conditions, parameters = ["id > ?"], [after]  # type: tuple[list[str], list[object]]
@@ -196,8 +212,8 @@ class SqliteHeld:
         sql = f"SELECT {COLUMNS} FROM posthouse_held WHERE {' AND '.join(conditions)} ORDER BY id LIMIT ?"
         return [_held(columns) for columns in await self._database.select(sql, (*parameters, limit))]
 
-    async def overdue_gaps(self, consumer: str, now: float) -> Sequence[HeldEvent]:
-        return [_held(columns) for columns in await self._database.select(OVERDUE, (consumer, now))]
+    async def overdue_gaps(self, consumer: str) -> Sequence[HeldEvent]:
+        return [_held(columns) for columns in await self._database.select(OVERDUE, (consumer, self._clock.now()))]
 
     async def _count(self, tx: Transaction, event: HeldEvent, difference: int) -> None:
         """Keep the head's count of waiting events in step."""

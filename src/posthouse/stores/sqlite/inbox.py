@@ -7,6 +7,7 @@ from typing import Any
 
 from posthouse.clock import Clock
 from posthouse.store import Arrival, Head, Known, Transaction
+from posthouse.store.inbox import MOST_AHEAD
 from posthouse.stores.sqlite.database import Database, own
 
 # What a consumer does with the first number of a key; the first answer stays.
@@ -37,11 +38,12 @@ SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = exclude
 WHERE excluded.sequence > posthouse_head.sequence OR excluded.lineage > posthouse_head.lineage
 """
 
-# Remember an unordered event, if no copy of it is held.
+# Remember an unordered event, if no copy of it is held, and it cannot have been forgotten.
 CLAIM_UNORDERED = """
 INSERT INTO posthouse_inbox (consumer, tenant, event_id, topic, digest, time, received_at, result)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE NOT EXISTS (
     SELECT 1 FROM posthouse_held WHERE sequence IS NULL AND consumer = ?1 AND tenant = ?2 AND event_id = ?3)
+    AND NOT EXISTS (SELECT 1 FROM posthouse_forgotten WHERE consumer = ?1 AND until >= ?6)
 ON CONFLICT DO NOTHING
 """
 
@@ -77,7 +79,7 @@ FORGOTTEN = "SELECT until FROM posthouse_forgotten WHERE consumer = ?"
 PURGE = """
 DELETE FROM posthouse_inbox WHERE (consumer, tenant, event_id) IN (
     SELECT consumer, tenant, event_id FROM posthouse_inbox WHERE received_at < ? ORDER BY received_at LIMIT ?)
-RETURNING consumer, time
+RETURNING consumer
 """
 
 # Note how far.
@@ -147,16 +149,18 @@ class SqliteInbox:
         rows = await self._database.select(FORGOTTEN, (consumer,))
         return _any(rows.scalar()) if rows else None
 
-    async def purge(self, before: float, limit: int) -> int:
+    async def purge(self, age: float, limit: int) -> int:
+        before = self._clock.now() - age
         async with self._database.begin(books=True) as tx:
             purged = tx.run(PURGE, (before, limit))
             until: dict[str, float] = {}
-            for consumer, time in _any(purged):
-                until[consumer] = max(time, until.get(consumer, time))
+            for (consumer,) in _any(purged):
+                until[consumer] = before
             tx.run_many(FORGET, until.items())
         return len(purged)
 
     def _inbox_columns(self, consumer: str, arrival: Arrival, result: str) -> tuple[object, ...]:
+        now = self._clock.now()
         return (
             consumer,
             arrival.tenant,
@@ -164,7 +168,7 @@ class SqliteInbox:
             arrival.topic,
             arrival.digest,
             arrival.time,
-            self._clock.now(),
+            max(now, min(arrival.said, now + MOST_AHEAD)),
             result,
         )
 

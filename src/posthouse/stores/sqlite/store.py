@@ -123,7 +123,7 @@ class SqliteStore:
         self._outbox = SqliteOutbox(self._database, self._clock, idempotency_window)
         self.outbox: OutboxTable = self._outbox
         self.inbox: InboxTable = SqliteInbox(self._database, self._clock)
-        self.held: HeldTable = SqliteHeld(self._database)
+        self.held: HeldTable = SqliteHeld(self._database, self._clock)
         self.timers: TimerTable = SqliteTimers(self._database, self._clock, self._outbox)
         self.sightings: SightingTable = SqliteSightings(self._database)
         self.sagas: SagaTable = SqliteSagas(self._database)

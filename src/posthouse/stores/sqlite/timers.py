@@ -59,8 +59,8 @@ class SqliteTimers:
         return (await tx.execute(CANCEL, (tenant, name))).rowcount > 0
 
     async def fire(self, limit: int) -> int:
-        due_at = await self.next_due()
-        if due_at is None or due_at > self._clock.now():
+        seconds = await self.next_due()
+        if seconds is None or seconds > 0:
             return 0
         async with self._database.begin() as tx:
             due = sorted(tx.run(TAKE, (self._clock.now(), limit)))
@@ -69,7 +69,7 @@ class SqliteTimers:
 
     async def next_due(self) -> float | None:
         due: Any = (await self._database.select(NEXT_DUE)).scalar()
-        return None if due is None else float(due)
+        return None if due is None else float(due) - self._clock.now()
 
     async def pending(self, tenant: str | None = None, limit: int = 100) -> Sequence[Timer]:
         return [_timer(columns) for columns in await self._database.select(PENDING, (tenant, limit))]

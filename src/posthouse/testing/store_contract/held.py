@@ -34,7 +34,7 @@ class HeldContract(StoreFixtures):
         )
         await hold(store, given)
         (found,) = await store.held.find(HeldFilter())
-        assert found == msgspec.structs.replace(given, id=found.id, turn=found.turn)
+        assert found == msgspec.structs.replace(given, id=found.id, turn=found.turn, last_at=self.clock.now())
         assert found.id > 0
 
     async def test_an_event_is_held_once(self, store: Store) -> None:
@@ -107,9 +107,7 @@ class HeldContract(StoreFixtures):
 
     async def test_two_workers_never_get_the_same_event(self, store: Store, other: Store) -> None:
         await hold(store, *(held(arrival(1, key=f"k{n}"), "retrying") for n in range(20)))
-        shares = await asyncio.gather(
-            *((store, other)[n % 2].held.claim_due(CONSUMER, self.clock.now(), 4, 30) for n in range(6))
-        )
+        shares = await asyncio.gather(*((store, other)[n % 2].held.claim_due(CONSUMER, 4, 30) for n in range(6)))
         taken = [found.id for share in shares for found in share]
         assert len(taken) == len(set(taken)) == 20
 
@@ -140,7 +138,7 @@ class HeldContract(StoreFixtures):
         await hold(store, held(arrival(1), "retrying"), held(arrival(1, key="k2"), "retrying"))
         kept, left = await self.due(store, visibility=10)
         await self.later(9)
-        await store.held.keep([kept], self.clock.now(), 10)
+        await store.held.keep([kept], 10)
         await self.later(9)
         assert [found.id for found in await self.due(other)] == [left.id], "the other one comes again"
         (found,) = await store.held.find(HeldFilter(ids=[kept.id]))
@@ -153,8 +151,8 @@ class HeldContract(StoreFixtures):
         (slow,) = await self.due(store, visibility=10)
         await self.later(11)
         (current,) = await self.due(store, visibility=10)
-        await store.held.keep([slow], self.clock.now(), 100)
-        await store.held.keep([], self.clock.now(), 100)
+        await store.held.keep([slow], 100)
+        await store.held.keep([], 100)
         (found,) = await store.held.find(HeldFilter())
         assert found.next_at == current.next_at
 
@@ -165,7 +163,7 @@ class HeldContract(StoreFixtures):
         (found,) = await self.due(store)
         async with asyncio.timeout(10), store.begin() as tx:
             assert await store.held.remove(tx, found)
-            await store.held.keep([found], self.clock.now(), 30)
+            await store.held.keep([found], 30)
         assert await store.held.find(HeldFilter()) == []
 
     async def test_a_key_goes_on_when_what_it_waited_for_is_applied(self, store: Store) -> None:
@@ -185,7 +183,7 @@ class HeldContract(StoreFixtures):
         async with store.begin() as tx:
             assert await store.held.change(tx, changed)
         (after,) = await store.held.find(HeldFilter())
-        assert after == msgspec.structs.replace(changed, turn=after.turn)
+        assert after == msgspec.structs.replace(changed, turn=after.turn, last_at=self.clock.now())
 
     @pytest.mark.parametrize("state", ["quarantined", "skipped"])
     async def test_a_key_waits_exactly_while_something_blocks_it(self, store: Store, state: HeldState) -> None:
@@ -224,9 +222,9 @@ class HeldContract(StoreFixtures):
         await hold(store, tried, held(arrival(3), "blocked"), held(arrival(2, key="k2"), "blocked"))
         async with store.begin() as tx:
             await store.inbox.advance(tx, CONSUMER, arrival(1))
-            assert await store.held.promote(tx, CONSUMER, arrival(1), self.clock.now())
-            assert not await store.held.promote(tx, CONSUMER, arrival(5), self.clock.now())
-            assert not await store.held.promote(tx, CONSUMER, arrival(None), self.clock.now())
+            assert await store.held.promote(tx, CONSUMER, arrival(1))
+            assert not await store.held.promote(tx, CONSUMER, arrival(5))
+            assert not await store.held.promote(tx, CONSUMER, arrival(None))
         (due,) = await self.due(store)
         assert (due.arrival.sequence, due.arrival.key, due.attempts) == (2, "k", 1)
 
@@ -240,14 +238,28 @@ class HeldContract(StoreFixtures):
             (held(arrival(1, key="k3"), "dead"), at + 2),
         ):
             await hold(store, msgspec.structs.replace(event, next_at=next_at))
-        assert await store.held.next_due(CONSUMER) == at + 20
+        assert await store.held.next_due(CONSUMER) == pytest.approx(20)
         assert await store.held.next_due("shipping") is None
 
     async def test_a_gap_is_overdue_after_its_deadline(self, store: Store) -> None:
         await hold(store, msgspec.structs.replace(held(arrival(2), "gap"), next_at=self.clock.now() + 10))
-        assert await store.held.overdue_gaps(CONSUMER, self.clock.now()) == []
-        (overdue,) = await store.held.overdue_gaps(CONSUMER, self.clock.now() + 10)
+        assert await store.held.overdue_gaps(CONSUMER) == []
+        assert await store.held.next_due(CONSUMER) == pytest.approx(10)
+        await self.later(10)
+        (overdue,) = await store.held.overdue_gaps(CONSUMER)
         assert overdue.arrival.sequence == 2
+        assert await store.held.next_due(CONSUMER) is None, "it was alarmed, and nobody looks for it again"
+
+    async def test_what_is_written_is_due_so_many_seconds_after_by_the_clock_of_the_store(self, store: Store) -> None:
+        await hold(store, msgspec.structs.replace(held(arrival(1), "retrying"), after=10.0, next_at=1.0))
+        (found,) = await store.held.find(HeldFilter())
+        began = self.clock.now()
+        assert (found.first_at, found.last_at, found.next_at) == (began, began, began + 10)
+        await self.later(5)
+        async with store.begin() as tx:
+            assert await store.held.change(tx, msgspec.structs.replace(found, after=20.0))
+        (found,) = await store.held.find(HeldFilter())
+        assert (found.first_at, found.last_at, found.next_at) == (began, began + 5, began + 25)
 
     async def test_held_events_are_found_by_what_they_are(self, store: Store) -> None:
         await hold(store, held(arrival(1), "dead"), held(arrival(2), "blocked"), held(arrival(1, key="k2"), "dead"))
@@ -271,7 +283,7 @@ class HeldContract(StoreFixtures):
         assert (await store.counts()).held == {(CONSUMER, TOPIC, "dead"): 1, (CONSUMER, TOPIC, "blocked"): 2}
 
     async def due(self, store: Store, *, limit: int = 10, visibility: float = 30.0) -> Sequence[HeldEvent]:
-        return await store.held.claim_due(CONSUMER, self.clock.now(), limit, visibility)
+        return await store.held.claim_due(CONSUMER, limit, visibility)
 
 
 async def change(store: Store, state: HeldState) -> None:

@@ -184,16 +184,31 @@ class InboxContract(StoreFixtures):
         assert answers == [True, False, True, False]
         assert (await store.counts()).applied == {(CONSUMER, TOPIC): 3}
 
-    async def test_unordered_events_are_forgotten_by_age_and_the_latest_time_is_kept(self, store: Store) -> None:
+    async def test_unordered_events_are_forgotten_by_age_and_it_is_noted_up_to_when(self, store: Store) -> None:
         old = [arrival(None, time=time) for time in (500.0, 900.0, 700.0)]
         for one in old:
             await claim(store, one)
         await self.later(100)
         await claim(store, young := arrival(None, time=950.0))
         assert await store.inbox.purged_until(CONSUMER) is None
-        before = self.clock.now() - 50
-        assert [await store.inbox.purge(before, 2), await store.inbox.purge(before, 2)] == [2, 1]
-        assert await store.inbox.purged_until(CONSUMER) == 900.0
+        assert [await store.inbox.purge(50, 2), await store.inbox.purge(50, 2)] == [2, 1]
+        assert await store.inbox.purged_until(CONSUMER) == self.clock.now() - 50
         assert await store.inbox.purged_until("shipping") is None
         assert not await claim(store, young)
         assert (await store.counts()).applied == {(CONSUMER, TOPIC): 4}
+
+    async def test_what_may_have_been_forgotten_is_not_claimed_again(self, store: Store) -> None:
+        now = self.clock.now()
+        old, ahead = arrival(None, time=now), msgspec.structs.replace(arrival(None, time=now), said=now + 3600)
+        for one in (old, ahead):
+            assert await claim(store, one)
+        await self.later(1000)
+        assert await store.inbox.purge(100, 10) == 1, "what was dated ahead is remembered for so much longer"
+        assert not await claim(store, old)
+        assert not await claim(store, ahead)
+        assert await claim(store, arrival(None, time=self.clock.now()))
+        await self.later(3600)
+        assert await store.inbox.purge(100, 10) == 2
+        assert not await claim(store, msgspec.structs.replace(ahead, time=now + 3600)), (
+            "stored anew, as late as it was dated"
+        )

@@ -149,7 +149,7 @@ async def test_what_a_dead_process_held_is_free_at_once_though_the_clock_stands_
     stop.set()
     await task
     hotel.clock.move(due)
-    await hotel.service.store.held.claim_due("hotel", due, 1, hidden_for(hotel.service)["hotel"])  # and died
+    await hotel.service.store.held.claim_due("hotel", 1, hidden_for(hotel.service)["hotel"])  # and died
     await hotel.service.store.outbox.lease("the dead", 3600.0)
     stream = await hotel.service.broker.subscribe("hotel", ["melmastoon.hotel.guest"])
     await hotel.say("Bahram")

@@ -35,7 +35,7 @@ CREATE TABLE posthouse.inbox (
 
 CREATE INDEX inbox_received_at ON posthouse.inbox (received_at);
 
--- The latest event time among the inbox rows that were purged.
+-- Up to what time events may have been applied and purged.
 CREATE TABLE posthouse.forgotten (
     consumer text PRIMARY KEY,
     until double precision NOT NULL
@@ -114,12 +114,17 @@ END $$;
 
 -- Add an event. False when it is held already, or when another worker has applied its number meanwhile. Where the one it
 -- waits for was applied meanwhile, it is due at once: nobody else would come to promote it.
-CREATE FUNCTION posthouse.hold(e posthouse.held, now_given double precision) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION posthouse.hold(e posthouse.held, now_given double precision, after double precision)
+RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
+    moment double precision := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
     blocking boolean := e.sequence IS NOT NULL AND e.state IN ('retrying', 'gap', 'blocked', 'dead');
     head posthouse.head;
     other text;
 BEGIN
+    e.next_at := coalesce(moment + after, e.next_at);
+    e.first_at := CASE WHEN e.first_at = 0 THEN moment ELSE e.first_at END;
+    e.last_at := moment;
     IF e.sequence IS NOT NULL AND EXISTS (SELECT 1 FROM posthouse.held h WHERE h.sequence IS NOT NULL
         AND h.consumer = e.consumer AND h.topic = e.topic AND h.tenant = e.tenant AND h.key = e.key
         AND h.sequence = e.sequence AND h.event_id = e.event_id) THEN
@@ -141,7 +146,7 @@ BEGIN
             RETURN false;
         ELSIF e.state IN ('gap', 'blocked') AND head.sequence + 1 = e.sequence AND head.event_id <> '' THEN
             e.state := 'retrying';
-            e.next_at := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
+            e.next_at := moment;
         END IF;
     END IF;
     INSERT INTO posthouse.held (consumer, topic, tenant, key, sequence, lineage, event_id, digest, time, state, type,
@@ -160,8 +165,10 @@ BEGIN
 END $$;
 
 -- Change an event in its turn; false when that has passed. The head's count of waiting events is kept in step.
-CREATE FUNCTION posthouse.change(e posthouse.held) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION posthouse.change(e posthouse.held, now_given double precision, after double precision)
+RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
+    moment double precision := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
     before posthouse.held;
     waited boolean;
     waits boolean := e.sequence IS NOT NULL AND e.state IN ('retrying', 'gap', 'blocked', 'dead');
@@ -185,8 +192,8 @@ BEGIN
                 other, e.sequence USING ERRCODE = 'PH006';
         END IF;
     END IF;
-    UPDATE posthouse.held h SET state = e.state, sequence = e.sequence, attempts = e.attempts, next_at = e.next_at,
-        last_at = e.last_at, headers = e.headers, body = e.body, reason = e.reason, error = e.error, stack = e.stack,
+    UPDATE posthouse.held h SET state = e.state, sequence = e.sequence, attempts = e.attempts,
+        next_at = coalesce(moment + after, e.next_at), last_at = moment, headers = e.headers, body = e.body, reason = e.reason, error = e.error, stack = e.stack,
         turn = h.turn + 1
     WHERE h.id = e.id;
     UPDATE posthouse.head h SET held = h.held + waits::integer - waited::integer

@@ -1,18 +1,21 @@
 -- Record events as applied. An ordered one, or a run of one key from `first` to `last`, if it comes next and nothing of its
--- key is held: all of the run or nothing. An unordered one (`first` NULL) if it is new and no copy of it is held. False
+-- key is held: all of the run or nothing. An unordered one (`first` NULL) if it is new, no copy of it is held, and it cannot have been forgotten. False
 -- changes nothing. The setting pins the plans: made while the tables were empty, they would read them whole later.
 CREATE FUNCTION posthouse.claim(
     of_consumer text, of_topic text, of_tenant text, of_key text, first bigint, last bigint, of_lineage integer,
-    of_event text, of_digest bytea, of_time double precision, now_given double precision
+    of_event text, of_digest bytea, of_time double precision, said double precision, now_given double precision
 ) RETURNS boolean LANGUAGE plpgsql SET enable_seqscan = off AS $$
 #variable_conflict use_column
+DECLARE
+    moment double precision := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
 BEGIN
     IF first IS NULL THEN
         INSERT INTO posthouse.inbox (consumer, tenant, event_id, topic, digest, time, received_at, result)
         SELECT of_consumer, of_tenant, of_event, of_topic, of_digest, of_time,
-            coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision), 'applied'
+            greatest(moment, least(said, moment + 30 * 86400.0)), 'applied'
         WHERE NOT EXISTS (SELECT 1 FROM posthouse.held h
             WHERE h.sequence IS NULL AND h.consumer = of_consumer AND h.tenant = of_tenant AND h.event_id = of_event)
+            AND NOT EXISTS (SELECT 1 FROM posthouse.forgotten f WHERE f.consumer = of_consumer AND f.until >= of_time)
         ON CONFLICT DO NOTHING;
     ELSIF first = 1 THEN
         INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest)

@@ -115,7 +115,7 @@ CREATE TABLE posthouse_inbox (
 
 CREATE INDEX posthouse_inbox_received_at ON posthouse_inbox (received_at);
 
--- The latest event time among the inbox rows that were purged.
+-- Up to what time events may have been applied and purged.
 CREATE TABLE posthouse_forgotten (
     consumer TEXT PRIMARY KEY,
     until REAL NOT NULL

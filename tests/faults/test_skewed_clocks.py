@@ -1,0 +1,250 @@
+"""24: workers whose clocks are an hour behind or ahead, on both stores. Only durations cross into a store, so nobody notices.
+
+SQLite is in the process: its clock is the machine's. What differs here is the clock that the service goes by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from posthouse import Event, Payload, Policy, RelaySettings, Service, Tx
+from posthouse.broker import Frame, Verdict
+from posthouse.brokers.memory import MemoryBroker
+from posthouse.clock import SystemClock
+from posthouse.contracts import event_type_of
+from posthouse.runtime import PARTS, Part, Runtime
+from posthouse.service import Parts
+from posthouse.store import HeldFilter, Store
+from posthouse.stores.postgres import PostgresStore
+from posthouse.stores.sqlite import SqliteStore
+
+from .scene import crafted, until
+
+HOUR = 3600.0
+SKEWS = pytest.mark.parametrize("off", [-HOUR, HOUR], ids=["behind", "ahead"])
+
+
+class SkewedClock(SystemClock):
+    """The machine's clock, so many seconds off."""
+
+    def __init__(self, off: float) -> None:
+        self._off = off
+
+    def now(self) -> float:
+        return time.time() + self._off
+
+
+class Made(Payload):
+    key: str
+    number: int = 0
+
+
+class Seen(Payload):
+    number: int = 0
+
+
+OpenStore = Callable[[], Store]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
+    """Opens the store that the test is about, each time for another process."""
+    if request.param == "sqlite":
+        return lambda: SqliteStore(tmp_path / "store.db")
+    url = request.getfixturevalue("postgres_url")
+    return lambda: PostgresStore(url)
+
+
+def plant(**options: object) -> Service:
+    quick = RelaySettings(lease=2.0, idle=0.2, first_delay=0.05, last_delay=0.3, stuck_delay=0.3)
+    service = Service("plant", relay=quick, **options)  # type: ignore[arg-type]
+    service.event("thing.made.v1", key="key")(Made)
+    service.event("view.seen.v1")(Seen)
+    return service
+
+
+@asynccontextmanager
+async def at_work(
+    service: Service, store: Store, off: float, broker: MemoryBroker | None = None, only: tuple[Part, ...] = PARTS
+) -> AsyncIterator[Runtime]:
+    """The service at work on a machine whose clock is off; the broker's is right."""
+    service.use(Parts(store, broker or MemoryBroker(clock=SystemClock()), SkewedClock(off)))
+    if await store.pending_migrations():
+        await store.upgrade()
+    runtime, stop = await service.prepare(), asyncio.Event()
+    task = asyncio.create_task(runtime.run(stop, only))
+    try:
+        yield runtime
+    finally:
+        stop.set()
+        await task
+        await service.aclose()
+
+
+async def soon(condition: Callable[[], bool], what: str, seconds: float = 15.0) -> None:
+    async def holds() -> bool:
+        return condition()
+
+    await until(holds, what, seconds, pause=0.01)
+
+
+@SKEWS
+async def test_retries_wait_as_long_as_they_should_and_no_longer(opened: OpenStore, off: float) -> None:
+    service, ran = plant(), []
+
+    @service.on(Made, policy=Policy(deliveries=4, first_delay=0.3, last_delay=0.3))
+    async def fail(event: Event[Made], tx: Tx) -> None:
+        ran.append(time.monotonic())
+        raise ValueError("always")
+
+    store = opened()
+    async with at_work(service, store, off):
+        async with service.transaction("t1") as tx:
+            tx.publish(Made(key="k"))
+
+        async def dead() -> bool:
+            return [held.state for held in await store.held.find(HeldFilter())] == ["dead"]
+
+        await until(dead, "the end of its deliveries", 15.0, pause=0.02)
+    assert len(ran) == 4
+    assert all(later - earlier >= 0.14 for earlier, later in itertools.pairwise(ran)), "half of the delay at least"
+
+
+@SKEWS
+async def test_a_gap_that_is_filled_goes_on_at_once_and_one_that_is_not_is_alarmed_in_time(
+    opened: OpenStore, off: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    service, ran = plant(), list[tuple[str, int]]()
+
+    @service.on(Made, policy=Policy(gap_deadline=1.0))
+    async def make(event: Event[Made], tx: Tx) -> None:
+        ran.append((event.data.key, event.data.number))
+
+    store, broker = opened(), MemoryBroker(clock=SystemClock())
+    async with at_work(service, store, off, broker):
+        now = time.time()
+        await broker.publish([crafted(Made(key="never", number=2), sequence=2, at=now)])
+        began = time.monotonic()
+        for number in (3, 2, 1):
+            await broker.publish([crafted(Made(key="k", number=number), sequence=number, at=now)])
+        await soon(lambda: ran == [("k", 1), ("k", 2), ("k", 3)], "the filled gap to go on", 10.0)
+        assert time.monotonic() - began < 8
+        await soon(lambda: "that never came" in caplog.text, "the alarm", 10.0)
+        assert time.monotonic() - began >= 0.9, "not before its deadline"
+        assert caplog.text.count("that never came") == 1
+
+
+@SKEWS
+async def test_a_timer_fires_in_its_time_and_nobody_asks_for_it_all_the_while(opened: OpenStore, off: float) -> None:
+    service, ran = plant(), list[float]()
+
+    @service.on(Seen)
+    async def see(event: Event[Seen], tx: Tx) -> None:
+        ran.append(time.monotonic())
+
+    store = opened()
+    async with at_work(service, store, off):
+        asked, next_due = 0, store.timers.next_due
+
+        async def counted() -> float | None:
+            nonlocal asked
+            asked += 1
+            return await next_due()
+
+        store.timers.next_due = counted  # type: ignore[method-assign]
+        began = time.monotonic()
+        async with service.transaction("t1") as tx:
+            tx.publish(Seen(number=1), after=1.5)
+            tx.publish(Seen(number=2), after=HOUR / 2)
+        await soon(lambda: len(ran) == 1, "the timer")
+        assert ran[0] - began >= 1.4
+        assert asked < 20
+        assert len(await store.timers.pending()) == 1
+
+
+@SKEWS
+async def test_what_a_dead_worker_had_in_hand_comes_again_after_its_lease(opened: OpenStore, off: float) -> None:
+    service, ran = plant(), list[float]()
+
+    @service.on(Made, policy=Policy(first_delay=0.01, last_delay=0.01))
+    async def make(event: Event[Made], tx: Tx) -> None:
+        ran.append(time.monotonic())
+        if len(ran) == 1:
+            raise ValueError("once")
+
+    store, dead = opened(), opened()
+    async with at_work(service, store, 0.0, only=("relay", "consumers")) as runtime:
+        [retrier] = runtime.retriers
+        retrier._most = 0  # nobody runs what is held, for now
+        async with service.transaction("t1") as tx:
+            tx.publish(Made(key="k"))
+        await soon(lambda: len(ran) == 1, "the first run")
+
+        async def claimed() -> bool:
+            return bool(await dead.held.claim_due("plant", 1, 1.5))
+
+        await until(claimed, "the claim of a worker that dies", 10.0, pause=0.02)
+        taken = time.monotonic()
+    await dead.aclose()
+    async with at_work(service, opened(), off):
+        await soon(lambda: len(ran) == 2, "the run after the lease")
+        assert ran[1] - taken >= 1.4
+
+
+@SKEWS
+async def test_nothing_young_is_purged_so_that_nothing_runs_twice(opened: OpenStore, off: float) -> None:
+    service, ran = plant(inbox_retention=1000.0), list[int]()
+
+    @service.on(Seen)
+    async def see(event: Event[Seen], tx: Tx) -> None:
+        ran.append(event.data.number)
+
+    store, broker = opened(), MemoryBroker(clock=SystemClock())
+    async with at_work(service, store, off, broker) as runtime:
+        frames = [crafted(Seen(number=n), at=time.time()) for n in range(5)]
+        await broker.publish(frames)
+        await soon(lambda: len(ran) == 5, "the first deliveries")
+        await runtime.tidy()
+        await broker.publish([*frames, crafted(Seen(number=9), at=time.time())])
+        await soon(lambda: 9 in ran, "what came behind")
+        await soon(lambda: runtime.idle, "calm")
+        assert sorted(ran) == [0, 1, 2, 3, 4, 9]
+        assert await store.held.find(HeldFilter()) == []
+
+
+class Refusing(MemoryBroker):
+    """Refuses each frame twice."""
+
+    refused = 0
+
+    async def publish(self, frames: object) -> object:  # type: ignore[override]
+        assert isinstance(frames, list)
+        mine = [f for f in frames if isinstance(f, Frame) and f.topic == event_type_of(Made).topic]
+        if mine and self.refused < 3:
+            self.refused += 1
+            return [Verdict(False, "not now") for _ in frames]
+        return await super().publish(frames)
+
+
+@SKEWS
+async def test_what_the_broker_refused_is_tried_again_in_its_time(opened: OpenStore, off: float) -> None:
+    service, ran = plant(), list[int]()
+
+    @service.on(Made)
+    async def make(event: Event[Made], tx: Tx) -> None:
+        ran.append(event.data.number)
+
+    async with at_work(service, opened(), off, Refusing(clock=SystemClock())):
+        began = time.monotonic()
+        async with service.transaction("t1") as tx:
+            for number in range(5):
+                tx.publish(Made(key="k", number=number))
+        await soon(lambda: ran == [0, 1, 2, 3, 4], "the refused ones and those behind them")
+        assert time.monotonic() - began >= 0.1
