@@ -55,7 +55,10 @@ def unfrozen(folder: Path, events: Iterable[EventType[object]]) -> list[str]:
 
 def write_folder(folder: Path, files: Files, removed: Iterable[str] = ()) -> list[str]:
     """Write what differs and remove what must go; returns the paths that were touched. The lock comes last: whoever
-    reads in between sees a file that it does not know yet, never the other way round. Raises ConfigurationError."""
+    reads in between sees a file that it does not know yet, never the other way round. Raises ConfigurationError, before
+    anything is touched, for a path that leads out of the folder."""
+    removed = list(removed)
+    _check_inside(folder, [*files, *removed])
     touched = []
     try:
         for path in sorted(files, key=lambda path: (path == LOCK, path)):
@@ -69,6 +72,20 @@ def write_folder(folder: Path, files: Files, removed: Iterable[str] = ()) -> lis
     except OSError as error:
         raise ConfigurationError(f"cannot write {error.filename or folder}: {error.strerror}") from error
     return touched
+
+
+def _check_inside(folder: Path, paths: Iterable[str]) -> None:
+    """Paths come from files that others may have written; links on the way count as where they lead."""
+    root = folder.resolve()
+    outside = [
+        path
+        for path in paths
+        if Path(path).is_absolute()
+        or ".." in Path(path).parts
+        or not (folder / path).parent.resolve().is_relative_to(root)
+    ]
+    if outside:
+        raise ConfigurationError(*(f"{path!r} leads out of {folder}: nothing was touched" for path in outside))
 
 
 def _files(folder: Path) -> Files:

@@ -120,6 +120,7 @@ def read_bundle(files: Files) -> Bundle:
     topics = _decoded(files, TOPICS, TopicList, problems) or TopicList()
     consumers = _decoded(files, CONSUMERS, ConsumerList, problems) or ConsumerList()
     lock = _decoded(files, LOCK, Lock, problems) or Lock()
+    problems += _misplaced(lock)
     for path in sorted(files):
         place = _place(path)
         if place is not None:
@@ -137,7 +138,8 @@ def read_lock(text: bytes) -> Lock:
     """The lock alone: enough to know every hash. Raises ConfigurationError."""
     problems: list[str] = []
     lock = _decoded({LOCK: text}, LOCK, Lock, problems)
-    if lock is None:
+    problems += _misplaced(lock or Lock())
+    if lock is None or problems:
         raise ConfigurationError(*problems)
     return lock
 
@@ -174,6 +176,11 @@ def topics_hash(topics: tuple[TopicEntry, ...]) -> str:
 
 def _laid_out(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def _misplaced(lock: Lock) -> list[str]:
+    """The lock is a file that others write too: what it names is a place of a schema, and never one elsewhere."""
+    return [f"{LOCK} names {path!r}, which is no place of a schema" for path in lock.schemas if _place(path) is None]
 
 
 def _place(path: str) -> re.Match[str] | None:

@@ -78,6 +78,32 @@ def test_a_retired_event_stays_until_it_is_pruned(project: Project) -> None:
     assert project.run("catalog", "check", "shop").exit_code == 0
 
 
+@pytest.mark.parametrize("path", ["orders/../../precious.json", "../precious.json", "orders/./../../precious.json"])
+def test_a_lock_that_names_a_file_elsewhere_removes_nothing(project: Project, path: str) -> None:
+    project.run("catalog", "freeze", "shop")
+    precious = project.folder / "precious.json"
+    precious.write_text("{}")
+    place = project.folder / "event-schemas" / "catalogue.lock"
+    lock = json.loads(place.read_text())
+    lock["schemas"][path] = lock["schemas"]["orders/order/placed/v1.json"]
+    place.write_text(json.dumps(lock))
+    result = project.run("catalog", "freeze", "shop", "--prune")
+    assert precious.exists()
+    assert result.exit_code == 2
+    assert "no place of a schema" in result.stderr
+
+
+def test_a_folder_that_is_a_link_elsewhere_is_not_written_through(project: Project) -> None:
+    elsewhere = project.folder / "elsewhere"
+    elsewhere.mkdir()
+    (project.folder / "event-schemas").mkdir()
+    (project.folder / "event-schemas" / "orders").symlink_to(elsewhere)
+    result = project.run("catalog", "freeze", "shop")
+    assert result.exit_code == 2
+    assert "leads out of" in result.stderr
+    assert list(elsewhere.iterdir()) == []
+
+
 def test_a_broken_lock_is_named_and_nothing_is_written(project: Project) -> None:
     project.run("catalog", "freeze", "shop")
     (project.folder / "event-schemas" / "catalogue.lock").write_text("<<<<<<< HEAD\n")

@@ -250,6 +250,25 @@ def test_a_foreign_sequence_or_partition_key_stays_an_extension() -> None:
     assert STRUCTURED.decode({}, structured(sequence=5)).sequence == 5
 
 
+@pytest.mark.parametrize("spelling", ["17", "0017", "00000000000000000017", 17])
+def test_a_number_leaves_as_its_producer_wrote_it(spelling: str | int) -> None:
+    event = STRUCTURED.decode({}, structured(sequence=spelling))
+    assert event.sequence == 17
+    assert json.loads(STRUCTURED.encode(event).body)["sequence"] == spelling
+    assert BINARY.encode(event).headers["ce-sequence"] == str(spelling)
+    for codec in (STRUCTURED, BINARY):
+        assert codec.decode(*codec.encode(event)) == event
+    through = MELMASTOON.decode(*MELMASTOON.encode(event))
+    assert through.sequence == 17
+    assert MELMASTOON.decode(*MELMASTOON.encode(through)) == through
+
+
+def test_a_spelling_of_another_number_is_refused() -> None:
+    for codec in (STRUCTURED, BINARY, MELMASTOON):
+        with pytest.raises(EventError):
+            codec.encode(an_event(sequence=18, extensions={"sequence": "17"}))
+
+
 def test_null_attributes_count_as_absent() -> None:
     event = STRUCTURED.decode({}, structured(subject=None, tenantid=None, lineage=None, foreign=None))
     assert (event.key, event.tenant, event.lineage, event.extensions) == (None, PLATFORM, 1, {})

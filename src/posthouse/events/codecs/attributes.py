@@ -60,7 +60,7 @@ NAMES = frozenset(Attributes.__struct_fields__)
 MAY_BE_EMPTY = frozenset(("actorkind", "actorid", "producerservice"))
 """Attributes whose empty text says something: there is an actor or a producer, and this of it is not known."""
 RESERVED = (NAMES | {"data"}) - {"partitionkey", "sequence"}
-"""Names that no extension may have. A foreign partition key, or a sequence that is no number, stays an extension."""
+"""Names that no extension may have. A foreign partition key, or a sequence that is written otherwise, stays an extension."""
 
 
 class Written(Attributes, kw_only=True, omit_defaults=True, gc=False):
@@ -92,7 +92,7 @@ def attributes_of(event: Event[bytes]) -> Written:
         producerregion=None if producer is None else producer.region or None,
         idempotencykey=event.idempotency_key,
         partitionkey=None if key is None or "partitionkey" in event.extensions else f"{event.tenant}:{key}",
-        sequence=None if event.sequence is None else sequence_text(event.sequence),
+        sequence=None if event.sequence is None or "sequence" in event.extensions else sequence_text(event.sequence),
         lineage=None if event.lineage == 1 else event.lineage,
         retentionclass=None if metadata.retention == "hot" else metadata.retention,
         dataresidency=metadata.residency,
@@ -147,8 +147,8 @@ def event_of(wire: Attributes, known: Mapping[str, object], data: bytes) -> Even
     extensions = {name: known[name] for name in known.keys() - NAMES} if not NAMES.issuperset(known) else {}
     if wire.partitionkey is not None and (key is None or wire.partitionkey != f"{tenant}:{key}"):
         extensions["partitionkey"] = wire.partitionkey
-    if sequence is None and wire.sequence is not None:
-        extensions["sequence"] = wire.sequence
+    if wire.sequence is not None and (sequence is None or wire.sequence != sequence_text(sequence)):
+        extensions["sequence"] = wire.sequence  # as others write it, so that it leaves as it came
     event = Event(
         id=wire.id,
         type=wire.type,
@@ -247,6 +247,10 @@ def sequence_number(wire: str | int | None) -> int | None:
     return wire if wire is not None and 0 <= wire <= MAX_SEQUENCE else None
 
 
+def _number_in(value: Scalar) -> int | None:
+    return None if isinstance(value, bool) else sequence_number(value)
+
+
 def lineage_number(wire: str | int) -> int:
     """An integer written as a number or as digits; DecodeError for anything else, and for more than 31 bits."""
     number = sequence_number(wire)
@@ -268,7 +272,7 @@ def check_extensions(event: Event[bytes]) -> None:
     for name, value in event.extensions.items():
         if not _NAME.fullmatch(name):
             raise EventError(f"extension {name!r}: names are lower-case ASCII letters and digits")
-        if name in RESERVED or (name == "sequence" and event.sequence is not None):
+        if name in RESERVED or (name == "sequence" and event.sequence not in (None, _number_in(value))):
             raise EventError(f"extension {name!r}: this name is an attribute of its own, set the event's field")
         if not isinstance(value, str | int):
             raise EventError(f"extension {name!r} holds {type(value).__name__}: text, integers and booleans travel")

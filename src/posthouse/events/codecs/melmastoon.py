@@ -232,8 +232,8 @@ def _event(wire: _Envelope, extensions: dict[str, Any]) -> Event[bytes]:
     if wire.occurred_at:
         check_time(wire.occurred_at)
     sequence = sequence_number(metadata.sequence)
-    if sequence is None and metadata.sequence is not None:
-        extensions["sequence"] = metadata.sequence
+    if metadata.sequence is not None and metadata.sequence != sequence:
+        extensions["sequence"] = metadata.sequence  # as others write it, so that it leaves as it came
     traced = metadata.traceparent is not None and is_traceparent(metadata.traceparent)
     state = metadata.tracestate
     event = Event(
