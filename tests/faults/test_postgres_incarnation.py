@@ -20,7 +20,8 @@ from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.sending import Relay, RelaySettings
-from posthouse.store import OutboxReader
+from posthouse.store import OutboxReader, OutboxTail
+from posthouse.store.projections import Generation
 from posthouse.store.streams import StreamEvent
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import TOPIC, row, stuck
@@ -327,13 +328,17 @@ async def test_whoever_reads_all_streams_misses_nothing_after_a_crash(server: Re
 
 
 async def test_a_cursor_from_before_a_promotion_is_refused(server: RestartablePostgres) -> None:
-    """The new server may lack what it had seen, and gives the numbers of that again."""
+    """The new server may lack what it had seen, and gives the numbers of that again. How far a rebuild is stands in the
+    database, behind what it has read: that goes on."""
     async with opened(server.url) as store:
         await store.upgrade()
         await happen(server.url, 0, 5)
         with following(server) as standby:
-            standby.catch_up()
             _, cursor = await heard(store, "")
+            begun = Generation(projection="p", number=1, version=1, phase="bulk", cursor=cursor, read=5, owner="me")
+            async with store.begin() as tx:
+                assert await store.projections.begin(tx, begun)
+            standby.catch_up()
             server.crash()
             standby.promote()
             async with opened(standby.url) as new:
@@ -341,6 +346,11 @@ async def test_a_cursor_from_before_a_promotion_is_refused(server: RestartablePo
                 with pytest.raises(StoreError, match="begin again"):
                     await heard(new, cursor)
                 assert len((await heard(new, ""))[0]) == 5 + len(after)
+                await new.outbox.lease("a", 10)
+                (stands,) = await new.projections.generations()
+                assert (await heard(new, stands.cursor))[0] == after
+                assert not await new.projections.swap(begun, None), "it believes what the old server said"
+                assert await new.projections.swap(stands, None)
 
 
 # A relay whose broker is slow, from end to end.
@@ -368,10 +378,10 @@ class SlowBroker(MemoryBroker):
 
 
 @contextlib.asynccontextmanager
-async def relaying(store: PostgresStore, broker: SlowBroker) -> AsyncIterator[None]:
+async def relaying(store: PostgresStore, broker: SlowBroker, tail: OutboxTail | None) -> AsyncIterator[None]:
     stop = asyncio.Event()
     await broker.ensure(Topology(topics=[TOPIC]))
-    task = asyncio.create_task(Relay(store, broker, SystemClock(), QUICK).run(stop))
+    task = asyncio.create_task(Relay(store, broker, SystemClock(), QUICK, tail).run(stop))
     try:
         yield
     finally:
@@ -380,12 +390,16 @@ async def relaying(store: PostgresStore, broker: SlowBroker) -> AsyncIterator[No
         await task
 
 
-async def slowly(store: PostgresStore, url: str, new_url: str, end: Callable[[], None]) -> None:
+async def slowly(
+    store: PostgresStore, url: str, new_url: str, end: Callable[[], None], tail: OutboxTail | None = None
+) -> None:
     """A publish that takes as long as the server needs to come back: all that is committed comes out, in order."""
     broker = SlowBroker()
-    async with relaying(store, broker):
+    async with relaying(store, broker, tail):
         first = await say(url, 0, 5)
         await until(lambda: _is(set(first) <= set(broker.accepted)), "the first ones")
+        if tail is not None:
+            await until(lambda: _is(tail.mode == "wal"), "the relay to follow the log")
         with rolling_back(url):
             broker.hold()
             second = await say(url, 5, 1)  # no commit behind it, which would bring to the disk what the snapshot says
@@ -425,6 +439,16 @@ async def test_a_slow_publish_around_a_crash_loses_nothing(
             await slowly(store, server.url, server.url, lambda: end(server))
             assert (await store.counts()).unsent == {}
     assert [one for one in caplog.records if "another run" in one.message], "the log says it"
+
+
+async def test_a_slow_publish_of_a_relay_that_follows_the_log_loses_nothing_in_a_crash(
+    server: RestartablePostgres,
+) -> None:
+    async with opened(server.url) as store:
+        await store.upgrade()
+        tail = await store.tail()
+        await slowly(store, server.url, server.url, lambda: crash(server), tail)
+        assert (await store.counts()).unsent == {}
 
 
 async def test_a_slow_publish_around_a_promotion_loses_nothing_that_the_new_server_has(

@@ -57,3 +57,17 @@ BEGIN
     SET token = excluded.token, started = excluded.started, maker = excluded.maker;
     UPDATE posthouse.meta SET runs = runs + 1, run_since = clock_timestamp();
 END $$;
+
+-- As before, and for rebuilds too: how far one is stands in the log behind what it has read, so that here, too, it has seen
+-- only what is here. Whoever remembers more than this server has is refused, and goes on from where it stands.
+CREATE OR REPLACE FUNCTION posthouse.new_timeline(seen text, OUT lineage integer) LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE posthouse.meta m SET lineage = m.lineage + 1, timeline = seen
+    WHERE m.timeline <> seen AND seen = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8);
+    IF FOUND THEN
+        UPDATE posthouse.generation g SET cursor = regexp_replace(g.cursor, '^(\d+)\|[^|]*', '\1|' || seen)
+        WHERE g.state = 'building';
+    END IF;
+    SELECT m.lineage INTO lineage FROM posthouse.meta m;
+END $$;
