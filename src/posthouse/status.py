@@ -6,7 +6,7 @@ There are three answers, and each can be reached on every broker: it adds up, it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -24,7 +24,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     `committed` is counted by the producer's own store. When that was not named (`foreign`) it is the broker's count of
     frames, which has every repeated one in it. `in_flight` is what the outbox has not sent plus what the broker has not
     had acknowledged; `uncounted` says which of that the broker cannot count. `held` counts events by state. `late` marks a
-    consumer that may have joined when older events were gone already.
+    consumer that may have joined when older events were gone already, `removed` one that the service has no more: what is
+    held for it counts all the same, and what was committed for it cannot be told.
     """
 
     consumer: str
@@ -37,19 +38,20 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     foreign: bool
     late: bool
     uncounted: str = ""
+    removed: bool = False
 
     @property
     def difference(self) -> int:
         """What is missing (above 0) or counted twice (below 0); of foreign lines nothing is known. While events move, a few
         are on both sides of a step; when nothing moves and nobody came late it is 0."""
         found = self.applied + self.in_flight + sum(self.held.values()) + self.skipped
-        return 0 if self.foreign else self.committed - found
+        return 0 if self.foreign or self.removed else self.committed - found
 
     @property
     def verdict(self) -> Verdict:
         """Whatever a broker cannot count could only explain what is missing: a line without a difference adds up all the same,
         and one with too much on its right side never does."""
-        if self.foreign:
+        if self.foreign or self.removed:
             return "cannot tell"
         if self.difference == 0:
             return "adds up"
@@ -60,6 +62,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         """Why nobody can tell; empty where somebody can."""
         if self.verdict != "cannot tell":
             return ""
+        if self.removed:
+            return (
+                "nobody reads it any more, and what is held for it stays: retry or skip it, see `posthouse held list`"
+            )
         if self.foreign:
             return "the service that says these events was not named"
         reasons = [self.uncounted] if self.uncounted else []
@@ -148,4 +154,25 @@ async def _lines(service: Service, counts: Mapping[str, Counts], owners: Mapping
                     uncounted=progress[topic].uncounted,
                 )
             )
-    return found
+    return found + _left_behind(own, {(line.consumer, line.topic) for line in found})
+
+
+def _left_behind(own: Counts, known: Collection[tuple[str, str]]) -> list[Line]:
+    """What is held for consumers that the service has no more, or for topics that they do not read any more: it counts
+    wherever it lies."""
+    places = sorted({(consumer, topic) for consumer, topic, _ in own.held} - set(known))
+    return [
+        Line(
+            consumer=consumer,
+            topic=topic,
+            committed=0,
+            applied=own.applied.get((consumer, topic), 0),
+            in_flight=0,
+            held={state: n for (name, t, state), n in own.held.items() if (name, t) == (consumer, topic)},
+            skipped=own.skipped.get((consumer, topic), 0),
+            foreign=False,
+            late=False,
+            removed=True,
+        )
+        for consumer, topic in places
+    ]

@@ -14,7 +14,7 @@ import pytest
 from posthouse import Event, Payload, Service, Tx
 from posthouse.broker import Frame, Verdict
 from posthouse.brokers.memory import MemoryBroker
-from posthouse.clock import ManualClock
+from posthouse.clock import ManualClock, new_id
 from posthouse.errors import BrokerUnavailable, ConfigurationError
 from posthouse.events import decode_any
 from posthouse.service import Parts
@@ -463,6 +463,36 @@ class _Losing:
         kept = [frame for frame in frames if decode_any(frame.headers, frame.body).sequence not in self._lost]
         await self._inner.publish(kept)
         return [Verdict(True) for _ in frames]
+
+
+def drawn(seconds: float) -> str:
+    """A new UUIDv7 of a moment."""
+    milliseconds = int(seconds * 1000)
+    return f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}{new_id()[13:]}"
+
+
+async def test_facts_of_a_store_that_was_put_back_are_kept_and_alarmed_and_no_duplicate_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A copy of the disk gives numbers again, under the same lineage: they are new facts, and look like duplicates."""
+    async with House(ledger) as harness:
+        said = [
+            crafted(OrderChanged(order="o1", number=n), id=drawn(NOW + n), sequence=n, at=NOW + n) for n in range(1, 9)
+        ]
+        await put(harness, *said)
+        await calm(harness)
+        again = [
+            crafted(OrderChanged(order="o1", number=100 + n), id=drawn(NOW + 60 + n), sequence=n, at=NOW + 60)
+            for n in range(5, 9)
+        ]
+        await put(harness, *again, *said, *again)
+        await put(harness, crafted(OrderChanged(order="o1", number=9), id=drawn(NOW + 90), sequence=9, at=NOW + 90))
+        await calm(harness)
+        assert await entries() == list(range(1, 10)), "the key goes on"
+        held = await harness.held(ledger)
+        assert sorted(one.arrival.event_id for one in held) == sorted(frame.id for frame in again)
+        assert {one.state for one in held} == {"quarantined"}
+        assert caplog.text.count("fork: its number or its id belongs to another event") == 4
 
 
 # 47: the inbox was purged before a late redelivery.

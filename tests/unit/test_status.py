@@ -131,3 +131,15 @@ async def test_drained_waits_for_calm_and_not_for_ever() -> None:
         await harness.publish(OrderPlaced(key="k"))
         with pytest.raises(TimeoutError):
             await drained(shop, ledger, timeout=0.05)
+
+
+async def test_what_is_held_for_a_consumer_that_was_removed_still_counts() -> None:
+    async with Harness(shop, ledger) as harness:
+        await harness.publish(OrderPlaced(key="k", number=-1))
+        await harness.settled()
+        async with ledger.store.begin() as tx:  # as it is after the release in which the consumer has another name
+            await tx.execute("UPDATE posthouse_held SET consumer = 'gone'")
+        figures = await status([shop, ledger])
+        (left,) = [one for one in figures.lines if one.consumer == "gone"]
+        assert (left.topic, left.held, left.verdict) == ("shop.order", {"dead": 1}, "cannot tell")
+        assert "nobody reads it any more" in left.reason

@@ -35,7 +35,7 @@ from posthouse.receiving.order import Standing, judge
 from posthouse.receiving.policy import Again, Dead, Policy, decide
 from posthouse.receiving.work import Work, arrived, held_back, line_of, under_digest
 from posthouse.sending import Drafter, Sightings, Tx, cause_of
-from posthouse.store import Arrival, HeldEvent, HeldState, Store, Transaction
+from posthouse.store import Arrival, Head, HeldEvent, HeldState, Known, Store, Transaction
 
 log = logging.getLogger("posthouse.consumer")
 
@@ -165,7 +165,7 @@ class Applier:
             return ()
         async with self.store.begin(tenant=work.arrival.tenant) as transaction:
             known = await self.store.inbox.standing(transaction, self.consumer, work.arrival)
-        if judge(known, work.arrival, adopt=self.adopts.get(work.arrival.topic, False)) is not Standing.NEXT:
+        if self._judge(known, work) is not Standing.NEXT:
             return ()
         return await self._ask(work)
 
@@ -242,7 +242,7 @@ class Applier:
         """The event is not simply the next one: see what it is."""
         arrival = work.arrival
         known = await self.store.inbox.standing(transaction, self.consumer, arrival)
-        match judge(known, arrival, adopt=self.adopts.get(arrival.topic, False)):
+        match self._judge(known, work):
             case Standing.NEXT if arrival.sequence is None and await self._forgotten(work):
                 await self._set_aside(transaction, work, FORGOTTEN)
             case Standing.NEXT if work.cautious and work.handler is not None:
@@ -265,6 +265,9 @@ class Applier:
             case Standing.DUPLICATE:
                 pass
         return NOTHING
+
+    def _judge(self, known: Head | Known | None, work: Work) -> Standing:
+        return judge(known, work.arrival, adopt=self.adopts.get(work.arrival.topic, False), again=work.cautious)
 
     async def _claim_held(self, transaction: Transaction, held: HeldEvent) -> bool:
         if not await self.store.held.remove(transaction, held):
@@ -363,7 +366,7 @@ class Applier:
         held = with_error(self._held(work, "retrying", words_of(error), attempts=attempts), error)
         async with self.store.begin() as transaction:
             known = await self.store.inbox.standing(transaction, self.consumer, work.arrival)
-            if judge(known, work.arrival, adopt=self.adopts.get(work.arrival.topic, False)) is not Standing.NEXT:
+            if self._judge(known, work) is not Standing.NEXT:
                 await self._claim_out_of_line(transaction, work)
             elif isinstance(answer, Dead):
                 await self._holder.bury(transaction, held, answer.reason, work.policy)

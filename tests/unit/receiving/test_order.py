@@ -60,3 +60,34 @@ def test_an_unordered_event_is_judged_by_its_id_and_content() -> None:
     assert judge(None, arrival(None), adopt=False) is Standing.NEXT
     assert judge(Known(digest=b"d"), arrival(None), adopt=False) is Standing.DUPLICATE
     assert judge(Known(digest=b"x"), arrival(None), adopt=False) is Standing.FORK
+
+
+def drawn(milliseconds: int) -> str:
+    """A UUIDv7 of a moment."""
+    return f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}-7abc-8def-0123456789ab"
+
+
+@pytest.mark.parametrize(
+    ("later", "again", "expected"),
+    [
+        (-5_000, False, Standing.DUPLICATE),
+        (0, False, Standing.DUPLICATE),
+        (1_900, False, Standing.DUPLICATE),
+        (2_100, False, Standing.FORK),
+        (2_100, True, Standing.DUPLICATE),
+        (61_000, True, Standing.FORK),
+    ],
+)
+def test_a_lower_number_with_an_id_that_was_drawn_after_the_heads_is_a_fork(
+    later: int, again: bool, expected: Standing
+) -> None:
+    known = Head(sequence=9, lineage=1, event_id=drawn(1_800_000_000_000), digest=b"h")
+    assert judge(known, arrival(5, drawn(1_800_000_000_000 + later)), adopt=False, again=again) is expected
+
+
+@pytest.mark.parametrize("other", ["e", "", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "c232ab00-9414-11ec-b3c8-9f68deced846"])
+def test_ids_that_do_not_tell_when_they_were_drawn_prove_nothing(other: str) -> None:
+    known = Head(sequence=9, lineage=1, event_id=drawn(1), digest=b"h")
+    assert judge(known, arrival(5, other), adopt=False) is Standing.DUPLICATE
+    known = Head(sequence=9, lineage=1, event_id=other, digest=b"h")
+    assert judge(known, arrival(5, drawn(1_800_000_000_000)), adopt=False) is Standing.DUPLICATE
