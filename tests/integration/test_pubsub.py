@@ -21,6 +21,7 @@ from posthouse import Event, Payload, Service, Tx
 from posthouse.broker import Delivery, Frame, Stream, Topology
 from posthouse.brokers.pubsub import PubSubBroker
 from posthouse.brokers.pubsub.checks import seconds
+from posthouse.brokers.pubsub.stream import PubSubStream
 from posthouse.brokers.pubsub.wire import Wire
 from posthouse.clock import ManualClock, SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
@@ -481,3 +482,21 @@ async def test_the_benchmark_of_pubsub_measures_what_it_says(tmp_path: Path) -> 
         "pubsub consume, once only",
     ]
     assert all(reading.ours > 0 and reading.ratio for reading in readings)
+
+
+async def test_a_member_whose_task_ended_says_so_and_another_subscribe_gets_everything(
+    broker: PubSubBroker, topic: str
+) -> None:
+    stream = await broker.subscribe("g", [topic])
+    assert isinstance(stream, PubSubStream)
+    stream._tasks[-1].cancel()
+    await asyncio.wait(stream._tasks[-1:])
+    with pytest.raises(BrokerUnavailable, match="a task of this member ended"):
+        await stream.receive(1, 20.0)
+    with pytest.raises(BrokerUnavailable, match="a task of this member ended"):
+        await stream.ack([])
+    await stream.aclose()
+    sent = Frame(topic=topic, id=new_id(), key="k", body=b"x")
+    await broker.publish([sent])
+    [got] = await (await broker.subscribe("g", [topic])).receive(1, 20.0)
+    assert got.frame.id == sent.id

@@ -42,6 +42,9 @@ AT_ONCE = 100
 """Requests on their way at a time, which is what one connection carries."""
 ATTEMPTS = 100
 """The most that a dead-letter policy may allow."""
+BACKLOG = (
+    "they may wait in the subscription, which Pub/Sub does not tell (see num_undelivered_messages in Cloud Monitoring)"
+)
 BEHIND = Verdict(False, "an earlier frame of this key was refused in the same call")
 REFUSALS = (google.NotFound, google.Forbidden, google.BadRequest, google.TooManyRequests)
 """Answers which say that nothing of the request was stored."""
@@ -159,7 +162,7 @@ class PubSubBroker:
         found = {}
         for topic in topics:
             held = sum(len(lane.held) for lane in self._lanes(self._subscription(group, topic)))
-            found[topic] = Progress(stored=held, pending=held, truncated=True)
+            found[topic] = Progress(stored=held, pending=held, truncated=True, uncounted=BACKLOG)
         return found
 
     async def checks(self, *, today: bool = True) -> Sequence[Check]:

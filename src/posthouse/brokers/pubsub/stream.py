@@ -21,7 +21,7 @@ from posthouse.broker import Delivery
 from posthouse.brokers.pubsub.letters import frame_of
 from posthouse.brokers.pubsub.wire import Wire, mapped
 from posthouse.clock import Clock
-from posthouse.errors import BrokerError
+from posthouse.errors import BrokerError, BrokerUnavailable
 
 AcknowledgePb = AcknowledgeRequest.pb()
 """The bare protobuf class: its wrapper looks at every id."""
@@ -143,6 +143,8 @@ class PubSubStream:
         self._renewed(asyncio.get_running_loop().time())
         self._tasks = [asyncio.create_task(self._follow(lane)) for lane in self.lanes]
         self._tasks.append(asyncio.create_task(self._keep()))
+        for task in self._tasks:
+            task.add_done_callback(lambda _: self._bell.set())
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
         if self._closed.is_set():
@@ -151,6 +153,7 @@ class PubSubStream:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait
         while not self._closed.is_set():
+            self._supervise()
             if loop.time() > self._until:
                 self._lapse()  # whoever slept hands out nothing that may be another's by now
             self._bell.clear()
@@ -168,6 +171,7 @@ class PubSubStream:
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """One that the server did not hear of is told again with the next renewal."""
+        self._supervise()
         for lane, helds in self._mine(deliveries):
             for held in helds:
                 held.done = True
@@ -222,6 +226,13 @@ class PubSubStream:
             yield lane, list(helds.values())
 
     # The lease
+
+    def _supervise(self) -> None:
+        """Without its tasks a member receives nothing, for ever and without an error."""
+        ended = [task for task in self._tasks if task.done()]
+        if ended and not self._closed.is_set():
+            error = None if ended[0].cancelled() else ended[0].exception()
+            raise BrokerUnavailable(f"Pub/Sub: a task of this member ended, subscribe again: {error!r}") from error
 
     async def _keep(self) -> None:
         """Renew the lease on everything in hand, three times in its length."""

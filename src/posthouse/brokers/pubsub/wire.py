@@ -22,6 +22,9 @@ RECONNECT = (
     ("grpc.use_local_subchannel_pool", 1),  # one instance, one connection: none waits behind the back-off of another
 )
 """gRPC's own waits two minutes between attempts; a relay asks again by itself."""
+ALIVE = (("grpc.keepalive_time_ms", 30_000), ("grpc.keepalive_timeout_ms", 10_000))
+"""As Google's own client has it: a pull on a link that died without a word would wait for ever. Emulators take it for an
+attack."""
 
 
 @contextlib.contextmanager
@@ -100,4 +103,4 @@ class Wire:
         options = [*options, *RECONNECT]
         if self.emulator is not None:
             return grpc.aio.insecure_channel(host, options=options)
-        return SubscriberGrpcAsyncIOTransport.create_channel(host, options=options, **rest)  # type: ignore[arg-type]  # passed on
+        return SubscriberGrpcAsyncIOTransport.create_channel(host, options=[*options, *ALIVE], **rest)  # type: ignore[arg-type]  # passed on
