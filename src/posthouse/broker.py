@@ -122,7 +122,8 @@ class Stream(Protocol):
         ...
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """These were dealt with: never hand them out again. In any order; an ack that came too late is harmless."""
+        """These were dealt with: never hand them out again. In any order; an ack that came too late is harmless. It ends in
+        bounded time, also on a connection that died; where it raises BrokerUnavailable, they may come again."""
         ...
 
     async def nack(self, deliveries: Sequence[Delivery]) -> None:
@@ -156,7 +157,8 @@ class Broker(Protocol):
     async def subscribe(
         self, group: str, topics: Sequence[str], *, start: Start = "earliest", window: int = 1000
     ) -> Stream:
-        """Join a group. `start` matters only when the group is new to a topic. May be called several times at once."""
+        """Join a group. `start` matters only when the group is new to a topic. May be called several times at once. When it
+        raises or is cancelled nothing of it stays open: a member that reads nothing would keep others from reading."""
         ...
 
     async def seek(

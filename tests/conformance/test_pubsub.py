@@ -70,6 +70,8 @@ BEYOND_PSTEST = {
 class TestPubSubOnPstest(BrokerContract):
     """Google's fake as it is, for what it can do."""
 
+    most_in_hand = 8
+
     @pytest.fixture(autouse=True)
     def _plain(self, request: pytest.FixtureRequest, plain_pubsub_server: PubSubServer) -> None:
         if request.node.name in BEYOND_PSTEST:

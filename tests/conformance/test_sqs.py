@@ -17,6 +17,8 @@ from tests.servers.sqs import SqsServer, url_at
 
 class TestSqs(BrokerContract):
     sees_members = False
+    most_in_hand = 10  # of a key that is in hand nothing more comes, and ten is the most of one answer
+    standstill = 5.0
     deadline = 100.0  # moto needs 2 ms of CPU for each message of the 10,000
 
     @pytest.fixture(autouse=True)
