@@ -391,3 +391,50 @@ async def test_cancelled_receives_give_nothing_back_that_is_in_hand(broker: Rabb
     assert list(await stream.receive(10, 0.5)) == []
     await stream.ack(in_hand)
     assert (await broker.progress("g", [topic]))[topic].pending == 0
+
+
+# Members that lost a part of themselves
+
+
+async def test_a_member_whose_task_ended_says_so_and_goes_on(broker: RabbitmqBroker, topic: str) -> None:
+    stream = await broker.subscribe("g", [topic])
+    (sent,) = frames(topic, 1)
+    await broker.publish([sent])
+    [received] = await collect(stream, 1, ack=False)
+    assert stream._tending is not None
+    stream._tending.cancel()
+    await asyncio.wait([stream._tending])
+    with pytest.raises(BrokerUnavailable, match="the task of this member ended"):
+        await stream.ack([received])
+    [again] = await collect(stream, 1)
+    assert (again.frame.id, again.redelivered) == (sent.id, True)
+
+
+async def test_words_that_no_member_would_say_end_nothing(
+    broker: RabbitmqBroker, bare: AbstractChannel, topic: str
+) -> None:
+    stream = await broker.subscribe("g", [topic])
+    circle = await bare.get_exchange("posthouse.members")
+    for words in (b"", b"{", b'{"id": 7}', b"\xff"):
+        await circle.publish(aio_pika.Message(words), "g")
+    sent = frames(topic, 5)
+    await broker.publish(sent)
+    assert [delivery.frame.id for delivery in await collect(stream, 5)] == [frame.id for frame in sent]
+
+
+async def test_progress_says_that_another_process_may_have_frames_in_hand(
+    broker: RabbitmqBroker, rabbitmq_server: RabbitmqServer, topic: str
+) -> None:
+    looker = RabbitmqBroker(rabbitmq_server.url, clock=SystemClock(), partitions=1, settle=0)
+    stream = await broker.subscribe("g", [topic])
+    await broker.publish(frames(topic, 3))
+    got = await collect(stream, 3, ack=False)
+    mine, theirs = [(await one.progress("g", [topic]))[topic] for one in (broker, looker)]
+    assert (mine.pending, mine.uncounted) == (3, "")
+    assert (theirs.pending, bool(theirs.uncounted)) == (0, True)
+    await stream.ack(got)
+    await stream.aclose()
+    async with asyncio.timeout(20):
+        while (await looker.progress("g", [topic]))[topic].uncounted:  # noqa: ASYNC110 - the server sets no event of ours
+            await asyncio.sleep(0.05)
+    await looker.aclose()

@@ -52,6 +52,10 @@ class Proxy:
         """Let no byte pass and close nothing; new connections are taken and get no answer."""
         self._flowing.clear()
 
+    @property
+    def stalled(self) -> bool:
+        return not self._flowing.is_set()
+
     async def slow(self, seconds: float) -> None:
         """Let everything pass, so much later, each way."""
         self._delay = seconds

@@ -26,6 +26,7 @@ from posthouse.survey import Drift, Thing, wanted, with_missing
 LEAST = (3, 10)
 MEBIBYTE = 1024 * 1024
 WEEK = 7 * 86_400.0
+IN_OTHER_HANDS = "members of other processes may have them in hand, which RabbitMQ does not tell"
 HISTORY = "a new group begins with what is published after it was made: RabbitMQ's queues keep no history"
 
 
@@ -185,9 +186,12 @@ class RabbitmqBroker:
 
     async def _progress(self, group: str, topic: str) -> Progress:
         lanes = await self._places.lanes_of(group, topic)
-        waiting = sum([await self._places.ready(lane_queue(group, topic, n, lanes)) or 0 for n in range(lanes)])
-        pending = waiting + sum(stream.held(topic) for stream in self._streams if stream.group == group)
-        return Progress(stored=pending, pending=pending, truncated=True)
+        found = [await self._places.look(lane_queue(group, topic, n, lanes)) for n in range(lanes)]
+        ours = [stream for stream in self._streams if stream.group == group and stream.reads(topic)]
+        waiting = sum(lane.message_count or 0 for lane in found if lane is not None)
+        others = any((lane.consumer_count or 0) > len(ours) for lane in found if lane is not None)
+        pending = waiting + sum(stream.held(topic) for stream in ours)
+        return Progress(stored=pending, pending=pending, truncated=True, uncounted=IN_OTHER_HANDS if others else "")
 
 
 def version_check(version: str) -> Check:

@@ -154,6 +154,9 @@ class RabbitmqStream:
         self._give_up()
         self._wire.close_at_once()
 
+    def reads(self, topic: str) -> bool:
+        return topic in self._topics
+
     def held(self, topic: str) -> int:
         """Frames of a topic that are here and not acknowledged."""
         return sum(lane.held for lane in self._lanes if lane.topic == topic and lane.is_open)
