@@ -124,7 +124,10 @@ class Stage:
         async with self.at_work("relay"):
             assert await self.boundaries.struck(PATIENCE)
             self.boundaries.arm(boundary, self._strike)
-            return await self.boundaries.struck(PATIENCE)
+            await self.boundaries.struck(TRIES * WAIT)
+        struck = await self.boundaries.struck(0)  # what it does when it stops counts too
+        self.boundaries.disarm()
+        return struck
 
     async def _part(self) -> None:
         self._ground.part()
