@@ -72,6 +72,7 @@ NO_TOKEN = Answer(401, "no token that can be believed", ((b"www-authenticate", b
 OTHER_ACCOUNT = Answer(403, "not for this account")
 UNKNOWN = Answer(404, "no such subscription here")
 ONLY_POST = Answer(405, "post it", ((b"allow", b"POST"),))
+TOO_SLOW = Answer(408, "too slow", ((b"connection", b"close"),))
 TOO_LARGE = Answer(413, "too large")
 BUSY = Answer(429, "busy", LATER)
 FAILED = Answer(500, "failed")
@@ -100,12 +101,13 @@ def push_endpoint(
     project: str | None = None,
     keys_url: str = GOOGLE,
     at_once: int = 100,
+    patience: float = 30.0,
 ) -> PushEndpoint:
     """An ASGI application for the push subscriptions of a service; mount it where they push to.
 
     A request needs a token of Google that was made out to `audience` for `service_account`; both must be as the
     subscription has them. `project` is that of the broker's URL unless it is given. More than `at_once` requests at a
-    time are sent away with 429, and come again. Mounted in another application, that one runs the service
+    time are sent away with 429, and come again; so does one whose body takes more than `patience` seconds. Mounted in another application, that one runs the service
     (`service.running()`); served by itself, the endpoint does. Raises ConfigurationError with every problem.
     """
     url = urlsplit(service.broker_url)
@@ -123,14 +125,15 @@ def push_endpoint(
         raise ConfigurationError(*problems)
     keys = KeySet(keys_url, service.clock)
     sender = Sender(audience=audience, account=service_account, keys=keys, clock=service.clock)
-    return PushEndpoint(service, sender, project=found, at_once=at_once)
+    return PushEndpoint(service, sender, project=found, at_once=at_once, patience=patience)
 
 
 class PushEndpoint:
     """What `push_endpoint` makes."""
 
-    def __init__(self, service: Service, sender: Sender, *, project: str, at_once: int) -> None:
+    def __init__(self, service: Service, sender: Sender, *, project: str, at_once: int, patience: float) -> None:
         self._service = service
+        self._patience = patience
         self._sender = sender
         self._project = project
         self._at_once = at_once
@@ -161,7 +164,11 @@ class PushEndpoint:
             return BUSY
         self._inside += 1
         try:
-            body = await _body(receive)
+            try:
+                async with asyncio.timeout(self._patience):
+                    body = await _body(receive)
+            except TimeoutError:
+                return TOO_SLOW
             return TOO_LARGE if body is None else await self._take(body)
         finally:
             self._inside -= 1
@@ -184,7 +191,7 @@ class PushEndpoint:
     async def _take(self, body: bytes) -> Answer:
         try:
             wrapped = msgspec.json.decode(body, type=Wrapped)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             log.warning("%s: a push was refused, it is not wrapped as Pub/Sub does it: %s", self._service.name, error)
             return NO_PUSH
         place = self._places().get(wrapped.subscription)

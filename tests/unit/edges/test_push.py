@@ -268,6 +268,27 @@ async def test_a_body_that_pubsub_would_not_send_is_refused(house: House, body: 
     assert (answer.status_code, answer.text) == (400, "not a push of Pub/Sub")
 
 
+async def test_a_body_that_goes_too_deep_is_refused(house: House) -> None:
+    assert (await house.post(b'{"message":' + b'{"a":[' * 5_000)).status_code == 400
+    assert (await house.post(b'{"other":' + b"[" * 100_000 + b"]" * 100_000 + b"}")).status_code == 400
+
+
+async def test_a_body_that_never_ends_gives_its_turn_back(house: House) -> None:
+    client = client_of(house.endpoint_with(at_once=1, patience=0.2))
+
+    async def half() -> AsyncIterator[bytes]:
+        yield b'{"message":'
+        await asyncio.Event().wait()
+
+    headers = {"Authorization": f"Bearer {house.issuer.token()}"}
+    async with client:
+        async with asyncio.timeout(20):
+            assert (await client.post("/", content=half(), headers=headers)).status_code == 408
+        (frame,) = await house.frames(1)
+        body = json.dumps(wrapped(frame, OURS, attempt=1))
+        assert (await client.post("/", content=body, headers=headers)).status_code == 204
+
+
 async def test_data_that_is_not_base64_is_refused(house: House) -> None:
     (frame,) = await house.frames(1)
     body = wrapped(frame, OURS)
