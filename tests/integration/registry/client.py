@@ -11,6 +11,7 @@ import httpx
 
 from posthouse.registry.app import registry_app
 from posthouse.registry.door import Door
+from posthouse.registry.judge import Judge
 from posthouse.registry.ledgers import open_ledger
 
 Json = dict[str, object]
@@ -59,12 +60,15 @@ def schema_body(schema: object, type: str | None = None, **more: object) -> Json
 
 
 @contextlib.asynccontextmanager
-async def served(url: str, *, door: Door | None = None, **bounds: float) -> AsyncIterator[Client]:
+async def served(
+    url: str, *, door: Door | None = None, judge: Judge | None = None, **bounds: float
+) -> AsyncIterator[Client]:
     """A client of a registry that is kept at the URL."""
     ledger = open_ledger(url)
     app = registry_app(
         ledger,
         door=door,
+        judge=judge,
         opened=True,
         most_bytes=int(bounds.get("most_bytes", 100_000)),
         patience=bounds.get("patience", 30.0),
