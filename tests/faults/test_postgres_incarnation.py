@@ -24,8 +24,8 @@ from posthouse.store import OutboxReader, OutboxTail
 from posthouse.store.projections import Generation
 from posthouse.store.streams import StreamEvent
 from posthouse.stores.postgres import PostgresStore
-from posthouse.testing.store_contract.samples import TOPIC, row, stuck
-from posthouse.testing.store_contract.steps import add
+from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, row, stuck
+from posthouse.testing.store_contract.steps import add, standing
 from tests.faults.plant import until
 from tests.faults.test_postgres_failover import both_of
 from tests.servers.pgbouncer import pooling
@@ -466,3 +466,24 @@ async def test_a_slow_publish_around_a_promotion_loses_nothing_that_the_new_serv
 
         async with opened(both_of(server.url, standby.url)) as store:
             await slowly(store, server.url, standby.url, promote)
+
+
+# What was told to the broker.
+
+
+@pytest.mark.parametrize("shape", [None, psycopg.AsyncConnection], ids=["asyncpg", "psycopg"])
+async def test_what_was_applied_stays_so_after_a_crash_where_commits_are_not_waited_for(
+    server: RestartablePostgres, shape: type | None
+) -> None:
+    """The broker was told, so the event does not come again."""
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("ALTER ROLE postgres SET synchronous_commit = off")
+    async with opened(server.url) as store:
+        await store.upgrade()
+        for number in (1, 2, 3):
+            async with store.begin(shape) as tx:
+                assert await store.inbox.claim(tx, CONSUMER, [arrival(number)]) == [True]
+        crash(server)
+        await again(store)
+        head = await standing(store, arrival(4))
+        assert head.sequence == 3

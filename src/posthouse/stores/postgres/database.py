@@ -37,6 +37,12 @@ OUR_NAME = re.compile(r"posthouse\.(?!tenant\b)")
 LAST_PAUSE = 0.1
 """The longest pause, in seconds, between two looks at the outbox that nobody rang for."""
 
+# Whether a commit is answered before it is on the disk, unless somebody says otherwise …
+HASTY = "SELECT current_setting('synchronous_commit') = 'off'"
+
+# … as each of our transactions does then: the broker is told that an event was dealt with, which no crash may take back.
+LASTING = "SET LOCAL synchronous_commit = on"
+
 # End a session whose transaction was given up while it may still be at work.
 END_SESSION = "SELECT pg_terminate_backend($1)"
 
@@ -156,6 +162,8 @@ class Database:
         self.joined: Place | None = None
         """… and once on one of the user's."""
         self.notes: Sequence[str] = ()
+        self.hasty = False
+        """Commits are answered before they are on the disk, unless they say otherwise."""
         self.closed = False
         self._pool: asyncpg.Pool[Any] | None = None
         self._opening = asyncio.Lock()
@@ -208,6 +216,7 @@ class Database:
         if self.place is None:
             place = await self.carry_out(checking(self.settings.lanes))
             self.notes = await self.carry_out(proving())
+            self.hasty = bool((await self.run(HASTY, check=False)).scalar())
             for note in self.notes:
                 log.warning("%s", note)
             if self.refuse is not None:

@@ -15,7 +15,7 @@ import asyncpg
 from posthouse.errors import CommitUnknown, DeadlineExceeded, StoreError, TransactionClosed
 from posthouse.store import Parameters, Rows, Transaction
 from posthouse.store.savepoints import Detach, Savepoints
-from posthouse.stores.postgres.database import Database, StoreConnection, carried_out
+from posthouse.stores.postgres.database import LASTING, Database, StoreConnection, carried_out
 from posthouse.stores.postgres.errors import FOREIGN, PASSED_OVER, database_trouble, is_lost, translated
 from posthouse.stores.postgres.shapes.refusing import refuse_ending
 from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
@@ -189,6 +189,8 @@ class PostgresTransaction:
     async def _begin(self, connection: StoreConnection, *words: str) -> None:
         if self.tenant is not None:
             words = (f"SET LOCAL posthouse.tenant = {literal(self.tenant)}", *words)
+        if self.database.hasty:
+            words = (LASTING, *words)
         connection.begin_with(*words)
         self._block = connection.transaction(isolation="read_committed")
         try:

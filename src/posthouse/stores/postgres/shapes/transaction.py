@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from posthouse.errors import CommitUnknown, DeadlineExceeded, PosthouseError, TransactionClosed
 from posthouse.store import Parameters, Rows, Submit
 from posthouse.store.savepoints import Detach, Savepoints
-from posthouse.stores.postgres.database import Database, carried_out
+from posthouse.stores.postgres.database import LASTING, Database, carried_out
 from posthouse.stores.postgres.errors import database_trouble, is_foreign, is_lost, original_of, translated
 from posthouse.stores.postgres.steps import Steps
 
@@ -142,6 +142,8 @@ class ShapedTransaction:
             await self._line.begin()
             if self._tenant is not None:
                 await self._line.ours(FOR_TENANT, (self._tenant,))
+            if self.database.hasty:
+                await self._line.ours(LASTING, ())
         except BaseException as error:
             await self._end(cut=True)
             if isinstance(error, Exception):
