@@ -15,7 +15,7 @@ from posthouse import Event, Payload, Service
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.processes import Aggregate, Model, Plan, Projection
-from posthouse.processes.projection import bulk
+from posthouse.processes.projection import bulk, keeping
 from posthouse.status import drained
 from posthouse.stores.postgres import PostgresStore
 from tests.servers.roles import Ground
@@ -178,3 +178,28 @@ async def test_a_rebuild_keeps_tenants_apart_where_the_store_does(
             while len(await hotel.service.store.projections.generations()) > 1:  # noqa: ASYNC110 - the keeper's doing
                 await asyncio.sleep(0.05)
     assert ground.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'prices%'") == [("prices_price_2",)]
+
+
+async def test_a_reader_who_stays_keeps_nobody_from_anything(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither those who feed the live generation, nor another reader of the old one, nor the end of the process."""
+    monkeypatch.setattr(keeping, "PATIENCE", 0.2)
+    reader = await asyncpg.connect(postgres_url)
+    async with reader.transaction(), asyncio.timeout(60), plain(postgres_url) as hotel:
+        await hotel.price("r1", 1)
+        await drained(hotel.service)
+        assert await reader.fetchval("SELECT count(*) FROM prices_price_1") == 1
+        await hotel.service.projections.rebuild("prices", Plan(drop_after=0.0))
+        while "generation 1 stays for now" not in caplog.text:  # noqa: ASYNC110 - the keeper's doing
+            await asyncio.sleep(0.05)
+        await hotel.price("r1", 2)
+        await drained(hotel.service)
+        assert len(await hotel.seen()) == 2
+        async with hotel.service.transaction("t1") as tx:
+            assert (await tx.execute("SELECT count(*) FROM prices_price_1")).scalar() == 1
+    async with asyncio.timeout(60), plain(postgres_url) as hotel:
+        while len(await hotel.service.store.projections.generations()) > 1:  # noqa: ASYNC110 - the keeper's doing
+            await asyncio.sleep(0.05)
+    assert await reader.fetchval("SELECT to_regclass('prices_price_1')") is None
+    await reader.close()

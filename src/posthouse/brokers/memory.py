@@ -169,7 +169,8 @@ class MemoryBroker:
     def _progress(self, group: str, topic: str) -> Progress:
         stored = len(self.log.topics.get(topic, ()))
         reader = self.log.readers.get((group, topic)) or Reader(0, 0)
-        return Progress(stored=stored, pending=stored - reader.cursor - len(reader.done), truncated=reader.started > 0)
+        pending = stored - reader.cursor - len(reader.done)
+        return Progress(stored=stored, pending=pending, truncated=reader.started > 0, behind=(pending,))
 
 
 class MemoryStream:

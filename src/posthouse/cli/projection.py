@@ -254,6 +254,8 @@ def _verdict(status: ProjectionStatus, one: GenerationStatus) -> Text:
         return Text("kept" if row.drop_at is None else "goes soon", "dim")
     if row.version != status.version:
         return Text(f"of version {row.version}, this is {status.version}", "yellow")
+    if one.freshness.partial:
+        return Text("partial", "bold red")
     return Text("within budget ✓", "green") if one.freshness.within else Text("over budget", "bold red")
 
 
@@ -263,6 +265,11 @@ def _hint(status: ProjectionStatus, one: GenerationStatus) -> str | None:
         return f"{status.consumer}: the code has moved on: `posthouse projection rebuild … {name}`"
     if row.state == "live" and row.version > status.version:
         return f"{status.consumer}: it is fed by processes of version {row.version}: start some, and stop those before"
+    if row.state == "live" and one.freshness.partial:
+        return (
+            f"{status.consumer}: it lacks what happened before it was there, or what the broker dropped before it was read: "
+            f"`posthouse projection rebuild … {name}`"
+        )
     if row.state == "live" and one.freshness.held:
         return f"{status.consumer}: events are held: `posthouse held list … --consumer {one.group}`"
     if row.state == "building":

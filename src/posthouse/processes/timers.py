@@ -15,6 +15,8 @@ log = logging.getLogger("posthouse.timers")
 BATCH = 200
 LOOK = 1.0
 """Seconds between two looks for timers that other processes set."""
+HELD_UP = 0.05
+"""Seconds before the next try to fire timers that are due while somebody is changing them, or holds their keys."""
 
 
 class Timers:
@@ -39,4 +41,6 @@ class Timers:
 
     async def _until_next(self) -> float:
         seconds = await self._store.timers.next_due()
-        return LOOK if seconds is None else min(LOOK, max(seconds, 0.001))
+        if seconds is None:
+            return LOOK
+        return min(LOOK, seconds) if seconds > 0 else HELD_UP

@@ -213,17 +213,24 @@ class Tx:
             raise StoreError(
                 f"{lost}: what was said since cannot be told from what was rolled back. Use `async with tx.savepoint():`"
             )
-        timers = [timer for tx in said for timer in tx._timers]
-        more = bool(timers) or any(tx._dropped for tx in said)
+        await self._flush_timers(said)
         if rows := [row for tx in said for row in tx._rows]:
-            await self._store.outbox.append(self._transaction, rows, last=not more)
-        for tx in said:
-            for name in tx._dropped:
-                await self._store.timers.cancel(self._transaction, tx.tenant, name)
-        for timer in timers:
-            await self._store.timers.set(self._transaction, timer)
+            await self._store.outbox.append(self._transaction, rows, last=True)
         for tx in said:
             tx._rows, tx._timers, tx._dropped = [], [], []
+
+    async def _flush_timers(self, said: Sequence[Tx]) -> None:
+        """Timers before rows, as those that are set and cancelled at once are, and sorted: whoever locks in another order
+        could wait for us while we wait for him."""
+        steps: list[tuple[str, str, Timer | None]] = [(tx.tenant, name, None) for tx in said for name in tx._dropped]
+        steps += [(tx.tenant, timer.name, timer) for tx in said for timer in tx._timers]
+        for tenant, name, timer in sorted(
+            steps, key=lambda step: step[:2]
+        ):  # of one name in the order in which they came
+            if timer is None:
+                await self._store.timers.cancel(self._transaction, tenant, name)
+            else:
+                await self._store.timers.set(self._transaction, timer)
 
 
 class Block:

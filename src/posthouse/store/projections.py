@@ -21,11 +21,16 @@ Source = Literal["first", "log", "streams"]
 broker. streams: the service's own streams, and then the broker."""
 
 
+History = Literal["unknown", "whole", "partial"]
+"""Whether a generation has, or will have, all that ever happened. unknown: nobody has looked yet. partial: a part of it is
+nowhere that it was read from."""
+
+
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """One generation of a projection. `version` is that of the code that fills it. `tables` are the names of its tables, in
     the order in which they were made. `cursor` is where the bulk read goes on, in the words of the stream table, and `read`
     how many events it has handed over. `owner` fills it, until the time `until`. `drop_at` is when a retired one may go;
-    None: never by itself. `event_at` and `applied_at`: the time of the last event applied, and when that was; 0: none yet."""
+    None: never by itself. `history` says whether it is complete. `event_at` and `applied_at`: the time of the last event applied, and when that was; 0: none yet."""
 
     projection: str
     number: int
@@ -44,6 +49,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     drop_at: float | None = None
     event_at: float = 0.0
     applied_at: float = 0.0
+    history: History = "unknown"
 
 
 StreamKey = tuple[str, str, str]
@@ -53,6 +59,14 @@ StreamKey = tuple[str, str, str]
 class ProjectionTable(Protocol):
     """Rows about generations, and for each the versions up to which streams were read in bulk. A projection has at most
     one generation that is live and one that is being built."""
+
+    async def number(self, tx: Transaction, projection: str) -> int:
+        """A number that no generation of it has ever had, the first is 1; whoever asks next waits until `tx` ends."""
+        ...
+
+    async def judge(self, projection: str, number: int, history: History) -> None:
+        """Note whether it is complete, unless that is known."""
+        ...
 
     async def begin(self, tx: Transaction, generation: Generation) -> bool:
         """Add it. False, and no effect, when the projection has one of that number, or one in that state unless it is
@@ -93,6 +107,12 @@ class ProjectionTable(Protocol):
     async def retire(self, projection: str, number: int) -> bool:
         """Give up one that is being built, or let one that was to be kept go: it is retired and may go at once. False
         when there is none, or it is live."""
+        ...
+
+    async def condemn(self, tx: Transaction, projection: str, number: int) -> Sequence[str] | None:
+        """The tables of a retired one, which is locked until `tx` ends, so that they can go; None when it is not retired, or
+        not there. From here on `tx` waits for a lock a moment only, and then StoreUnavailable: nobody waits for a reader of
+        these tables, and no reader behind us."""
         ...
 
     async def remove(self, projection: str, number: int, consumer: str, limit: int) -> bool:

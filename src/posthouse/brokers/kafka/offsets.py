@@ -49,9 +49,11 @@ def progress_of(
     spots: Sequence[Spot], claims: Mapping[Spot, Claim | None], firsts: Mapping[Spot, int], ends: Mapping[Spot, int]
 ) -> Progress:
     """Of one topic. Offsets count frames, and a few more where others use transactions."""
-    pending, hidden = 0, False
+    behind, hidden, dropped = list[int](), False, False
     for spot in spots:
         claim = claims[spot] or Claim(firsts[spot], Note(began=firsts[spot]))
-        pending += max(0, ends[spot] - max(claim.cursor, firsts[spot]))
+        behind.append(max(0, ends[spot] - max(claim.cursor, firsts[spot])))
+        dropped |= claim.cursor < firsts[spot]
         hidden |= claim.note.began > 0 or claim.cursor < firsts[spot]
-    return Progress(stored=sum(ends[spot] for spot in spots), pending=pending, truncated=hidden)
+    stored = sum(ends[spot] for spot in spots)
+    return Progress(stored=stored, pending=sum(behind), truncated=hidden, dropped=dropped, behind=tuple(behind))

@@ -238,7 +238,7 @@ class NatsBroker:
             *(self._behind(name, subject, claim.cursor) for subject, claim in zip(subjects, claims, strict=True))
         )
         hidden = any(claim.started > 0 or claim.cursor < topic.first - 1 for claim in claims)
-        return Progress(stored=topic.last, pending=sum(counts), truncated=hidden)
+        return Progress(stored=topic.last, pending=sum(counts), truncated=hidden, behind=tuple(counts))
 
     async def _behind(self, topic: str, subject: str, cursor: int) -> int:
         """How many frames of a partition are behind a cursor."""

@@ -438,8 +438,11 @@ SETTLE = "SELECT * FROM {s}.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
 LEAVE = "SELECT {s}.leave($1, $2, $3, $4, $5, $6, $7, $8)"
 SEEK = "SELECT {s}.seek($1, $2, $3, to_timestamp($4::float8), $5)"
 PROGRESS = """
-    SELECT t.name, sum(h.stored)::bigint AS stored, sum(h.stored - coalesce(c.acked, h.pruned))::bigint AS pending,
-        bool_or(coalesce(c.started, h.pruned) > 0) AS truncated
+    SELECT t.name, sum(h.stored)::bigint AS stored,
+        sum(h.stored - greatest(coalesce(c.acked, h.pruned), h.pruned))::bigint AS pending,
+        bool_or(coalesce(c.started, h.pruned) > 0 OR c.acked < h.pruned) AS truncated,
+        coalesce(bool_or(c.acked < h.pruned), false) AS dropped,
+        array_agg(h.stored - greatest(coalesce(c.acked, h.pruned), h.pruned) ORDER BY h.partition) AS behind
     FROM {s}.topics t JOIN {s}.heads h ON h.topic = t.id
     LEFT JOIN {s}.cursors c ON c.grp = $1 AND c.topic = h.topic AND c.partition = h.partition
     WHERE t.name = ANY ($2::text[]) GROUP BY t.name"""

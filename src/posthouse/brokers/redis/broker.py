@@ -212,17 +212,20 @@ class RedisBroker:
         if topic not in await self._topics.find([topic]):
             return Progress(stored=0, pending=0, truncated=False)
         standings = await self._stand(group, topic)
-        stored = pending = 0
-        truncated = False
+        stored, waiting = 0, []
+        truncated = dropped = False
         for lane, standing in standings.items():
             behind = standing.behind
             if behind < 0:  # somebody deleted entries in the middle, and the server lost count
                 behind = await self._count(lane, standing.delivered, standing.last)
             stored += standing.added
-            pending += behind + standing.in_hand
+            waiting.append(behind + standing.in_hand)
             gone, read = standing.added - standing.length, standing.added - behind
             truncated = truncated or standing.hidden > 0 or gone > read
-        return Progress(stored=stored, pending=pending, truncated=truncated)
+            dropped = dropped or gone > read
+        return Progress(
+            stored=stored, pending=sum(waiting), truncated=truncated, dropped=dropped, behind=tuple(waiting)
+        )
 
 
 class Standing(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from posthouse.broker import Topology
 from posthouse.processes.projection.declared import Projection
@@ -17,16 +18,27 @@ BATCH = 5_000
 
 async def clear(wiring: Wiring, projection: Projection, generation: Generation) -> None:
     """Everything of a retired generation; may be done again, by several at once. Raises BrokerError while a member is at
-    work in its group."""
+    work in its group, and StoreUnavailable while somebody reads its tables."""
+    if await _condemned(wiring, generation) is None:
+        return
     await _remove_group(wiring, projection.group(generation.number), wiring.topics(projection))
     async with wiring.transaction("platform") as tx:
-        for table in reversed(generation.tables):  # one that refers to another was made after it
+        tables = await wiring.store.projections.condemn(tx.transaction, generation.projection, generation.number)
+        for table in reversed(tables or ()):  # one that refers to another was made after it
             await tx.execute(f"DROP TABLE IF EXISTS {table}")
+    if tables is None:
+        return
     place = (generation.projection, generation.number, projection.group(generation.number))
     gone = False
     while not gone:
         gone = await wiring.store.projections.remove(*place, BATCH)
     log.info("%s: generation %d is gone", generation.projection, generation.number)
+
+
+async def _condemned(wiring: Wiring, generation: Generation) -> Sequence[str] | None:
+    """What it says now that it is locked: whoever saw it as retired may have seen it long ago."""
+    async with wiring.transaction("platform") as tx:
+        return await wiring.store.projections.condemn(tx.transaction, generation.projection, generation.number)
 
 
 async def _remove_group(wiring: Wiring, group: str, topics: list[str]) -> None:

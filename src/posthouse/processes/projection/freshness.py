@@ -14,15 +14,25 @@ class Freshness(msgspec.Struct, frozen=True, kw_only=True):
     budget: float
     waiting: int
     held: int
+    partial: bool = False
+    """A part of what happened is not in it and will not come, however short its lag is."""
 
     @property
     def within(self) -> bool:
-        """Whether it keeps its budget."""
-        return self.lag <= self.budget
+        """Whether it keeps its budget and has everything."""
+        return self.lag <= self.budget and not self.partial
 
 
 def freshness(
-    *, now: float, event_at: float, applied_at: float, since: float, budget: float, waiting: int, held: int
+    *,
+    now: float,
+    event_at: float,
+    applied_at: float,
+    since: float,
+    budget: float,
+    waiting: int,
+    held: int,
+    partial: bool = False,
 ) -> Freshness:
     """`lag`: the seconds for which it may be missing something. Nothing waits: none. Else what waits happened after the
     last event that was applied, or, when there was none, after the generation went live (`since`)."""
@@ -33,4 +43,5 @@ def freshness(
         budget=budget,
         waiting=waiting,
         held=held,
+        partial=partial,
     )

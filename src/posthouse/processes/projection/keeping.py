@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from posthouse.errors import BrokerError, StoreError
 from posthouse.processes.projection.declared import Projection
+from posthouse.processes.projection.judging import judge
 from posthouse.processes.projection.wiring import Keep, Member, Wiring
 from posthouse.pulse import Pulse
 from posthouse.store.projections import Generation
@@ -42,6 +43,7 @@ class Keeper:
         self._tried: dict[tuple[str, int], float] = {}
         self._nudged = asyncio.Event()
         self.pulse = Pulse()
+        self._clearing: asyncio.Task[None] | None = None
 
     @property
     def idle(self) -> bool:
@@ -66,6 +68,9 @@ class Keeper:
                     await self._wiring.clock.wait(self._nudged, LOOK)
         finally:
             waking.cancel()
+            if self._clearing is not None:
+                self._clearing.cancel()
+                await asyncio.wait([self._clearing])
             members, self._members = self._members, {}
             await asyncio.gather(*(member.end() for member in members.values()))
             await self._note(members)
@@ -82,10 +87,13 @@ class Keeper:
         for place, row in wanted.items():
             if place not in self._members and self._fits(row):
                 with self.pulse.doing("joining the group of a generation"):
+                    if row.history == "unknown":
+                        await judge(self._wiring, self._projections[row.projection], row)
                     member = self._members[place] = await self._wiring.member(self._projections[row.projection], row)
                 member.begin(keep)
         await self._note(self._members)
-        await self._clear_away(generations)
+        if self._clearing is None or self._clearing.done():
+            self._clearing = asyncio.ensure_future(self._clear_away(generations))
 
     def _is_ours(self, row: Generation) -> bool:
         return row.projection in self._projections
@@ -126,6 +134,8 @@ class Keeper:
                     await self._clear(row)
                 except (StoreError, BrokerError) as error:
                     log.warning("%s: generation %d stays for now: %s", row.projection, row.number, error)
+                except Exception:
+                    log.exception("%s: generation %d stays for now", row.projection, row.number)
 
 
 async def _set_after(first: asyncio.Event, then: asyncio.Event) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from posthouse.errors import BrokerError, ConfigurationError, RebuildStopped, did_you_mean
+from posthouse.errors import BrokerError, ConfigurationError, RebuildStopped, StoreUnavailable, did_you_mean
 from posthouse.processes.projection.clearing import clear
 from posthouse.processes.projection.declared import Projection, Terms
 from posthouse.processes.projection.freshness import Freshness, freshness
@@ -139,16 +139,16 @@ class Projections:
 
     async def _found_first(self, projection: Projection) -> None:
         wiring = self._wiring()
-        first = Generation(
-            projection=projection.consumer,
-            number=1,
-            version=projection.terms.version,
-            state="live",
-            phase="following",
-            made_at=wiring.clock.now(),
-            live_at=wiring.clock.now(),
-        )
         async with wiring.transaction("platform") as tx:
+            first = Generation(
+                projection=projection.consumer,
+                number=await wiring.store.projections.number(tx.transaction, projection.consumer),
+                version=projection.terms.version,
+                state="live",
+                phase="following",
+                made_at=wiring.clock.now(),
+                live_at=wiring.clock.now(),
+            )
             await found(tx, wiring, projection, first)
 
     def _learned(self, rows: Sequence[Generation]) -> None:
@@ -196,14 +196,15 @@ class Projections:
         """Processes that feed it learn within a second or two that it is over."""
         if self._keeper is not None:
             self._keeper.nudge()
+        busy: Exception | None = None
         for _ in range(TRIES):
             try:
                 return await self._clear(row)
-            except BrokerError as error:
+            except (BrokerError, StoreUnavailable) as error:
                 busy = error
                 await asyncio.sleep(PAUSE)
         raise RebuildStopped(
-            f"{row.projection}: generation {row.number} is given up, but its group cannot go yet ({busy}): running processes "
+            f"{row.projection}: generation {row.number} is given up, but its group or its tables cannot go yet ({busy}): running processes "
             "clear it away as soon as that ends"
         ) from busy
 
@@ -219,10 +220,11 @@ class Projections:
 
     async def _figures(self, projection: Projection, row: Generation, counts: Counts) -> GenerationStatus:
         wiring, group = self._wiring(), projection.group(row.number)
-        waiting = 0
+        waiting, dropped = 0, False
         if row.state != "retired":
             progress = await wiring.broker.progress(group, wiring.topics(projection))
             waiting = sum(one.pending for one in progress.values())
+            dropped = any(one.dropped for one in progress.values())
         return GenerationStatus(
             generation=row,
             group=group,
@@ -234,5 +236,6 @@ class Projections:
                 budget=projection.terms.lag_budget,
                 waiting=waiting,
                 held=sum(n for (name, _, state), n in counts.held.items() if name == group and state in BLOCKING),
+                partial=row.history == "partial" or dropped,
             ),
         )

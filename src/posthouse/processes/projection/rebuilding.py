@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
+from posthouse.broker import Progress as BrokerProgress
 from posthouse.broker import Topology
 from posthouse.clock import new_id
 from posthouse.errors import ConfigurationError, RebuildStopped
@@ -115,9 +116,10 @@ class Rebuild:
         """The generation to build: the one that was begun, or a new one."""
         begun = next((row for row in rows if row.state == "building"), None)
         if begun is None:
-            begun = await self._new(max((row.number for row in rows), default=0) + 1)
+            begun = await self._new()
         else:
             self._refuse_another(begun)
+            await self._refuse_gone(begun)
         if not await self._wiring.store.projections.lease(begun.projection, begun.number, self._owner, LEASE):
             raise RebuildStopped(
                 f"{begun.projection}: generation {begun.number} is being built by {begun.owner or 'another process'}: wait "
@@ -144,22 +146,23 @@ class Rebuild:
             name = self._projection.consumer
             raise ConfigurationError(*(f"{name}: generation {begun.number}: {problem}" for problem in problems))
 
-    async def _new(self, number: int) -> Generation:
+    async def _new(self) -> Generation:
         source = self._plan.source or ("streams" if not self._outside() else "log")
-        group = self._projection.group(number)
+        cut = False
         if source == "streams":
             self._refuse_outside()
         else:
-            await self._refuse_short_log(group)
-        generation = Generation(
-            projection=self._projection.consumer,
-            number=number,
-            version=self._projection.terms.version,
-            source=source,
-            owner=self._owner,
-            made_at=self._wiring.clock.now(),
-        )
+            cut = await self._refuse_short_log(self._projection.group(0))  # as a group that is new would find it
         async with self._wiring.transaction("platform") as tx:
+            generation = Generation(
+                projection=self._projection.consumer,
+                number=await self._wiring.store.projections.number(tx.transaction, self._projection.consumer),
+                version=self._projection.terms.version,
+                source=source,
+                owner=self._owner,
+                made_at=self._wiring.clock.now(),
+                history="partial" if cut else "whole",
+            )
             founded = await found(tx, self._wiring, self._projection, generation)
         if founded is None:
             raise RebuildStopped(f"{generation.projection}: another process has just begun a rebuild: see its status")
@@ -177,8 +180,23 @@ class Rebuild:
                 f"service: {', '.join(outside)}. Rebuild it from the broker's log"
             )
 
-    async def _refuse_short_log(self, group: str) -> None:
-        """A log that is not there, or whose beginning is gone, cannot make the model anew."""
+    async def _refuse_gone(self, begun: Generation) -> None:
+        """A rebuild that stood still goes on only where its group finds everything that it has not read yet."""
+        if begun.phase == "begun" or self._plan.partial:
+            return
+        topics = self._wiring.topics(self._projection)
+        progress = await self._wiring.broker.progress(self._projection.group(begun.number), topics)
+        if gone := [topic for topic in topics if progress[topic].dropped]:
+            raise self._lacking(begun, gone)
+
+    def _lacking(self, generation: Generation, topics: Sequence[str]) -> RebuildStopped:
+        return RebuildStopped(
+            f"{generation.projection}: the broker has dropped events of {', '.join(topics)} that generation {generation.number} "
+            "had not read: drop it and begin anew (`posthouse projection drop …`), or accept what is left with --partial"
+        )
+
+    async def _refuse_short_log(self, group: str) -> bool:
+        """A log that is not there, or whose beginning is gone, cannot make the model anew. Whether it is accepted as it is."""
         broker, name = self._wiring.broker, self._projection.consumer
         topics = self._wiring.topics(self._projection)
         instead = (
@@ -198,6 +216,7 @@ class Rebuild:
                 f"{name} would be rebuilt in part only: the broker has dropped the oldest events of {', '.join(cut)}; "
                 f"{instead}; or accept what is left with --partial"
             )
+        return bool(cut)
 
     # How it is filled.
 
@@ -236,27 +255,20 @@ class Rebuild:
 
     async def _followed(self, member: Member, generation: Generation, live: Generation | None) -> int:
         """Until it is as far as the live one; how many events its group has read."""
-        topics = self._wiring.topics(self._projection)
+        topics, broker = self._wiring.topics(self._projection), self._wiring.broker
         while True:
             member.refuse_failed()
-            mine = await self._wiring.broker.progress(member.consumer.name, topics)
+            theirs = {} if live is None else await broker.progress(self._projection.group(live.number), topics)
+            mine = await broker.progress(member.consumer.name, topics)
+            if not self._plan.partial and (gone := [topic for topic in topics if mine[topic].dropped]):
+                raise self._lacking(generation, gone)
             pending = sum(one.pending for one in mine.values())
             read = sum(one.stored for one in mine.values()) - pending
             if generation.source == "log":
                 self._tell(generation, read, read + pending)
-            if await self._caught_up(member.consumer.name, pending, topics, live):
+            if is_as_far(mine, theirs) and (self._plan.with_held or not await self._unsolved(member.consumer.name)):
                 return read
             await asyncio.sleep(LOOK)
-
-    async def _caught_up(self, group: str, pending: int, topics: list[str], live: Generation | None) -> bool:
-        """Nothing is left to read, or no more than the live one has left; and nothing is held that may still be applied."""
-        if pending > 0:
-            if live is None:
-                return False
-            theirs = await self._wiring.broker.progress(self._projection.group(live.number), topics)
-            if pending > sum(one.pending for one in theirs.values()):
-                return False
-        return self._plan.with_held or not await self._unsolved(group)
 
     async def _unsolved(self, group: str) -> bool:
         """Whether events are held that may still be applied. Raises RebuildStopped for those that will not."""
@@ -319,6 +331,24 @@ class Rebuild:
             yield watched
         finally:
             await table.lease(*place, 0.0)
+
+
+def is_as_far(mine: Mapping[str, BrokerProgress], theirs: Mapping[str, BrokerProgress]) -> bool:
+    """Whether, in each topic and in each of its partitions, nothing is left to read, or no more than another group has left:
+    whoever reads goes back nowhere. The other one is looked at first: it only gets on."""
+    return all(_is_as_far(one, theirs.get(topic)) for topic, one in mine.items())
+
+
+def _is_as_far(mine: BrokerProgress, theirs: BrokerProgress | None) -> bool:
+    if mine.pending == 0:
+        return True
+    if theirs is None:
+        return False
+    if mine.behind is None or theirs.behind is None:
+        return mine.pending <= theirs.pending
+    return len(mine.behind) == len(theirs.behind) and all(
+        ours <= other for ours, other in zip(mine.behind, theirs.behind, strict=True)
+    )
 
 
 async def found(tx: Tx, wiring: Wiring, projection: Projection, generation: Generation) -> Generation | None:

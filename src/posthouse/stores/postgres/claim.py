@@ -70,6 +70,9 @@ WITH given AS (
 SELECT topic, tenant, key, held, place FROM claimed
 """
 
+# Lock the heads that are there, in one order: a claim of runs takes those that begin before those that go on.
+LOCK = "SELECT posthouse.lock_heads($1, $2::text[], $3::text[], $4::text[])"
+
 # Count what was claimed where not everything was.
 COUNT = """
 INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
@@ -168,6 +171,8 @@ async def _claim_together(
     runs = lines.values()
     columns = zip(*[_claimed(arrivals[run[0]], arrivals[run[-1]])[:8] for run in runs], strict=True)
     events = _count(arrivals, runs)
+    if len({arrivals[run[0]].sequence == 1 for run in runs}) > 1:
+        await tx.run(LOCK, consumer, *([line[place] for line in lines] for place in range(3)))
     found: Any = await tx.run(CLAIM_RUNS, consumer, *columns, list(events), list(events.values()), len(runs))
     claimed = [lines[topic, tenant, key] for topic, tenant, key, held, _ in found if held == 0]
     if len(claimed) == len(runs):
@@ -222,8 +227,9 @@ def _runs(arrivals: Sequence[Arrival]) -> list[list[int]]:
     return runs
 
 
-def _rank(one: Arrival) -> tuple[str, str, str, str]:
-    return (one.topic, one.tenant, one.key or "", one.event_id if one.sequence is None else "")
+def _rank(one: Arrival) -> tuple[bool, str, str, str, str]:
+    """Heads before inbox rows, as they are claimed."""
+    return (one.sequence is None, one.topic, one.tenant, one.key or "", one.event_id if one.sequence is None else "")
 
 
 def _follows(one: Arrival, before: Arrival) -> bool:

@@ -61,10 +61,16 @@ SELECT least((SELECT min(e.next_at) {IN_TURN}),
         AND e.next_at > {NOW_SECOND})) - {NOW_SECOND}
 """
 
-# Take an event out, in its turn; its key waits for one less. A server that took over may have given its id to another.
+# Take an event out, in its turn; its key waits for one less. The head is locked first, as everywhere. A server that took over
+# may have given its id to another.
 REMOVE = """
-WITH gone AS (
-    DELETE FROM posthouse.held WHERE id = $1 AND turn = $2 AND consumer = $3 AND event_id = $4 RETURNING *),
+WITH first AS MATERIALIZED (
+    SELECT 1 FROM posthouse.held e JOIN posthouse.head h
+        ON h.consumer = e.consumer AND h.topic = e.topic AND h.tenant = e.tenant AND h.key = e.key
+    WHERE e.id = $1 AND e.turn = $2 AND e.consumer = $3 AND e.event_id = $4 AND e.sequence IS NOT NULL FOR UPDATE OF h
+), gone AS (
+    DELETE FROM posthouse.held WHERE id = $1 AND turn = $2 AND consumer = $3 AND event_id = $4
+        AND (SELECT count(*) FROM first) >= 0 RETURNING *),
 counted AS (
     UPDATE posthouse.head h SET held = h.held - 1 FROM gone g
     WHERE g.sequence IS NOT NULL AND g.state IN ('retrying', 'gap', 'blocked', 'dead')

@@ -371,9 +371,11 @@ def _projections(metadata: MetaData) -> None:
         *_columns(BigInteger, "read"),
         *_columns(Text, "owner"),
         *_columns(Double, "until", "made_at", "live_at", "retired_at", "drop_at?", "event_at", "applied_at"),
+        Column("history", Text, nullable=False, server_default=text("'unknown'")),
         PrimaryKeyConstraint("projection", "number", name="generation_pkey"),
         Index("generation_state", "projection", "state", unique=True, postgresql_where=text("state <> 'retired'")),
     )
+    Table("generation_number", metadata, _text("projection", primary_key=True), *_columns(Integer, "last"))
     Table(
         "overlap",
         metadata,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.store.projections import Generation, StreamKey
+from posthouse.store.projections import Generation, History, StreamKey
 from posthouse.store.transaction import Transaction
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.joins import theirs_of
@@ -22,6 +22,18 @@ COLUMNS = ", ".join(FIELDS)
 BEGIN = f"""
 INSERT INTO posthouse.generation ({COLUMNS}) VALUES ({", ".join(f"${place}" for place in range(1, len(FIELDS) + 1))})
 ON CONFLICT DO NOTHING
+"""
+
+# A number that was never given.
+NUMBER = """
+INSERT INTO posthouse.generation_number AS n (projection, last)
+VALUES ($1, 1 + (SELECT coalesce(max(g.number), 0) FROM posthouse.generation g WHERE g.projection = $1))
+ON CONFLICT (projection) DO UPDATE SET last = n.last + 1 RETURNING n.last
+"""
+
+# Whether it is complete.
+JUDGE = """
+UPDATE posthouse.generation SET history = $1 WHERE projection = $2 AND number = $3 AND history = 'unknown'
 """
 
 # All of them.
@@ -75,8 +87,13 @@ SET state = 'retired', retired_at = greatest(retired_at, {NOW}), drop_at = {NOW}
 WHERE projection = $2 AND number = $3 AND state <> 'live'
 """
 
-# Whether one is retired.
-RETIRED = "SELECT 1 FROM posthouse.generation WHERE projection = $1 AND number = $2 AND state = 'retired'"
+# Whether one is retired, and stays so: nobody else destroys it, or makes anything of it, meanwhile.
+RETIRED = """
+SELECT tables FROM posthouse.generation WHERE projection = $1 AND number = $2 AND state = 'retired' FOR UPDATE
+"""
+
+# How long we wait for a lock that others may hold for long. Whoever comes after us waits as long, and no longer.
+BRIEFLY = "SET LOCAL lock_timeout = '50ms'"
 
 # What a consumer group has seen and holds.
 SEEN = tuple(
@@ -126,6 +143,12 @@ class PostgresProjections:
         self._clock = clock
         self._isolated = isolated
 
+    async def number(self, tx: Transaction, projection: str) -> int:
+        return int(str((await own(tx).run(NUMBER, projection)).scalar()))
+
+    async def judge(self, projection: str, number: int, history: History) -> None:
+        await self._database.run(JUDGE, history, projection, number)
+
     async def begin(self, tx: Transaction, generation: Generation) -> bool:
         values = msgspec.structs.asdict(generation) | {"tables": list(generation.tables)}
         return (await own(tx).run(BEGIN, *values.values())).rowcount == 1
@@ -162,8 +185,14 @@ class PostgresProjections:
     async def retire(self, projection: str, number: int) -> bool:
         return (await self._database.run(RETIRE, self._now(), projection, number)).rowcount == 1
 
+    async def condemn(self, tx: Transaction, projection: str, number: int) -> Sequence[str] | None:
+        await own(tx).run(BRIEFLY)
+        found: Any = await own(tx).run(RETIRED, projection, number)
+        return list(found[0][0]) if found else None
+
     async def remove(self, projection: str, number: int, consumer: str, limit: int) -> bool:
         async with PostgresTransaction(self._database) as tx:
+            await tx.run(BRIEFLY)
             if not await tx.run(RETIRED, projection, number):
                 return True
             gone = [(await tx.run(sql, consumer, limit)).rowcount for sql in SEEN]

@@ -13,11 +13,13 @@ from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FOREIGN, is_lost, sqlstate_of, translated
 from posthouse.stores.postgres.transaction import leaves_nothing
 
-# What theirs becomes a part of. The fact is written once, however many rows were changed, and not at all when none was.
+# What theirs becomes a part of. The fact is written once, however many rows were changed, and not at all when none was. All
+# rows are changed before the lock of its key is taken, as in a block: with some of them still to come, the two could wait for
+# each other.
 TOGETHER = """
 WITH theirs AS ({theirs}
 )
-{ours} FROM (SELECT 1 FROM theirs LIMIT 1) changed
+{ours} FROM (SELECT count(*) AS many FROM theirs) changed WHERE changed.many > 0
 """
 
 CHANGES = re.compile(r"\s*(INSERT|UPDATE|DELETE)\b", re.I)

@@ -31,6 +31,7 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "stream": ("SELECT", "INSERT", "UPDATE"),
     "stream_event": ("SELECT", "INSERT"),
     "generation": ("SELECT", "INSERT", "UPDATE"),
+    "generation_number": ("SELECT", "INSERT", "UPDATE"),
     "overlap": ("SELECT",),
     "snapshot": ("SELECT", "INSERT", "UPDATE"),
 }

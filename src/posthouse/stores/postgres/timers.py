@@ -69,7 +69,7 @@ class PostgresTimers:
         now = self._outbox.now()
         if not (await self._database.run(ANY_DUE, now)).scalar():
             return 0
-        fired: Any = (await self._database.run(FIRE, limit, now, self._window)).scalar()
+        fired: Any = (await self._database.run_committed(FIRE, limit, now, self._window)).scalar()
         if fired:
             self._database.bell.ring()
         return int(fired)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.store.projections import Generation, StreamKey
+from posthouse.store.projections import Generation, History, StreamKey
 from posthouse.store.transaction import Transaction
 from posthouse.stores.sqlite.database import Database, SqliteTransaction
 
@@ -19,6 +19,19 @@ BEGIN = f"""
 INSERT INTO posthouse_generation ({COLUMNS}) VALUES ({", ".join("?" * len(Generation.__struct_fields__))})
 ON CONFLICT DO NOTHING
 """
+
+# A number that was never given.
+NUMBER = """
+INSERT INTO posthouse_generation_number (projection, last)
+VALUES (?1, 1 + (SELECT coalesce(max(number), 0) FROM posthouse_generation WHERE projection = ?1))
+ON CONFLICT (projection) DO UPDATE SET last = last + 1 RETURNING last
+"""
+
+# Whether it is complete.
+JUDGE = "UPDATE posthouse_generation SET history = ? WHERE projection = ? AND number = ? AND history = 'unknown'"
+
+# The tables of a retired one.
+CONDEMNED = "SELECT tables FROM posthouse_generation WHERE projection = ? AND number = ? AND state = 'retired'"
 
 # All of them.
 GENERATIONS = f"SELECT {COLUMNS} FROM posthouse_generation ORDER BY projection, number"
@@ -124,6 +137,17 @@ class SqliteProjections:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
+
+    async def number(self, tx: Transaction, projection: str) -> int:
+        return int(str((await tx.execute(NUMBER, (projection,))).scalar()))
+
+    async def judge(self, projection: str, number: int, history: History) -> None:
+        async with self._database.begin(books=True) as tx:
+            tx.run(JUDGE, (history, projection, number))
+
+    async def condemn(self, tx: Transaction, projection: str, number: int) -> Sequence[str] | None:
+        found: Any = await tx.execute(CONDEMNED, (projection, number))
+        return _tables.decode(found[0][0]) if found else None
 
     async def begin(self, tx: Transaction, generation: Generation) -> bool:
         values = msgspec.structs.asdict(generation) | {"tables": _packed(generation.tables)}

@@ -19,6 +19,7 @@ class Hotel:
         *,
         version: int = 1,
         lists: bool = True,
+        reads: bool = True,
         cross_tenant: bool = False,
         policy: Policy | None = None,
         wire: Wire = "structured",
@@ -45,6 +46,8 @@ class Hotel:
         self.rooms: Aggregate[int, object] = self.service.aggregate(
             "room", initial=int, evolve=lambda count, _: count + 1, events=(RoomListed, RoomPriced)
         )
+        if not reads:
+            return
         self.listings: Projection = self.service.projection(
             "listings", version=version, cross_tenant=cross_tenant, strips=("host",) if cross_tenant else ()
         )

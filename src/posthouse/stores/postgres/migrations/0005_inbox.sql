@@ -175,13 +175,15 @@ DECLARE
     other text;
 BEGIN
     SELECT * INTO before FROM posthouse.held h WHERE h.id = e.id AND h.turn = e.turn
+        AND h.consumer = e.consumer AND h.event_id = e.event_id;
+    waited := before.sequence IS NOT NULL AND before.state IN ('retrying', 'gap', 'blocked', 'dead');
+    IF FOUND AND waits <> waited THEN
+        PERFORM posthouse.lock_head(before);  -- heads before what is held, as everywhere
+    END IF;
+    PERFORM 1 FROM posthouse.held h WHERE h.id = e.id AND h.turn = e.turn
         AND h.consumer = e.consumer AND h.event_id = e.event_id FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
-    END IF;
-    waited := before.sequence IS NOT NULL AND before.state IN ('retrying', 'gap', 'blocked', 'dead');
-    IF waits <> waited THEN
-        PERFORM posthouse.lock_head(before);
     END IF;
     IF waits THEN
         SELECT h.event_id INTO other FROM posthouse.held h WHERE h.id <> e.id AND h.sequence IS NOT NULL

@@ -17,7 +17,14 @@ CREATE TABLE posthouse_generation (
     drop_at REAL,
     event_at REAL NOT NULL,
     applied_at REAL NOT NULL,
+    history TEXT NOT NULL DEFAULT 'unknown',
     PRIMARY KEY (projection, number)
+) WITHOUT ROWID;
+
+-- The last number that a generation got: none is given twice.
+CREATE TABLE posthouse_generation_number (
+    projection TEXT PRIMARY KEY,
+    last INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 -- One that is read and one that is being built, at most.
