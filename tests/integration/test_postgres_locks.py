@@ -194,10 +194,10 @@ async def test_held_events_of_other_keys_are_claimed_while_one_is_held_by_a_tran
         for key in ("k1", "k2"):
             await store.held.hold(tx, _held(key, 1))
     async with store.begin() as tx:
-        mine = list(await store.held.claim_due("c", SystemClock().now(), 1, 0.0))
+        mine = list(await store.held.claim_due("c", 1, 0.0))
         assert await store.held.remove(tx, mine[0])
         async with asyncio.timeout(2.0):
-            others = await store.held.claim_due("c", SystemClock().now(), 10, 30.0)
+            others = await store.held.claim_due("c", 10, 30.0)
     assert len(others) == 1
     assert others[0].arrival.key != mine[0].arrival.key
 
@@ -283,11 +283,11 @@ async def held_retry(shop: Shop, n: int) -> None:
     store, key = shop.store, KEYS[n % 3]
     async with store.begin() as tx:
         await store.held.hold(tx, _held(key, 1 + n))
-    for event in await store.held.claim_due("c", SystemClock().now(), 3, 30.0):
+    for event in await store.held.claim_due("c", 3, 30.0):
         async with store.begin() as tx:
             if await store.held.remove(tx, event):
                 await store.inbox.advance(tx, "c", event.arrival)
-                await store.held.promote(tx, "c", event.arrival, 0.0)
+                await store.held.promote(tx, "c", event.arrival)
 
 
 async def saga_turn(shop: Shop, n: int) -> None:
@@ -303,7 +303,7 @@ async def stream_append(shop: Shop, n: int) -> None:
 
 async def sweep(shop: Shop, n: int) -> None:
     await shop.store.outbox.purge(100)
-    await shop.store.inbox.purge(SystemClock().now(), 100)
+    await shop.store.inbox.purge(0.0, 100)
     await shop.store.sagas.purge(SystemClock().now(), 100)
 
 
