@@ -1,0 +1,148 @@
+"""One of two files is brought back from yesterday's backup while the other is of today: nothing vanishes in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from posthouse import Event, Payload, Service, Tx
+from posthouse.status import Status, status
+from posthouse.store import HeldFilter
+
+TABLE = "CREATE TABLE IF NOT EXISTS invoice (order_id TEXT, number INTEGER)"
+
+
+class OrderPlaced(Payload):
+    order_id: str
+    number: int
+
+
+class Shop:
+    """A producer and a consumer on the embedded default, each with a file of its own."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.orders, self.billing = (
+            Service(name, namespace="shop", store=f"sqlite:///{place / name}.db", broker=f"embedded:///{place}/log.db")
+            for name in ("orders", "billing")
+        )
+        self.orders.event("order.placed.v1", key="order_id")(OrderPlaced)
+        self.billing.on(OrderPlaced)(self._invoice)
+
+    async def _invoice(self, event: Event[OrderPlaced], tx: Tx) -> None:
+        await tx.execute(TABLE)
+        await tx.execute("INSERT INTO invoice VALUES (?, ?)", (event.data.order_id, event.data.number))
+
+    async def say(self, *numbers: int) -> None:
+        for number in numbers:
+            async with self.orders.transaction(tenant="t1") as tx:
+                tx.publish(OrderPlaced(order_id="o1", number=number))
+
+    async def day(self, *numbers: int, consume: bool = True) -> Status:
+        """Open, say these, let them be dealt with, close."""
+        async with contextlib.AsyncExitStack() as running:
+            running.push_async_callback(self.billing.aclose)
+            await running.enter_async_context(self.orders.running())
+            if consume:
+                await running.enter_async_context(self.billing.running())
+            await self.say(*numbers)
+            async with asyncio.timeout(20):
+                while True:
+                    figures = await status([self.orders, self.billing])
+                    at_rest = figures.quiet and not any(line.held for line in figures.lines)
+                    if at_rest if consume else not any(figures.unsent.values()):
+                        return figures
+                    await asyncio.sleep(0.01)
+
+    def backed_up(self, name: str) -> Path:
+        kept = self.place / f"{name}.backup"
+        with contextlib.closing(sqlite3.connect(self.place / f"{name}.db")) as source:
+            source.execute("VACUUM INTO ?", (str(kept),))
+        return kept
+
+    def bring_back(self, name: str) -> None:
+        for ending in ("", "-wal", "-shm"):
+            (self.place / f"{name}.db{ending}").unlink(missing_ok=True)
+        os.replace(self.place / f"{name}.backup", self.place / f"{name}.db")
+
+    def invoices(self) -> list[int]:
+        with contextlib.closing(sqlite3.connect(self.place / "billing.db")) as connection:
+            return [number for (number,) in connection.execute("SELECT number FROM invoice ORDER BY rowid")]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told", "not told"])
+async def test_a_producer_that_was_brought_back_has_none_of_its_new_facts_taken_for_a_duplicate(
+    shop: Shop, told: bool
+) -> None:
+    await shop.day(1, 2, 3)
+    shop.backed_up("orders")
+    await shop.day(4, 5, 6)
+    shop.bring_back("orders")
+    if told:
+        assert (await shop.orders.store.restored()).lineage == 2
+        await shop.orders.aclose()
+    async with shop.orders.running(), shop.billing.running():
+        await shop.say(14, 15, 16, 17)
+        async with asyncio.timeout(20):
+            while True:
+                line = (await status([shop.orders, shop.billing])).lines[0]
+                if line.applied + sum(line.held.values()) >= 10:
+                    break
+                await asyncio.sleep(0.01)
+    assert line.held == {"quarantined": 3}
+    assert shop.invoices() == [1, 2, 3, 4, 5, 6, 17]
+    held = await shop.billing.store.held.find(HeldFilter())
+    await shop.billing.aclose()
+    assert all("fork" in one.reason for one in held), [one.reason for one in held]
+
+
+async def test_a_consumer_that_was_brought_back_is_known_to_lack_events_and_gets_them_again(shop: Shop) -> None:
+    await shop.day(1, 2, 3)
+    shop.backed_up("billing")
+    await shop.day(4, 5, 6)
+    shop.bring_back("billing")
+    figures = await status([shop.orders, shop.billing])
+    assert figures.verdict == "does not add up"
+    assert figures.lines[0].difference == 3
+    await shop.billing.broker.seek("billing", "shop.orders.order", time=0.0)
+    figures = await shop.day(7)
+    assert figures.verdict == "adds up"
+    assert shop.invoices() == [1, 2, 3, 4, 5, 6, 7]
+
+
+async def test_a_log_that_was_brought_back_is_known_to_lack_events(shop: Shop) -> None:
+    await shop.day(1, 2, 3)
+    shop.backed_up("log")
+    await shop.day(4, 5, consume=False)
+    shop.bring_back("log")
+    figures = await status([shop.orders, shop.billing])
+    assert figures.verdict == "does not add up"
+    assert figures.lines[0].difference == 2
+    async with shop.orders.running(), shop.billing.running():
+        await shop.say(6)
+        async with asyncio.timeout(20):
+            while not (line := (await status([shop.orders, shop.billing])).lines[0]).held:
+                await asyncio.sleep(0.01)
+    assert line.held == {"gap": 1}
+    assert line.difference == 2
+    assert shop.invoices() == [1, 2, 3]
+
+
+async def test_a_log_that_was_brought_back_brings_nothing_twice_that_was_applied(shop: Shop) -> None:
+    await shop.day(1, 2, 3)
+    shop.backed_up("log")
+    await shop.day(4, 5)
+    shop.bring_back("log")
+    figures = await shop.day(6, 7)
+    assert figures.verdict == "adds up"
+    assert shop.invoices() == [1, 2, 3, 4, 5, 6, 7]
