@@ -6,6 +6,8 @@ from types import TracebackType
 
 PATIENCE = 60.0
 """Seconds after which an answer of a broker or a database does not come any more."""
+LAST_WORDS = 5.0
+"""Seconds for what is given up, to end when it is cancelled."""
 
 
 class Pulse:
@@ -22,6 +24,11 @@ class Pulse:
     def doing(self, what: str, *, longer: float = 0.0) -> Doing:
         """A block that should end within the patience, and as many seconds `longer` as it may rightly take."""
         return Doing(self, what, longer)
+
+    @property
+    def last_words(self) -> float:
+        """Seconds for what is given up, to end when it is cancelled; never more than the patience."""
+        return min(LAST_WORDS, self.patience)
 
     def look(self, seconds: float) -> str:
         """So many seconds went by since the last look. In words what takes too long by now; empty when all is well."""

@@ -29,8 +29,6 @@ PURGE_BATCH = 5_000
 SAGA_BATCH = 500
 LOOK = 1.0
 """Seconds between two looks at what each loop does."""
-LAST_WORDS = 15.0
-"""Seconds for a loop that hangs, to end when it is cancelled."""
 WELL = 60.0
 """A loop that ran for so many seconds was well: its failures before are forgotten."""
 
@@ -126,7 +124,7 @@ class Runtime:
         finally:
             if not task.done():
                 task.cancel()
-                await asyncio.wait([task], timeout=LAST_WORDS)
+                await asyncio.wait([task], timeout=3 * pulse.last_words)  # it gives up others in its turn
             if not task.done():
                 log.error("%s: %s does not end and is left behind", self.name, name)
                 self.left_behind.add(task)

@@ -5,12 +5,6 @@ import pytest
 
 OWED = {
     (
-        "TestNats",
-        "test_a_subscribe_whose_link_fails_half_way_leaves_nothing_open",
-    ): "row 30: failed subscribes stay open",
-    ("TestNats", "test_the_server_killed_while_acknowledgements_are_written"): "row 30: what they left is found here",
-    ("TestNats", "test_acknowledgements_end_though_nobody_reads_them"): "row 30: what they left is found here",
-    (
         "TestKafka",
         "test_acknowledgements_end_though_nobody_reads_them",
     ): "an ack waits longer than its deadline on a dead link",

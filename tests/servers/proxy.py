@@ -7,6 +7,7 @@ import contextlib
 from typing import Literal
 
 CHUNK = 64 * 1024
+Way = Literal["asked", "answered"]
 
 
 class Proxy:
@@ -20,6 +21,9 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self._ways: dict[Way, asyncio.Event] = {"asked": asyncio.Event(), "answered": asyncio.Event()}
+        for way in self._ways.values():
+            way.set()
         self._refusing = False
         self._delay = 0.0
         self.port = 0
@@ -56,6 +60,10 @@ class Proxy:
     def stalled(self) -> bool:
         return not self._flowing.is_set()
 
+    async def stall_one_way(self, way: Way) -> None:
+        """Let nothing pass of what the clients ask, or of what the server answers; the other way all is well."""
+        self._ways[way].clear()
+
     async def slow(self, seconds: float) -> None:
         """Let everything pass, so much later, each way."""
         self._delay = seconds
@@ -78,6 +86,8 @@ class Proxy:
         self._refusing = False
         self._delay = 0.0
         self._flowing.set()
+        for way in self._ways.values():
+            way.set()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refusing:
@@ -107,6 +117,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(CHUNK):
                 await self._flowing.wait()
+                await self._ways["asked" if said else "answered"].wait()
                 if self._delay:
                     await asyncio.sleep(self._delay)
                 self.said += said

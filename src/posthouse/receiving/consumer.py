@@ -25,8 +25,6 @@ RECEIVE_WAIT = 1.0
 ACK_BATCH = 100
 PAUSE = 0.5
 """Seconds between two tries while the broker or the database is away."""
-LAST_WORDS = 5.0
-"""Seconds for workers and streams that are given up to end by themselves."""
 
 
 class Consumer:
@@ -69,7 +67,7 @@ class Consumer:
                 await self._clock.wait(stop, PAUSE)
                 continue
             membership = self._membership = Membership(self._applier, stream, self.pulse, self._in_flight)
-            patience = LAST_WORDS
+            patience = self.pulse.last_words
             try:
                 if await membership.last(stop):
                     await self._clock.wait(stop, PAUSE)
@@ -130,7 +128,7 @@ class Membership:
             await asyncio.wait([receiver, *workers])
         finally:
             stopper.cancel()
-            await _given_up([receiver, *workers])
+            await _given_up([receiver, *workers], self._pulse.last_words)
         troubles = [error for task in [receiver, *workers] if (error := _error(task)) is not None]
         await self._flush()
         for trouble in troubles:
@@ -237,13 +235,13 @@ def _group_limit(policy: Policy, many: bool) -> int:
     return policy.group_size if policy.grouped or many else 1
 
 
-async def _given_up(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def _given_up(tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:
     """Cancel what is left, and let it be when it does not hear that."""
     left = [task for task in tasks if not task.done()]
     for task in left:
         task.cancel()
     if left:
-        await asyncio.wait(left, timeout=LAST_WORDS)
+        await asyncio.wait(left, timeout=seconds)
 
 
 def _error(task: asyncio.Task[None]) -> Exception | None:
