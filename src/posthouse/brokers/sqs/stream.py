@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from posthouse.broker import Delivery
+from posthouse.brokers.background import Background
 from posthouse.brokers.sqs.letters import Message, frame_of
 from posthouse.brokers.sqs.publishing import Failure
 from posthouse.brokers.sqs.topics import Queue
@@ -86,7 +87,8 @@ class SqsStream:
         self._leaving: asyncio.Task[None] | None = None
         self._arrived = asyncio.Event()
         self._closed = asyncio.Event()
-        self._renewing = asyncio.create_task(self._renew_for_ever())
+        self._background = Background()
+        self._background.start(self._renew_for_ever())
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
         if self._closed.is_set():
@@ -94,6 +96,7 @@ class SqsStream:
         await asyncio.sleep(0)
         deadline = self._clock.monotonic() + wait
         while not self._closed.is_set():
+            self._background.check()
             self._arrived.clear()
             if deliveries := self._take(limit):
                 return deliveries
@@ -109,6 +112,7 @@ class SqsStream:
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """What went to others meanwhile is theirs to acknowledge: SQS refuses our receipt for it."""
+        self._background.check()
         receipts = self._mine(deliveries)
         failed = await self._change("delete_message_batch", receipts, {})
         self._let_go(receipt for receipt in receipts if receipt not in failed)
@@ -130,7 +134,7 @@ class SqsStream:
     async def _leave(self) -> None:
         self._closed.set()
         self._arrived.set()
-        self._renewing.cancel()
+        await self._background.aclose()
         await self._hand_back(list(self._until))
         if self._polls:
             await asyncio.wait(self._polls)
@@ -176,6 +180,8 @@ class SqsStream:
                 await self._hand_back(list(self._until))
         except BrokerError as error:
             self._trouble = error
+        except Exception as error:  # or a poll would fail again and again, and nobody would hear of it
+            self._trouble = BrokerUnavailable(f"SQS, receiving: {type(error).__name__}: {error}")
         finally:
             self._asked[queue] -= count
             self._arrived.set()
