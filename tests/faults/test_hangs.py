@@ -81,8 +81,8 @@ class HangingBroker(MemoryBroker):
 
 
 def pulses(runtime: Runtime) -> list[Pulse]:
-    watched = [runtime, runtime.relay, runtime.timers, *runtime.consumers, *runtime.retriers]
-    return [loop.pulse for loop in watched]
+    several = [*(consumer.pulse for consumer in runtime.consumers), *(retrier.pulse for retrier in runtime.retriers)]
+    return [runtime.pulse, runtime.relay.pulse, runtime.timers.pulse, *several]
 
 
 @pytest.mark.parametrize("deaf", [False, True], ids=["that hears its cancellation", "that hears nothing"])

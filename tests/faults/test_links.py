@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 LONG = bool(os.environ.get("POSTHOUSE_LONG"))
 KEY = "k"
+Fault = Callable[[], Awaitable[None]]
 
 
 class Linked(NamedTuple):
@@ -111,7 +113,8 @@ async def test_links_that_flap_in_any_order_lose_double_and_invert_nothing(
         for _ in range(4):
             links = [ground.database, ground.broker]
             for link in dice.sample(links, 2):
-                await dice.choice([link.cut, link.stall, lambda link=link: link.stall_one_way("answered")])()
+                faults: list[Fault] = [link.cut, link.stall, partial(link.stall_one_way, "answered")]
+                await dice.choice(faults)()
                 stopped += 1
                 await asyncio.sleep(dice.uniform(0.0, 1.0))  # the fault itself
             for link in dice.sample(links, 2):
