@@ -8,9 +8,6 @@ OWED = {
         "TestKafka",
         "test_acknowledgements_end_though_nobody_reads_them",
     ): "an ack waits longer than its deadline on a dead link",
-    ("TestRedis", "test_the_server_killed_while_acknowledgements_are_written"): (
-        "an acknowledgement that the server forgot in its crash stays pending as long as its member lives"
-    ),
 }
 
 

@@ -146,8 +146,9 @@ return {string.format('%d', now), run_id(), rung[1] and rung[1][1] or '0-0', fla
 )
 
 # Become the owner of lanes whose epoch is still as it was seen, in the same run of the server: of each its number, the new
-# epoch, `until`, and the id of the last entry.
-# KEYS: ledger, lanes. ARGV: member, run, then for each lane its number and epoch.
+# epoch, `until`, and the id of the last entry. A server that was killed has lost count of what a group has read, and says
+# nothing of it: without a number it says that it does not know.
+# KEYS: ledger, lanes. ARGV: member, run, group, then for each lane its number and epoch.
 TAKE = Script(
     "taking lanes",
     TABLE
@@ -155,10 +156,12 @@ TAKE = Script(
 local taken, run = {}, run_id()
 if run ~= ARGV[2] then return taken end
 for index = 2, #KEYS do
-  local number, epoch = ARGV[index * 2 - 1], ARGV[index * 2]
+  local number, epoch = ARGV[index * 2], ARGV[index * 2 + 1]
   if redis.call('HGET', KEYS[1], 'epoch:' .. number) == epoch and redis.call('EXISTS', KEYS[index]) == 1 then
     local stream = named(redis.call('XINFO', 'STREAM', KEYS[index]))
     if redis.call('HGET', KEYS[1], 'run:' .. number) ~= run then
+      local group = group_of(KEYS[index], ARGV[3])
+      if group then redis.call('XGROUP', 'SETID', KEYS[index], ARGV[3], group['last-delivered-id']) end
       redis.call('HSET', KEYS[1], 'run:' .. number, run, 'until:' .. number, stream['last-generated-id'])
     end
     redis.call('HSET', KEYS[1], 'owner:' .. number, ARGV[1])
@@ -250,7 +253,7 @@ STAND = Script(
     "looking at a group",
     TABLE
     + """
-local answer = {}
+local answer, run = {}, run_id()
 for index = 2, #KEYS do
   if redis.call('EXISTS', KEYS[index]) == 0 then
     answer[#answer + 1] = 0
@@ -259,6 +262,7 @@ for index = 2, #KEYS do
     local group = group_of(KEYS[index], ARGV[1])
       or {['last-delivered-id'] = '0-0', lag = stream.length, pending = 0}
     local hidden = redis.call('HGET', KEYS[1], 'started:' .. index - 2)
+    if (redis.call('HGET', KEYS[1], 'run:' .. index - 2) or run) ~= run then group.lag = -1 end
     answer[#answer + 1] = {
       stream['entries-added'], stream.length, stream['last-generated-id'],
       group['last-delivered-id'], group.lag or -1, group.pending, tonumber(hidden or 0),

@@ -318,7 +318,7 @@ class RedisStream:
         if not epochs:
             return
         keys = [ledger_of(self._group, topic), *(self._keys[topic][number] for number in epochs)]
-        arguments: list[Value] = [self._me, run]
+        arguments: list[Value] = [self._me, run, self._group]
         for pair in epochs.items():
             arguments += pair
         for number, epoch, until, top in await self._wire.run(TAKE, keys, arguments):
