@@ -1,13 +1,24 @@
+import asyncio
 import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from urllib.parse import urlsplit
 
 import pytest
+import pytest_asyncio
 
+import posthouse.brokers.postgres.database as database
 from posthouse.broker import Broker
 from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
+from posthouse.testing.broker_contract.fixtures import Link
+from posthouse.testing.broker_contract.liveness import LivenessContract
+from posthouse.testing.broker_contract.outages import OutageContract
 from tests.conformance.broker_path import BrokerPathContract
 from tests.conformance.losing import from_postgres
+from tests.servers.postgres import binaries
+from tests.servers.proxy import Proxy
+from tests.servers.restartable import RestartablePostgres, restartable
 
 
 class TestPostgresBroker(BrokerContract):
@@ -39,3 +50,50 @@ class TestPostgresBrokerPath(BrokerPathContract):
 
     async def lose_frames(self, topic: str, group: str) -> int:
         return await from_postgres(self.url, topic)
+
+
+class Crashing:
+    """A server of PostgreSQL as the contract ends it."""
+
+    def __init__(self, postgres: RestartablePostgres) -> None:
+        self._postgres = postgres
+        self.url = postgres.url
+
+    async def restart(self) -> None:
+        await asyncio.to_thread(self._again, self._postgres.stop)
+
+    async def kill(self) -> None:
+        await asyncio.to_thread(self._again, self._postgres.crash)
+
+    def _again(self, end: Callable[[], None]) -> None:
+        end()
+        self._postgres.start()
+
+
+@pytest.fixture(scope="module")
+def crashing() -> Iterator[Crashing]:
+    with restartable(binaries()) as postgres:
+        yield Crashing(postgres)
+
+
+class TestPostgresBrokerThatGoesAway(OutageContract, LivenessContract):
+    """The server crashes, and the way to it is cut."""
+
+    @pytest_asyncio.fixture(autouse=True)
+    async def _log(self, crashing: Crashing, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+        for patience in ("PATIENCE", "CONNECTING", "CLOSING"):
+            monkeypatch.setattr(database, patience, 2.0)
+        self.server: Crashing = crashing
+        self.parts = urlsplit(crashing.url)
+        async with Proxy("127.0.0.1", self.parts.port or 0) as self.proxy:
+            yield
+
+    async def make_broker(self) -> Broker:
+        return PostgresBroker(self.server.url, clock=SystemClock(), lease=0.5, retention=0.0)
+
+    async def make_linked(self) -> tuple[Broker, Link]:
+        url = self.parts._replace(netloc=f"postgres@127.0.0.1:{self.proxy.port}").geturl()
+        return PostgresBroker(url, clock=SystemClock(), lease=0.5), self.proxy
+
+    async def lose_frames(self, topic: str, group: str) -> int:
+        return await from_postgres(self.server.url, topic)
