@@ -228,8 +228,12 @@ class S3Broker:
             await self._log.edit(group, topic, functools.partial(Ledger.begin, first=first, counts=counts))
         settings = msgspec.structs.replace(self._settings, window=window)
         member = LogMember(self._log, group, topics, clock=self._clock, settings=settings)
+        try:
+            await member.join()
+        except BaseException:
+            await member.aclose()
+            raise
         self._members.append(member)
-        await member.join()
         return member
 
     async def seek(
@@ -268,8 +272,7 @@ class S3Broker:
 
     async def aclose(self) -> None:
         for member in self._members:
-            with contextlib.suppress(BrokerUnavailable):
-                await member.aclose()
+            await member.aclose()
         await self._bucket.aclose()
 
     async def _first_since(self, topic: str, time: float) -> int:

@@ -15,9 +15,14 @@ import msgspec
 
 from posthouse.broker import Delivery
 from posthouse.brokers.ledger import Ledger, Place, Signs, partition_of
+from posthouse.brokers.supervision import raise_if_ended
 from posthouse.brokers.window import Window
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
+
+
+LEAVING = 5.0
+"""Seconds that a good-bye may take; then the lease runs out instead."""
 
 
 class Log(Protocol):
@@ -117,7 +122,7 @@ class Part:
 
 
 class LogMember:
-    """Call `join` first."""
+    """Call `join` first, and `aclose` also when that failed."""
 
     def __init__(self, log: Log, group: str, topics: Sequence[str], *, clock: Clock, settings: Settings) -> None:
         self._log = log
@@ -132,13 +137,15 @@ class LogMember:
         self._lock = asyncio.Lock()
         self._closed = asyncio.Event()
         self._closing = asyncio.Lock()
+        self._left = False
         self._beating: asyncio.Task[None] | None = None
 
     async def join(self) -> None:
         await self._renew()
-        self._beating = asyncio.create_task(self._beat())
+        self._beating = asyncio.create_task(self._beat(), name=f"posthouse member of {self._group}")
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
+        raise_if_ended(self._beating)
         deadline = self._clock.monotonic() + wait
         while not self._closed.is_set():
             if self._clock.monotonic() - self._renewed > self._settings.lease / 2:
@@ -153,6 +160,7 @@ class LogMember:
         raise BrokerError("this stream was closed")
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        raise_if_ended(self._beating)
         for part, number in self._mine(deliveries):
             part.ack(number)
         for topic in {delivery.frame.topic for delivery in deliveries}:
@@ -165,13 +173,16 @@ class LogMember:
     async def aclose(self) -> None:
         self._closed.set()
         async with self._closing:  # whoever closes it a second time comes back no earlier
-            if self._beating is None:
+            if self._left:
                 return
-            self._beating.cancel()
-            await asyncio.wait([self._beating])
-            self._beating = None
-            for topic in self._signs:
-                await self._write(topic, lambda ledger: ledger.forget(self._me))
+            self._left = True
+            if self._beating is not None:
+                self._beating.cancel()
+                await asyncio.wait([self._beating])
+            with contextlib.suppress(BrokerError, TimeoutError):
+                async with asyncio.timeout(LEAVING):
+                    for topic in self._signs:
+                        await self._write(topic, lambda ledger: ledger.forget(self._me))
 
     async def _beat(self) -> None:
         while not await self._clock.wait(self._closed, self._settings.lease / 4):
@@ -200,6 +211,11 @@ class LogMember:
     async def _read(self, topic: str) -> None:
         end = await self._log.end(topic)
         for part in self._of(topic):
+            if part.scanned >= end:
+                raise BrokerError(
+                    f"the log of {topic!r} ends in front of {end}, and {self._group!r} has read up to {part.scanned}: it was"
+                    " put back from a copy, so what is new there has positions that were read; seek the group"
+                )
             while part.scanned < end - 1 and part.hungry:
                 part.scan(await self._log.read(topic, part.scanned + 1), self._partitions[topic])
 
@@ -239,7 +255,12 @@ class LogMember:
 
     def _held(self, topic: str, ledger: Ledger) -> list[Part]:
         """Those that no other member and no seek has taken away."""
-        return [part for part in self._of(topic) if ledger.places[part.number].epoch == part.epoch]
+        places = ledger.places
+        return [
+            part
+            for part in self._of(topic)
+            if (places[part.number].owner, places[part.number].epoch) == (self._me, part.epoch)
+        ]
 
     def _mine(self, deliveries: Sequence[Delivery]) -> list[Held]:
         """Those whose partition is this member's, as it was when they were handed out."""

@@ -235,6 +235,64 @@ async def test_a_closed_member_owns_nothing_and_says_so() -> None:
         await member.receive(1, 0)
 
 
+async def test_an_epoch_that_another_owner_has_is_not_the_members_own() -> None:
+    """As after a ledger was put back from a copy: epochs are given again."""
+    log, clock = ListLog(), ManualClock()
+    member = await joined(log, clock)
+    log.say("a", "a")
+    handed = await member.receive(10, 0)
+    ledger = log.ledger()
+    for place in ledger.places:
+        place.owner = "another"
+    log.ledgers["g"] = msgspec.json.encode(ledger)
+    await member.ack(handed)
+    assert log.ledger().acknowledged == 0
+    await member.aclose()
+
+
+async def test_a_log_that_ends_in_front_of_what_was_read_is_refused() -> None:
+    log, clock = ListLog(), ManualClock()
+    member = await joined(log, clock)
+    log.say("a", "a", "a")
+    await member.ack(await member.receive(10, 0))
+    del log.frames[1:]
+    log.say("a")
+    with pytest.raises(BrokerError, match="put back"):
+        await member.receive(10, 0)
+    await member.aclose()
+
+
+async def test_whoever_fails_to_join_leaves_nothing_and_closing_waits_for_no_log() -> None:
+    log, clock = ListLog(), ManualClock()
+    member = LogMember(log, "g", ["t", "u"], clock=clock, settings=SETTINGS)
+    edit = log.edit
+
+    async def edit_one(group: str, topic: str, change: Callable[[Ledger], None]) -> Ledger:
+        if topic == "u":
+            raise BrokerUnavailable("down")
+        return await edit(group, topic, change)
+
+    log.edit = edit_one  # type: ignore[method-assign]
+    with pytest.raises(BrokerUnavailable):
+        await member.join()
+    assert len(log.ledger().signs) == 1
+    await member.aclose()
+    assert log.ledger().signs == {}
+
+
+async def test_the_end_of_a_members_background_work_is_told() -> None:
+    log, clock = ListLog(), ManualClock()
+    member = await joined(log, clock)
+    log._answer = lambda: 1 // 0  # type: ignore[method-assign, assignment, return-value]
+    await pass_time(clock, 4)
+    with pytest.raises(BrokerError, match="subscribe again"):
+        await member.receive(1, 0)
+    with pytest.raises(BrokerError, match="subscribe again"):
+        await member.ack([])
+    del log._answer  # type: ignore[method-assign]
+    await member.aclose()
+
+
 def test_only_the_first_member_says_where_a_group_starts() -> None:
     ledger = Ledger.of(2)
     ledger.begin(5, [3, 1])
