@@ -20,7 +20,6 @@ from posthouse.brokers.window import Window
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
 
-
 LEAVING = 5.0
 """Seconds that a good-bye may take; then the lease runs out instead."""
 
