@@ -272,6 +272,9 @@ class Member:
         if not mine:
             resolve(outcome, set())
             return
+        if self._committing is not None:  # given up by whoever waited; its answer must not be taken for ours
+            resolve(outcome, Again("an earlier commit is on its way"))
+            return
         consumer.commit(offsets=[written(spot, *claim) for spot, claim in mine.items()], asynchronous=True)
         self._committing = (outcome, set(mine))
 

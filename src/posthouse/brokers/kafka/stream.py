@@ -93,7 +93,11 @@ class KafkaStream:
             lane.ack(number)
         self._settled.set()
         await asyncio.sleep(0)
-        await self._save()
+        try:
+            async with asyncio.timeout(self._lease + self._wire.timeout):  # whoever waits longer was replaced long ago
+                await self._save()
+        except TimeoutError as error:
+            raise BrokerUnavailable("Kafka, committing: no answer in time") from error
 
     async def nack(self, deliveries: Sequence[Delivery]) -> None:
         for lane, number in self._tokens(deliveries):
