@@ -27,6 +27,8 @@ BATCH = 500
 """The most messages to take from the client at once."""
 BUSY, IDLE = 0.001, 0.05
 """Seconds to wait for a message. A commit that comes meanwhile waits as long, so it is little while there is work."""
+PAUSE = 0.5
+"""Seconds before a client that could not be made is tried again."""
 WORK = 1.0
 """Seconds since the last frame or acknowledgement that count as work."""
 LOST = (
@@ -101,9 +103,12 @@ class Member:
         self._owned: set[Spot] = set()
         self._closing = threading.Event()
         self._ended = asyncio.Event()
-        self._sign = self._polled = time.monotonic()
+        self._sign = self._polled = self._turned = time.monotonic()
         self._doubtful = False
         self._worked = 0.0
+        self._failure = ""
+        self._patience = lease + 4 * timeout
+        """Seconds that one turn of the thread may take at the most: each of its steps ends before that."""
         self._committing: tuple[Future[set[Spot]], set[Spot]] | None = None
         self._thread = threading.Thread(target=self._run, name="posthouse-kafka-member", daemon=True)
 
@@ -119,13 +124,21 @@ class Member:
         """Whether what this member thinks it owns can be believed: it has polled lately."""
         return time.monotonic() - self._polled < self._lease / 2
 
+    def check(self) -> None:
+        """Raises BrokerUnavailable when the thread ended by itself, or does not come back from the driver."""
+        if self._failure:
+            raise BrokerUnavailable(f"Kafka: the thread of this member ended, subscribe again: {self._failure}")
+        silent = time.monotonic() - self._turned
+        if silent > self._patience:
+            raise BrokerUnavailable(f"Kafka: the thread of this member has hung for {silent:.0f} s, subscribe again")
+
     async def commit(self, claims: Mapping[Spot, tuple[Claim, int | None]]) -> set[Spot]:
         """Write these, one call at a time; the result has those that were written, others are not ours any more. Raises
         BrokerUnavailable, and Again."""
         written: Future[set[Spot]] = Future()
         try:
             await self._do(lambda consumer: self._commit(consumer, claims, written))
-            return await asyncio.wrap_future(written)
+            return await self._in_time(written)
         except Gone:
             return set()
 
@@ -157,39 +170,57 @@ class Member:
         self._worked = time.monotonic()
         future: Future[T] = Future()
         self._tasks.put(Task(work, future))
-        return await asyncio.wrap_future(future)
+        return await self._in_time(future)
+
+    async def _in_time(self, future: Future[T]) -> T:
+        try:
+            async with asyncio.timeout(self._patience):
+                return await asyncio.wrap_future(future)
+        except TimeoutError as error:
+            raise BrokerUnavailable(f"Kafka, committing: nothing was heard for {self._patience:g} s") from error
 
     # From here on in the thread
 
     def _run(self) -> None:
         try:
             while not self._closing.is_set():
-                consumer = self._make(self._on_commit)
-                try:
-                    consumer.subscribe(
-                        self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
-                    )
-                    self._serve(consumer)
-                except (Broken, KafkaException) as error:
-                    if not isinstance(error, Replaced):
-                        self._say(self._desk.complain, str(error))
-                    self._closing.wait(IDLE)
-                finally:
-                    with contextlib.suppress(KafkaException, RuntimeError):
-                        consumer.close()
-                    self._forget(list(self._owned))
-                    self._give_up_commit()
-        except RuntimeError:
-            pass  # the event loop is gone
+                self._belong()
+        except Exception as error:  # whoever uses the stream hears of it; where the event loop is gone, nobody does
+            self._failure = f"{type(error).__name__}: {error}"
         finally:
             self._drop_tasks()
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._ended.set)
 
+    def _belong(self) -> None:
+        """Join, and serve until it must be done anew."""
+        try:
+            consumer = self._make(self._on_commit)
+        except BrokerUnavailable as error:  # no memory or no socket for it: later there may be
+            self._say(self._desk.complain, str(error))
+            self._turned = time.monotonic()
+            self._closing.wait(PAUSE)
+            return
+        try:
+            consumer.subscribe(
+                self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+            self._serve(consumer)
+        except (Broken, KafkaException) as error:
+            if not isinstance(error, Replaced):
+                self._say(self._desk.complain, str(error))
+            self._closing.wait(IDLE)
+        finally:
+            with contextlib.suppress(KafkaException, RuntimeError):
+                consumer.close()
+            self._forget(list(self._owned))
+            self._give_up_commit()
+
     def _serve(self, consumer: Consumer) -> None:
         self._polled = time.monotonic()
         while not self._closing.is_set():
-            if time.monotonic() - self._sign > self._lease / 2:
+            self._turned = time.monotonic()
+            if self._turned - self._sign > self._lease / 2:
                 self._fall_silent()
                 continue
             if self._doubtful or not self.sure:
@@ -334,6 +365,9 @@ class Task:
             raise
         except KafkaException as error:
             resolve(self._future, failure(error.args[0]))
+        except Exception as error:
+            resolve(self._future, BrokerUnavailable(f"Kafka: {type(error).__name__}: {error}"))
+            raise
 
     def give_up(self) -> None:
         resolve(self._future, Gone("this member has left"))

@@ -67,6 +67,8 @@ class Outlet:
         self._known: dict[Spot, float] = {}
         """Partitions whose server has stored something of this producer, and when."""
         self.closed = False
+        self.failure = ""
+        """Why the thread ended by itself; nothing is reported any more then."""
         self._thread = threading.Thread(target=self._run, name="posthouse-kafka-producer", daemon=True)
         self._thread.start()
 
@@ -98,15 +100,23 @@ class Outlet:
         self.give_up()
 
     def _run(self) -> None:
-        while not self.closed:
-            self._work.wait()
-            self._work.clear()
-            while len(self._producer) and not self.closed:
-                with contextlib.suppress(KafkaException):
-                    self._producer.flush(0.2)
-        with contextlib.suppress(KafkaException):
-            self._producer.purge()
-            self._producer.flush(1.0)
+        try:
+            while not self.closed:
+                self._work.wait()
+                self._work.clear()
+                while len(self._producer) and not self.closed:
+                    self._flush(0.1)
+            with contextlib.suppress(KafkaException):
+                self._producer.purge()
+            self._flush(1.0)
+        except Exception as error:
+            self.failure = f"{type(error).__name__}: {error}"
+
+    def _flush(self, seconds: float) -> None:
+        """A fatal error is raised here, and its report comes to whoever sent the frame. A report that comes in the same
+        call runs while the driver has that error in its hands: Python calls this a SystemError, and the report was made."""
+        with contextlib.suppress(KafkaException, SystemError):
+            self._producer.flush(seconds)
 
 
 class Producing:
@@ -150,7 +160,7 @@ class Producing:
             raise BrokerUnavailable("this broker was closed")
         wanted = int(str(self._wire.driver.get("batch.size", BATCH)))
         batch = min([wanted, *(topic.max_bytes for topic in self._topics.known.values())])
-        if self._outlet is not None and batch < self._outlet.batch:
+        if self._outlet is not None and (batch < self._outlet.batch or self._outlet.failure):
             self._discard(self._outlet)
         if self._outlet is None:
             self._outlet = Outlet(self._wire, batch)
@@ -214,6 +224,8 @@ class Call:
         self._all_sent = True
         outlet.flush()
         while self._reported < self._sent:
+            if outlet.failure:
+                raise BrokerUnavailable(f"Kafka, storing: the producer's thread ended: {outlet.failure}")
             if self._errors:
                 outlet.give_up()  # it died of the first error, and would keep the rest to itself
             before = self._reported

@@ -10,6 +10,7 @@ import msgspec
 from confluent_kafka import Consumer, Message
 
 from posthouse.broker import Delivery
+from posthouse.brokers.background import Background
 from posthouse.brokers.kafka.lane import Lane
 from posthouse.brokers.kafka.member import Again, Member, OnCommit
 from posthouse.brokers.kafka.offsets import Offsets
@@ -59,12 +60,12 @@ class KafkaStream:
         self._settled = asyncio.Event()
         self._closed = asyncio.Event()
         self._left = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._background = Background()
         self._member = Member(self._consumer, topics, self, lease=lease, timeout=wire.timeout)
 
     def join(self) -> None:
         self._member.start()
-        self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._follow())]
+        self._background.start(self._beat(), self._follow())
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
         if self._closed.is_set():
@@ -74,6 +75,7 @@ class KafkaStream:
         deadline = loop.time() + wait
         while not self._closed.is_set():
             self._bell.clear()
+            self._check()
             if self._gone:
                 await self._member.leave()
                 raise BrokerError(self._removal())
@@ -89,6 +91,7 @@ class KafkaStream:
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Acknowledgements of tasks that are ready together share one commit."""
+        self._check()
         for lane, number in self._tokens(deliveries):
             lane.ack(number)
         self._settled.set()
@@ -112,15 +115,17 @@ class KafkaStream:
         self._closed.set()
         self._bell.set()
         try:
-            for task in self._tasks:
-                task.cancel()
-            if self._tasks:
-                await asyncio.wait(self._tasks)
+            await self._background.aclose()
             await self._member.leave()
         finally:
             self._lanes = {}
             self._left.set()
             self._on_close(self)
+
+    def _check(self) -> None:
+        """Raises BrokerUnavailable when something has ended that this stream lives by."""
+        self._member.check()
+        self._background.check()
 
     # Handing out
 

@@ -106,7 +106,10 @@ class Wire:
         while True:
             with mapped(doing, but=but):
                 try:
-                    return await asyncio.to_thread(work)
+                    async with asyncio.timeout_at(deadline + 2 * self.timeout):
+                        return await asyncio.to_thread(work)
+                except TimeoutError as error:
+                    raise BrokerUnavailable(f"Kafka, {doing}: the driver does not come back") from error
                 except KafkaException as error:
                     if error.args[0].code() not in BUSY:
                         raise
