@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 
 from tests.servers.postgres import PATIENCE, SETTINGS, binaries, give_up
 from tests.servers.restartable import RestartablePostgres
@@ -48,10 +49,17 @@ class Standby(RestartablePostgres):
 
     def stop_following(self) -> None:
         """The network between the two is gone, as far as this one is concerned."""
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET primary_conninfo = ''")
-            connection.execute("SELECT pg_reload_conf()")
+        self._listen_to("")
         self._wait("SELECT count(*) = 0 FROM pg_stat_wal_receiver", ())
+
+    def follow_again(self) -> None:
+        """It is back."""
+        self._listen_to(self._primary.url)
+
+    def _listen_to(self, primary: str) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(sql.SQL("ALTER SYSTEM SET primary_conninfo = {}").format(primary))
+            connection.execute("SELECT pg_reload_conf()")
 
     def promote(self) -> None:
         """From now on it is a primary, on a timeline of its own."""

@@ -121,6 +121,7 @@ class Promotion:
         return self._primary.url
 
     def part(self) -> None:
+        self._standby.follow_again()  # it may be left from a crash that never came
         self._standby.catch_up()
         self._standby.stop_following()
 
