@@ -254,7 +254,7 @@ async def test_refused_rows_of_one_run_are_not_settled_in_the_next(server: Resta
         lanes = await store.outbox.lease("a", 600)
         poll = await store.outbox.poll(lanes, 20)
         assert await store.outbox.settle("a", poll, [stuck(one) for one in poll.rows])
-        (due,) = await store.outbox.stuck_due(lanes, 10.0, 20)
+        (due,) = await store.outbox.stuck_due(lanes, 20)
         await say(server.url, 2, 1)  # a commit that is waited for: what came before it is on the disk too
         crash(server)
         await again(store)

@@ -62,9 +62,11 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     return lambda: PostgresStore(url)
 
 
-def plant(**options: object) -> Service:
-    quick = RelaySettings(lease=2.0, idle=0.2, first_delay=0.05, last_delay=0.3, stuck_delay=0.3)
-    service = Service("plant", relay=quick, **options)  # type: ignore[arg-type]
+QUICK = RelaySettings(lease=2.0, idle=0.2, first_delay=0.05, last_delay=0.3, stuck_delay=0.3)
+
+
+def plant(relay: RelaySettings = QUICK, **options: object) -> Service:
+    service = Service("plant", relay=relay, **options)  # type: ignore[arg-type]
     service.event("thing.made.v1", key="key")(Made)
     service.event("view.seen.v1")(Seen)
     return service
@@ -248,3 +250,50 @@ async def test_what_the_broker_refused_is_tried_again_in_its_time(opened: OpenSt
                 tx.publish(Made(key="k", number=number))
         await soon(lambda: ran == [0, 1, 2, 3, 4], "the refused ones and those behind them")
         assert time.monotonic() - began >= 0.1
+
+
+class Reluctant(MemoryBroker):
+    """Refuses all that it is given so many times, and says when it was asked."""
+
+    def __init__(self, refusals: int) -> None:
+        super().__init__(clock=SystemClock())
+        self.refusals = refusals
+        self.asked: list[float] = []
+
+    async def publish(self, frames: object) -> object:  # type: ignore[override]
+        assert isinstance(frames, list)
+        self.asked.append(time.monotonic())
+        if len(self.asked) <= self.refusals:
+            return [Verdict(False, "not now") for _ in frames]
+        return await super().publish(frames)
+
+
+@SKEWS
+async def test_what_one_relay_parked_another_tries_again_in_its_time_and_gives_up_no_sooner(
+    opened: OpenStore, off: float
+) -> None:
+    """The first one's clock is off, the other's is right: they agree all the same."""
+    waits = RelaySettings(
+        lease=2.0, idle=0.2, first_delay=0.5, stuck_delay=1.0, quarantine_attempts=2, quarantine_after=HOUR / 2
+    )
+    service, ran = plant(waits), list[int]()
+
+    @service.on(Made)
+    async def make(event: Event[Made], tx: Tx) -> None:
+        ran.append(event.data.number)
+
+    store, refusing, reluctant = opened(), Reluctant(1_000_000), Reluctant(2)
+    async with at_work(service, store, off, refusing, ("relay",)):
+        async with service.transaction("t1") as tx:
+            for number in range(3):
+                tx.publish(Made(key="k", number=number))
+
+        async def parked() -> bool:
+            return len(await store.outbox.stuck()) == 3
+
+        await until(parked, "the first relay to park them", 10.0, pause=0.01)
+    async with at_work(service, opened(), 0.0, reluctant):
+        await soon(lambda: ran == [0, 1, 2], "the other relay to try them again", 12.0)
+    tries = [refusing.asked[-1], *reluctant.asked[:3]]
+    assert all(later - earlier >= 0.45 for earlier, later in itertools.pairwise(tries)), "half of the delay at least"
+    assert len(reluctant.asked) <= 5

@@ -328,7 +328,7 @@ async def test_tables_restored_elsewhere_are_noticed_and_everything_unsent_is_se
 async def with_refused_row(store: PostgresStore, lanes: Sequence[Any]) -> Poll:
     await add(store, row("bad"))
     poll = await store.outbox.poll(lanes, 10)
-    assert await store.outbox.settle("a", poll, [stuck(poll.rows[0], next_at=9e9)])
+    assert await store.outbox.settle("a", poll, [stuck(poll.rows[0], after=9e9)])
     return poll
 
 

@@ -27,11 +27,11 @@ COLUMNS = ("ID", "STATE", "TOPIC", "TENANT", "KEY", "TRIES", "SINCE", "NEXT", "W
 def list_stuck(target: Target, as_json: AsJson = False) -> None:
     """List refused events and those that wait behind them."""
     service = load(target)
-    rows, now = asyncio.run(_stuck(service)), service.clock.now()
+    rows = asyncio.run(_stuck(service))
     if as_json:
         print_json([_facts(row) for row in rows])
     elif rows:
-        print_table(COLUMNS, [_row(row, now) for row in rows])
+        print_table(COLUMNS, [_row(row) for row in rows])
         say(f"\n{counted(len(rows), 'stuck row')}")
     else:
         say("nothing is stuck", "green")
@@ -96,7 +96,7 @@ def _facts(stuck: StuckRow) -> dict[str, object]:
     }
 
 
-def _row(stuck: StuckRow, now: float) -> tuple[Cell, ...]:
+def _row(stuck: StuckRow) -> tuple[Cell, ...]:
     row = stuck.row
     return (
         row.id,
@@ -105,7 +105,7 @@ def _row(stuck: StuckRow, now: float) -> tuple[Cell, ...]:
         row.tenant,
         row.key or "",
         stuck.attempts,
-        span(now - stuck.first_at),
-        "" if stuck.quarantined or not stuck.attempts else f"in {span(stuck.next_at - now)}",
+        span(stuck.age),
+        "" if stuck.quarantined or not stuck.attempts else f"in {span(stuck.after)}",
         one_line(stuck.error),
     )

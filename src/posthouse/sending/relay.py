@@ -15,7 +15,7 @@ from posthouse.pulse import Pulse
 from posthouse.redaction import redacted
 from posthouse.sending.breaker import Breaker
 from posthouse.sending.draft import frames_of
-from posthouse.store import Lane, OutboxReader, OutboxRow, OutboxTail, Poll, RelaySource, Store, StuckRow
+from posthouse.store import Lane, OutboxReader, OutboxRow, OutboxTail, Poll, RelaySource, Store, StuckRow, parked
 
 log = logging.getLogger("posthouse.relay")
 
@@ -147,9 +147,8 @@ class Relay:
             return poll
         fresh = [row for row in poll.rows if row.id not in poll.stuck] if poll.stuck else poll.rows
         verdicts = await self._publish(fresh)
-        now = self._clock.now()
-        waiting = [self._parked(row, now) for row in poll.rows if row.id in poll.stuck] if poll.stuck else []
-        waiting += [self._refused(row, verdict, now) for row, verdict in self._failures(fresh, verdicts)]
+        waiting = [parked(row) for row in poll.rows if row.id in poll.stuck] if poll.stuck else []
+        waiting += [self._refused(row, verdict) for row, verdict in self._failures(fresh, verdicts)]
         with self.pulse.doing("settling what was published"):
             settled = await self._outbox.settle(self._owner, poll, waiting)
         if not settled:
@@ -157,15 +156,14 @@ class Relay:
         return msgspec.structs.replace(poll, none_stuck=False) if waiting else poll
 
     async def _relay_stuck(self) -> int:
-        now = self._clock.now()
         with self.pulse.doing("reading what is stuck"):
-            due = await self._outbox.stuck_due(self._lanes, now, self._settings.batch)
+            due = await self._outbox.stuck_due(self._lanes, self._settings.batch)
         if not due:
             return 0
         verdicts = await self._publish([stuck.row for stuck in due])
         sent = [stuck.row.id for stuck, verdict in zip(due, verdicts, strict=True) if verdict.accepted]
         failed = [
-            self._refused_again(stuck, verdict, now)
+            self._refused_again(stuck, verdict)
             for stuck, verdict in zip(due, verdicts, strict=True)
             if not verdict.accepted
         ]
@@ -199,18 +197,15 @@ class Relay:
                 found.append((row, verdict))
         return found
 
-    def _parked(self, row: OutboxRow, now: float) -> StuckRow:
-        return StuckRow(row=row, attempts=0, first_at=now, next_at=now, error="behind a refused event of its key")
+    def _refused(self, row: OutboxRow, verdict: Verdict | None) -> StuckRow:
+        return parked(row) if verdict is None else self._refused_again(parked(row), verdict)
 
-    def _refused(self, row: OutboxRow, verdict: Verdict | None, now: float) -> StuckRow:
-        parked = self._parked(row, now)
-        return parked if verdict is None else self._refused_again(parked, verdict, now)
-
-    def _refused_again(self, stuck: StuckRow, verdict: Verdict, now: float) -> StuckRow:
+    def _refused_again(self, stuck: StuckRow, verdict: Verdict) -> StuckRow:
         """Schedule the next try, or give up: at once when the broker says never, else when tries and time are spent."""
         settings, attempts = self._settings, stuck.attempts + 1
-        first_at = now if stuck.attempts == 0 else stuck.first_at
-        spent = attempts >= settings.quarantine_attempts and now - first_at >= settings.quarantine_after
+        first = stuck.attempts == 0  # its time behind another does not count
+        age = 0.0 if first else stuck.age
+        spent = attempts >= settings.quarantine_attempts and age >= settings.quarantine_after
         quarantined = verdict.final or spent
         row = stuck.row
         log.log(
@@ -222,10 +217,10 @@ class Relay:
         return StuckRow(
             row=row,
             attempts=attempts,
-            first_at=first_at,
-            next_at=now + delay,
             error=redacted(verdict.reason),
             quarantined=quarantined,
+            after=delay,
+            first_at=0.0 if first else stuck.first_at,
         )
 
     async def _idle(self, seen: int, stop: asyncio.Event) -> int:

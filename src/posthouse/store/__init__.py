@@ -28,6 +28,7 @@ from posthouse.store.outbox import (
     RelaySource,
     StuckRow,
     lane_of,
+    parked,
 )
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
@@ -68,6 +69,7 @@ __all__ = [
     "TimerTable",
     "Transaction",
     "lane_of",
+    "parked",
 ]
 
 

@@ -57,18 +57,25 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StuckRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An outbox row that the broker refused, or one that waits behind it (attempts 0)."""
+    """An outbox row that the broker refused, or one that waits behind it (attempts 0).
+
+    Times are the store's: `next_at` is set to so many seconds `after` the moment of writing, and `first_at` to that moment
+    unless there is one. When it is read, `after` is in how many seconds it is due, and `age` how long ago `first_at` is.
+    """
 
     row: OutboxRow
     attempts: int
-    first_at: float
-    next_at: float
     error: str
     quarantined: bool = False
+    after: float = 0.0
+    age: float = 0.0
+    first_at: float = 0.0
+    next_at: float = 0.0
 
 
 class OutboxReader(Protocol):
-    """Committed rows, as a relay that leases lanes reads them."""
+    """Committed rows, as a relay that leases lanes reads them. Only durations come in, and go out: what is due is decided by
+    the store's own clock, because those of the relays may differ."""
 
     async def lease(self, owner: str, seconds: float) -> Sequence[Lane]:
         """Renew what `owner` holds and take or give up lanes so that live owners hold equal shares.
@@ -90,7 +97,7 @@ class OutboxReader(Protocol):
         the server has begun another run since: then publish nothing more from it."""
         ...
 
-    async def stuck_due(self, lanes: Sequence[Lane], now: float, limit: int) -> Sequence[StuckRow]:
+    async def stuck_due(self, lanes: Sequence[Lane], limit: int) -> Sequence[StuckRow]:
         """The first row of each stuck key whose time has come."""
         ...
 
@@ -153,6 +160,11 @@ class OutboxTail(OutboxReader, Protocol):
     async def aclose(self) -> None:
         """Let go of the log; the next lease takes it up again. Idempotent."""
         ...
+
+
+def parked(row: OutboxRow) -> StuckRow:
+    """A row that waits behind a refused one of its key, and has had no try of its own."""
+    return StuckRow(row=row, attempts=0, error="behind a refused event of its key")
 
 
 def lane_of(tenant: str, key: str, lanes: int) -> int:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from itertools import starmap
 from typing import Any
 
-from posthouse.clock import Clock, SystemClock
+from posthouse.clock import Clock
 from posthouse.errors import StoreError
-from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction
+from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction, parked
 from posthouse.stores.postgres.append import APPEND_WORDS, appending, words_of
 from posthouse.stores.postgres.backlog import Backlog, Page, Pages
 from posthouse.stores.postgres.database import Database
@@ -27,7 +27,6 @@ from posthouse.stores.postgres.stuck import (
     StuckRows,
     held_as,
     numbers_of,
-    parked_row,
     parking,
     row_of,
     run_of,
@@ -243,8 +242,8 @@ class PostgresOutbox(StuckRows):
         if cursor is None:
             return bool((await self._database.run(HOLDS, self.now(), owner, *held_as(poll.lanes))).scalar())
         waiting = [*stuck, *self._unnamed(poll, stuck)]
-        parked = {row.row.id for row in waiting}
-        sent = Counter(row.topic for row in poll.rows if row.id not in parked) if parked else _topics(poll.rows)
+        unsent = {row.row.id for row in waiting}
+        sent = Counter(row.topic for row in poll.rows if row.id not in unsent) if unsent else _topics(poll.rows)
         if isinstance(cursor, Page):
             return await self._turn(owner, poll.lanes, cursor, sent, waiting)
         if not isinstance(cursor, Whole):
@@ -290,7 +289,7 @@ class PostgresOutbox(StuckRows):
     async def _settled(self, statement: str, parameters: Sequence[object], waiting: Sequence[StuckRow]) -> int | None:
         """What a settle says; None when the lanes are not ours any more, or a cursor stands elsewhere."""
         if waiting:
-            places = parking(waiting, (await self._database.check()).lanes)
+            places = parking(waiting, (await self._database.check()).lanes, self.now())
             statement, parameters = _and_park(statement, len(parameters), len(places)), (*parameters, *places)
         try:
             done = await self._database.run(statement, *parameters)
@@ -304,14 +303,10 @@ class PostgresOutbox(StuckRows):
         """Rows that the poll flagged and the relay did not name: they are parked too, never passed over."""
         if not poll.stuck:
             return
-        named, now = {row.row.id for row in stuck}, self.moment()
+        named = {row.row.id for row in stuck}
         for row in poll.rows:
             if row.id in poll.stuck and row.id not in named:
-                yield parked_row(row, now)
-
-    def moment(self) -> float:
-        """The time, for a row that is parked: by the clock that was given, or the machine's."""
-        return (self._clock or SystemClock()).now()
+                yield parked(row)
 
     async def kept(self, after: int, limit: int) -> Sequence[OutboxRow]:
         return [row_of(*columns) for columns in await self._database.run(KEPT, after, limit)]

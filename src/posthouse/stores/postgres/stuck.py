@@ -12,15 +12,16 @@ from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.steps import NOW, unpacked
 
 # A stuck row with what it is to say; found by the index of the pages.
-STUCK = """
+STUCK = f"""
+WITH clock AS MATERIALIZED (SELECT {NOW} AS now)
 SELECT o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body,
-    s.attempts, s.first_at, s.next_at, s.error, s.quarantined
-FROM posthouse.stuck s JOIN posthouse.outbox o ON o.id = s.id
+    s.attempts, s.error, s.quarantined, s.next_at - c.now, c.now - s.first_at, s.first_at, s.next_at
+FROM clock c CROSS JOIN posthouse.stuck s JOIN posthouse.outbox o ON o.id = s.id
 """
 
 # The first row of each stuck key, when its time has come.
 DUE = f"""{STUCK}
-WHERE s.next_at <= $1 AND NOT s.quarantined AND s.lane = ANY ($2) AND (s.key IS NULL OR NOT EXISTS (
+WHERE s.next_at <= (SELECT now FROM clock) AND NOT s.quarantined AND s.lane = ANY ($2) AND (s.key IS NULL OR NOT EXISTS (
     SELECT 1 FROM posthouse.stuck e WHERE e.topic = s.topic AND e.tenant = s.tenant AND e.key = s.key AND e.id < s.id))
 ORDER BY s.id LIMIT $3
 """
@@ -46,9 +47,9 @@ class StuckRows:
         """The time, or None for the database's own clock."""
         return None if self._clock is None else self._clock.now()
 
-    async def stuck_due(self, lanes: Sequence[Lane], now: float, limit: int) -> Sequence[StuckRow]:
+    async def stuck_due(self, lanes: Sequence[Lane], limit: int) -> Sequence[StuckRow]:
         numbers = [lane.number for lane in lanes]
-        return [_stuck_row(columns) for columns in await self._database.run(DUE, now, numbers, limit)]
+        return [_stuck_row(columns) for columns in await self._database.run(DUE, self.now(), numbers, limit)]
 
     async def settle_stuck(
         self, owner: str, lanes: Sequence[Lane], sent: Sequence[int], failed: Sequence[StuckRow]
@@ -58,7 +59,7 @@ class StuckRows:
         return bool(done.scalar())
 
     async def stuck(self) -> Sequence[StuckRow]:
-        return [_stuck_row(columns) for columns in await self._database.run(ALL)]
+        return [_stuck_row(columns) for columns in await self._database.run(ALL, self.now())]
 
     async def retry_stuck(self, row_id: int) -> bool:
         done = await self._database.run(RETRY, self.now(), row_id)
@@ -86,9 +87,10 @@ def written(numbers: Sequence[int]) -> str:
     return f"{{{','.join(map(str, numbers))}}}"
 
 
-def parking(rows: Sequence[StuckRow], lanes: int) -> Sequence[object]:
+def parking(rows: Sequence[StuckRow], lanes: int, now: float | None) -> Sequence[object]:
     """The parameters of `posthouse.park`."""
     return (
+        now,
         [stuck.row.id for stuck in rows],
         [lane_of_row(stuck.row, lanes) for stuck in rows],
         [stuck.row.topic for stuck in rows],
@@ -102,15 +104,10 @@ def _tries(rows: Sequence[StuckRow]) -> Sequence[object]:
     return (
         [stuck.attempts for stuck in rows],
         [stuck.first_at for stuck in rows],
-        [stuck.next_at for stuck in rows],
+        [stuck.after for stuck in rows],
         [stuck.error for stuck in rows],
         [stuck.quarantined for stuck in rows],
     )
-
-
-def parked_row(row: OutboxRow, now: float) -> StuckRow:
-    """A row that waits behind another of its key."""
-    return StuckRow(row=row, attempts=0, first_at=now, next_at=now, error="behind a refused event of its key")
 
 
 def row_of(
@@ -141,12 +138,14 @@ def row_of(
 
 
 def _stuck_row(columns: Sequence[Any]) -> StuckRow:
-    attempts, first_at, next_at, error, quarantined = columns[9:]
+    attempts, error, quarantined, after, age, first_at, next_at = columns[9:]
     return StuckRow(
         row=row_of(*columns),
         attempts=attempts,
-        first_at=first_at,
-        next_at=next_at,
         error=error,
         quarantined=quarantined,
+        after=after,
+        age=age,
+        first_at=first_at,
+        next_at=next_at,
     )

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction
+from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction, parked
 from posthouse.stores.sqlite.append import appending
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
 from posthouse.stores.sqlite.joins import Joined, joined
@@ -98,13 +98,16 @@ ON CONFLICT (topic) DO UPDATE SET count = count + excluded.count
 
 # Stuck rows.
 
-STUCK = f"SELECT {COLUMNS}, s.attempts, s.first_at, s.next_at, s.error, s.quarantined FROM posthouse_stuck s JOIN posthouse_outbox o ON o.id = s.id"
+STUCK = f"""
+SELECT {COLUMNS}, s.attempts, s.error, s.quarantined, s.next_at - ?1, ?1 - s.first_at, s.first_at, s.next_at
+FROM posthouse_stuck s JOIN posthouse_outbox o ON o.id = s.id
+"""
 
 # The first row of each stuck key, when its time has come.
 STUCK_DUE = f"""{STUCK}
-WHERE s.next_at <= ? AND NOT s.quarantined AND (? >> s.lane) & 1 AND (s.key IS NULL OR NOT EXISTS (
+WHERE s.next_at <= ?1 AND NOT s.quarantined AND (?2 >> s.lane) & 1 AND (s.key IS NULL OR NOT EXISTS (
     SELECT 1 FROM posthouse_stuck e WHERE e.topic = s.topic AND e.tenant = s.tenant AND e.key = s.key AND e.id < s.id))
-ORDER BY s.id LIMIT ?
+ORDER BY s.id LIMIT ?3
 """
 
 # All of them.
@@ -228,9 +231,10 @@ class SqliteOutbox:
                 return False
             tx.run(MOVE, (cursor.upto, _mask(cursor.before)))
             waiting = [*stuck, *self._unnamed(poll, stuck)]
-            tx.run_many(PARK, map(_stuck_columns, waiting))
-            parked = {row.row.id for row in waiting}
-            sent = Counter(row.topic for row in poll.rows if row.id not in parked)
+            now = self._clock.now()
+            tx.run_many(PARK, [_stuck_columns(row, now) for row in waiting])
+            unsent = {row.row.id for row in waiting}
+            sent = Counter(row.topic for row in poll.rows if row.id not in unsent)
             tx.run_many(COUNT_SENT, sent.items())
         return True
 
@@ -238,12 +242,10 @@ class SqliteOutbox:
         """Rows that the poll flagged and the relay did not name: they are parked too, never passed over."""
         if not poll.stuck:
             return
-        named, now = {row.row.id for row in stuck}, self._clock.now()
+        named = {row.row.id for row in stuck}
         for row in poll.rows:
             if row.id in poll.stuck and row.id not in named:
-                yield StuckRow(
-                    row=row, attempts=0, first_at=now, next_at=now, error="behind a refused event of its key"
-                )
+                yield parked(row)
 
     def _holds(
         self,
@@ -261,9 +263,11 @@ class SqliteOutbox:
                 return False
         return True
 
-    async def stuck_due(self, lanes: Sequence[Lane], now: float, limit: int) -> Sequence[StuckRow]:
+    async def stuck_due(self, lanes: Sequence[Lane], limit: int) -> Sequence[StuckRow]:
         mask = _mask(lane.number for lane in lanes)
-        return [_stuck_row(columns) for columns in await self._database.select(STUCK_DUE, (now, mask, limit))]
+        return [
+            _stuck_row(columns) for columns in await self._database.select(STUCK_DUE, (self._clock.now(), mask, limit))
+        ]
 
     async def settle_stuck(
         self, owner: str, lanes: Sequence[Lane], sent: Sequence[int], failed: Sequence[StuckRow]
@@ -276,11 +280,11 @@ class SqliteOutbox:
                 for topic, tenant, key in tx.run(UNPARK, (row_id,)):
                     tx.run(WAKE, (now, topic, tenant, key))
                     tx.run(COUNT_SENT, (topic, 1))
-            tx.run_many(RESCHEDULE, map(_stuck_columns, failed))
+            tx.run_many(RESCHEDULE, [_stuck_columns(row, now) for row in failed])
         return True
 
     async def stuck(self) -> Sequence[StuckRow]:
-        return [_stuck_row(columns) for columns in await self._database.select(STUCK_ALL)]
+        return [_stuck_row(columns) for columns in await self._database.select(STUCK_ALL, (self._clock.now(),))]
 
     async def retry_stuck(self, row_id: int) -> bool:
         async with self._database.begin() as tx:
@@ -324,17 +328,19 @@ def _row(columns: Sequence[Any]) -> OutboxRow:
 
 
 def _stuck_row(columns: Sequence[Any]) -> StuckRow:
-    attempts, first_at, next_at, error, quarantined = columns[9:]
+    attempts, error, quarantined, after, age, first_at, next_at = columns[9:]
     return StuckRow(
         row=_row(columns),
         attempts=attempts,
-        first_at=first_at,
-        next_at=next_at,
         error=error,
         quarantined=bool(quarantined),
+        after=after,
+        age=age,
+        first_at=first_at,
+        next_at=next_at,
     )
 
 
-def _stuck_columns(stuck: StuckRow) -> Sequence[object]:
+def _stuck_columns(stuck: StuckRow, now: float) -> Sequence[object]:
     """In the order of PARK and RESCHEDULE."""
-    return (stuck.attempts, stuck.first_at, stuck.next_at, stuck.error, stuck.quarantined, stuck.row.id)
+    return (stuck.attempts, stuck.first_at or now, now + stuck.after, stuck.error, stuck.quarantined, stuck.row.id)

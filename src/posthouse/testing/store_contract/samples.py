@@ -33,11 +33,9 @@ def row(
     )
 
 
-def stuck(refused: OutboxRow, *, next_at: float = 0.0, attempts: int = 1, quarantined: bool = False) -> StuckRow:
+def stuck(refused: OutboxRow, *, after: float = 0.0, attempts: int = 1, quarantined: bool = False) -> StuckRow:
     """A row that the broker refused."""
-    return StuckRow(
-        row=refused, attempts=attempts, first_at=1.0, next_at=next_at, error="refused", quarantined=quarantined
-    )
+    return StuckRow(row=refused, attempts=attempts, error="refused", quarantined=quarantined, after=after)
 
 
 def arrival(

@@ -32,17 +32,18 @@ class StuckContract(StoreFixtures):
         lanes = await self.with_stuck_key(store, delay=60)
         await add(store, row("bad"))
         await store.outbox.settle("a", await store.outbox.poll(lanes, 10), [])
-        now = self.clock.now()
-        assert await store.outbox.stuck_due(lanes, now, 10) == []
-        (due,) = await store.outbox.stuck_due(lanes, now + 60, 10)
+        assert await store.outbox.stuck_due(lanes, 10) == []
+        await self.later(61)
+        (due,) = await store.outbox.stuck_due(lanes, 10)
         assert (due.row.sequence, due.attempts, due.error) == (1, 1, "refused")
+        assert (due.after, due.age) == (-1.0, 61.0)
 
     async def test_followers_go_in_order_once_the_first_is_sent(self, store: Store) -> None:
         lanes = await self.with_stuck_key(store)
         await add(store, row("bad"), row("bad"))
         await store.outbox.settle("a", await store.outbox.poll(lanes, 10), [])
         sent = []
-        while due := await store.outbox.stuck_due(lanes, self.clock.now(), 10):
+        while due := await store.outbox.stuck_due(lanes, 10):
             assert len(due) == 1
             sent.append(due[0].row.sequence)
             assert await store.outbox.settle_stuck("a", lanes, [due[0].row.id], [])
@@ -52,15 +53,28 @@ class StuckContract(StoreFixtures):
 
     async def test_a_stuck_row_that_fails_again_waits_longer(self, store: Store) -> None:
         lanes = await self.with_stuck_key(store)
-        (due,) = await store.outbox.stuck_due(lanes, self.clock.now(), 10)
-        again = msgspec.structs.replace(due, attempts=2, next_at=self.clock.now() + 5, error="again")
+        (due,) = await store.outbox.stuck_due(lanes, 10)
+        await self.later(2)
+        again = msgspec.structs.replace(due, attempts=2, after=5.0, error="again")
         assert await store.outbox.settle_stuck("a", lanes, [], [again])
-        assert await store.outbox.stuck_due(lanes, self.clock.now(), 10) == []
-        assert await store.outbox.stuck() == [again]
+        assert await store.outbox.stuck_due(lanes, 10) == []
+        now = self.clock.now()
+        assert await store.outbox.stuck() == [msgspec.structs.replace(again, age=2.0, next_at=now + 5.0)]
+
+    async def test_the_first_time_that_a_follower_is_refused_is_its_own(self, store: Store) -> None:
+        lanes = await self.with_stuck_key(store)
+        await add(store, row("bad"))
+        await store.outbox.settle("a", await store.outbox.poll(lanes, 10), [])
+        (due,) = await store.outbox.stuck_due(lanes, 10)
+        assert await store.outbox.settle_stuck("a", lanes, [due.row.id], [])
+        await self.later(7)
+        (due,) = await store.outbox.stuck_due(lanes, 10)
+        assert await store.outbox.settle_stuck("a", lanes, [], [msgspec.structs.replace(due, attempts=1, first_at=0.0)])
+        assert [waiting.age for waiting in await store.outbox.stuck()] == [0.0]
 
     async def test_a_zombie_settles_no_stuck_row(self, store: Store, other: Store) -> None:
         lanes = await self.with_stuck_key(store)
-        (due,) = await store.outbox.stuck_due(lanes, self.clock.now(), 10)
+        (due,) = await store.outbox.stuck_due(lanes, 10)
         await self.later(11)
         await other.outbox.lease("b", 10)
         assert not await store.outbox.settle_stuck("a", lanes, [due.row.id], [])
@@ -68,11 +82,12 @@ class StuckContract(StoreFixtures):
 
     async def test_a_quarantined_row_waits_for_an_operator(self, store: Store) -> None:
         lanes = await self.with_stuck_key(store, quarantined=True)
-        assert await store.outbox.stuck_due(lanes, self.clock.now() + 1e6, 10) == []
+        await self.later(1e6)
+        assert await store.outbox.stuck_due(lanes, 10) == []
         (waiting,) = await store.outbox.stuck()
         assert waiting.quarantined
         assert await store.outbox.retry_stuck(waiting.row.id)
-        assert len(await store.outbox.stuck_due(lanes, self.clock.now(), 10)) == 1
+        assert len(await store.outbox.stuck_due(lanes, 10)) == 1
         assert not await store.outbox.retry_stuck(waiting.row.id + 1000)
 
     async def test_refused_rows_without_a_key_wait_alone(self, store: Store) -> None:
@@ -80,14 +95,14 @@ class StuckContract(StoreFixtures):
         await add(store, row(None), row(None))
         poll = await store.outbox.poll(lanes, 10)
         assert await store.outbox.settle("a", poll, [stuck(found) for found in poll.rows])
-        assert len(await store.outbox.stuck_due(lanes, self.clock.now(), 10)) == 2
+        assert len(await store.outbox.stuck_due(lanes, 10)) == 2
         await add(store, row(None))
         assert not (await store.outbox.poll(lanes, 10)).stuck
 
     async def test_purge_keeps_what_is_stuck(self, store: Store) -> None:
         lanes = await self.with_stuck_key(store)
         assert await store.outbox.purge(100) == 0
-        (due,) = await store.outbox.stuck_due(lanes, self.clock.now(), 10)
+        (due,) = await store.outbox.stuck_due(lanes, 10)
         await store.outbox.settle_stuck("a", lanes, [due.row.id], [])
         assert await store.outbox.purge(100) == 1
 
@@ -105,7 +120,7 @@ class StuckContract(StoreFixtures):
         assert await figures() == (committed, {TOPIC: 2}, 2)
         await store.outbox.purge(100)
         assert await figures() == (committed, {TOPIC: 2}, 2)
-        for due in [*await store.outbox.stuck_due(lanes, self.clock.now(), 10)]:
+        for due in [*await store.outbox.stuck_due(lanes, 10)]:
             await store.outbox.settle_stuck("a", lanes, [due.row.id], [])
         await store.outbox.purge(100)
         assert await figures() == (committed, {TOPIC: 1}, 1)
@@ -115,6 +130,6 @@ class StuckContract(StoreFixtures):
         lanes = await store.outbox.lease("a", 10)
         await add(store, row("bad"))
         poll = await store.outbox.poll(lanes, 10)
-        refused = stuck(poll.rows[0], next_at=self.clock.now() + delay, attempts=1, quarantined=quarantined)
+        refused = stuck(poll.rows[0], after=delay, attempts=1, quarantined=quarantined)
         assert await store.outbox.settle("a", poll, [refused])
         return lanes

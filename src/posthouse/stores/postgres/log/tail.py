@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 import msgspec
 
 from posthouse.errors import StoreError, StoreUnavailable
-from posthouse.store import Lane, Poll, RelaySource, StuckRow
+from posthouse.store import Lane, Poll, RelaySource, StuckRow, parked
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.log.cursor import Guard, marked
 from posthouse.stores.postgres.log.following import NUDGE, STUCK_PAUSE, Following, line, line_of
@@ -31,7 +31,7 @@ from posthouse.stores.postgres.log.stream import Message
 from posthouse.stores.postgres.moving import Move, Whole
 from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.snapshot import Snapshot
-from posthouse.stores.postgres.stuck import parked_row, run_of
+from posthouse.stores.postgres.stuck import run_of
 
 log = logging.getLogger("posthouse.relay")
 
@@ -118,10 +118,10 @@ class PostgresTail:
             await self._passed(poll)
         return done
 
-    async def stuck_due(self, lanes: Sequence[Lane], now: float, limit: int) -> Sequence[StuckRow]:
+    async def stuck_due(self, lanes: Sequence[Lane], limit: int) -> Sequence[StuckRow]:
         if self._now.base is not None and not self._now.looks_for_stuck(_time()):
             return []
-        return await self._outbox.stuck_due(lanes, now, limit)
+        return await self._outbox.stuck_due(lanes, limit)
 
     async def settle_stuck(
         self, owner: str, lanes: Sequence[Lane], sent: Sequence[int], failed: Sequence[StuckRow]
@@ -262,7 +262,7 @@ class PostgresTail:
             if waiting is None and one.row.id not in poll.stuck:
                 now.dealt.send(one)
                 continue
-            now.dealt.park(one, waiting or parked_row(one.row, self._outbox.moment()))
+            now.dealt.park(one, waiting or parked(one.row))
             now.stuck.add(line_of(one.row))
         now.unsent.drop_first(len(handed.rows))
         self._receiving.made_room()
@@ -299,7 +299,7 @@ class PostgresTail:
         now, mark, time = self._now, self._now.mark, _time()
         if mark is None:
             return True
-        sent, parked, touched = now.dealt.seen(mark.snapshot)
+        sent, waiting, touched = now.dealt.seen(mark.snapshot)
         everything = now.moves_all(time)
         numbers = sorted(self._numbers if everything else touched)
         moves = [Move(lane, mark.cursors[lane], mark.snapshot.text) for lane in numbers]
@@ -307,7 +307,7 @@ class PostgresTail:
         if not moves:
             return True
         try:
-            done = await self._outbox.move(owner, self._lanes, Whole(moves, None), sent, parked)
+            done = await self._outbox.move(owner, self._lanes, Whole(moves, None), sent, waiting)
         except StoreError:
             self._poll_again("nobody knows whether the cursors have moved")  # polls begin where they stand
             raise

@@ -1,11 +1,16 @@
 -- Park rows that the broker refused, or that wait behind one; part of a settle.
 CREATE FUNCTION posthouse.park(
-    ids bigint[], lanes smallint[], topics text[], tenants text[], keys text[], tries integer[],
-    firsts double precision[], nexts double precision[], errors text[], quarantines boolean[]
+    now_given double precision, ids bigint[], lanes smallint[], topics text[], tenants text[], keys text[],
+    tries integer[], firsts double precision[], afters double precision[], errors text[], quarantines boolean[]
 ) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    moment double precision := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
 BEGIN
     INSERT INTO posthouse.stuck (id, lane, topic, tenant, key, attempts, first_at, next_at, error, quarantined)
-    SELECT * FROM unnest(ids, lanes, topics, tenants, keys, tries, firsts, nexts, errors, quarantines)
+    SELECT v.id, v.lane, v.topic, v.tenant, v.key, v.tries, CASE WHEN v.first_at = 0 THEN moment ELSE v.first_at END,
+        moment + v.after, v.error, v.quarantined
+    FROM unnest(ids, lanes, topics, tenants, keys, tries, firsts, afters, errors, quarantines)
+        AS v (id, lane, topic, tenant, key, tries, first_at, after, error, quarantined)
     ON CONFLICT (id) DO NOTHING;
     RETURN true;
 END $$;
@@ -13,7 +18,7 @@ END $$;
 -- Remove stuck rows that were sent, let their followers be due, and reschedule the others, if all the lanes are held.
 CREATE FUNCTION posthouse.settle_stuck(
     holder text, now_given double precision, numbers smallint[], epochs bigint[], run text, sent bigint[],
-    failed bigint[], tries integer[], firsts double precision[], nexts double precision[], errors text[],
+    failed bigint[], tries integer[], firsts double precision[], afters double precision[], errors text[],
     quarantines boolean[]
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -30,8 +35,9 @@ BEGIN
         ON CONFLICT (topic, lane) DO UPDATE SET count = s.count + 1;
     END LOOP;
     UPDATE posthouse.stuck s
-    SET attempts = v.tries, first_at = v.first_at, next_at = v.next_at, error = v.error, quarantined = v.quarantined
-    FROM unnest(failed, tries, firsts, nexts, errors, quarantines) AS v (id, tries, first_at, next_at, error, quarantined)
+    SET attempts = v.tries, first_at = CASE WHEN v.first_at = 0 THEN moment ELSE v.first_at END,
+        next_at = moment + v.after, error = v.error, quarantined = v.quarantined
+    FROM unnest(failed, tries, firsts, afters, errors, quarantines) AS v (id, tries, first_at, after, error, quarantined)
     WHERE s.id = v.id;
     RETURN true;
 END $$;

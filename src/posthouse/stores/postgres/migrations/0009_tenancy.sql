@@ -32,12 +32,17 @@ CREATE UNIQUE INDEX held_unordered ON posthouse.held (tenant, consumer, event_id
 
 -- Park rows that the broker refused, or that wait behind one; part of a settle.
 CREATE OR REPLACE FUNCTION posthouse.park(
-    ids bigint[], lanes smallint[], topics text[], tenants text[], keys text[], tries integer[],
-    firsts double precision[], nexts double precision[], errors text[], quarantines boolean[]
+    now_given double precision, ids bigint[], lanes smallint[], topics text[], tenants text[], keys text[],
+    tries integer[], firsts double precision[], afters double precision[], errors text[], quarantines boolean[]
 ) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    moment double precision := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
 BEGIN
     INSERT INTO posthouse.stuck (id, lane, topic, tenant, key, attempts, first_at, next_at, error, quarantined)
-    SELECT * FROM unnest(ids, lanes, topics, tenants, keys, tries, firsts, nexts, errors, quarantines)
+    SELECT v.id, v.lane, v.topic, v.tenant, v.key, v.tries, CASE WHEN v.first_at = 0 THEN moment ELSE v.first_at END,
+        moment + v.after, v.error, v.quarantined
+    FROM unnest(ids, lanes, topics, tenants, keys, tries, firsts, afters, errors, quarantines)
+        AS v (id, lane, topic, tenant, key, tries, first_at, after, error, quarantined)
     ON CONFLICT (tenant, id) DO NOTHING;
     RETURN true;
 END $$;

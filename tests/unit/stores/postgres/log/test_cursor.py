@@ -16,7 +16,7 @@ GUARD = Guard("slot", "1 2", 1000)
 
 
 def stuck(one: Inserted) -> StuckRow:
-    return StuckRow(row=one.row, attempts=1, first_at=0.0, next_at=1.0, error="no")
+    return StuckRow(row=one.row, attempts=1, error="no", after=1.0)
 
 
 @pytest.mark.parametrize(
