@@ -32,6 +32,8 @@ LOOK = 1.0
 WELL = 60.0
 """A loop that ran for so many seconds was well: its failures before are forgotten."""
 
+BEGIN = 10.0
+"""Seconds that whoever starts a service waits for consumers that begin at the end."""
 
 Run = Callable[[asyncio.Event], Coroutine[object, object, None]]
 
@@ -92,6 +94,17 @@ class Runtime:
                 group.create_task(self._keep_running(name, run, stop, pulse), name=f"posthouse {self.name} {name}")
         await self._write_down_the_rest()
         log.info("%s stopped", self.name)
+
+    async def begun(self, running: asyncio.Future[None]) -> None:
+        """Wait until consumers that begin at the end of their topics have said where that is: what is published after this
+        is theirs. Ends early with `running`, or when the broker lets nobody in."""
+        begins = [asyncio.create_task(c.begun.wait()) for c in self.consumers if c.start == "latest"]
+        if begins:
+            beginning = asyncio.gather(*begins)
+            await asyncio.wait([beginning, running], timeout=BEGIN, return_when=asyncio.FIRST_COMPLETED)
+            if not beginning.done():
+                beginning.cancel()
+                log.warning("%s has not joined all its groups yet: they begin with what is published later", self.name)
 
     async def _keep_running(self, name: str, run: Run, stop: asyncio.Event, pulse: Pulse) -> None:
         """A loop that fails in a way nobody foresaw, or hangs in a driver, is started again, ever more slowly, and never in

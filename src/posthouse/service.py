@@ -295,9 +295,11 @@ class Service(Declarations):
         """`run` in the background of a block, as in the lifespan of a web application; then stop and close."""
         stop = asyncio.Event()
         try:
-            await self.prepare(relay=relay if "relay" in only else "poll")
+            runtime = await self.prepare(relay=relay if "relay" in only else "poll")
             task = asyncio.create_task(self.run(only=only, relay=relay, stop=stop))
             try:
+                if "consumers" in only:
+                    await runtime.begun(task)
                 yield
             finally:
                 stop.set()

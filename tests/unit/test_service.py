@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.broker import Start, Stream
 from posthouse.brokers.memory import MemoryBroker
-from posthouse.clock import ManualClock
+from posthouse.clock import ManualClock, SystemClock
 from posthouse.contracts import event_type_of
-from posthouse.errors import ConfigurationError, SubjectError
+from posthouse.errors import BrokerUnavailable, ConfigurationError, SubjectError
 from posthouse.service import Parts
 from posthouse.testing import Harness
 
@@ -266,3 +269,63 @@ async def test_the_environment_says_where_the_parts_are(monkeypatch: pytest.Monk
         "sqlite:///plant.db",
         "embedded:///posthouse-log.db",
     )
+
+
+class SlowToJoin(MemoryBroker):
+    """Lets a member in only after somebody else has published, or after a while."""
+
+    async def subscribe(
+        self, group: str, topics: Sequence[str], *, start: Start = "earliest", window: int = 1000
+    ) -> Stream:
+        before = {topic: len(self.log.topic(topic)) for topic in topics}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.3):
+                while all(len(self.log.topic(topic)) == count for topic, count in before.items()):
+                    await asyncio.sleep(0.001)
+        return await super().subscribe(group, topics, start=start, window=window)
+
+
+async def test_what_is_published_while_a_service_runs_reaches_consumers_that_begin_at_the_end() -> None:
+    service = Service("plant", start="latest")
+    heard: list[str] = []
+
+    @service.event("thing.made.v1", key="key")
+    class ThingMade(Payload):
+        key: str
+
+    @service.on(ThingMade)
+    async def hear(event: Event[ThingMade]) -> None:
+        heard.append(event.data.key)
+
+    clock = SystemClock()
+    service.use(Parts("sqlite://", SlowToJoin(clock=clock), clock))
+    async with service.running():
+        async with service.transaction("t1") as tx:
+            tx.publish(ThingMade(key="a"))
+        async with asyncio.timeout(10):
+            while not heard:
+                await asyncio.sleep(0.01)
+    assert heard == ["a"]
+
+
+async def test_a_service_that_no_broker_lets_in_starts_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Closed(MemoryBroker):
+        async def subscribe(
+            self, group: str, topics: Sequence[str], *, start: Start = "earliest", window: int = 1000
+        ) -> Stream:
+            raise BrokerUnavailable("not now")
+
+    monkeypatch.setattr("posthouse.runtime.BEGIN", 0.05)
+    service = Service("plant", start="latest")
+
+    @service.event("thing.made.v1", key="key")
+    class ThingMade(Payload):
+        key: str
+
+    service.on(ThingMade)(handle)
+    clock = SystemClock()
+    service.use(Parts("sqlite://", Closed(clock=clock), clock))
+    async with service.running():
+        assert "has not joined all its groups yet" in caplog.text

@@ -35,10 +35,12 @@ class Consumer:
     ) -> None:
         self.name = applier.consumer
         self.pulse = Pulse()
+        self.start = start
+        self.begun = asyncio.Event()
+        """It has joined its group once: where the group begins is settled."""
         self._applier = applier
         self._broker = broker
         self._clock = clock
-        self._start = start
         self._in_flight = in_flight
         self._topics = sorted(applier.ordered)
         self._membership: Membership | None = None
@@ -60,12 +62,13 @@ class Consumer:
             try:
                 with self.pulse.doing("subscribing"):
                     stream = await self._broker.subscribe(
-                        self.name, self._topics, start=self._start, window=self._in_flight
+                        self.name, self._topics, start=self.start, window=self._in_flight
                     )
             except BrokerError as error:
                 log.warning("%s cannot subscribe, next try in %.1f s: %s", self.name, PAUSE, error)
                 await self._clock.wait(stop, PAUSE)
                 continue
+            self.begun.set()
             membership = self._membership = Membership(self._applier, stream, self.pulse, self._in_flight)
             patience = self.pulse.last_words
             try:

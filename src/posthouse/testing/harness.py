@@ -55,6 +55,8 @@ class Harness:
             await self._restore()
             raise
         self._tasks = [asyncio.create_task(runtime.run(self._stop)) for runtime in self._runtimes]
+        for runtime, task in zip(self._runtimes, self._tasks, strict=True):
+            await runtime.begun(task)
         return self
 
     async def __aexit__(

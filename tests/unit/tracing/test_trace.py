@@ -176,8 +176,9 @@ async def test_a_consumer_that_joined_late_has_passed_what_it_cannot_tell() -> N
         try:
             async with late.running():
                 await harness.publish(shop.placed(order_id="o1"), correlation="req-2")
-                while not (await late.store.counts()).applied:
-                    await harness.settled()
+                async with asyncio.timeout(10):
+                    while not (await late.store.counts()).applied:
+                        await harness.settled()
                 assert states(await trace([shop.orders, late], "req-1")) == ["passed"]
         finally:
             late.use(before)
