@@ -664,6 +664,38 @@ async def test_on_a_bad_day_everything_is_applied_once_and_in_order(seed: int, s
         assert sum(line.applied for line in figures.lines) == number
 
 
+# 49: one consumer goes back.
+
+
+async def test_a_consumer_that_goes_back_has_nothing_applied_twice_and_leaves_all_others_alone() -> None:
+    audit = Service("audit")
+    heard: list[tuple[str, int]] = []
+
+    async def note(event: Event[OrderChanged], tx: Tx) -> None:
+        heard.append((event.data.order, event.data.number))
+
+    audit.on(OrderChanged)(note)
+    audit.on(OrderChanged, consumer="second")(note)
+    async with House(shop, ledger, audit) as harness:
+        for number in range(1, 31):
+            await harness.publish(OrderChanged(order=f"o{number % 3}", number=number))
+        await harness.settled()
+        assert (len(applied), len(heard)) == (30, 60)
+        before = harness.broker.log.readers.copy()
+        topic = "shop.order"
+        await harness.broker.seek("ledger", topic, position=0)
+        assert (await harness.broker.progress("ledger", [topic]))[topic].pending == 30
+        moved = {place for place, reader in harness.broker.log.readers.items() if before[place] is not reader}
+        assert moved == {("ledger", topic)}
+        await harness.publish(OrderChanged(order="o1", number=31))
+        await harness.settled()
+        assert [number for _, number in applied[30:]] == [31]
+        assert [number for _, number in heard[60:]] == [31, 31]
+        assert len(await entries("o1")) == 11
+        assert [await harness.held(service) for service in (ledger, audit)] == [[], []]
+        assert all(line.difference == 0 for line in (await harness.settled()).lines)
+
+
 # 57, in one process: turns.
 
 

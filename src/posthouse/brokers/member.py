@@ -132,6 +132,7 @@ class LogMember:
         self._signs = {topic: Signs(self._me, settings.lease) for topic in topics}
         self._parts: dict[tuple[str, int], Part] = {}
         self._partitions: dict[str, int] = {}
+        self._turn = 0
         self._renewed = clock.monotonic()
         self._lock = asyncio.Lock()
         self._closed = asyncio.Event()
@@ -219,11 +220,13 @@ class LogMember:
                 part.scan(await self._log.read(topic, part.scanned + 1), self._partitions[topic])
 
     def _take(self, limit: int) -> list[Delivery]:
-        """Nothing once the lease may be over: another member may have taken over."""
+        """Nothing once the lease may be over: another member may have taken over. Partitions take turns, or a long one
+        keeps the others waiting to its end."""
         taken: list[Delivery] = []
         if self._clock.monotonic() - self._renewed < self._settings.lease:
-            for part in self._parts.values():
-                taken += part.take(limit - len(taken))
+            parts, self._turn = [*self._parts.values()], self._turn + 1
+            for turn in range(len(parts)):
+                taken += parts[(self._turn + turn) % len(parts)].take(limit - len(taken))
         return taken
 
     async def _write(self, topic: str, edit: Callable[[Ledger], None]) -> None:

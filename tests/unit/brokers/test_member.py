@@ -308,3 +308,19 @@ def test_a_silent_member_is_struck_out_by_the_clock_of_whoever_looks() -> None:
     assert set(ledger.signs) == {"me", "other"}
     signs.renew(ledger, 125.5)
     assert set(ledger.signs) == {"me"}
+
+
+async def test_a_long_partition_keeps_no_other_waiting() -> None:
+    log, clock = ListLog(), ManualClock()
+    keys = {partition_of(Frame(topic="t", id="", key=key, body=b""), PARTITIONS): key for key in "abcdefghijklmnop"}
+    assert len(keys) == PARTITIONS
+    log.say(*[keys[0]] * 40, *[keys[number] for number in range(1, PARTITIONS)])
+    member = await joined(log, clock)
+    seen: list[str | None] = []
+    while len(seen) < len(log.frames):
+        received = await member.receive(3, 0)
+        assert received
+        seen += [delivery.frame.key for delivery in received]
+        await member.ack(received)
+    assert max(seen.index(key) for key in keys.values()) <= 3 * PARTITIONS
+    await member.aclose()

@@ -29,6 +29,25 @@ class SeekingContract(BrokerFixtures):
             assert [delivery.frame for delivery in again] == sent[4:]
             await self.nothing_more(stream)
 
+    async def test_going_back_with_one_group_leaves_the_others_where_they_are(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            group, other, late = [await self.group(broker, topic) for _ in range(3)]
+            if not broker.sheet.seek:
+                pytest.skip("this broker cannot go back")
+            sent = await self.publish(broker, topic, 10)
+            stream, others, lates = [await broker.subscribe(name, [topic]) for name in (group, other, late)]
+            got = await self.collect(stream, 10)
+            await self.collect(others, 10)
+            await broker.seek(group, topic, position=got[0].position)
+            assert [delivery.frame for delivery in await self.collect(stream, 10)] == sent
+            await self.nothing_more(others)
+            firsts = await self.collect(lates, 10)
+            assert [delivery.frame for delivery in firsts] == sent
+            assert not any(delivery.redelivered for delivery in firsts), "it was never handed out to them"
+            assert (await broker.progress(other, [topic]))[topic].pending == 0
+
     async def test_seek_from_time(self) -> None:
         async with self.brokers() as make:
             broker = await make()
