@@ -98,10 +98,10 @@ class Runtime:
     async def begun(self, running: asyncio.Future[None]) -> None:
         """Wait until consumers that begin at the end of their topics have said where that is: what is published after this
         is theirs. Ends early with `running`, or when the broker lets nobody in."""
-        begins = [asyncio.create_task(c.begun.wait()) for c in self.consumers if c.start == "latest"]
-        if begins:
-            beginning = asyncio.gather(*begins)
+        beginning = asyncio.ensure_future(_begun([c for c in self.consumers if c.start == "latest"]))
+        try:
             await asyncio.wait([beginning, running], timeout=BEGIN, return_when=asyncio.FIRST_COMPLETED)
+        finally:
             if not beginning.done():
                 beginning.cancel()
                 log.warning("%s has not joined all its groups yet: they begin with what is published later", self.name)
@@ -182,3 +182,8 @@ class Runtime:
             await self.sightings.write(self.store.sightings, self.clock.now(), every=0.0)
         except StoreError as error:
             log.warning("%s: which versions were seen last could not be written: %s", self.name, error)
+
+
+async def _begun(consumers: Sequence[Consumer]) -> None:
+    for consumer in consumers:
+        await consumer.begun.wait()
