@@ -169,11 +169,10 @@ class Runtime:
     async def _forget_sagas(self) -> None:
         if self.saga_retention is None:
             return
-        before = self.clock.now() - self.saga_retention
         full = True
         while full:
             with self.pulse.doing("purging sagas"):
-                full = await self.store.sagas.purge(before, SAGA_BATCH) == SAGA_BATCH
+                full = await self.store.sagas.purge(self.saga_retention, SAGA_BATCH) == SAGA_BATCH
             await asyncio.sleep(0)
 
     async def _write_down_the_rest(self) -> None:

@@ -6,6 +6,7 @@ SQLite is in the process: its clock is the machine's. What differs here is the c
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable
@@ -19,9 +20,11 @@ from posthouse.broker import Frame, Verdict
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.contracts import event_type_of
+from posthouse.processes import Model, Plan, Saga, Turn, on, starts
 from posthouse.runtime import PARTS, Part, Runtime
 from posthouse.service import Parts
 from posthouse.store import HeldFilter, Store
+from posthouse.store.sagas import SagaFilter
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.sqlite import SqliteStore
 
@@ -48,6 +51,19 @@ class Made(Payload):
 
 class Seen(Payload):
     number: int = 0
+
+
+class Making(Saga):
+    """Ends with the thing that it waits for."""
+
+    key: str
+
+    @starts
+    def begin(self, turn: Turn) -> None: ...
+
+    @on(Made)
+    def made(self, event: Event[Made], turn: Turn) -> None:
+        turn.complete()
 
 
 OpenStore = Callable[[], Store]
@@ -297,3 +313,55 @@ async def test_what_one_relay_parked_another_tries_again_in_its_time_and_gives_u
     tries = [refusing.asked[-1], *reluctant.asked[:3]]
     assert all(later - earlier >= 0.45 for earlier, later in itertools.pairwise(tries)), "half of the delay at least"
     assert len(reluctant.asked) <= 5
+
+
+@SKEWS
+async def test_sagas_that_ended_are_kept_as_long_as_they_should_and_no_longer(opened: OpenStore, off: float) -> None:
+    """One worker ends it, another one with another clock tidies."""
+    service = plant(saga_retention=1000.0)
+    service.saga("making", correlate="key")(Making)
+    store = opened()
+
+    async def found() -> list[str]:
+        return [row.status for row in await store.sagas.find(SagaFilter())]
+
+    async def completed() -> bool:
+        return await found() == ["completed"]
+
+    async with at_work(service, store, off):
+        async with service.transaction("t1") as tx:
+            await service.start_saga(tx, Making(key="k"))
+            tx.publish(Made(key="k"))
+        await until(completed, "the end of the saga", 10.0, pause=0.02)
+    store = opened()
+    async with at_work(service, store, 0.0) as runtime:
+        await runtime.tidy()
+        assert await completed(), "it is young"
+        await dataclasses.replace(runtime, saga_retention=0.0).tidy()
+        assert await found() == []
+
+
+@SKEWS
+async def test_an_old_generation_stays_for_its_grace_and_no_longer(opened: OpenStore, off: float) -> None:
+    service = plant()
+    model = service.projection("things")
+
+    @model.setup
+    async def tables(model: Model) -> None:
+        await model.execute(f"CREATE TABLE {model.table('thing')} (tenant TEXT, key TEXT)")
+
+    @model.on(Made)
+    async def note(event: Event[Made], model: Model) -> None: ...
+
+    store = opened()
+    async with at_work(service, store, off):
+        began = time.monotonic()
+        await service.projections.rebuild("things", Plan(source="log", drop_after=3.0))
+
+        async def gone() -> bool:
+            return [row.number for row in await store.projections.generations()] == [2]
+
+        await until(gone, "the end of the old one", 15.0, pause=0.05)
+        assert time.monotonic() - began >= 2.9
+        [row] = await store.projections.generations()
+        assert abs(time.time() - row.made_at) < 60

@@ -30,7 +30,9 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """One generation of a projection. `version` is that of the code that fills it. `tables` are the names of its tables, in
     the order in which they were made. `cursor` is where the bulk read goes on, in the words of the stream table, and `read`
     how many events it has handed over. `owner` fills it, until the time `until`. `drop_at` is when a retired one may go;
-    None: never by itself. `history` says whether it is complete. `event_at` and `applied_at`: the time of the last event applied, and when that was; 0: none yet."""
+    None: never by itself. `history` says whether it is complete. `event_at` and `applied_at`: the time of the last event applied, and when that was; 0: none yet.
+    Times are the store's, but for the last two: `made_at` is the moment of beginning, unless there is one, and `live_at` too
+    where it begins live."""
 
     projection: str
     number: int
@@ -79,6 +81,10 @@ class ProjectionTable(Protocol):
 
     async def generations(self) -> Sequence[Generation]:
         """All of them, by projection and number."""
+        ...
+
+    async def expired(self) -> Sequence[tuple[str, int]]:
+        """Projection and number of the retired ones that may go by now, by the store's clock."""
         ...
 
     async def live(self, tx: Transaction, projection: str) -> int | None:

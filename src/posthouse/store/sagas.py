@@ -39,7 +39,11 @@ class Undoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     """One saga. `state` is its typed state as JSON. `done` holds the steps that were done and not undone, in order.
     `turn` counts its changes and guards them. `cancelled`: it compensates because an operator said so. `number` is
-    given by the store, in the order of starting."""
+    given by the store, in the order of starting.
+
+    Times are the store's: `started_at` is the moment of adding, `changed_at` that of saving, and `ended_at` that of the first
+    save with which it has ended.
+    """
 
     saga: str
     tenant: str
@@ -170,7 +174,7 @@ class SagaTable(Protocol):
         ...
 
     async def save(self, tx: Transaction, row: SagaRow, turn: SagaTurn, *, cancel: Sequence[str] = ()) -> bool:
-        """Store the row as given, add `turn` to its history, and cancel these timers of its tenant. False, and no effect,
+        """Store the row as given, but for its times; add `turn` to its history, and cancel these timers of its tenant. False, and no effect,
         unless the row stands at the turn before `row.turn`."""
         ...
 
@@ -186,6 +190,7 @@ class SagaTable(Protocol):
         """How many there are per (saga, status)."""
         ...
 
-    async def purge(self, before: float, limit: int) -> int:
-        """Forget up to `limit` sagas that ended before a time, with their histories. Returns how many."""
+    async def purge(self, age: float, limit: int) -> int:
+        """Forget up to `limit` sagas that ended more than `age` seconds ago by the store's clock, with their histories.
+        Returns how many."""
         ...

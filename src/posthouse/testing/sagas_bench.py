@@ -96,7 +96,7 @@ class BenchTable:
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:
         raise NotImplementedError("a bench holds one saga")
 
-    async def purge(self, before: float, limit: int) -> int:
+    async def purge(self, age: float, limit: int) -> int:
         raise NotImplementedError("a bench forgets nothing")
 
 

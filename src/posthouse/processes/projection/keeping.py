@@ -124,11 +124,17 @@ class Keeper:
                     log.warning("%s: how fresh it is could not be noted: %s", place[0], error)
 
     async def _clear_away(self, generations: Sequence[Generation]) -> None:
-        now = self._wiring.clock.now()
+        if not any(row.state == "retired" and row.drop_at is not None for row in generations):
+            return
+        try:
+            expired = await self._wiring.store.projections.expired()
+        except StoreError as error:
+            log.warning("old generations stay for now: %s", error)
+            return
+        now = self._wiring.clock.monotonic()
         for row in generations:
             place = (row.projection, row.number)
-            due = row.state == "retired" and row.drop_at is not None and row.drop_at <= now
-            if due and self._tried.get(place, 0.0) + PATIENCE <= now:
+            if place in expired and self._tried.get(place, float("-inf")) + PATIENCE <= now:
                 self._tried[place] = now
                 try:
                     await self._clear(row)

@@ -146,8 +146,6 @@ class Projections:
                 version=projection.terms.version,
                 state="live",
                 phase="following",
-                made_at=wiring.clock.now(),
-                live_at=wiring.clock.now(),
             )
             await found(tx, wiring, projection, first)
 

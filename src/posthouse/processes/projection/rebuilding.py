@@ -160,7 +160,6 @@ class Rebuild:
                 version=self._projection.terms.version,
                 source=source,
                 owner=self._owner,
-                made_at=self._wiring.clock.now(),
                 history="partial" if cut else "whole",
             )
             founded = await found(tx, self._wiring, self._projection, generation)

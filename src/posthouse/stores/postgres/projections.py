@@ -18,9 +18,22 @@ from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction, ow
 FIELDS = Generation.__struct_fields__
 COLUMNS = ", ".join(FIELDS)
 
+
+def _given(place: int) -> str:
+    """A column's value; a moment that is 0 is now."""
+    value = f"${place + 2}"
+    moment = f"coalesce(nullif({value}::double precision, 0), {NOW})"
+    match FIELDS[place]:
+        case "made_at":
+            return moment
+        case "live_at":
+            return f"CASE WHEN ${FIELDS.index('state') + 2} = 'live' THEN {moment} ELSE {value} END"
+    return value
+
+
 # Add a generation, unless one of its number, or in its state, is there.
 BEGIN = f"""
-INSERT INTO posthouse.generation ({COLUMNS}) VALUES ({", ".join(f"${place}" for place in range(1, len(FIELDS) + 1))})
+INSERT INTO posthouse.generation ({COLUMNS}) VALUES ({", ".join(map(_given, range(len(FIELDS))))})
 ON CONFLICT DO NOTHING
 """
 
@@ -38,6 +51,9 @@ UPDATE posthouse.generation SET history = $1 WHERE projection = $2 AND number = 
 
 # All of them.
 GENERATIONS = f'SELECT {COLUMNS} FROM posthouse.generation ORDER BY projection COLLATE "C", number'
+
+# Those whose time has come.
+EXPIRED = f"SELECT projection, number FROM posthouse.generation WHERE state = 'retired' AND drop_at <= {NOW}"
 
 # The one that is read.
 LIVE = "SELECT number FROM posthouse.generation WHERE projection = CAST($1 AS text) AND state = 'live'"
@@ -151,13 +167,17 @@ class PostgresProjections:
 
     async def begin(self, tx: Transaction, generation: Generation) -> bool:
         values = msgspec.structs.asdict(generation) | {"tables": list(generation.tables)}
-        return (await own(tx).run(BEGIN, *values.values())).rowcount == 1
+        return (await own(tx).run(BEGIN, self._now(), *values.values())).rowcount == 1
 
     async def name_tables(self, tx: Transaction, projection: str, number: int, tables: Sequence[str]) -> None:
         await own(tx).run(NAME_TABLES, list(tables), projection, number)
 
     async def generations(self) -> Sequence[Generation]:
         return [_generation(columns) for columns in await self._database.run(GENERATIONS)]
+
+    async def expired(self) -> Sequence[tuple[str, int]]:
+        found: Sequence[Sequence[Any]] = await self._database.run(EXPIRED, self._now())
+        return [(projection, number) for projection, number in found]
 
     async def live(self, tx: Transaction, projection: str) -> int | None:
         theirs = tx if isinstance(tx, BEGUN) else theirs_of(self._database, tx)

@@ -7,19 +7,22 @@ from typing import Any
 
 import msgspec
 
+from posthouse.clock import Clock
 from posthouse.store import Rows, Transaction
 from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of, with_progress
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.joins import ours
-from posthouse.stores.postgres.steps import Steps
+from posthouse.stores.postgres.steps import NOW, Steps
 
 COLUMNS = "number, saga, tenant, id, status, turn, reason, started_at, changed_at, ended_at, progress, state"
 
+MOMENT = NOW.replace("$1", "CAST($1 AS double precision)")
+
 # Add a saga that is not there yet.
-ADD = """
+ADD = f"""
 INSERT INTO posthouse.saga (saga, tenant, id, status, turn, reason, started_at, changed_at, progress, state)
-VALUES (CAST($1 AS text), CAST($2 AS text), CAST($3 AS text), CAST($4 AS text), CAST($5 AS integer), CAST($6 AS text),
-    CAST($7 AS double precision), CAST($8 AS double precision), CAST($9 AS text), CAST($10 AS text))
+VALUES (CAST($2 AS text), CAST($3 AS text), CAST($4 AS text), CAST($5 AS text), CAST($6 AS integer), CAST($7 AS text),
+    {MOMENT}, {MOMENT}, CAST($8 AS text), CAST($9 AS text))
 ON CONFLICT (tenant, saga, id) DO NOTHING RETURNING 1
 """
 
@@ -30,10 +33,11 @@ WHERE saga = CAST($1 AS text) AND tenant = CAST($2 AS text) AND id = CAST($3 AS 
 """
 
 # Store the next turn of a saga, add it to the history, and cancel timers, all or nothing.
-SAVE = """
+SAVE = f"""
 WITH saved AS (
-    UPDATE posthouse.saga SET status = CAST($1 AS text), turn = CAST($2 AS integer), reason = CAST($3 AS text),
-        changed_at = CAST($4 AS double precision), ended_at = CAST($5 AS double precision), progress = CAST($6 AS text),
+    UPDATE posthouse.saga SET status = CAST($2 AS text), turn = CAST($3 AS integer), reason = CAST($4 AS text),
+        changed_at = {MOMENT}, ended_at = CASE WHEN CAST($5 AS boolean) THEN coalesce(ended_at, {MOMENT}) END,
+        progress = CAST($6 AS text),
         state = CAST($7 AS text)
     WHERE saga = CAST($8 AS text) AND tenant = CAST($9 AS text) AND id = CAST($10 AS text)
         AND turn = CAST($11 AS integer)
@@ -64,11 +68,12 @@ WHERE s.saga = $1 AND s.tenant = $2 AND s.id = $3 ORDER BY t.turn
 # How many per saga and status.
 COUNTS = "SELECT saga, status, count(*) FROM posthouse.saga GROUP BY saga, status"
 
-# Forget those that ended before a time, with their histories.
-PURGE = """
-WITH gone AS (
+# Forget those that ended long ago, with their histories.
+PURGE = f"""
+WITH clock AS MATERIALIZED (SELECT {NOW} - $2 AS before), gone AS (
     DELETE FROM posthouse.saga WHERE ctid = ANY (ARRAY(
-        SELECT o.ctid FROM posthouse.saga o WHERE o.ended_at < $1 ORDER BY o.ended_at LIMIT $2 FOR UPDATE SKIP LOCKED))
+        SELECT o.ctid FROM posthouse.saga o WHERE o.ended_at < (SELECT before FROM clock)
+        ORDER BY o.ended_at LIMIT $3 FOR UPDATE SKIP LOCKED))
     RETURNING tenant, number
 ), turns AS (
     DELETE FROM posthouse.saga_turn t USING gone g WHERE t.tenant = g.tenant AND t.number = g.number
@@ -82,13 +87,13 @@ _turns = msgspec.json.Decoder(SagaTurn)
 class PostgresSagas:
     """The sagas of a `PostgresStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Clock | None) -> None:
         self._database = database
+        self._clock = clock
 
     async def add(self, tx: Transaction, row: SagaRow) -> bool:
         return bool(await self._run(
-            tx, ADD, row.saga, row.tenant, row.id, row.status, row.turn, row.reason, row.started_at, row.changed_at,
-            progress_of(row), row.state.decode(),
+            tx, ADD, self._now(), row.saga, row.tenant, row.id, row.status, row.turn, row.reason, progress_of(row), row.state.decode(),
         ))  # fmt: skip
 
     async def load(self, tx: Transaction, saga: str, tenant: str, id: str) -> SagaRow | None:
@@ -97,7 +102,7 @@ class PostgresSagas:
 
     async def save(self, tx: Transaction, row: SagaRow, turn: SagaTurn, *, cancel: Sequence[str] = ()) -> bool:
         return bool(await self._run(
-            tx, SAVE, row.status, row.turn, row.reason, row.changed_at, row.ended_at, progress_of(row), row.state.decode(),
+            tx, SAVE, self._now(), row.status, row.turn, row.reason, row.ended, progress_of(row), row.state.decode(),
             row.saga, row.tenant, row.id, row.turn - 1, list(cancel), msgspec.json.encode(turn).decode(),
         ))  # fmt: skip
 
@@ -121,9 +126,12 @@ class PostgresSagas:
         found: Sequence[Sequence[Any]] = await self._database.run(COUNTS)
         return {(saga, status): number for saga, status, number in found}
 
-    async def purge(self, before: float, limit: int) -> int:
-        gone: Any = (await self._database.run(PURGE, before, limit)).scalar()
+    async def purge(self, age: float, limit: int) -> int:
+        gone: Any = (await self._database.run(PURGE, self._now(), age, limit)).scalar()
         return int(gone)
+
+    def _now(self) -> float | None:
+        return None if self._clock is None else self._clock.now()
 
 
 def _step(sql: str, parameters: Sequence[object]) -> Steps[Rows]:

@@ -36,6 +36,9 @@ CONDEMNED = "SELECT tables FROM posthouse_generation WHERE projection = ? AND nu
 # All of them.
 GENERATIONS = f"SELECT {COLUMNS} FROM posthouse_generation ORDER BY projection, number"
 
+# Those whose time has come.
+EXPIRED = "SELECT projection, number FROM posthouse_generation WHERE state = 'retired' AND drop_at <= ?"
+
 # The one that is read.
 LIVE = "SELECT number FROM posthouse_generation WHERE projection = ? AND state = 'live'"
 
@@ -150,7 +153,10 @@ class SqliteProjections:
         return _tables.decode(found[0][0]) if found else None
 
     async def begin(self, tx: Transaction, generation: Generation) -> bool:
-        values = msgspec.structs.asdict(generation) | {"tables": _packed(generation.tables)}
+        now = self._clock.now()
+        live_at = generation.live_at or (now if generation.state == "live" else 0.0)
+        begun = msgspec.structs.replace(generation, made_at=generation.made_at or now, live_at=live_at)
+        values = msgspec.structs.asdict(begun) | {"tables": _packed(generation.tables)}
         return (await tx.execute(BEGIN, tuple(values.values()))).rowcount == 1
 
     async def name_tables(self, tx: Transaction, projection: str, number: int, tables: Sequence[str]) -> None:
@@ -158,6 +164,10 @@ class SqliteProjections:
 
     async def generations(self) -> Sequence[Generation]:
         return [_generation(columns) for columns in await self._database.select(GENERATIONS)]
+
+    async def expired(self) -> Sequence[tuple[str, int]]:
+        found: Sequence[Sequence[Any]] = await self._database.select(EXPIRED, (self._clock.now(),))
+        return [(projection, number) for projection, number in found]
 
     async def live(self, tx: Transaction, projection: str) -> int | None:
         found = await tx.execute(LIVE, (projection,))

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from posthouse.clock import Clock
 from posthouse.store import Transaction
 from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of, with_progress
 from posthouse.stores.sqlite.database import Database
@@ -25,8 +26,9 @@ LOAD = f"SELECT {COLUMNS} FROM posthouse_saga WHERE saga = ? AND tenant = ? AND 
 
 # Store the next turn of a saga.
 SAVE = """
-UPDATE posthouse_saga SET status = ?, turn = ?, reason = ?, changed_at = ?, ended_at = ?, progress = ?, state = ?
-WHERE saga = ? AND tenant = ? AND id = ? AND turn = ? RETURNING number
+UPDATE posthouse_saga SET status = ?2, turn = ?3, reason = ?4, changed_at = ?1,
+    ended_at = CASE WHEN ?5 THEN coalesce(ended_at, ?1) END, progress = ?6, state = ?7
+WHERE saga = ?8 AND tenant = ?9 AND id = ?10 AND turn = ?11 RETURNING number
 """
 
 # Add it to the history.
@@ -60,13 +62,14 @@ _turns = msgspec.json.Decoder(SagaTurn)
 class SqliteSagas:
     """The sagas of a `SqliteStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
+        self._clock = clock
 
     async def add(self, tx: Transaction, row: SagaRow) -> bool:
+        now = self._clock.now()
         added = await tx.execute(ADD, (
-            row.saga, row.tenant, row.id, row.status, row.turn, row.reason, row.started_at, row.changed_at,
-            progress_of(row), row.state,
+            row.saga, row.tenant, row.id, row.status, row.turn, row.reason, now, now, progress_of(row), row.state,
         ))  # fmt: skip
         return added.rowcount > 0
 
@@ -76,7 +79,7 @@ class SqliteSagas:
 
     async def save(self, tx: Transaction, row: SagaRow, turn: SagaTurn, *, cancel: Sequence[str] = ()) -> bool:
         saved = await tx.execute(SAVE, (
-            row.status, row.turn, row.reason, row.changed_at, row.ended_at, progress_of(row), row.state,
+            self._clock.now(), row.status, row.turn, row.reason, row.ended, progress_of(row), row.state,
             row.saga, row.tenant, row.id, row.turn - 1,
         ))  # fmt: skip
         if not saved:
@@ -98,8 +101,8 @@ class SqliteSagas:
         found: Sequence[Sequence[Any]] = await self._database.select(COUNTS)
         return {(saga, status): number for saga, status, number in found}
 
-    async def purge(self, before: float, limit: int) -> int:
-        old = await self._database.select(OLD, (before, limit))
+    async def purge(self, age: float, limit: int) -> int:
+        old = await self._database.select(OLD, (self._clock.now() - age, limit))
         if old:
             async with self._database.begin() as tx:
                 tx.run_many(FORGET, old)

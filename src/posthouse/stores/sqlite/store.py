@@ -126,7 +126,7 @@ class SqliteStore:
         self.held: HeldTable = SqliteHeld(self._database, self._clock)
         self.timers: TimerTable = SqliteTimers(self._database, self._clock, self._outbox)
         self.sightings: SightingTable = SqliteSightings(self._database)
-        self.sagas: SagaTable = SqliteSagas(self._database)
+        self.sagas: SagaTable = SqliteSagas(self._database, self._clock)
         self.streams: StreamTable = SqliteStreams(self._database)
         self.projections: ProjectionTable = SqliteProjections(self._database, self._clock)
 

@@ -14,7 +14,9 @@ from posthouse.testing.store_contract.fixtures import StoreFixtures
 from posthouse.testing.store_contract.samples import arrival, held
 
 MODEL = "search.listings"
-FIRST = Generation(projection=MODEL, number=1, version=1, state="live", phase="following", tables=("a_1",), live_at=5.0)
+FIRST = Generation(
+    projection=MODEL, number=1, version=1, state="live", phase="following", tables=("a_1",), made_at=4.0, live_at=5.0
+)
 NEXT = Generation(projection=MODEL, number=2, version=2, source="streams", owner="me", made_at=7.0)
 
 
@@ -102,6 +104,12 @@ class ProjectionContract(StoreFixtures):
         assert not await store.projections.swap(lacking, 60.0)
         assert await store.projections.generations() == [NEXT]
 
+    async def test_a_generation_that_has_no_times_gets_those_of_the_store(self, store: Store) -> None:
+        first, following = (msgspec.structs.replace(one, made_at=0.0, live_at=0.0) for one in (FIRST, NEXT))
+        await begin(store, first, following)
+        now = self.clock.now()
+        assert [(row.made_at, row.live_at) for row in await store.projections.generations()] == [(now, now), (now, 0.0)]
+
     async def test_a_swap_is_one_step(self, store: Store) -> None:
         await begin(store, FIRST, NEXT)
         assert not await store.projections.swap(msgspec.structs.replace(NEXT, owner="you"), 60.0)
@@ -113,11 +121,17 @@ class ProjectionContract(StoreFixtures):
         assert new.live_at == old.retired_at > 0
         assert new.owner == ""
         assert not await store.projections.swap(NEXT, 60.0)
+        await self.later(59)
+        assert await store.projections.expired() == []
+        await self.later(1)
+        assert await store.projections.expired() == [(MODEL, 1)]
 
     async def test_one_that_is_kept_has_no_end(self, store: Store) -> None:
         await begin(store, FIRST, NEXT)
         assert await store.projections.swap(NEXT, None)
         assert (await store.projections.generations())[0].drop_at is None
+        await self.later(1e6)
+        assert await store.projections.expired() == []
 
     async def test_a_model_without_a_generation_can_get_one_by_a_swap(self, store: Store) -> None:
         await begin(store, NEXT)
