@@ -304,6 +304,41 @@ async def test_one_tenant_cannot_take_the_event_id_of_another() -> None:
         assert await harness.held(ledger) == []
 
 
+# 53: whose envelope lies about its tenant. Without signatures nobody can tell; what it can do has bounds.
+
+
+async def test_a_forged_event_takes_no_number_of_another_tenant_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    async with House(ledger) as harness:
+        await put(harness, *numbered(2))
+        await calm(harness)
+        forged = crafted(
+            OrderChanged(order="o1", number=666), id="forged", sequence=3
+        )  # of t2, which says that it is t1
+        genuine = crafted(OrderChanged(order="o1", number=3), id="genuine", sequence=3)
+        await put(harness, forged, crafted(OrderChanged(order="o1", number=1), sequence=1, tenant="t2"))
+        await calm(harness)
+        await put(harness, genuine, crafted(OrderChanged(order="o1", number=4), sequence=4))
+        await calm(harness)
+        assert await entries() == [1, 2, 666, 4], "the first one stands"
+        assert await entries(tenant="t2") == [1]
+        (held,) = await harness.held(ledger)
+        assert (held.arrival.event_id, held.state) == ("genuine", "quarantined")
+        assert caplog.text.count("fork: its number or its id belongs to another event") == 1
+
+
+@pytest.mark.parametrize("sequence", [4, 1_000_000_000])
+async def test_a_forged_event_ahead_of_its_number_waits_and_keeps_the_tenants_own_from_nothing(sequence: int) -> None:
+    async with House(ledger) as harness:
+        await put(harness, *numbered(2))
+        await put(harness, crafted(OrderChanged(order="o1", number=666), id="forged", sequence=sequence))
+        await calm(harness)
+        assert await entries() == [1, 2]
+        await put(harness, crafted(OrderChanged(order="o1", number=3), sequence=3))
+        await calm(harness)
+        assert (await entries())[:3] == [1, 2, 3]
+        assert await entries(tenant="t2") == []
+
+
 # 28: out of order.
 
 

@@ -11,14 +11,19 @@ import pytest
 import pytest_asyncio
 from typer.testing import CliRunner
 
+from posthouse import Event, Payload, Service, Tx
+from posthouse.brokers.memory import MemoryBroker
 from posthouse.cli import app
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError
+from posthouse.events import decode_any
+from posthouse.service import Parts
 from posthouse.stores import open_store
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.roles import roles_script
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import add, drain
+from tests.faults.scene import crafted, until
 from tests.servers.postgres import PostgresServer
 from tests.servers.roles import Ground
 
@@ -265,6 +270,56 @@ async def test_an_isolated_store_does_not_upgrade_itself(isolated: Ground) -> No
         assert await store.pending_migrations() == []
         with pytest.raises(ConfigurationError, match="URL of their owner"):
             await store.upgrade()
+
+
+# A forged envelope.
+
+
+class Paid(Payload):
+    invoice: str
+
+
+class Settled(Payload):
+    invoice: str
+
+
+async def test_whoever_says_that_it_is_another_tenant_reaches_the_rows_of_that_one_alone(isolated: Ground) -> None:
+    """The handler forgets the tenant in its statements. What it does, and what it says, is of the tenant in the envelope."""
+    isolated.execute(
+        "CREATE TABLE invoice (tenant text, name text, paid boolean DEFAULT false, PRIMARY KEY (tenant, name))",
+        "INSERT INTO invoice (tenant, name) VALUES ('a', 'i1'), ('a', 'i2'), ('b', 'i1')",
+        "ALTER TABLE invoice ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY tenant ON invoice USING (tenant = NULLIF(current_setting('posthouse.tenant', true), ''))",
+        f"GRANT SELECT, INSERT, UPDATE ON invoice TO {isolated.application}",
+    )
+    billing = Service("billing")
+    billing.event("invoice.paid.v1", key="invoice")(Paid)
+    billing.event("invoice.settled.v1", key="invoice")(Settled)
+    seen: list[tuple[str, int]] = []
+
+    @billing.on(Paid)
+    async def pay(event: Event[Paid], tx: Tx) -> Settled:
+        rows = await tx.execute("UPDATE invoice SET paid = true RETURNING name")
+        seen.append((event.tenant, len(list(rows))))
+        return Settled(invoice=event.data.invoice)
+
+    clock = SystemClock()
+    broker = MemoryBroker(clock=clock)
+    billing.use(Parts(store_of(isolated), broker, clock))
+    async with billing.running():
+        frame = crafted(Paid(invoice="i1"), tenant="b", sequence=1, partition="a:i1")  # a producer of tenant a said it
+        stranger = crafted(Paid(invoice="i2"), tenant="nobody", sequence=1)
+        verdicts = await broker.publish([frame, stranger])
+        assert all(verdict.accepted for verdict in verdicts)
+        await until(lambda: said(broker, 2), "both answers")
+    assert sorted(seen) == [("b", 1), ("nobody", 0)]
+    assert isolated.execute("SELECT tenant, name FROM invoice WHERE paid") == [("b", "i1")]
+    answers = [decode_any(one.frame.headers, one.frame.body) for one in broker.log.topics["billing.invoice"][2:]]
+    assert sorted(answer.tenant for answer in answers) == ["b", "nobody"]
+
+
+async def said(broker: MemoryBroker, count: int) -> bool:
+    return len(broker.log.topics["billing.invoice"]) >= 2 + count
 
 
 # Without isolation.
