@@ -1,5 +1,6 @@
 """Fault 8, with everything else at once: the server itself is stopped and crashed every few seconds while processes of
-every kind are killed and paused around it. POSTHOUSE_LONG is how many seconds it lasts."""
+every kind are killed and paused around it. Some are not: what these have in use must stay what it was. POSTHOUSE_LONG is
+how many seconds it lasts."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ import pytest
 
 from tests.faults.kit import tally
 from tests.faults.kit.fleet import Fleet, pause, seeded
+from tests.faults.kit.growth import Growth, grown
 from tests.faults.kit.jobs import Deal, Intent, Result
 from tests.faults.kit.nursery import Child, Nursery
 from tests.faults.kit.shop import Conditions
@@ -108,6 +110,20 @@ def drained(world: World) -> Result:
     return child.result()
 
 
+@pytest.mark.parametrize(
+    ("what", "figures", "word"),
+    [
+        ("files", [20 + n for n in range(60)], "39 at first, 79 at last"),
+        ("files", [20, 44, 20] * 20, ""),
+        ("bytes", [10**8 + 10**6 * n for n in range(300)], "199,000,000 at first, 399,000,000 at last"),
+        ("threads", [3] * 11, "seen 11 times only"),
+        ("connections", [30] * 40 + [60] * 3, "30 at first, 60 at last"),
+    ],
+)
+def test_what_grows_is_noticed(what: str, figures: list[int], word: str) -> None:
+    assert grown(what, figures) == word
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(LONG + 600)
 def test_a_server_that_goes_down_every_few_seconds_under_load_loses_doubles_and_inverts_nothing(
@@ -125,10 +141,13 @@ def test_a_server_that_goes_down_every_few_seconds_under_load_loses_doubles_and_
     for _ in range(3):
         fleet.add(["billing"], ["relay", "consumers"])
     fleet.add(["orders"], ["consumers"])
+    survivors = [world.work(["orders"]), world.work(["billing"])]
+    growth = Growth([child.pid for child in survivors], server.url)
     producers = Producers(world, seed)
     restart, began, restarted = restarts(server, dice), time.monotonic(), 0
     while time.monotonic() - began < LONG or restarted < LEAST_RESTARTS or world.crashes < LEAST_KILLS:
         restarted = next(restart)
+        growth.look()
         pause(dice.uniform(0.2, 0.8))
         if dice.random() < 0.2:
             producers.strike(dice)
@@ -138,9 +157,11 @@ def test_a_server_that_goes_down_every_few_seconds_under_load_loses_doubles_and_
     finish_forgotten(server.url)  # or a producer waits for a lock that nobody will ever give back
     assert producers.end() == [0] * 4
     assert set(fleet.disband()) == {0}
+    assert [child.terminate() for child in survivors] == [0, 0]
     report = world.judge(drained(world), waiting=["poison"])
     assert world.rows("orders", "SELECT count(*) FROM posthouse_held") == [(0,)]
     held = world.rows("billing", "SELECT consumer, state FROM posthouse_held ORDER BY consumer")
     assert held == [(f"billing{name}", "dead") for name in ("", ".grouped", ".listed", ".loose")]
     assert (restarted >= LEAST_RESTARTS, report.crashes >= LEAST_KILLS) == (True, True)
+    assert growth.grown() == {}
     tally.enter(f"8 server restarted {restarted} times", report, at_least=LEAST_APPLIED)
