@@ -70,6 +70,7 @@ class Comparison:
                 "one side writes it as a message set, which is another encoding, and the other does not",
                 "keep the option `message_set_wire_format`, and make another message",
             )
+        self._json_format(f"/{reader.name}", reader, writer)
         self._reservations(f"/{reader.name}", reader.reserved, writer.reserved, reader.fields)
         for number in sorted({*reader.fields, *writer.fields}):
             mine, theirs = reader.fields.get(number), writer.fields.get(number)
@@ -248,9 +249,19 @@ class Comparison:
             )
         elif self._takes_away:
             self._add(path, "field-removed", f"{theirs.name!r} was removed", "keep it, or make a new version", example)
-        elif self._who is Reader.NEW and not reader.reserves(theirs.number):
-            sentence = f"{theirs.name!r} was removed and its number {theirs.number} is free to be used again"
-            self._note(path, "number-not-reserved", sentence, f"say `reserved {theirs.number};`")
+        else:
+            self._freed(path, reader.reserved, theirs.number, theirs.name)
+
+    def _freed(self, path: str, reserved: Reserved, number: int, name: str) -> None:
+        """What a field or a value leaves behind that nothing keeps from being used again."""
+        if self._who is not Reader.NEW:
+            return
+        if number not in reserved:
+            sentence = f"{name!r} was removed and its number {number} is free to be used again"
+            self._note(path, "number-not-reserved", sentence, f"say `reserved {number};`")
+        if name not in reserved.names:
+            sentence = f"{name!r} was removed and its name, which JSON has, is free to be used again"
+            self._note(path, "name-not-reserved", sentence, f'say `reserved "{name}";` where JSON is used')
 
     def _siblings(self, reader: Message, writer: Message, theirs: Field) -> list[Field]:
         """What the reader has of the other members of a field's oneof."""
@@ -290,6 +301,15 @@ class Comparison:
                 rule = f"rpc-{what.replace(' ', '-')}-changed"
                 self._add(path, rule, f"its {what} is {writes} for one side and {reads} for the other", "add a method")
 
+    def _json_format(self, path: str, reader: Message | Enum, writer: Message | Enum) -> None:
+        if self._who is Reader.NEW and writer.fits_json and not reader.fits_json:
+            self._note(
+                path,
+                "json-format-loosened",
+                "the compiler no longer sees to it that no two of its names are one in JSON",
+                "keep `json_format` where JSON is used",
+            )
+
     def _reservations(self, path: str, reader: Reserved, writer: Reserved, used: Collection[int]) -> None:
         """What was reserved stays so: the numbers had another meaning once."""
         if self._who is not Reader.NEW:
@@ -315,6 +335,7 @@ class Comparison:
             self._enum(path, reader, writer)
 
     def _enum(self, path: str, reader: Enum, writer: Enum) -> None:
+        self._json_format(path, reader, writer)
         self._reservations(path, reader.reserved, writer.reserved, reader.names)
         for number, name in reader.names.items():
             if self._who is Reader.NEW and number in writer.reserved and number not in writer.names:
@@ -324,9 +345,7 @@ class Comparison:
             self._note(path, "enum-closed", "numbers without a name are unset for the reader", "write only named ones")
         missing = [number for number in writer.names if number not in reader.names]
         for number in missing:
-            if self._who is Reader.NEW and number not in reader.reserved:
-                sentence = f"{writer.names[number]} was removed and its number {number} is free to be used again"
-                self._note(path, "number-not-reserved", sentence, f"say `reserved {number};`")
+            self._freed(path, reader.reserved, number, writer.names[number])
         if missing:
             names = ", ".join(writer.names[number] for number in missing[:10])
             if reader.closed:

@@ -59,6 +59,8 @@ class Enum:
     """The number of each name; several may have one."""
     closed: bool
     reserved: Reserved
+    fits_json: bool
+    """Whether the compiler sees to it that no two names are one in JSON."""
 
 
 @dataclass(eq=False)
@@ -94,6 +96,8 @@ class Message:
     reserved: Reserved
     message_set: bool
     """Written in the old encoding of message sets."""
+    fits_json: bool
+    """Whether the compiler sees to it that no two names are one in JSON."""
     fields: dict[int, Field] = field(default_factory=dict)
 
     def reserves(self, number: int) -> bool:
@@ -181,7 +185,9 @@ class _Reader:
             tuple(range(part.start, part.end) for part in proto.reserved_range), frozenset(proto.reserved_name)
         )
         options = message.GetOptions()
-        made = Message(_local(message), options.map_entry, reserved, options.message_set_wire_format)
+        made = Message(
+            _local(message), options.map_entry, reserved, options.message_set_wire_format, _fits_json(message)
+        )
         self._messages[message.full_name] = made
         for part in message.fields:
             made.fields[part.number] = self._field(part)
@@ -215,7 +221,8 @@ class _Reader:
             reserved = Reserved(
                 tuple(range(part.start, part.end + 1) for part in proto.reserved_range), frozenset(proto.reserved_name)
             )  # the end of an enum's range is the last of it, and that of a message's range is the next one
-            known = self._enums[enum.full_name] = Enum(_local(enum), names, numbers, enum.is_closed, reserved)
+            known = Enum(_local(enum), names, numbers, enum.is_closed, reserved, _fits_json(enum))
+            self._enums[enum.full_name] = known
         return known
 
 
@@ -223,6 +230,12 @@ def _checks_utf8(part: FieldDescriptor) -> bool:
     """The resolved feature: proto3 checks, proto2 does not, and editions say."""
     features = part._GetFeatures()  # type: ignore[attr-defined]  # not public, and no other place has it resolved
     return part.type == part.TYPE_STRING and features.utf8_validation == descriptor_pb2.FeatureSet.VERIFY
+
+
+def _fits_json(thing: Descriptor | EnumDescriptor) -> bool:
+    """The resolved feature: proto3 does, proto2 as well as it can, and editions say."""
+    features = thing._GetFeatures()  # type: ignore[union-attr]  # not public, and no other place has it resolved
+    return bool(features.json_format == descriptor_pb2.FeatureSet.ALLOW)
 
 
 def _call(method: MethodDescriptor) -> Call:

@@ -260,9 +260,12 @@ def test_what_depends_on_the_values_is_not_judged() -> None:
     assert found.outcome is Outcome.UNJUDGED
 
 
-def test_a_number_that_may_be_used_again_is_noted() -> None:
+def test_a_number_and_a_name_that_may_be_used_again_are_noted() -> None:
     found = verdict(order("int32 n = 2;"), order(""), Mode.BACKWARD)
-    assert [(f.rule, f.way_out) for f in found.findings] == [("number-not-reserved", "say `reserved 2;`")]
+    assert [(f.rule, f.way_out) for f in found.findings] == [
+        ("number-not-reserved", "say `reserved 2;`"),
+        ("name-not-reserved", 'say `reserved "n";` where JSON is used'),
+    ]
 
 
 def test_zero_and_unset_are_told_apart_in_a_note() -> None:
