@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from posthouse.contracts.evolution.json_schema.texts import Effort
 
@@ -69,9 +69,7 @@ class Link(Node):
 class Atom(Node):
     """Speaks of values of the kinds in `speaks_of`, and holds for all others."""
 
-    @property
-    def speaks_of(self) -> frozenset[Kind]:
-        return KINDS
+    speaks_of: ClassVar[frozenset[Kind]] = KINDS
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -98,9 +96,7 @@ class Opaque(Atom):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _OfNumbers(Atom):
-    @property
-    def speaks_of(self) -> frozenset[Kind]:
-        return NUMBERS
+    speaks_of: ClassVar[frozenset[Kind]] = NUMBERS
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -128,9 +124,7 @@ class MultipleOf(_OfNumbers):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _OfStrings(Atom):
-    @property
-    def speaks_of(self) -> frozenset[Kind]:
-        return frozenset((STRING,))
+    speaks_of: ClassVar[frozenset[Kind]] = frozenset((STRING,))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -163,9 +157,7 @@ class Format(_OfStrings):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _OfObjects(Atom):
-    @property
-    def speaks_of(self) -> frozenset[Kind]:
-        return frozenset((OBJECT,))
+    speaks_of: ClassVar[frozenset[Kind]] = frozenset((OBJECT,))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -237,9 +229,7 @@ class MaxProperties(_OfObjects):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _OfArrays(Atom):
-    @property
-    def speaks_of(self) -> frozenset[Kind]:
-        return frozenset((ARRAY,))
+    speaks_of: ClassVar[frozenset[Kind]] = frozenset((ARRAY,))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -309,6 +299,7 @@ class Pool:
         self._known: dict[tuple[object, ...], Node] = {}
         self._targets: dict[Link, Node] = {}
         self._kinds: dict[Node, frozenset[Kind]] = {}
+        self._exclusive: dict[tuple[Node, ...], tuple[Node, ...]] = {}
         self.built: dict[tuple[object, object], Node] = {}
         """Whole documents that are formulas already."""
         self.effort = Effort()
@@ -353,6 +344,19 @@ class Pool:
         if isinstance(part, Kinds):
             return self.of(Kinds(KINDS - part.kinds))
         return self.false if part is self.true else self.true if part is self.false else self.of(Not(part))
+
+    def exclusive(self, parts: tuple[Node, ...]) -> tuple[Node, ...]:
+        """What `Exactly` means: at least one, and no two. There are as many pairs as the square of the parts, so they are kept."""
+        known = self._exclusive.get(parts)
+        if known is None:
+            pairs = [
+                self.negation(self.all([one, other]))
+                for at, one in enumerate(parts)
+                for other in parts[at + 1 :]
+                if self.kinds_of(one) & self.kinds_of(other)
+            ]
+            known = self._exclusive[parts] = (self.some(list(parts)), *pairs)
+        return known
 
     def link(self, link: Link, target: Node) -> None:
         """What a link stands for."""

@@ -16,7 +16,7 @@ from posthouse.contracts.evolution.json_schema.scalars import is_none_left
 from posthouse.contracts.evolution.json_schema.sequent import Nodes, Sequent, reduce
 
 MOST_QUESTIONS = 20_000
-MOST_WORK = 1_200_000
+MOST_WORK = 1_000_000
 """Steps of all questions together: one question about a large union is many steps."""
 DEEPEST = 60
 MOST_COMBINATIONS = 64

@@ -114,21 +114,10 @@ class _Reduction:
             case n.All():
                 self._bundles.append(node.parts)
             case n.Exactly():
-                self._bundles.append(self._exactly(node.parts))
+                self._spend(4 * len(node.parts) ** 2)  # a pair is a new node, of all parts of two
+                self._bundles.append(self._pool.exclusive(node.parts))
             case n.Kinds():
                 self._narrow_kinds(n.KINDS - node.kinds)
-
-    def _exactly(self, parts: tuple[Node, ...]) -> tuple[Node, ...]:
-        """At least one, and no two."""
-        pool = self._pool
-        self._spend(4 * len(parts) ** 2)  # a pair is a new node, of all parts of two
-        pairs = [
-            pool.negation(pool.all([one, other]))
-            for at, one in enumerate(parts)
-            for other in parts[at + 1 :]
-            if pool.kinds_of(one) & pool.kinds_of(other)
-        ]
-        return (pool.some(list(parts)), *pairs)
 
     def _narrow_kinds(self, kinds: frozenset[Kind]) -> None:
         self._kinds &= kinds
@@ -168,18 +157,22 @@ class _Reduction:
 
     def _bundle(self, parts: tuple[Node, ...]) -> None:
         self._spend(len(parts))
-        if any(part in self._false or not self._pool.kinds_of(part) & self._kinds for part in parts):
-            return
-        open_parts = tuple(part for part in parts if part not in self._true and not self._settled(part))
+        kinds_of, kinds = self._pool.kinds_of, self._kinds
+        open_parts: list[Node] = []
+        for part in parts:  # a large union spends most of its time here
+            if part in self._false or kinds.isdisjoint(kinds_of(part)):
+                return
+            if part not in self._true and not self._settled(part):
+                open_parts.append(part)
         if not open_parts:
             raise _Shown
         if len(open_parts) == 1:
             self._fail(open_parts[0])
         else:
-            self._bundles.append(open_parts)
+            self._bundles.append(tuple(open_parts))
 
     def _settled(self, part: Node) -> bool:
         """Whether the part holds for all kinds that are left."""
         if isinstance(part, n.Kinds):
             return self._kinds <= part.kinds
-        return isinstance(part, Atom) and not part.speaks_of & self._kinds
+        return isinstance(part, Atom) and part.speaks_of.isdisjoint(self._kinds)

@@ -21,7 +21,7 @@ from posthouse.contracts.evolution.json_schema.scalars import find_scalar, plain
 from posthouse.contracts.evolution.json_schema.sequent import Nodes, Sequent, reduce
 
 MOST_STEPS = 3_000
-MOST_WORK = 700_000
+MOST_WORK = 500_000
 """Of all steps together."""
 DEEPEST = 12
 DEEPEST_GIVEN = 60
