@@ -60,7 +60,10 @@ class Codec(Protocol):
         lineage: int = 1,
         outbox_id: str | None = None,
     ) -> Encoded:
-        """Add what only the store knows to an event that was encoded here without it, by splicing, without parsing."""
+        """Add what only the store knows to an event that was encoded here without it, by splicing, without parsing.
+
+        An event with an extension `sequence` is not without it: given a number too it would have two, and nobody reads it.
+        """
         ...
 
 

@@ -10,7 +10,7 @@ from posthouse.broker import Frame
 from posthouse.clock import Clock, new_id
 from posthouse.contracts import event_type_of
 from posthouse.contracts.versions import Cast, Casts, whole
-from posthouse.errors import ConfigurationError, ContractError, EventTooLarge
+from posthouse.errors import ConfigurationError, ContractError, EventError, EventTooLarge
 from posthouse.events import DUAL_OF, Actor, Codec, Event, Producer, check_size, codec_of, timestamp
 from posthouse.store import OutboxRow
 
@@ -45,6 +45,7 @@ STAMP_ROOM = 64
 
 DUAL_VERSION = "dualversion"
 """Beside it: the number of the newest version."""
+SEQUENCE = "sequence"
 ALONE: Mapping[str, str] = {}
 """What a fact shares with other versions when there are none."""
 
@@ -106,8 +107,8 @@ class Drafter:
         event_id: str | None = None,
         fact: Mapping[str, str] = ALONE,
     ) -> OutboxRow:
-        """The row for one fact in one version; `fact` is what it shares with its other versions. Raises ContractError or
-        EventTooLarge; nothing has been written then."""
+        """The row for one fact in one version; `fact` is what it shares with its other versions. Raises ContractError,
+        EventError or EventTooLarge; nothing has been written then."""
         if not cause.tenant:
             raise ConfigurationError("every event needs a tenant: pass tenant=… ('platform' for facts of no tenant)")
         event_type = event_type_of(type(payload))
@@ -120,6 +121,8 @@ class Drafter:
         if len(data) > self._limit:
             raise EventTooLarge(len(data), self._limit, f"{event_type.name} (its data)")
         key = event_type.key_of(payload)
+        if key is not None and SEQUENCE in fact:
+            raise EventError(f"extension {SEQUENCE!r}: the store numbers this event, and readers refuse two numbers")
         event_id = event_id or new_id()
         event = Event(
             id=event_id,

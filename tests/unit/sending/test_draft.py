@@ -10,7 +10,7 @@ import pytest
 from posthouse import Actor, Service
 from posthouse.clock import ManualClock
 from posthouse.contracts import event_type_of
-from posthouse.errors import ConfigurationError, ContractError, EventTooLarge
+from posthouse.errors import ConfigurationError, ContractError, EventError, EventTooLarge
 from posthouse.events import CODECS, Event, Producer, decode_any
 from posthouse.sending import Cause, Drafter, cause_of
 from posthouse.sending.draft import STAMP_ROOM, frame_of
@@ -151,3 +151,13 @@ def test_a_frame_without_a_key_is_sent_as_it_was_written() -> None:
     assert (row.key, row.numbered) == (None, False)
     frame = frame_of(row)
     assert (frame.key, frame.body, frame.headers) == (None, row.body, row.headers)
+
+
+@pytest.mark.parametrize("wire", CODECS)
+def test_a_fact_that_the_store_numbers_brings_no_number_of_its_own(wire: str) -> None:
+    """Both would stand in the event, and every reader refuses a name that is given twice."""
+    with pytest.raises(EventError, match="sequence"):
+        drafter(wire=wire).drafts(ThingMade("k"), Cause(tenant="t1"), extensions={"sequence": "7th"})
+    (row,) = drafter(wire=wire).drafts(ViewSeen(), Cause(tenant="t1"), extensions={"sequence": "7th"})
+    frame = frame_of(row)
+    assert decode_any(frame.headers, frame.body).extensions == {"sequence": "7th"}
