@@ -27,7 +27,7 @@ class Judge(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """End what was begun."""
+        """End what was begun, as far as it can be. Raises Refusal in those who wait for it."""
         ...
 
 

@@ -158,3 +158,7 @@ def store_failed(message: str) -> Refusal:
 
 def timed_out(seconds: float) -> Refusal:
     return Refusal(500, 50002, f"The operation took longer than {seconds:g} s and was given up")
+
+
+def ending() -> Refusal:
+    return Refusal(503, 503, "the registry is being ended; ask again")

@@ -8,7 +8,7 @@ import ipaddress
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -79,7 +79,8 @@ async def serve(url: str, listening: Listening, say: Callable[[str], None]) -> N
             ssl_keyfile=listening.key,
         )
         try:
-            await _Server(config, lambda: say(_address(listening, listener))).serve(sockets=[listener])
+            server = _Server(config, lambda: say(_address(listening, listener)), judge.aclose)
+            await server.serve(sockets=[listener])
         finally:
             await judge.aclose()
             await ledger.aclose()
@@ -116,9 +117,12 @@ def is_loopback(host: str) -> bool:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], Awaitable[None]]
+    ) -> None:
         super().__init__(config)
         self._tell = started
+        self._ending = ending
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -136,6 +140,11 @@ class _Server(uvicorn.Server):
         await super().startup(sockets=sockets)
         if self.started:
             self._tell()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Comparisons are given up first: they may take longer than requests are given to end."""
+        await self._ending()
+        await super().shutdown(sockets=sockets)
 
 
 def _listener(listening: Listening) -> socket.socket:

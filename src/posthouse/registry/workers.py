@@ -12,6 +12,7 @@ import msgspec
 
 from posthouse.contracts.evolution import Mode
 from posthouse.errors import SchemaError
+from posthouse.registry import refusal
 from posthouse.registry.comparing import Known
 from posthouse.registry.format import Import, Reading
 from posthouse.registry.worker import LENGTH, Answer, Compare, Read, Task, framed
@@ -28,6 +29,8 @@ class WorkerJudge:
         self._patience = patience
         self._turns = asyncio.Semaphore(at_once)
         self._idle: list[Process] = []
+        self._busy: set[Process] = set()
+        self._ending = False
 
     async def read(self, type: str, text: str, imports: Sequence[Import]) -> Reading:
         answer = await self._asked(Read(type, text, tuple(imports)))
@@ -40,13 +43,19 @@ class WorkerJudge:
         return [f"the schemas cannot be compared: {answer.refused}"] if answer.refused else list(answer.complaints)
 
     async def aclose(self) -> None:
-        while self._idle:
-            await _ended(self._idle.pop())
+        """What is being looked at is given up too: whoever waits for it is told to ask again."""
+        self._ending = True
+        for process in (*self._idle, *self._busy):
+            await _ended(process)
+        self._idle.clear()
 
     async def _asked(self, task: Task) -> Answer:
         async with self._turns:
             process = await self._process()
+            self._busy.add(process)
             try:
+                if self._ending:
+                    raise ConnectionAbortedError
                 async with asyncio.timeout(self._patience):
                     answer = await _answer(process, task)
             except TimeoutError:
@@ -54,10 +63,14 @@ class WorkerJudge:
                 return Answer(refused=f"that took longer than {self._patience:g} s and was given up")
             except (asyncio.IncompleteReadError, ConnectionError):
                 await _ended(process)
+                if self._ending:
+                    raise refusal.ending() from None
                 return Answer(refused="the process that looked at it died of it")
             except BaseException:
                 await asyncio.shield(_ended(process))
                 raise
+            finally:
+                self._busy.discard(process)
             self._idle.append(process)
             return answer
 

@@ -24,15 +24,17 @@ from posthouse.registry.connections import Patience, patient_protocol
 from posthouse.registry.ledgers import open_ledger
 from posthouse.registry.workers import WorkerJudge
 from tests.integration.registry.client import ORDER, Client, schema_body, served
-from tests.integration.registry.process import registry_process
+from tests.integration.registry.process import registry_process, workers_of
 
 HALF = b"POST /subjects/a/versions HTTP/1.1\r\nHost: localhost\r\nContent-Le"
 CROWD = 505
+LONG = 12
+"""Versions to compare with that take longer than a registry is given to end."""
 JSON = "application/vnd.schemaregistry.v1+json"
 
 
-def union(longer: int, count: int = 600) -> str:
-    """Branches that all overlap: seconds of work to compare."""
+def union(longer: int, count: int = 200) -> str:
+    """Branches that all overlap. Two hundred are seconds of work; of many more it is seen at once that they are too many."""
     branches = [
         {"properties": {f"k{n}": {"minimum": n}, "c": {"maxLength": n + longer}}, "required": [f"k{n}"]}
         for n in range(count)
@@ -181,9 +183,9 @@ async def test_a_version_that_came_meanwhile_is_compared_with_too(registry: Clie
 async def test_what_takes_too_long_is_ended_and_is_not_compatible() -> None:
     judge = WorkerJudge(patience=0.5)
     try:
-        one, other = (Known("it", "JSON", union(longer).encode()) for longer in (1, 2))
+        *past, other = (Known("it", "JSON", union(longer).encode()) for longer in range(50))
         began = time.monotonic()
-        (said,) = await judge.complaints([one], other, Mode.FULL)
+        (said,) = await judge.complaints(past, other, Mode.FULL_TRANSITIVE)
         assert "longer than 0.5 s" in said
         assert time.monotonic() - began < 10
         with contextlib.suppress(SchemaError):  # a process may need longer than that to start
@@ -207,19 +209,36 @@ async def test_schemas_are_read_and_compared_in_a_process_as_in_a_thread() -> No
 
 
 def test_a_registry_that_compares_obeys_when_it_is_told_to_end(tmp_path: Path) -> None:
-    with registry_process(f"sqlite:///{tmp_path / 'registry.db'}") as url:
-        assert (
-            httpx.post(f"{url}/subjects/a/versions", json=schema_body(union(1), "JSON"), timeout=30).status_code == 200
-        )
+    store = f"sqlite:///{tmp_path / 'registry.db'}"
+    answers: list[httpx.Response] = []
 
-        def ask() -> None:
+    with registry_process(store) as url:
+
+        def put(path: str, body: dict[str, object]) -> None:
+            assert httpx.put(f"{url}{path}", json=body, timeout=30).status_code == 200
+
+        def ask(longer: int) -> httpx.Response:
+            body = schema_body(union(longer), "JSON")
+            return httpx.post(f"{url}/subjects/a/versions", json=body, timeout=60)
+
+        def ask_for_long() -> None:
             with contextlib.suppress(httpx.HTTPError):
-                httpx.post(f"{url}/subjects/a/versions", json=schema_body(union(2), "JSON"), timeout=30)
+                answers.append(ask(0))
 
-        asking = threading.Thread(target=ask)
+        put("/config", {"compatibility": "NONE"})
+        for longer in range(1, LONG):
+            assert ask(longer).status_code == 200
+        put("/config", {"compatibility": "FULL_TRANSITIVE"})
+        (worker,) = workers_of(store)
+        idle = worker.worked
+        asking = threading.Thread(target=ask_for_long)
         asking.start()
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline and httpx.get(f"{url}/subjects").json() != ["a"]:
-            pass
+        deadline = time.monotonic() + 30
+        while worker.worked < idle + 0.5:
+            assert time.monotonic() < deadline
+            assert asking.is_alive()
+            time.sleep(0.02)
+    assert not worker.alive  # ended in the midst of it
     asking.join(timeout=30)
     assert not asking.is_alive()
+    assert [answer.status_code for answer in answers] == [503]  # and whoever waited was told so
