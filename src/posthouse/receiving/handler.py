@@ -96,9 +96,18 @@ class Handler:
         if self.shape is None:
             return [await function(argument) for _, argument, _ in calls]
         if self.shape is Tx:
-            return [await function(argument, tx, *answer) for tx, argument, answer in calls]
+            return [await self._call_with_tx(function, call, last=call is calls[-1]) for call in calls]
         with store.view(transaction, self.shape) as theirs:
             return [await function(argument, theirs, *answer) for _, argument, answer in calls]
+
+    async def _call_with_tx(self, function: Callable[..., Awaitable[object]], call: Call, *, last: bool) -> object:
+        """The next of a group finds all that this one did, as if it had a transaction of its own: statements, streams and
+        sagas are written at once, timers before it begins."""
+        tx, argument, answer = call
+        result = await function(argument, tx, *answer)
+        if not last:
+            await tx.flush_timers()
+        return result
 
 
 def handler_of(

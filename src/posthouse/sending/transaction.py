@@ -149,15 +149,15 @@ class Tx:
         return row.event_id
 
     async def cancel(self, timer: str) -> bool:
-        """Stop a timer of this tenant; False when it has fired or never was."""
+        """Stop a timer of this tenant, in every setting: what was stored before, and what this transaction has set since;
+        False when it has fired or never was."""
         await self.settled()
         first, *beside = self._names(timer)
         self._drop(beside)
-        for waiting in self._timers:
-            if waiting.name == first:
-                self._timers.remove(waiting)
-                return True
-        return await self._store.timers.cancel(self._transaction, self.tenant, first)
+        others = [waiting for waiting in self._timers if waiting.name != first]
+        was_set_here, self._timers = len(others) < len(self._timers), others
+        was_stored = await self._store.timers.cancel(self._transaction, self.tenant, first)
+        return was_set_here or was_stored
 
     def _names(self, timer: str) -> list[str]:
         """The names under which a timer and the older versions beside it are set."""
@@ -209,15 +209,26 @@ class Tx:
         said = [tx for tx in (self, *others) if tx._rows or tx._timers or tx._dropped]
         if not said:
             return
-        if lost := self._savepoints.lost:
-            raise StoreError(
-                f"{lost}: what was said since cannot be told from what was rolled back. Use `async with tx.savepoint():`"
-            )
+        self._refuse_what_was_lost()
         await self._flush_timers(said)
         if rows := [row for tx in said for row in tx._rows]:
             await self._store.outbox.append(self._transaction, rows, last=True)
         for tx in said:
             tx._rows, tx._timers, tx._dropped = [], [], []
+
+    async def flush_timers(self) -> None:
+        """Write the timers alone, so that the next Tx around the same transaction can cancel them; rows stay for `flush`."""
+        await self.settled()
+        if self._timers or self._dropped:
+            self._refuse_what_was_lost()
+            await self._flush_timers([self])
+            self._timers, self._dropped = [], []
+
+    def _refuse_what_was_lost(self) -> None:
+        if lost := self._savepoints.lost:
+            raise StoreError(
+                f"{lost}: what was said since cannot be told from what was rolled back. Use `async with tx.savepoint():`"
+            )
 
     async def _flush_timers(self, said: Sequence[Tx]) -> None:
         """Timers before rows, as those that are set and cancelled at once are, and sorted: whoever locks in another order
