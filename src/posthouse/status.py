@@ -90,6 +90,15 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
             line.in_flight == 0 and line.verdict != "does not add up" for line in self.lines
         )
 
+    def lost(self, before: Status) -> Sequence[Line]:
+        """Lines that miss events and stand as they stood at a look a moment `before`: what is in flight does not move, so it
+        explains nothing."""
+        return [
+            line
+            for line in self.lines
+            if line.difference > 0 and line.verdict == "does not add up" and line in before.lines
+        ]
+
     @property
     def verdict(self) -> Verdict:
         """That of all lines: the worst of theirs."""

@@ -22,7 +22,8 @@ from posthouse.status import status as read_status
 
 LOOKS = 5
 PAUSE = 0.2
-"""Figures are read one after the other: what seems to be missing is looked for again before it is reported."""
+"""Figures are read one after the other: what seems to be missing is looked for again before it is reported. Where nothing has
+moved from the first look to the last, it is missing, whatever else is on its way."""
 
 COLUMNS = ("CONSUMER", "TOPIC", "COMMITTED", "APPLIED", "IN FLIGHT", "HELD", "SKIPPED", "")
 
@@ -31,7 +32,8 @@ CANNOT_TELL = 3
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What `--json` prints. `moving` is True while events are on their way: then a difference means nothing."""
+    """What `--json` prints. `moving` is True while events are on their way: then a difference means nothing. It
+    is False when what is on its way stands still beside events that are missing."""
 
     verdict: Verdict
     adds_up: bool
@@ -65,26 +67,27 @@ def status(
 
 
 def _show_once(services: Sequence[Service], as_json: bool) -> None:
-    figures, wake = asyncio.run(_look(services))
+    figures, before, wake = asyncio.run(_look(services))
+    lost = figures.lost(before)
     if as_json:
-        print_json(report_of(figures, wake))
+        print_json(report_of(figures, wake, lost))
     else:
-        show(figures, wake)
-    if figures.verdict != "adds up" and not moving(figures):
+        show(figures, wake, lost)
+    if figures.verdict != "adds up" and not moving(figures, lost):
         raise typer.Exit(CHECK_FAILED if figures.verdict == "does not add up" else CANNOT_TELL)
 
 
-def moving(figures: Status) -> bool:
-    """Whether something is on its way."""
-    return any(figures.unsent.values()) or any(line.in_flight for line in figures.lines)
+def moving(figures: Status, lost: Sequence[Line]) -> bool:
+    """Whether something is on its way that may explain what seems to be missing."""
+    return not lost and (any(figures.unsent.values()) or any(line.in_flight for line in figures.lines))
 
 
-def report_of(figures: Status, wake: Mapping[str, str]) -> Report:
+def report_of(figures: Status, wake: Mapping[str, str], lost: Sequence[Line]) -> Report:
     """The figures with what follows from them, and how each service's relay learns of a commit."""
     return Report(
         verdict=figures.verdict,
         adds_up=figures.verdict == "adds up",
-        moving=moving(figures),
+        moving=moving(figures, lost),
         lines=[_said(line) for line in figures.lines],
         unsent=figures.unsent,
         stuck=figures.stuck,
@@ -99,10 +102,10 @@ def _said(line: Line) -> Mapping[str, object]:
     return {**msgspec.structs.asdict(line), **follows}
 
 
-def show(figures: Status, wake: Mapping[str, str]) -> None:
+def show(figures: Status, wake: Mapping[str, str], lost: Sequence[Line]) -> None:
     """The figures for people."""
     if figures.lines:
-        print_table(COLUMNS, [_row(line) for line in figures.lines])
+        print_table(COLUMNS, [_row(line, line in lost) for line in figures.lines])
         say("")
     print_table(
         ("SERVICE", "UNSENT", "STUCK", "TIMERS", "WAKE-UP"),
@@ -120,15 +123,17 @@ def show(figures: Status, wake: Mapping[str, str]) -> None:
         say("held events: see `posthouse held list`", "yellow")
 
 
-async def _look(services: Sequence[Service]) -> tuple[Status, Mapping[str, str]]:
+async def _look(services: Sequence[Service]) -> tuple[Status, Status, Mapping[str, str]]:
+    """The figures at the last look, those at the first, and how relays learn of a commit."""
     async with opened(services):
         wake = await _wakes(services)
-        for _ in range(LOOKS):
-            figures = await read_status(services)
-            if figures.verdict == "adds up" or moving(figures):
+        figures = before = await read_status(services)
+        for _ in range(LOOKS - 1):
+            if figures.verdict == "adds up":
                 break
             await asyncio.sleep(PAUSE)
-        return figures, wake
+            figures = await read_status(services)
+        return figures, before, wake
 
 
 async def _wakes(services: Sequence[Service]) -> Mapping[str, str]:
@@ -137,16 +142,18 @@ async def _wakes(services: Sequence[Service]) -> Mapping[str, str]:
 
 async def _watch(services: Sequence[Service], every: float) -> None:
     async with opened(services):
+        before: Status | None = None
         while True:
             figures, wake = await read_status(services), await _wakes(services)
             console = stdout()
             if console.is_terminal:
                 console.clear()
-            show(figures, wake)
+            show(figures, wake, figures.lost(before) if before else ())
+            before = figures
             await asyncio.sleep(every)
 
 
-def _row(line: Line) -> tuple[Cell, ...]:
+def _row(line: Line, lost: bool) -> tuple[Cell, ...]:
     held = ", ".join(f"{number:,} {state}" for state, number in sorted(line.held.items()))
     return (
         line.consumer,
@@ -156,14 +163,14 @@ def _row(line: Line) -> tuple[Cell, ...]:
         line.in_flight,
         Text(held or "0", "bold red" if "dead" in line.held else ""),
         line.skipped,
-        _verdict(line),
+        _verdict(line, lost),
     )
 
 
-def _verdict(line: Line) -> Text:
+def _verdict(line: Line, lost: bool) -> Text:
     if line.verdict == "adds up":
         return Text("adds up ✓", "green")
     if line.verdict == "cannot tell":
         return Text("cannot tell", "yellow")
     missing = f"{line.difference:,} missing" if line.difference > 0 else f"{-line.difference:,} too many"
-    return Text(f"{missing} (moving)", "yellow") if line.in_flight else Text(missing, "bold red")
+    return Text(f"{missing} (moving)", "yellow") if line.in_flight and not lost else Text(missing, "bold red")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 
 from tests.unit.cli.conftest import Project
@@ -48,6 +49,22 @@ def test_a_missing_event_ends_with_code_1(poisoned: Project) -> None:
     result = poisoned.run("status", "shop:orders")
     assert result.exit_code == 1
     assert "1 missing" in result.stdout
+
+
+def test_a_missing_event_beside_one_that_waits_ends_with_code_1_too(poisoned: Project) -> None:
+    """Nothing of what is on its way moves, so it explains nothing."""
+    poisoned.place(("c", 9))
+    with sqlite3.connect(poisoned.folder / "orders.db") as connection:
+        connection.execute("DELETE FROM posthouse_held WHERE state = 'dead'")
+    connection.close()
+    result = poisoned.run("status", "shop:orders")
+    assert result.exit_code == 1
+    assert "1 missing" in result.stdout
+    assert "moving" not in result.stdout
+    report = poisoned.run("status", "shop:orders", "--json")
+    assert report.exit_code == 1
+    said = json.loads(report.stdout)
+    assert (said["verdict"], said["moving"], said["unsent"]) == ("does not add up", False, {"orders": 1})
 
 
 def test_what_nobody_can_tell_ends_with_code_3_and_a_reason(poisoned: Project) -> None:
