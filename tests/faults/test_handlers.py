@@ -22,6 +22,12 @@ from posthouse.store import HeldEvent
 from posthouse.testing import Harness
 
 from .scene import calm, crafted, put, rows, states, until
+from .stores import House, stores, worded
+
+__all__ = ["stores"]
+
+both = pytest.mark.usefixtures("stores")
+"""On SQLite and on PostgreSQL. The other tests are about connections of SQLite, or no matter of the store."""
 
 SHORT = 0.15
 """A deadline in real seconds: handlers run on the loop's own time."""
@@ -52,18 +58,18 @@ def service(name: str = "plant", **options: object) -> Service:
 
 
 async def tables(tx: Tx) -> None:
-    await tx.execute("CREATE TABLE IF NOT EXISTS effect (tenant TEXT, key TEXT, number INTEGER)")
+    await tx.execute(worded("CREATE TABLE IF NOT EXISTS effect ({id}, tenant TEXT, key TEXT, number INTEGER)"))
 
 
-INSERT = "INSERT INTO effect VALUES (?, ?, ?)"
+INSERT = "INSERT INTO effect (tenant, key, number) VALUES (?, ?, ?)"
 
 
 async def write(event: Event[Made], tx: Tx) -> None:
-    await tx.execute(INSERT, (event.tenant, event.data.key, event.data.number))
+    await tx.execute(worded(INSERT), (event.tenant, event.data.key, event.data.number))
 
 
 async def effects(plant: Service) -> list[tuple[object, object]]:
-    return [(key, number) for key, number in await rows(plant, "SELECT key, number FROM effect ORDER BY rowid")]
+    return [(key, number) for key, number in await rows(plant, "SELECT key, number FROM effect ORDER BY id")]
 
 
 async def letters(harness: Harness) -> list[str]:
@@ -73,6 +79,7 @@ async def letters(harness: Harness) -> list[str]:
 # 30: poison.
 
 
+@both
 async def test_poison_backs_off_with_jitter_and_is_dead_after_seven_runs() -> None:
     plant, ran = service(), []
 
@@ -82,7 +89,7 @@ async def test_poison_backs_off_with_jitter_and_is_dead_after_seven_runs() -> No
         await write(event, tx)
         raise ValueError("always")
 
-    async with Harness(plant) as harness:
+    async with House(plant) as harness:
         await harness.publish(Made(key="k"))
         await harness.settled()
         waits = []
@@ -106,6 +113,7 @@ async def test_poison_backs_off_with_jitter_and_is_dead_after_seven_runs() -> No
         assert await effects(plant) == []
 
 
+@both
 @pytest.mark.parametrize(("on_dead", "after"), [("stop", []), ("skip", [("k", 2)])])
 async def test_a_key_stops_behind_its_dead_event_or_skips_it(on_dead: str, after: list[tuple[str, int]]) -> None:
     plant = service()
@@ -116,7 +124,7 @@ async def test_a_key_stops_behind_its_dead_event_or_skips_it(on_dead: str, after
         if event.data.number == 1:
             raise ValueError("poison")
 
-    async with Harness(plant) as harness:
+    async with House(plant) as harness:
         for number in (1, 2):
             await harness.publish(Made(key="k", number=number))
         await harness.publish(Made(key="other", number=3))
@@ -129,6 +137,7 @@ async def test_a_key_stops_behind_its_dead_event_or_skips_it(on_dead: str, after
         ]
 
 
+@both
 async def test_an_error_that_cannot_be_said_or_stored_is_held_all_the_same() -> None:
     plant = service()
 
@@ -142,12 +151,12 @@ async def test_an_error_that_cannot_be_said_or_stored_is_held_all_the_same() -> 
     async def fail(event: Event[Made], tx: Tx) -> None:
         raise errors[event.data.number]
 
-    async with Harness(plant) as harness:
+    async with House(plant) as harness:
         for number in range(len(errors)):
             await harness.publish(Made(key=f"k{number}", number=number))
         await harness.settled()
         await harness.advance(11)
-        dead = await harness.held(plant)
+        dead = sorted(await harness.held(plant), key=lambda held: held.arrival.key or "")
         assert states(dead) == ["dead"] * 4
         assert "\\udc80" in dead[0].error
         assert "\0" not in dead[1].error
@@ -293,7 +302,7 @@ async def test_a_plain_handler_that_hangs_and_wakes_up_cannot_write_on_its_sessi
 
     @plant.on(Made, policy=Policy(deadline=SHORT))
     def hang(event: Event[Made], session: Session) -> None:
-        statement = text("INSERT INTO effect VALUES (:tenant, :key, 0)")
+        statement = text("INSERT INTO effect (tenant, key, number) VALUES (:tenant, :key, 0)")
         session.execute(statement, {"tenant": event.tenant, "key": event.data.key})
         if event.data.key != "hangs" or ended.is_set():
             return
@@ -382,6 +391,7 @@ async def test_a_plain_handler_may_raise_what_no_future_takes(error: BaseExcepti
 # Groups and lists.
 
 
+@both
 @pytest.mark.parametrize("many", [False, True], ids=["grouped", "list"])
 async def test_a_group_with_one_failing_event_is_redone_and_the_others_are_applied_once(many: bool) -> None:
     plant = service()
@@ -398,7 +408,7 @@ async def test_a_group_with_one_failing_event_is_redone_and_the_others_are_appli
         return [await one(event, tx) for event in events]
 
     plant.on(Made, policy=Policy(grouped=True))(several if many else one)
-    harness = Harness(plant)
+    harness = House(plant)
     await harness.broker.ensure(plant.topology())
     await put(harness, *[crafted(Made(key=f"k{n}", number=n), sequence=1) for n in range(30)])
     async with harness:
@@ -410,6 +420,7 @@ async def test_a_group_with_one_failing_event_is_redone_and_the_others_are_appli
             assert max(sizes) > 10
 
 
+@both
 async def test_a_list_holds_the_events_of_a_key_in_their_order_and_none_overtakes() -> None:
     plant = service()
     seen: list[list[tuple[str, int]]] = []
@@ -420,7 +431,7 @@ async def test_a_list_holds_the_events_of_a_key_in_their_order_and_none_overtake
         for event in events:
             await write(event, tx)
 
-    harness = Harness(plant)
+    harness = House(plant)
     await harness.broker.ensure(plant.topology())
     await put(harness, *[crafted(Made(key=f"k{n % 5}", number=n), sequence=n // 5 + 1) for n in range(50)])
     async with harness:
@@ -456,15 +467,16 @@ async def test_a_list_holds_events_of_one_tenant_so_that_what_follows_belongs_to
         assert max(len(tenants) for _, tenants in lists) == 10
 
 
+@both
 async def test_copies_inside_one_group_are_one_effect() -> None:
     plant = service()
 
     @plant.on(Seen)
     async def several(events: list[Event[Seen]], tx: Tx) -> None:
         for event in events:
-            await tx.execute(INSERT, (event.tenant, "seen", event.data.number))
+            await tx.execute(worded(INSERT), (event.tenant, "seen", event.data.number))
 
-    harness = Harness(plant)
+    harness = House(plant)
     await harness.broker.ensure(plant.topology())
     frames = [crafted(Seen(number=n)) for n in range(10)]
     await put(harness, *frames, *frames, *frames)
@@ -504,7 +516,9 @@ async def test_a_commit_of_a_session_inside_a_handler_does_not_end_the_transacti
 
     @plant.on(Made, policy=Policy(deliveries=1))
     def commit(event: Event[Made], session: Session) -> Iterable[Told]:
-        session.execute(text("INSERT INTO effect VALUES ('t1', :key, 0)"), {"key": event.data.key})
+        session.execute(
+            text("INSERT INTO effect (tenant, key, number) VALUES ('t1', :key, 0)"), {"key": event.data.key}
+        )
         session.commit()
         if event.data.key == "fails":
             raise ValueError("after the commit")
@@ -535,6 +549,7 @@ async def test_a_plain_handler_without_a_transaction_runs_and_publishes() -> Non
 # Signals, and what a handler says.
 
 
+@both
 async def test_a_handler_says_what_should_happen_next() -> None:
     plant, ran = service(), []
 
@@ -554,7 +569,7 @@ async def test_a_handler_says_what_should_happen_next() -> None:
         if key == "reject":
             raise Reject("never")
 
-    async with Harness(plant) as harness:
+    async with House(plant) as harness:
         for key in ("now", "always now", "later", "scheduled", "reject"):
             await harness.publish(Made(key=key))
         await harness.settled()
@@ -575,6 +590,7 @@ async def test_a_handler_says_what_should_happen_next() -> None:
         assert await effects(plant) == [("now", 0), ("scheduled", 0), ("later", 0)]
 
 
+@both
 async def test_what_a_failed_handler_said_is_never_seen() -> None:
     plant = service()
 
@@ -586,7 +602,7 @@ async def test_what_a_failed_handler_said_is_never_seen() -> None:
             raise ValueError("after publishing")
         return [Told(key="one"), Told(key="")]  # the second has no key: refused while it is being said
 
-    async with Harness(plant) as harness:
+    async with House(plant) as harness:
         for key in ("raises", "says nonsense"):
             await harness.publish(Made(key=key))
         await harness.settled()

@@ -40,7 +40,10 @@ class Timers:
                 await self._clock.wait(stop, wait)
 
     async def _until_next(self) -> float:
+        asked = self._clock.monotonic()
         seconds = await self._store.timers.next_due()
         if seconds is None:
             return LOOK
-        return min(LOOK, seconds) if seconds > 0 else HELD_UP
+        if seconds > 0:
+            return min(max(0.0, asked + seconds - self._clock.monotonic()), LOOK)  # time went on while it answered
+        return HELD_UP

@@ -153,9 +153,12 @@ class Retrier:
         """Seconds to wait. Nothing was to be had when it was last looked: what became due since then is not to wait for the
         next look, and what somebody else holds is."""
         await self._alarm()
+        asked = self._clock.monotonic()
         seconds = await self._applier.store.held.next_due(self._applier.consumer)
-        if seconds is None or seconds > 0:
-            return LOOK if seconds is None else min(seconds, LOOK)
+        if seconds is None:
+            return LOOK
+        if seconds > 0:
+            return min(max(0.0, asked + seconds - self._clock.monotonic()), LOOK)  # time went on while it answered
         self._missed = not self._missed
         return 0.0 if self._missed else LOOK
 

@@ -80,11 +80,11 @@ class Renamed(Saga):
 
 
 class Till:
-    """Releases of one service, one after the other, on the same files and clock."""
+    """Releases of one service, one after the other, on the same files, or the same database, and clock."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, store: str = "") -> None:
         self.clock = ManualClock()
-        self._store, self._broker = f"sqlite:///{folder}/store.db", f"embedded:///{folder}/log.db"
+        self._store, self._broker = store or f"sqlite:///{folder}/store.db", f"embedded:///{folder}/log.db"
         self._outside = Service("till", store=f"sqlite:///{folder}/till.db", broker=self._broker, clock=self.clock)
 
     def release(self, cls: type[Saga]) -> Service:
