@@ -434,3 +434,60 @@ async def test_words_in_a_text_are_no_savepoint(postgres_url: str) -> None:
         await connection.execute("DO $x$ BEGIN PERFORM 1; /*; ROLLBACK TO a */ END $x$")
     assert (await shop.outcome())["said"] == ["before", "inside"]
     await shop.service.aclose()
+
+
+NAMES = {
+    "sqlite": ["a", '"a"', "'a'", "`a`", "[a]", "é", '"a""b"', "/* it's */ a", "-- it's\n a"],
+    "postgres": ["a", '"a"', '"a""b"', "/* it's /* nested */ */ a", "-- it's\n a", 'U&"a"'],
+}
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in NAMES.items() for name in names])
+async def test_a_savepoint_is_followed_or_refused_however_its_name_is_written(
+    kind: str, name: str, shop_on: Callable[[str], tuple[Shop, str]]
+) -> None:
+    shop, _ = shop_on(kind)
+    await shop.begin()
+
+    async def roll_back_inside() -> None:
+        async with shop.service.transaction("t1") as tx:
+            tx.publish(Placed(order_id="before"))
+            await tx.execute(f"SAVEPOINT {name}")
+            tx.publish(Placed(order_id="gone"))
+            await tx.execute(f"ROLLBACK TO {name}")
+
+    if "nested" in name or "U&" in name:
+        with pytest.raises(StoreError, match="savepoints is not understood"):
+            await roll_back_inside()
+        assert (await shop.outcome())["said"] == []
+    else:
+        await roll_back_inside()
+        assert (await shop.outcome())["said"] == ["before"]
+    await shop.service.aclose()
+
+
+@pytest.mark.parametrize("way", ["sqlite3", "aiosqlite", "AsyncSession on SQLite", "Session on SQLite"])
+async def test_what_was_said_before_an_error_that_ended_a_joined_transaction_is_refused(
+    way: str, shop_on: Callable[[str], tuple[Shop, str]]
+) -> None:
+    kind, joining = JOINED[way]
+    shop, url = shop_on(kind)
+    await shop.begin()
+    async with shop.service.transaction("t1") as tx:
+        await tx.execute("CREATE TABLE mine (name TEXT PRIMARY KEY)")
+        await tx.execute("INSERT INTO mine VALUES ('a')")
+
+    async def go_on_behind_an_error(run: Any) -> None:
+        async with shop.service.joined(run, "t1") as tx:
+            wrap: Callable[[str], Any] = text if "Session" in way else str
+            tx.publish(Placed(order_id="gone"))
+            with pytest.raises(Exception, match="UNIQUE"):
+                await _awaited(run.execute(wrap("INSERT OR ROLLBACK INTO mine VALUES ('a')")))
+            await _awaited(run.execute(wrap("BEGIN")))
+            await _awaited(run.execute(wrap("INSERT INTO mine VALUES ('b')")))
+
+    async with joining(url) as (theirs, _):
+        with pytest.raises(StoreError, match="ended before its block"):
+            await go_on_behind_an_error(theirs)
+    assert (await shop.outcome())["said"] == []
+    await shop.service.aclose()

@@ -6,17 +6,19 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, Protocol
 
+from posthouse.store.wording import is_ambiguous, statements_in, text_of
+
 Verb = Literal["set", "release", "roll back"]
 
 MAY = re.compile(r"\b(SAVEPOINT|RELEASE|ROLLBACK|ABORT)\b", re.IGNORECASE)
-ALL = re.compile(r"(?:^|;)\s*(?:ROLLBACK|ABORT)(?:\s+(?:WORK|TRANSACTION))?\s*(?:;|$)", re.IGNORECASE)
-UNREAD = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$", re.DOTALL)
-"""Texts and remarks inside a statement: what is written there is not said to the database."""
-WORDS = re.compile(
-    r"(?:^|;)\s*(?:(?P<set>SAVEPOINT)|(?P<release>RELEASE)(?:\s+SAVEPOINT)?"
-    r"|ROLLBACK(?:\s+(?:WORK|TRANSACTION))?\s+TO(?:\s+SAVEPOINT)?)\s*(?P<name>\"(?:[^\"]|\"\")+\"|(?<=\s)[\w$]+)",
+ALL = re.compile(r"(?:ROLLBACK|ABORT)(?:\s+(?:WORK|TRANSACTION))?(?:\s+AND\s+(?:NO\s+)?CHAIN)?", re.IGNORECASE)
+ONE = re.compile(
+    r"(?:(?P<set>SAVEPOINT)|(?P<release>RELEASE)(?:\s+SAVEPOINT\b)?"
+    r"|ROLLBACK(?:\s+(?:WORK|TRANSACTION))?\s+TO(?:\s+SAVEPOINT\b)?)"
+    r"(?:\s*(?P<quoted>\"(?:[^\"]|\"\")+\"|'(?:[^']|'')+'|`(?:[^`]|``)+`|\[[^]]+\])|\s+(?P<plain>[^\W\d][\w$]*))",
     re.IGNORECASE,
 )
+"""The whole of a statement. SQLite has four ways to quote a name."""
 
 
 class Step(NamedTuple):
@@ -41,7 +43,7 @@ class Sayer(Protocol):
 class Savepoints:
     """The savepoints of one transaction, as far as they were heard of, and those who follow them."""
 
-    __slots__ = ("_sayers", "_set", "late", "lost")
+    __slots__ = ("_begun", "_sayers", "_set", "late", "lost")
 
     def __init__(self, *, late: bool = False) -> None:
         self.late = late
@@ -49,6 +51,7 @@ class Savepoints:
         he says."""
         self.lost = ""
         """Why nobody knows any more what was rolled back; empty while it is known."""
+        self._begun = False
         self._sayers: list[Sayer] = []
         self._set: list[tuple[str, list[Any]]] = []
 
@@ -58,19 +61,29 @@ class Savepoints:
 
     def hear(self, sql: object) -> None:
         """A statement was run."""
-        for step in steps_in(sql):
-            self.take(step)
-        if rolls_all_back(sql):
-            self.hear_of_end()
+        for statement in _of_savepoints(sql):
+            step = _step(statement)
+            if step is not None:
+                self.take(step)
+            elif ALL.fullmatch(statement):
+                self.hear_of_end()
+            else:
+                self.lost = f"what {statement[:60]!r} does with savepoints is not understood"
 
     def hear_failed(self, sql: object) -> None:
         """A statement was run, or not: its answer was an error, or never came."""
-        for _, name in steps_in(sql):
-            self.lost = f"what became of the savepoint {name} is not known"
+        for statement in _of_savepoints(sql):
+            self.lost = f"what became of {statement[:60]!r} is not known"
 
     def hear_of_end(self) -> None:
         """The whole transaction was rolled back, inside of the block of those who have something to say in it."""
-        self.lost = "the transaction was rolled back before its block ended"
+        self.lost = "the transaction was ended before its block was"
+
+    def see(self, in_transaction: bool) -> None:
+        """Whether the connection is in a transaction now: some errors end one without a statement that says so."""
+        if self._begun and not in_transaction:
+            self.hear_of_end()
+        self._begun = in_transaction
 
     def take(self, step: Step) -> None:
         """One step of a statement."""
@@ -78,7 +91,10 @@ class Savepoints:
         if verb == "set":
             self._set.append((name, [sayer.mark() for sayer in self._sayers]))
             return
-        place = next((place for place in reversed(range(len(self._set))) if self._set[place][0] == name), None)
+        place = self._latest(name)
+        if place is not None and self._set[place][0] != name:
+            self.lost = f"the savepoints {name} and {self._set[place][0]} are one for SQLite and two for PostgreSQL"
+            return
         if place is None:
             if verb == "roll back":
                 self.lost = f"the savepoint {name} was rolled back, and nobody saw it being set"
@@ -89,29 +105,45 @@ class Savepoints:
             for number, sayer in enumerate(self._sayers):
                 sayer.rewind(marks[number] if number < len(marks) else None)
 
+    def _latest(self, name: str) -> int | None:
+        """The place of the latest one of that name, however it was written."""
+        names = [known.lower() for known, _ in self._set]
+        return next((place for place in reversed(range(len(names))) if names[place] == name.lower()), None)
+
 
 Detach = Callable[[], None]
 """Ends that somebody listens."""
 
 
 def steps_in(sql: object) -> Iterator[Step]:
-    """What a text of statements does with savepoints."""
-    text = _text(sql)
-    if MAY.search(text):
-        for found in WORDS.finditer(UNREAD.sub(" ", text)):
-            verb: Verb = "set" if found["set"] else "release" if found["release"] else "roll back"
-            yield Step(verb, _name(found["name"]))
+    """What a text of statements does with savepoints, as far as it is understood."""
+    for statement in _of_savepoints(sql):
+        step = _step(statement)
+        if step is not None:
+            yield step
 
 
-def rolls_all_back(sql: object) -> bool:
-    """Whether a text of statements rolls back the whole transaction."""
-    text = _text(sql)
-    return bool(MAY.search(text) and ALL.search(UNREAD.sub(" ", text)))
+def _of_savepoints(sql: object) -> Iterator[str]:
+    """The statements of a text that set, release or roll back, also those that nobody here understands."""
+    text = text_of(sql)
+    if not MAY.search(text):
+        return
+    if is_ambiguous(text):
+        yield text  # it begins with a remark or with whatever: no step
+        return
+    for statement in statements_in(text):
+        if MAY.match(statement):
+            yield statement
 
 
-def _text(sql: object) -> str:
-    return sql.decode(errors="replace") if isinstance(sql, bytes) else str(sql)
+def _step(statement: str) -> Step | None:
+    found = ONE.fullmatch(statement)
+    if found is None:
+        return None
+    verb: Verb = "set" if found["set"] else "release" if found["release"] else "roll back"
+    return Step(verb, _unquoted(found["quoted"]) if found["quoted"] else found["plain"].lower())
 
 
-def _name(written: str) -> str:
-    return written[1:-1].replace('""', '"') if written.startswith('"') else written.lower()
+def _unquoted(name: str) -> str:
+    quote = name[-1]
+    return name[1:-1].replace(quote * 2, quote)

@@ -30,16 +30,23 @@ def attend_sqlalchemy(theirs: Any, savepoints: Savepoints) -> Detach:
 
 
 def _of_connection(connection: Any, savepoints: Savepoints) -> list[tuple[Any, str, Callable[..., None]]]:
+    def see() -> None:
+        if connection.dialect.name == "sqlite":
+            savepoints.see(connection.connection.driver_connection.in_transaction)
+
     def ran(_: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        see()
         savepoints.hear(statement)
 
     def failed(context: Any) -> None:
         if context.connection is connection:
+            see()
             savepoints.hear_failed(context.statement or "")
 
     def rolled_back(_: Any) -> None:
         savepoints.hear_of_end()
 
+    see()
     return [
         (connection, "after_cursor_execute", ran),
         (connection, "rollback", rolled_back),

@@ -13,15 +13,18 @@ from typing import Any, NoReturn, Protocol
 
 from posthouse.errors import StoreError
 from posthouse.store.savepoints import Savepoints
+from posthouse.store.wording import statements_in
 
-ENDS_TRANSACTION = re.compile(r"\s*(BEGIN|COMMIT|END|ROLLBACK(?!\s+(TRANSACTION\s+)?TO))\b", re.IGNORECASE)
+ENDS_TRANSACTION = re.compile(r"(BEGIN|COMMIT|END|ROLLBACK(?!\s+(TRANSACTION\s+)?TO\b))\b", re.IGNORECASE)
+SCRIPT = "executescript(), which commits first,"
 
 
 @functools.lru_cache(maxsize=256)
 def refuse_ending(sql: str) -> None:
     """Statements that begin or end a transaction belong to whoever began this one; savepoints are free."""
-    if ENDS_TRANSACTION.match(sql):
-        _refuse(sql.split()[0].upper())
+    first = next(statements_in(sql, nested=False), "")  # the driver runs no second one
+    if found := ENDS_TRANSACTION.match(first):
+        _refuse(found[0].upper())
 
 
 def _refuse(what: str) -> NoReturn:
@@ -44,14 +47,34 @@ class Lender(Protocol):
 
 
 class _Listening:
-    """A cursor that tells of savepoints. One that fails has changed nothing."""
+    """A cursor that tells of savepoints. One that fails has changed nothing; but some errors, of a trigger or of `OR
+    ROLLBACK`, end the transaction, and what came after one would commit by itself: each statement asks whether it stands."""
 
-    savepoints: Savepoints
+    transaction: Lender
+    borrowed: BorrowedConnection
+
+    @property
+    def connection(self) -> BorrowedConnection:
+        return self.borrowed  # the store's own could be committed
 
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        refuse_ending(sql)
+        self.transaction.ready()
         found = super().execute(sql, parameters)  # type: ignore[misc]
-        self.savepoints.hear(sql)
+        self.transaction.savepoints.hear(sql)
         return found
+
+    def executemany(self, sql: str, parameters: Any, /) -> Any:
+        self.transaction.ready()
+        return super().executemany(sql, self._while_it_stands(parameters))  # type: ignore[misc]
+
+    def _while_it_stands(self, parameters: Any) -> Iterator[Any]:
+        for each in parameters:
+            self.transaction.ready()
+            yield each
+
+    def executescript(self, sql_script: str, /) -> NoReturn:
+        _refuse(SCRIPT)
 
 
 @functools.cache
@@ -70,13 +93,12 @@ class BorrowedConnection(sqlite3.Connection):
 
     def cursor(self, factory: Any = sqlite3.Cursor) -> Any:
         cursor = self._lend().cursor(_listening(factory))
-        cursor.savepoints = self.transaction.savepoints
+        cursor.transaction, cursor.borrowed = self.transaction, self
         cursor.row_factory = self._row_factory
         self._cursors.add(cursor)
         return cursor
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        refuse_ending(sql)
         cursor: sqlite3.Cursor = self.cursor().execute(sql, parameters)
         return cursor
 
@@ -85,7 +107,7 @@ class BorrowedConnection(sqlite3.Connection):
         return cursor
 
     def executescript(self, sql_script: str, /) -> NoReturn:
-        _refuse("executescript(), which commits first,")
+        _refuse(SCRIPT)
 
     def commit(self) -> None:
         _refuse("commit()")

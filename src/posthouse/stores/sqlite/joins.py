@@ -88,7 +88,13 @@ class JoinedSqlite(Joined):
 
     async def attend(self) -> Detach:
         """A trace is the only way to hear of its statements: one of theirs is not called from now on."""
-        self._theirs.set_trace_callback(self.savepoints.hear)
+
+        def told(sql: str) -> None:
+            self.savepoints.see(self._theirs.in_transaction)
+            self.savepoints.hear(sql)
+
+        self.savepoints.see(self._theirs.in_transaction)
+        self._theirs.set_trace_callback(told)
         return lambda: self._theirs.set_trace_callback(None)
 
     def checked_now(self) -> int:
@@ -122,9 +128,12 @@ class JoinedAiosqlite(Joined):
             except BaseException:
                 self.savepoints.hear_failed(sql)
                 raise
+            finally:
+                self.savepoints.see(theirs.in_transaction)
             self.savepoints.hear(sql)
             return found
 
+        self.savepoints.see(theirs.in_transaction)
         theirs._execute = listening
 
         def end() -> None:

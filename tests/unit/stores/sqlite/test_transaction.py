@@ -99,13 +99,41 @@ async def test_another_process_that_keeps_the_lock_is_named(path: Path, clock: M
     await store.aclose()
 
 
-@pytest.mark.parametrize("sql", ["COMMIT", "  rollback", "END TRANSACTION", "begin immediate"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COMMIT",
+        "  rollback",
+        "END TRANSACTION",
+        "begin immediate",
+        "/* x */ COMMIT",
+        "-- done\nCOMMIT",
+        "/* /* */ COMMIT",
+        "; COMMIT",
+        "ROLLBACK TRANSACTION tomorrow",
+    ],
+)
 async def test_a_statement_that_would_end_the_transaction_is_refused(store: SqliteStore, sql: str) -> None:
     async with store.begin() as tx:
         with pytest.raises(StoreError, match="not yours"):
             await tx.execute(sql)
         with pytest.raises(StoreError, match="not yours"):
             tx.connection.execute(sql)
+        with pytest.raises(StoreError, match="not yours"):
+            tx.connection.cursor().execute(sql)
+        with pytest.raises(StoreError, match="not yours"):
+            tx.connection.cursor().connection.cursor().executescript(sql)
+        with pytest.raises(StoreError, match="not yours"):
+            tx.connection.cursor().connection.commit()
+        await tx.execute("INSERT INTO mine VALUES ('a')")
+    assert await names(store) == ["a"]
+
+
+async def test_a_trigger_is_made_although_its_text_has_an_end(store: SqliteStore) -> None:
+    async with store.begin() as tx:
+        await tx.execute("CREATE TRIGGER twice AFTER INSERT ON mine BEGIN SELECT 1; END")
+        tx.connection.execute("INSERT INTO mine VALUES ('a')")
+    assert await names(store) == ["a"]
 
 
 async def test_savepoints_are_free(store: SqliteStore) -> None:
@@ -126,7 +154,14 @@ async def test_a_transaction_ended_behind_our_back_is_reported(store: SqliteStor
 
 async def end_behind_our_back(store: SqliteStore) -> None:
     async with store.begin() as tx:
-        tx.connection.cursor().execute("ROLLBACK")
+        tx.connection.execute("INSERT INTO mine VALUES ('a')")
+        cursor = tx.connection.cursor()
+        with pytest.raises(sqlite3.IntegrityError):
+            cursor.execute("INSERT OR ROLLBACK INTO mine VALUES ('a')")
+        with pytest.raises(TransactionClosed, match="rolled back inside"):
+            cursor.execute("INSERT INTO mine VALUES ('would commit by itself')")
+        with pytest.raises(TransactionClosed, match="rolled back inside"):
+            cursor.executemany("INSERT INTO mine VALUES (?)", [("b",), ("c",)])
         with pytest.raises(TransactionClosed, match="rolled back inside"):
             await tx.execute("INSERT INTO mine VALUES ('would commit by itself')")
         with pytest.raises(TransactionClosed, match="rolled back inside"):
@@ -141,8 +176,10 @@ async def test_a_lent_connection_is_taken_back(store: SqliteStore) -> None:
         assert cursor.fetchone() == (1,)
     with pytest.raises(TransactionClosed):
         connection.execute("INSERT INTO mine VALUES ('late')")
-    with pytest.raises(sqlite3.ProgrammingError):
+    with pytest.raises(TransactionClosed):
         cursor.execute("INSERT INTO mine VALUES ('late')")
+    with pytest.raises(sqlite3.ProgrammingError):
+        cursor.fetchone()
     assert await names(store) == ["a"]
 
 

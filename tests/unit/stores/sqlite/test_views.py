@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, StatementError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -182,3 +182,22 @@ async def test_a_shape_that_does_not_exist_is_named_with_those_that_do(store: Sq
                 pass
     with pytest.raises(ConfigurationError, match="yours already"):
         store.view(store.join(sqlite3.connect(":memory:")), sqlite3.Connection)
+
+
+async def pass_over_and_go_on(store: SqliteStore, wanted: type) -> None:
+    async with store.begin() as tx:
+        with store.view(tx, wanted) as view:
+            run: Any = view
+            run.execute(text("INSERT INTO mine VALUES ('a')"))
+            with pytest.raises(IntegrityError):
+                run.execute(text("INSERT OR ROLLBACK INTO mine VALUES ('a')"))
+            run.execute(text("INSERT INTO mine VALUES ('would commit by itself')"))
+
+
+@pytest.mark.parametrize("wanted", [Session, Connection])
+async def test_nothing_commits_by_itself_after_an_error_that_ended_the_transaction(
+    store: SqliteStore, wanted: type
+) -> None:
+    with pytest.raises(StatementError, match="rolled back inside"):
+        await pass_over_and_go_on(store, wanted)
+    assert await names(store) == []
