@@ -191,9 +191,11 @@ Way = Callable[[str], AbstractAsyncContextManager[tuple[object, Nested]]]
 @asynccontextmanager
 async def on_asyncpg(url: str) -> AsyncIterator[tuple[object, Nested]]:
     connection = await asyncpg.connect(url)
-    async with connection.transaction():
-        yield connection, connection.transaction
-    await connection.close()
+    try:
+        async with connection.transaction():
+            yield connection, connection.transaction
+    finally:
+        await connection.close()
 
 
 @asynccontextmanager
