@@ -43,7 +43,7 @@ class Desk:
     async def retry(self, held_id: int, *, force: bool = False) -> HeldEvent:
         """Run it again, with all its attempts. `force` runs an event that its key has already left behind, out of order."""
         async with self.store.begin() as tx:
-            held = await self.get(held_id)
+            held = await self._locked(tx, held_id)
             if held.state in ("blocked", "gap"):
                 raise DeskError(
                     f"{held_id} waits behind an earlier event of its key: retry or skip that one, or release the key"
@@ -53,17 +53,17 @@ class Desk:
     async def skip(self, held_id: int) -> HeldEvent:
         """Give it up: its key goes on without it."""
         async with self.store.begin() as tx:
-            return await self._leave_line(tx, await self.get(held_id), "skipped")
+            return await self._leave_line(tx, await self._locked(tx, held_id), "skipped")
 
     async def quarantine(self, held_id: int) -> HeldEvent:
         """Set it aside for inspection: its key goes on without it, and it never runs by itself."""
         async with self.store.begin() as tx:
-            return await self._leave_line(tx, await self.get(held_id), "quarantined")
+            return await self._leave_line(tx, await self._locked(tx, held_id), "quarantined")
 
     async def edit(self, held_id: int, data: bytes, check: Check, *, force: bool = False) -> HeldEvent:
         """Replace its payload, keep its id and its place, and run it again; `force` as in `retry`."""
         async with self.store.begin() as tx:
-            held = await self.get(held_id)
+            held = await self._locked(tx, held_id)
             if held.state in ("blocked", "gap"):
                 raise DeskError(
                     f"{held_id} waits behind an earlier event of its key: it can be edited when its turn has come"
@@ -77,18 +77,31 @@ class Desk:
     async def release(self, held_id: int) -> HeldEvent:
         """Let the key of this event go on: a dead first event runs again, a missing number is given up."""
         async with self.store.begin() as tx:
-            first = await self._first_of_line(await self.get(held_id))
+            first = await self._first_of_line(await self._locked(tx, held_id))
             if first.state not in ("gap", "blocked"):
-                return await self._again(tx, first)
+                return await self._run_again(tx, first, force=False)
             await self._give_up_before(tx, first)
             return first
 
+    async def _locked(self, tx: Transaction, held_id: int) -> HeldEvent:
+        """The event as it stands once nobody else can move its key: it is looked up to know its key, and again under the
+        lock of that, because what is held may have changed while the lock was waited for."""
+        held = await self.get(held_id)
+        if held.arrival.sequence is None:
+            return held
+        await self._head(tx, held)
+        return await self.get(held_id)
+
+    async def _head(self, tx: Transaction, held: HeldEvent) -> int | None:
+        """How far the key of an event has come, locked; None when it has not begun."""
+        known = await self.store.inbox.standing(tx, held.consumer, held.arrival)
+        return known.sequence if isinstance(known, Head) else None
+
     async def _give_up_before(self, tx: Transaction, first: HeldEvent) -> None:
         """Skip every missing number before the first that waits; of very many, only the last are counted."""
-        known = await self.store.inbox.standing(tx, first.consumer, first.arrival)
+        head = await self._head(tx, first) or 0
         last = (first.arrival.sequence or 1) - 1
-        head = known.sequence if isinstance(known, Head) else 0
-        missing = first.arrival
+        missing = msgspec.structs.replace(first.arrival, sequence=last)
         for number in range(max(head + 1, last - MOST_MISSING + 1), last + 1):
             missing = msgspec.structs.replace(first.arrival, sequence=number)
             await self.store.inbox.advance(tx, first.consumer, missing, skipped=True)
@@ -103,25 +116,35 @@ class Desk:
             raise DeskError(f"{held.id} is {state} already")
         if held.state in ("blocked", "gap"):
             raise DeskError(f"{held.id} is not the first of its key: deal with the earlier event, or release the key")
-        was_in_line = held.state in BLOCKING
         left = await self._change(tx, msgspec.structs.replace(held, state=state))
-        if was_in_line:
+        if held.state in BLOCKING and await self._is_in_turn(tx, held):
             await Holder(self.store).pass_over(tx, left)
         return left
 
+    async def _is_in_turn(self, tx: Transaction, held: HeldEvent) -> bool:
+        """Whether its key waits for this very event: it must not be led past numbers that are still to come."""
+        number = held.arrival.sequence
+        return number is None or number == (await self._head(tx, held) or 0) + 1
+
     async def _run_again(self, tx: Transaction, held: HeldEvent, force: bool) -> HeldEvent:
         """In its place; by force, when its key went on, outside of any line."""
-        if held.state in BLOCKING or held.arrival.sequence is None:
-            return await self._again(tx, held)
-        known = await self.store.inbox.standing(tx, held.consumer, held.arrival)
-        if not isinstance(known, Head) or held.arrival.sequence > known.sequence:
-            return await self._again(tx, held)
+        if not (reached := await self._left_behind(tx, held)):
+            again = await self._again(tx, held)
+            if await self._left_behind(tx, held):  # a key without a head could not be locked before the change
+                raise self._changed(held)
+            return again
         if not force:
             raise DeskError(
-                f"the key of {held.id} went on to number {known.sequence}, this is number {held.arrival.sequence}: "
+                f"the key of {held.id} went on to number {reached}, this is number {held.arrival.sequence}: "
                 "retry it with --force to run it out of order"
             )
         return await self._out_of_line(tx, held)
+
+    async def _left_behind(self, tx: Transaction, held: HeldEvent) -> int | None:
+        """The number that its key has come to, when that is not before its own: it would never be its turn."""
+        number = held.arrival.sequence
+        reached = None if number is None else await self._head(tx, held)
+        return reached if number is not None and reached is not None and reached >= number else None
 
     async def _out_of_line(self, tx: Transaction, held: HeldEvent) -> HeldEvent:
         """A place in the line cannot be changed, so it is held anew without one; its number in the list is a new one."""
