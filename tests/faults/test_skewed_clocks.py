@@ -268,6 +268,25 @@ async def test_what_the_broker_refused_is_tried_again_in_its_time(opened: OpenSt
         assert time.monotonic() - began >= 0.1
 
 
+@SKEWS
+async def test_versions_are_seen_when_they_were_seen(opened: OpenStore, off: float) -> None:
+    service, ran = plant(), list[int]()
+
+    @service.on(Seen)
+    async def see(event: Event[Seen], tx: Tx) -> None:
+        ran.append(event.data.number)
+
+    store = opened()
+    async with at_work(service, store, off) as runtime:
+        async with service.transaction("t1") as tx:
+            tx.publish(Seen(number=1))
+        await soon(lambda: ran == [1], "the event")
+        await runtime.tidy()
+        seen = await store.sightings.seen()
+        assert {sighting.role for sighting in seen} >= {"applied", "running"}
+        assert all(abs(time.time() - at) < 60 for sighting in seen for at in (sighting.first_at, sighting.last_at))
+
+
 class Reluctant(MemoryBroker):
     """Refuses all that it is given so many times, and says when it was asked."""
 

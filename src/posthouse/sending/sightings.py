@@ -25,7 +25,8 @@ class Sightings:
         """Write what is due; returns how many. With `every` 0: all that was seen since it was last written."""
         due = [place for place, seen in self._seen.items() if self._is_due(place, seen, now, every)]
         if due:
-            await table.note([Sighting(*place, first_at=self._seen[place], last_at=self._seen[place]) for place in due])
+            seen = [Sighting(*place, first_at=self._seen[place], last_at=self._seen[place]) for place in due]
+            await table.note(seen, now)
             self._written.update({place: (self._seen[place], now) for place in due})
         return len(due)
 

@@ -25,8 +25,9 @@ class Sighting(msgspec.Struct, frozen=True):
 class SightingTable(Protocol):
     """Who used which version when. Written seldom, and never in the transaction of an event."""
 
-    async def note(self, sightings: Sequence[Sighting]) -> None:
-        """Remember them: of one (role, party, subject) the earliest first time and the latest last time stay."""
+    async def note(self, sightings: Sequence[Sighting], now: float | None = None) -> None:
+        """Remember them: of one (role, party, subject) the earliest first time and the latest last time stay. Their times are
+        those of a clock that shows `now`: they are moved by as much as the store's own differs. None: they are the store's."""
         ...
 
     async def seen(self) -> Sequence[Sighting]:

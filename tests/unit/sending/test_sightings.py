@@ -14,7 +14,7 @@ class Notebook:
     def __init__(self) -> None:
         self.pages: list[Sequence[Sighting]] = []
 
-    async def note(self, sightings: Sequence[Sighting]) -> None:
+    async def note(self, sightings: Sequence[Sighting], now: float | None = None) -> None:
         self.pages.append(sightings)
 
     async def seen(self) -> Sequence[Sighting]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from posthouse.clock import Clock
 from posthouse.store import Sighting
 from posthouse.stores.postgres.database import Database
+from posthouse.stores.postgres.steps import NOW
 
 # Remember uses, always in the same order, so that two processes do not wait for each other.
-NOTE = """
+NOTE = f"""
+WITH clock AS MATERIALIZED (SELECT coalesce({NOW} - $2::double precision, 0) AS ahead)
 INSERT INTO posthouse.sighting AS s (role, party, subject, first_at, last_at)
-SELECT n.role, n.party, n.subject, min(n.first_at), max(n.last_at)
-FROM unnest($1::text[], $2::text[], $3::text[], $4::double precision[], $5::double precision[])
+SELECT n.role, n.party, n.subject, min(n.first_at + c.ahead), max(n.last_at + c.ahead)
+FROM clock c CROSS JOIN unnest($3::text[], $4::text[], $5::text[], $6::double precision[], $7::double precision[])
     AS n (role, party, subject, first_at, last_at)
 GROUP BY n.role, n.party, n.subject ORDER BY n.role, n.party, n.subject
 ON CONFLICT (role, party, subject) DO UPDATE
@@ -29,12 +32,14 @@ ORDER BY role COLLATE "C", party COLLATE "C", subject COLLATE "C"
 class PostgresSightings:
     """The sightings of a `PostgresStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Clock | None) -> None:
         self._database = database
+        self._clock = clock
 
-    async def note(self, sightings: Sequence[Sighting]) -> None:
+    async def note(self, sightings: Sequence[Sighting], now: float | None = None) -> None:
+        own = None if self._clock is None else self._clock.now()
         columns = zip(*((s.role, s.party, s.subject, s.first_at, s.last_at) for s in sightings), strict=True)
-        await self._database.run(NOTE, *map(list, columns))
+        await self._database.run(NOTE, own, now, *map(list, columns))
 
     async def seen(self) -> Sequence[Sighting]:
         return [_sighting(columns) for columns in await self._database.run(SEEN)]

@@ -140,7 +140,7 @@ class PostgresStore:
         self.inbox: InboxTable = PostgresInbox(self._database, clock)
         self.held: HeldTable = PostgresHeld(self._database, clock)
         self.timers: TimerTable = PostgresTimers(self._database, self._outbox, idempotency_window)
-        self.sightings: SightingTable = PostgresSightings(self._database)
+        self.sightings: SightingTable = PostgresSightings(self._database, clock)
         self.sagas: SagaTable = PostgresSagas(self._database, clock)
         self.streams: StreamTable = PostgresStreams(self._database)
         self.projections: ProjectionTable = PostgresProjections(self._database, clock, isolated=isolation)

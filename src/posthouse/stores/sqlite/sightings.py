@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from posthouse.clock import Clock
 from posthouse.store import Sighting
 from posthouse.stores.sqlite.database import Database
 
@@ -22,12 +23,14 @@ SEEN = "SELECT role, party, subject, first_at, last_at FROM posthouse_sighting O
 class SqliteSightings:
     """The sightings of a `SqliteStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
+        self._clock = clock
 
-    async def note(self, sightings: Sequence[Sighting]) -> None:
+    async def note(self, sightings: Sequence[Sighting], now: float | None = None) -> None:
+        ahead = 0.0 if now is None else self._clock.now() - now
         async with self._database.begin() as tx:
-            tx.run_many(NOTE, [(s.role, s.party, s.subject, s.first_at, s.last_at) for s in sightings])
+            tx.run_many(NOTE, [(s.role, s.party, s.subject, s.first_at + ahead, s.last_at + ahead) for s in sightings])
 
     async def seen(self) -> Sequence[Sighting]:
         return [_sighting(columns) for columns in await self._database.select(SEEN)]

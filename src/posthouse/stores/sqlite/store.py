@@ -125,7 +125,7 @@ class SqliteStore:
         self.inbox: InboxTable = SqliteInbox(self._database, self._clock)
         self.held: HeldTable = SqliteHeld(self._database, self._clock)
         self.timers: TimerTable = SqliteTimers(self._database, self._clock, self._outbox)
-        self.sightings: SightingTable = SqliteSightings(self._database)
+        self.sightings: SightingTable = SqliteSightings(self._database, self._clock)
         self.sagas: SagaTable = SqliteSagas(self._database, self._clock)
         self.streams: StreamTable = SqliteStreams(self._database)
         self.projections: ProjectionTable = SqliteProjections(self._database, self._clock)

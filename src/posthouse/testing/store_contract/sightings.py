@@ -21,6 +21,16 @@ class SightingContract(StoreFixtures):
         await store.sightings.note([Sighting("published", "orders", "a.b.done.v1", 10.0, 15.0)])
         assert await store.sightings.seen() == [Sighting("published", "orders", "a.b.done.v1", 10.0, 40.0)]
 
+    async def test_a_note_goes_by_the_clock_of_the_store_not_by_that_of_who_notes(self, store: Store) -> None:
+        now = self.clock.now()
+        await store.sightings.note(
+            [Sighting("published", "orders", "a.b.done.v1", now - 7_020, now - 7_010)], now - 7_000
+        )
+        await store.sightings.note(
+            [Sighting("published", "orders", "a.b.done.v1", now + 6_985, now + 6_995)], now + 7_000
+        )
+        assert await store.sightings.seen() == [Sighting("published", "orders", "a.b.done.v1", now - 20, now - 5)]
+
     async def test_uses_are_told_apart_by_role_party_and_subject(self, store: Store) -> None:
         notes = [
             Sighting("applied", "billing", "a.b.done.v1", 1.0, 1.0),
