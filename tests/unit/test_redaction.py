@@ -118,6 +118,18 @@ def test_all_options_that_sound_like_secrets_are_known_to_be_some() -> None:
         f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----",
         f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}",
         f"postgresql://h/x?password=%26{SECRET}&sslmode=require",
+        f"postgresql://app:it's-{SECRET}@db/x",
+        f"redis://:pa'{SECRET}@db",
+        f"postgresql://app:{'t' * 5000}{SECRET}{'t' * 5000}@db/x",
+        f"nats://{'t' * 900}{SECRET}@db",
+        f"amqp://me:two words {SECRET}@db",
+        str({"pass": SECRET}),
+        str(("password", SECRET)),
+        f"password=b'my {SECRET} word'",
+        f"Authorization: Token {SECRET}",
+        f"{{'authorization': 'Token {SECRET}'}}",
+        f"x=postgresql%3a%2f%2fme%3ap%40{SECRET}%40db",
+        f"postgresql://a:1@h and then redis://:{SECRET}@db",
     ],
 )
 def test_a_secret_is_hidden_wherever_it_stands(text: str) -> None:
@@ -134,17 +146,24 @@ def test_a_secret_is_hidden_wherever_it_stands(text: str) -> None:
         "key=o1, partition key 5, ordering_key=t1:o1",
         "http://127.0.0.1:8081/subjects/orders-value/versions",
         "nats://127.0.0.1:4222",
+        "kafka://a:9092,b:9092/x, says ops@shop.example",
+        "(nats://127.0.0.1:4222), says ops@shop.example",
+        "http://[::1]:8081/subjects",
+        "passing by: a compass, bypass=1",
     ],
 )
 def test_a_text_without_secrets_stays_as_it_is(text: str) -> None:
     assert redacted(text) == text
 
 
-@pytest.mark.parametrize("hostile", ["://a:", "%3A%2F%2F", "password", "://", "a" * 50, "'password': \\", "Basic "])
+@pytest.mark.parametrize(
+    "hostile", ["://a:", "%3A%2F%2F", "password", "://", "://a/@", "a" * 50, "'password': \\", "Basic "]
+)
 def test_a_hostile_text_costs_little(hostile: str) -> None:
     """A quadratic expression would take minutes here; the suite's own limit would end it."""
     text = hostile * (200_000 // len(hostile))
-    assert len(redacted(text)) <= len(text)
+    for whole in (text, f"{text}@", f"{text}%40"):
+        assert len(redacted(whole)) <= len(whole) + 1
 
 
 def test_our_errors_show_no_secret_even_in_a_traceback() -> None:

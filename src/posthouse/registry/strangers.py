@@ -27,10 +27,18 @@ def check_sender(headers: Headers, *, loopback: bool) -> None:
     if loopback and not is_this_machine(host):
         raise refusal.wrong_host(host)
     origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+    if origin is not None and _host_of(origin) != host.lower():
         raise refusal.other_site(origin)
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         raise refusal.other_site(origin or "")
+
+
+def _host_of(origin: str) -> str | None:
+    """None where it is no address at all."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def check_body_kind(headers: Headers) -> None:

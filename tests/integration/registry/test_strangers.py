@@ -97,6 +97,7 @@ BODY = json.dumps(schema_body(ORDER))
         ({}, 415),
         ({"content-type": JSON, "origin": "https://evil.example"}, 403),
         ({"content-type": JSON, "origin": "null"}, 403),
+        ({"content-type": JSON, "origin": "http://[::1"}, 403),
         ({"content-type": JSON, "sec-fetch-site": "cross-site"}, 403),
         ({"content-type": JSON, "host": "evil.example"}, 421),
         ({"content-type": JSON, "host": "evil.example:8081", "origin": "http://evil.example:8081"}, 421),
