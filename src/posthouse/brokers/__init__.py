@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
 from posthouse.broker import Broker
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.local.url import split
 
 __all__ = ["open_broker"]
 
@@ -54,7 +55,7 @@ def open_broker(url: str, *, clock: Clock) -> Broker:
     dots, of the driver. `memory://` is for tests.
     Raises ConfigurationError with every problem of the URL.
     """
-    parts = urlsplit(url)
+    parts = split(url)
     adapter = ADAPTERS.get(parts.scheme)
     if adapter is None:
         raise ConfigurationError(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal, TypeVar
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode
 
 import msgspec
 
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.local.sqlite import Synchronous
+from posthouse.local.url import split
 from posthouse.store import Store
 from posthouse.stores.sqlite import SqliteStore
 
@@ -60,7 +61,7 @@ def open_store(url: str, *, clock: Clock) -> Store:
     is a PostgreSQL database, whose own options (`sslmode` and the like) may stand there too. Raises ConfigurationError
     with every problem of the URL.
     """
-    parts = urlsplit(url)
+    parts = split(url)
     if parts.scheme == "sqlite":
         return _sqlite(parts, clock)
     if parts.scheme in ("postgresql", "postgres"):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, unquote
 
 from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.local.url import split
 from posthouse.registry.ledger import Ledger
 from posthouse.registry.ledgers.sqlite import SqliteLedger
 
@@ -19,7 +20,7 @@ def open_ledger(url: str) -> Ledger:
     `sqlite:///registry.db` is relative to the working directory, `sqlite:////var/lib/registry.db` is absolute, `sqlite://`
     is in memory. `postgresql://user@host/shop` is a database, in which the schema `posthouse_registry` is used.
     """
-    parts = urlsplit(url)
+    parts = split(url)
     if parts.scheme == "sqlite":
         return _sqlite(parts)
     if parts.scheme in ("postgresql", "postgres"):
