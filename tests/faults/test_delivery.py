@@ -15,7 +15,7 @@ from posthouse import Event, Payload, Service, Tx
 from posthouse.broker import Frame, Verdict
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import ManualClock, new_id
-from posthouse.errors import BrokerUnavailable, ConfigurationError
+from posthouse.errors import BrokerUnavailable, ConfigurationError, DeskError
 from posthouse.events import decode_any
 from posthouse.service import Parts
 from posthouse.stores import open_store
@@ -444,6 +444,24 @@ async def test_a_number_that_never_comes_parks_its_key_with_a_named_alarm_until_
 
 async def _alarms(caplog: pytest.LogCaptureFixture, least: int) -> bool:
     return len([record for record in caplog.records if "never came" in record.message]) >= least
+
+
+async def test_an_event_that_lies_about_its_number_is_not_released_by_mistake_and_can_be_set_aside() -> None:
+    """To release it would give up all numbers up to its own, and with them every true event that is still to come."""
+    async with House(ledger) as harness:
+        frames = numbered(5)
+        liar = crafted(OrderChanged(order="o1", number=99), sequence=2**63 - 2)
+        await put(harness, *frames[:3], liar)
+        await calm(harness)
+        [waiting] = await harness.held(ledger)
+        assert waiting.state == "gap"
+        with pytest.raises(DeskError, match="gives up 9,223,372,036,854,775,802 numbers"):
+            await ledger.desk.release(waiting.id)
+        assert (await ledger.desk.quarantine(waiting.id)).state == "quarantined"
+        await put(harness, *frames[3:])
+        await calm(harness)
+        assert await entries() == [1, 2, 3, 4, 5]
+        assert states(await harness.held(ledger)) == ["quarantined"]
 
 
 async def test_a_number_lost_behind_a_failing_event_is_alarmed_and_can_be_given_up(

@@ -74,12 +74,20 @@ class Desk:
             edited = msgspec.structs.replace(held, headers={**held.headers, **encoded.headers}, body=encoded.body)
             return await self._run_again(tx, edited, force)
 
-    async def release(self, held_id: int) -> HeldEvent:
-        """Let the key of this event go on: a dead first event runs again, a missing number is given up."""
+    async def release(self, held_id: int, *, force: bool = False) -> HeldEvent:
+        """Let the key of this event go on: a dead first event runs again, missing numbers are given up. Very many are given up
+        by `force` only: an event that lies about its number would have every true one after it set aside."""
         async with self.store.begin() as tx:
             first = await self._first_of_line(await self._locked(tx, held_id))
             if first.state not in ("gap", "blocked"):
                 return await self._run_again(tx, first, force=False)
+            head, number = await self._head(tx, first) or 0, first.arrival.sequence or 1
+            if number - head > MOST_MISSING and not force:
+                raise DeskError(
+                    f"the key of {first.id} has come to number {head:,}, and this is number {number:,}: to release it gives up "
+                    f"{number - head - 1:,} numbers. If it lies about its number, quarantine it and the key goes on; if they are "
+                    "truly gone, release it with --force"
+                )
             await self._give_up_before(tx, first)
             return first
 
@@ -114,7 +122,7 @@ class Desk:
     async def _leave_line(self, tx: Transaction, held: HeldEvent, state: str) -> HeldEvent:
         if held.state == state:
             raise DeskError(f"{held.id} is {state} already")
-        if held.state in ("blocked", "gap"):
+        if held.state == "blocked" or (held.state == "gap" and state != "quarantined"):
             raise DeskError(f"{held.id} is not the first of its key: deal with the earlier event, or release the key")
         left = await self._change(tx, msgspec.structs.replace(held, state=state))
         if held.state in BLOCKING and await self._is_in_turn(tx, held):

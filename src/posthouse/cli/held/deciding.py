@@ -75,10 +75,19 @@ def quarantine(target: Target, held_ids: HeldIds, as_json: AsJson = False) -> No
     _conclude(service, _these(held_ids), lambda held_id: service.desk.quarantine(held_id), "is quarantined", as_json)
 
 
-def release(target: Target, held_ids: HeldIds, as_json: AsJson = False) -> None:
-    """Let the keys of these events go on: a dead first event runs again, a missing number is given up."""
+def release(
+    target: Target,
+    held_ids: HeldIds,
+    force: Annotated[bool, typer.Option("--force", help="Give up any number of missing ones.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let the keys of these events go on: a dead first event runs again, missing numbers are given up."""
     service = load(target)
-    _conclude(service, _these(held_ids), lambda held_id: service.desk.release(held_id), "has its key released", as_json)
+
+    async def verb(held_id: int) -> HeldEvent:
+        return await service.desk.release(held_id, force=force)
+
+    _conclude(service, _these(held_ids), verb, "has its key released", as_json)
 
 
 def _these(ids: Sequence[int]) -> Choose:
