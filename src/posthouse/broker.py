@@ -43,7 +43,9 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `position` orders the topic's frames and is what `seek` takes. `stored_at` is when the broker accepted the frame
     (seconds since 1970). `redelivered` is True when the frame may have been handed out before and not acknowledged:
-    it may be True too often, never too rarely. `token` belongs to the adapter.
+    it may be True too often, never too rarely. `token` belongs to the adapter. `defect` says why no frame could be made of
+    what the broker has; then `frame` has what is left of it, under its place as its id, and it is acknowledged like any other:
+    `Stream.receive` never raises because of one record.
     """
 
     frame: Frame
@@ -51,6 +53,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stored_at: float
     redelivered: bool = False
     token: object = None
+    defect: str = ""
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,12 +8,16 @@ from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from tests.conformance.losing import from_embedded
+from tests.conformance.spoiling import in_embedded
 
 
 class TestEmbedded(BrokerContract):
     @pytest.fixture(autouse=True)
     def _log(self, tmp_path: Path) -> None:
         self.path = tmp_path / "log.db"
+
+    async def spoil_frame(self, topic: str) -> None:
+        in_embedded(self.path, topic)
 
     async def make_broker(self) -> Broker:
         return EmbeddedBroker(self.path, clock=SystemClock(), lease=0.5, retention=0.0)

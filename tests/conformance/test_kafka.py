@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,6 +10,7 @@ from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
 from tests.conformance.broker_path import BrokerPathContract
+from tests.conformance.spoiling import in_kafka
 from tests.servers.kafka import KafkaServer
 from tests.servers.proxy import Proxy
 
@@ -25,6 +27,9 @@ class TestKafka(BrokerContract):
     def _server(self, kafka_server: KafkaServer) -> None:
         self.kafka = kafka_server
         self.server = kafka_server if kafka_server.controlled else None
+
+    async def spoil_frame(self, topic: str) -> None:
+        await asyncio.to_thread(in_kafka, self.kafka.servers, topic)
 
     async def make_broker(self) -> Broker:
         return KafkaBroker(self.kafka.servers, clock=SystemClock(), lease=LEASE)

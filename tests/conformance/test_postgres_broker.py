@@ -16,6 +16,7 @@ from posthouse.testing.broker_contract.liveness import LivenessContract
 from posthouse.testing.broker_contract.outages import OutageContract
 from tests.conformance.broker_path import BrokerPathContract
 from tests.conformance.losing import from_postgres
+from tests.conformance.spoiling import in_postgres
 from tests.servers.postgres import binaries
 from tests.servers.proxy import Proxy
 from tests.servers.restartable import RestartablePostgres, restartable
@@ -25,6 +26,9 @@ class TestPostgresBroker(BrokerContract):
     @pytest.fixture(autouse=True)
     def _log(self, postgres_url: str) -> None:
         self.url = postgres_url
+
+    async def spoil_frame(self, topic: str) -> None:
+        await in_postgres(self.url, topic)
 
     async def make_broker(self) -> Broker:
         return PostgresBroker(self.url, clock=SystemClock(), lease=0.5, retention=0.0)

@@ -46,6 +46,8 @@ def arrived(delivery: Delivery, handlers: Mapping[str, Handler], ordered: Mappin
     frame = delivery.frame
     digest = hashlib.blake2b(frame.body, digest_size=16).digest()
     try:
+        if delivery.defect:
+            raise DecodeError("defect", delivery.defect)
         if len(frame.body) > limit:
             raise DecodeError("too_large", f"{len(frame.body):,} bytes, the service reads {limit:,}: raise its limit")
         return _read(delivery, decode_any(frame.headers, frame.body), digest, handlers, ordered)

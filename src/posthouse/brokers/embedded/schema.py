@@ -83,8 +83,10 @@ ADD_FRAME = (
 
 # Reading and acknowledging
 
+# Texts as bytes: the driver refuses the whole page where one of them is no UTF-8 any more.
 READ = """
-    SELECT number, offset, stored_at, id, key, headers, body FROM frames
+    SELECT number, offset, CAST(stored_at AS REAL), CAST(id AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB),
+    CAST(body AS BLOB) FROM frames
     WHERE topic = ? AND partition = ? AND number BETWEEN ? AND ? ORDER BY number"""
 # By the owner and its epoch, and never past what is stored.
 ACK = """

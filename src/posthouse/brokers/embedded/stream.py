@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
-import msgspec
-
 import posthouse.brokers.embedded.schema as schema
-from posthouse.broker import Delivery, Frame
+from posthouse.broker import Delivery
 from posthouse.brokers.embedded.file import LogFile
+from posthouse.brokers.handing import frame_of, handed
 from posthouse.brokers.shares import Claim, is_alive, plan
 from posthouse.brokers.supervision import raise_if_ended
 from posthouse.brokers.window import Window
@@ -26,8 +26,6 @@ LEAVING = 2.0
 
 Place = tuple[int, int]
 """Topic number and partition."""
-
-_headers = msgspec.json.Decoder(dict[str, str])
 
 
 class Holding:
@@ -229,10 +227,10 @@ class EmbeddedStream:
         topic, holding = self._topics[place[0]], self._held[place]
         touched = run[1] if again else holding.window.touched
         deliveries = [
-            Delivery(
-                frame=Frame(
-                    topic=topic, id=id_, key=key, body=body, headers=_headers.decode(headers) if headers else {}
-                ),
+            handed(
+                partial(frame_of, topic, id_, key, headers, body),
+                topic=topic,
+                body=body,
                 position=offset,
                 stored_at=stored_at,
                 redelivered=number <= touched,

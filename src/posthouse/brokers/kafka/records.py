@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from confluent_kafka import Message, murmur2
 
 from posthouse.broker import Delivery, Frame
+from posthouse.brokers.handing import handed
 
 ID = "posthouse-id"
 """The frame's id, where no `ce_id` says it."""
+DEFECT = "posthouse-defect"
+"""In the place of headers that the driver cannot read."""
 BATCH = 61
 """Bytes of a batch around its records."""
 RECORD = 32
@@ -52,7 +55,7 @@ def letter_of(frame: Frame, partitions: int) -> Letter:
     size, said = len(frame.body), ""
     try:
         for name, value in frame.headers.items():
-            if name.startswith(("ce-", "ce_")) or name == ID:
+            if name.startswith(("ce-", "ce_")) or name in (ID, DEFECT):
                 name, value = special(name, value)
                 said = value if name == "ce_id" else said
             encoded = value.encode()
@@ -87,8 +90,31 @@ def wire_size(letter: Letter) -> int:
 def delivery_of(message: Message, redelivered: bool, token: object) -> Delivery:
     """A record of ours, or of anybody: without an id of its own it gets its place as one."""
     topic, place = message.topic() or "", f"{message.partition()}:{message.offset()}"
+    given = headers_of(message)
+    return handed(
+        partial(frame_of, topic, place, message, given),
+        topic=topic,
+        body=message.value(),
+        position=place,
+        stored_at=message.timestamp()[1] / 1000,
+        redelivered=redelivered,
+        token=token,
+        defect=next((text(value) for name, value in given if name == DEFECT), ""),
+    )
+
+
+def headers_of(message: Message) -> Sequence[tuple[str, str | bytes | None]]:
+    """The driver raises SystemError for a name that is no UTF-8, keeps a list with a null pointer in it, and gives that out
+    when it is asked again, which ends the process. So its list is replaced at once by what is to be known of it."""
+    try:
+        return message.headers() or ()  # type: ignore[return-value]  # never a dict
+    except (SystemError, UnicodeError):
+        message.set_headers([(DEFECT, b"the name of a header is no UTF-8")])
+        return message.headers() or ()  # type: ignore[return-value]
+
+
+def frame_of(topic: str, place: str, message: Message, given: Sequence[tuple[str, str | bytes | None]]) -> Frame:
     id_, headers = "", {}
-    given: Sequence[tuple[str, str | bytes | None]] = message.headers() or ()  # type: ignore[assignment]  # never a dict
     for name, value in given:
         if name == ID:
             id_ = text(value)
@@ -98,18 +124,12 @@ def delivery_of(message: Message, redelivered: bool, token: object) -> Delivery:
     if not id_:
         id_ = unquote(headers.get("ce-id", "")) or f"{topic}:{place}"
     key = message.key()
-    return Delivery(
-        frame=Frame(
-            topic=topic,
-            id=id_,
-            key=None if key is None else text(key),
-            body=message.value() or b"",
-            headers=headers,
-        ),
-        position=place,
-        stored_at=message.timestamp()[1] / 1000,
-        redelivered=redelivered,
-        token=token,
+    return Frame(
+        topic=topic,
+        id=id_,
+        key=None if key is None else text(key),
+        body=message.value() or b"",
+        headers=headers,
     )
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 
+import msgspec
 from nats.aio.msg import Msg
 
 from posthouse.broker import Delivery
+from posthouse.brokers.handing import handed
 from posthouse.brokers.nats.ledger import Claim
 from posthouse.brokers.nats.letters import Place, frame_of
 from posthouse.brokers.window import Window
@@ -49,8 +52,10 @@ class Lane:
         self._sequences.append(place.sequence)
         self._times.append(place.at)
         touched = self.arrived <= self.window.touched or place.sequence <= self.claim.until
-        self._waiting[self.arrived] = Delivery(
-            frame=frame_of(self.topic, place.sequence, message.headers, message.data),
+        self._waiting[self.arrived] = handed(
+            partial(frame_of, self.topic, place.sequence, message.headers, message.data),
+            topic=self.topic,
+            body=message.data,
             position=place.sequence,
             stored_at=place.at,
             redelivered=touched,
@@ -115,10 +120,4 @@ class Lane:
 
 
 def _again(delivery: Delivery) -> Delivery:
-    return Delivery(
-        frame=delivery.frame,
-        position=delivery.position,
-        stored_at=delivery.stored_at,
-        redelivered=True,
-        token=delivery.token,
-    )
+    return msgspec.structs.replace(delivery, redelivered=True)

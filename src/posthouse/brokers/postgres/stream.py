@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
-import msgspec
-
 import posthouse.brokers.postgres.schema as sql
-from posthouse.broker import Delivery, Frame
+from posthouse.broker import Delivery
+from posthouse.brokers.handing import frame_of, handed
 from posthouse.brokers.postgres.database import Database, Row
 from posthouse.brokers.shares import Claim, plan
 from posthouse.brokers.supervision import raise_if_ended
@@ -34,8 +34,6 @@ UNKNOWN = 2**62
 
 Place = tuple[int, int]
 """Topic number and partition."""
-
-_headers = msgspec.json.Decoder(dict[str, str])
 
 
 class Holding:
@@ -282,17 +280,17 @@ class PostgresStream:
             if want.hopeful:
                 window.hand_out(number)
             numbers[index].add(number)
-            frame = Frame(
-                topic=self._topics[want.place[0]],
-                id=id_.decode(),
-                key=None if key is None else key.decode(),
-                body=body,
-                headers=_headers.decode(headers) if headers else {},
-            )
-            redelivered = want.again or number <= window.touched
-            token = Token(holding, number)
+            topic = self._topics[want.place[0]]
             deliveries.append(
-                Delivery(frame=frame, position=position, stored_at=stored_at, redelivered=redelivered, token=token)
+                handed(
+                    partial(frame_of, topic, id_, key, headers, body),
+                    topic=topic,
+                    body=body,
+                    position=position,
+                    stored_at=stored_at,
+                    redelivered=want.again or number <= window.touched,
+                    token=Token(holding, number),
+                )
             )
         for index, there in numbers.items():  # rows that somebody deleted by hand must not hold up the cursor for ever
             want = wants[index - 1]

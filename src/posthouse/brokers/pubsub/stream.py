@@ -7,6 +7,7 @@ import contextlib
 import heapq
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 from google.pubsub_v1.types import (
@@ -18,6 +19,7 @@ from google.pubsub_v1.types import (
 )
 
 from posthouse.broker import Delivery
+from posthouse.brokers.handing import handed
 from posthouse.brokers.pubsub.letters import frame_of
 from posthouse.brokers.pubsub.wire import Wire, mapped
 from posthouse.clock import Clock
@@ -65,11 +67,14 @@ class Lane:
         """The newest delivery of a message counts; an older one of it cannot be acknowledged any more."""
         message = received.message
         published = message.publish_time
-        delivery = Delivery(
-            frame=frame_of(self.topic, message),
+        delivery = handed(
+            partial(frame_of, self.topic, message),
+            topic=self.topic,
+            body=message.data,
             position=published.seconds * 1_000_000 + published.nanos // 1000,
             stored_at=published.seconds + published.nanos / 1e9,
             redelivered=received.delivery_attempt != 1,  # 0: the subscription does not count, so it may be a repeat
+            token=None,
         )
         held = Held(received.ack_id, message.message_id, next(self._numbers), delivery)
         held.delivery = msgspec.structs.replace(delivery, token=(self, held))

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
+import msgspec
+
 from posthouse.broker import Delivery
+from posthouse.brokers.handing import handed
 from posthouse.brokers.redis.entries import Entry, before, entry_at, frame_of, place_of, stored_at
 
 
@@ -88,15 +92,16 @@ class Lane:
                 self._done.append(position)
                 continue
             self._count += 1
-            frame = frame_of(self.topic, entry, fields)
-            self.bytes += len(frame.body)
-            delivery = Delivery(
-                frame=frame,
+            delivery = handed(
+                partial(frame_of, self.topic, entry, fields),
+                topic=self.topic,
+                body=None,
                 position=position,
                 stored_at=stored_at(entry),
                 redelivered=self.pending or (self._until > (0, 0) and place_of(entry) <= self._until),
                 token=(self, self._count),
             )
+            self.bytes += len(delivery.frame.body)
             self._fresh.append((self._count, delivery))
         self.dry = not more and not self.pending
         self.pending = self.pending and more
@@ -124,13 +129,7 @@ class Lane:
         delivery = self._held.get(number)
         if delivery is not None:
             self._again.add(number)
-            self._held[number] = Delivery(
-                frame=delivery.frame,
-                position=delivery.position,
-                stored_at=delivery.stored_at,
-                redelivered=True,
-                token=delivery.token,
-            )
+            self._held[number] = msgspec.structs.replace(delivery, redelivered=True)
 
     @property
     def done(self) -> list[str]:

@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import msgspec
 
 from posthouse.broker import Delivery
 from posthouse.brokers.background import Background
+from posthouse.brokers.handing import handed
 from posthouse.brokers.sqs.letters import Message, frame_of
 from posthouse.brokers.sqs.publishing import Failure
 from posthouse.brokers.sqs.topics import Queue
@@ -193,8 +195,10 @@ class SqsStream:
             self._until[receipt] = asked_at + self._visibility
             self._in_hand[queue] += 1
             self._ready.append(
-                Delivery(
-                    frame=frame_of(queue.topic, message),
+                handed(
+                    partial(frame_of, queue.topic, message),
+                    topic=queue.topic,
+                    body=message.body,
                     position=int(system.get("SequenceNumber", 0)),
                     stored_at=int(system["SentTimestamp"]) / 1000,
                     redelivered=int(system["ApproximateReceiveCount"]) > 1,

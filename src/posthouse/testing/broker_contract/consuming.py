@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from posthouse.broker import Delivery
+from posthouse.broker import Delivery, Stream
 from posthouse.testing.broker_contract.fixtures import BrokerFixtures
 from posthouse.testing.broker_contract.frames import by_key, ids, ids_of
 
@@ -25,6 +25,39 @@ class ConsumingContract(BrokerFixtures):
             assert ids(got) == ids_of(sent)
             assert not any(delivery.redelivered for delivery in got)
             await self.nothing_more(stream)
+
+    async def test_a_record_of_which_no_frame_can_be_made_comes_with_a_defect_and_its_neighbours_come_too(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
+            sent = await self.publish(broker, topic, 20, keys=8)
+            await self.spoil_frame(topic)
+            sent += await self.publish(broker, topic, 20, keys=8)
+            stream = await broker.subscribe(group, [topic])
+            defects, sound = await self._defects_and_ids(stream, len(sent) - 1)
+            assert len(defects) == 1
+            assert defects[0].frame.id, "it needs a name to be kept under"
+            assert sound <= ids_of(sent)
+            await self.nothing_more(stream)
+            async with asyncio.timeout(self.deadline):
+                while (await broker.progress(group, [topic]))[topic].pending:  # noqa: ASYNC110 - the server sets no event of ours
+                    await asyncio.sleep(0.05)
+
+    async def _defects_and_ids(self, stream: Stream, least: int) -> tuple[list[Delivery], set[str]]:
+        """Until a defect has come and at least so many frames beside it. It is handed back once."""
+        defects: list[Delivery] = []
+        sound: set[str] = set()
+        async with asyncio.timeout(self.deadline):
+            while not defects or len(sound) < least:
+                batch = await stream.receive(40, self.deadline)
+                fresh = [delivery for delivery in batch if delivery.defect and not delivery.redelivered]
+                await stream.nack(fresh)
+                done = [delivery for delivery in batch if delivery not in fresh]
+                await stream.ack(done)
+                defects += [delivery for delivery in done if delivery.defect]
+                sound |= ids(delivery for delivery in done if not delivery.defect)
+        return defects, sound
 
     async def test_a_frame_of_another_instance_wakes_the_reader(self) -> None:
         async with self.brokers() as make:

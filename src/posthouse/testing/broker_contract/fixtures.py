@@ -119,6 +119,10 @@ class BrokerFixtures:
         """Remove on the server, behind our back, at least one frame that this group has not received; say how many."""
         pytest.skip("nothing can be taken out of this broker by hand")
 
+    async def spoil_frame(self, topic: str) -> None:
+        """Spoil on the server one stored frame of the topic, or add one, so that no frame can be made of it."""
+        pytest.skip("nothing that this broker can store fails to become a frame, or a test cannot store it")
+
     async def outlast_dedup(self, broker: Broker) -> None:
         """Come back when the broker has forgotten the ids that it has seen."""
         pytest.skip("this broker's memory for ids cannot be outlasted in a test")
