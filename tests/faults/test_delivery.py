@@ -551,6 +551,27 @@ async def test_facts_of_a_store_that_was_put_back_are_kept_and_alarmed_and_no_du
 # 47: the inbox was purged before a late redelivery.
 
 
+async def test_a_repeat_is_dropped_though_its_id_is_hours_newer_than_that_of_a_later_number() -> None:
+    """Ids are drawn when a fact is said, numbers at the commit: of a transaction that stays open for hours, or a timer."""
+    hours = (0.0, 5.0, 3.0, 1.0)
+    first = [
+        crafted(OrderChanged(order="o1", number=n), id=drawn(NOW + 3600 * hour), sequence=n)
+        for n, hour in enumerate(hours, 1)
+    ]
+    async with House(ledger) as harness:
+        await put(harness, *first)
+        await calm(harness)
+        assert await entries() == [1, 2, 3, 4]
+        await put(harness, *first)
+        await calm(harness)
+        assert await entries() == [1, 2, 3, 4]
+        assert await harness.held(ledger) == []
+        reused = crafted(OrderChanged(order="o1", number=9), id=drawn(NOW + 5 * 3600 + 0.001), sequence=3)
+        await put(harness, reused)
+        await calm(harness)
+        assert states(await harness.held(ledger)) == ["quarantined"]
+
+
 async def test_an_unordered_event_older_than_the_inbox_remembers_is_set_aside_and_not_applied() -> None:
     async with House(ledger) as harness:
         old = [crafted(VisitCounted(number=n), id=f"v{n}") for n in range(3)]

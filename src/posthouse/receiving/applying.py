@@ -267,7 +267,7 @@ class Applier:
         return NOTHING
 
     def _judge(self, known: Head | Known | None, work: Work) -> Standing:
-        return judge(known, work.arrival, adopt=self.adopts.get(work.arrival.topic, False), again=work.cautious)
+        return judge(known, work.arrival, adopt=self.adopts.get(work.arrival.topic, False))
 
     async def _claim_held(self, transaction: Transaction, held: HeldEvent) -> bool:
         if not await self.store.held.remove(transaction, held):

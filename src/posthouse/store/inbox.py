@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
 from posthouse.store.transaction import Transaction
+
+_UUID7 = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+
+def drawn_at(event_id: str) -> int:
+    """When a UUIDv7 was drawn, in milliseconds since 1970; 0 for any other id, which does not tell."""
+    found = _UUID7.fullmatch(event_id)
+    return 0 if found is None else int(found[1] + found[2], 16)
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -26,6 +35,11 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     lineage: int = 1
     said: float = 0.0
 
+    @property
+    def drawn(self) -> int:
+        """When its id was drawn, as `drawn_at` tells."""
+        return drawn_at(self.event_id)
+
 
 MOST_AHEAD = 30 * 86_400.0
 """Seconds: a date further ahead is not believed, or whoever lies could fill the inbox for good."""
@@ -36,12 +50,16 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
     `event_id` is empty when none was applied yet and the key's first is held: `sequence` is then the number before the
     first one expected, and belongs to no event.
+
+    `newest` is when the newest id of all events that this key has passed was drawn (`drawn_at`; 0 when none tells). Every
+    event at or below `sequence` is among them: an id that is newer still belongs to none of them.
     """
 
     sequence: int
     lineage: int
     event_id: str
     digest: bytes
+    newest: int = 0
     waiting: int | None = None
     waiting_id: str | None = None
 

@@ -16,27 +16,29 @@ from posthouse.stores.postgres.steps import literal
 from posthouse.stores.postgres.transaction import Begun, PostgresTransaction
 
 # Record one event, or one run of a key, as applied.
-CLAIM = "SELECT posthouse.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+CLAIM = "SELECT posthouse.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
 
 # The same as the first words of a transaction, without parameters: one row if it was done.
 CLAIM_FIRST = "SELECT 1 WHERE posthouse.claim"
 
 # The same for several, one after the other.
 CLAIM_EACH = """
-SELECT posthouse.claim($1, g.topic, g.tenant, g.key, g.first, g.last, g.lineage, g.event, g.digest, g.time, g.said, $12)
+SELECT posthouse.claim($1, g.topic, g.tenant, g.key, g.first, g.last, g.lineage, g.event, g.digest, g.drawn, g.time,
+    g.said, $13)
 FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::integer[], $8::text[], $9::bytea[],
-    $10::double precision[], $11::double precision[])
-    AS g (topic, tenant, key, first, last, lineage, event, digest, time, said)
+    $10::bigint[], $11::double precision[], $12::double precision[])
+    AS g (topic, tenant, key, first, last, lineage, event, digest, drawn, time, said)
 """
 
 # One ordered event, prepared once in a session: one row if it was done. What is left otherwise may be a stray.
 CLAIM_NEXT = """
-PREPARE posthouse_claim (text, text, text, text, bigint, integer, text, bytea) AS
+PREPARE posthouse_claim (text, text, text, text, bigint, integer, text, bytea, bigint) AS
 WITH claimed AS (
-    INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest, held)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, CASE WHEN $5 = 1 THEN 0 ELSE -1 END)
+    INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest, newest, held)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, CASE WHEN $5 = 1 THEN 0 ELSE -1 END)
     ON CONFLICT (tenant, consumer, topic, key) DO UPDATE
-    SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
+    SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest,
+        newest = greatest(h.newest, excluded.newest)
     WHERE h.sequence + 1 = excluded.sequence AND h.held = 0 AND h.lineage <= excluded.lineage
     RETURNING h.held)
 INSERT INTO posthouse.tally (consumer, topic, applied, skipped) SELECT $1, $2, 1, 0 FROM claimed WHERE held = 0
@@ -46,27 +48,29 @@ INSERT INTO posthouse.tally (consumer, topic, applied, skipped) SELECT $1, $2, 1
 CLAIM_RUNS = """
 WITH given AS (
     SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::integer[], $8::text[],
-        $9::bytea[]) AS g (topic, tenant, key, first, last, lineage, event, digest)
+        $9::bytea[], $10::bigint[]) AS g (topic, tenant, key, first, last, lineage, event, digest, drawn)
 ), begun AS (
-    INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest)
-    SELECT $1, topic, tenant, key, last, lineage, event, digest FROM given WHERE first = 1
+    INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest, newest)
+    SELECT $1, topic, tenant, key, last, lineage, event, digest, drawn FROM given WHERE first = 1
     ON CONFLICT (tenant, consumer, topic, key) DO UPDATE
-    SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
+    SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest,
+        newest = greatest(h.newest, excluded.newest)
     WHERE h.sequence = 0 AND h.held = 0 AND h.lineage <= excluded.lineage
     RETURNING h.topic, h.tenant, h.key, h.held, h.ctid AS place
 ), continued AS (
-    INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest, held)
-    SELECT $1, topic, tenant, key, last, lineage, event, digest, first - last - 1 FROM given WHERE first <> 1
+    INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest, newest, held)
+    SELECT $1, topic, tenant, key, last, lineage, event, digest, drawn, first - last - 1 FROM given WHERE first <> 1
     ON CONFLICT (tenant, consumer, topic, key) DO UPDATE
-    SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
+    SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest,
+        newest = greatest(h.newest, excluded.newest)
     WHERE h.sequence = excluded.sequence + excluded.held AND h.held = 0 AND h.lineage <= excluded.lineage
     RETURNING h.topic, h.tenant, h.key, h.held, h.ctid AS place
 ), claimed AS (
     SELECT * FROM begun UNION ALL SELECT * FROM continued
 ), counted AS (
     INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
-    SELECT $1, t.topic, t.events, 0 FROM unnest($10::text[], $11::integer[]) AS t (topic, events)
-    WHERE (SELECT count(*) FROM claimed WHERE held = 0) = $12::bigint)
+    SELECT $1, t.topic, t.events, 0 FROM unnest($11::text[], $12::integer[]) AS t (topic, events)
+    WHERE (SELECT count(*) FROM claimed WHERE held = 0) = $13::bigint)
 SELECT topic, tenant, key, held, place FROM claimed
 """
 
@@ -108,17 +112,19 @@ async def claim_one(tx: Begun, consumer: str, arrival: Arrival, now: float | Non
             return await (_claim_next(tx, consumer, arrival) if quickly else _claim_first(tx, consumer, arrival, now))
         except Unspeakable:
             pass  # as a parameter it is refused, with an error that says so
-    return bool((await tx.run(CLAIM, consumer, *_claimed(arrival, arrival), now)).scalar())
+    return bool((await tx.run(CLAIM, consumer, *_claimed([arrival]), now)).scalar())
 
 
 async def _claim_first(tx: PostgresTransaction, consumer: str, arrival: Arrival, now: float | None) -> bool:
-    words = _words(consumer, *_claimed(arrival, arrival), now)
+    words = _words(consumer, *_claimed([arrival]), now)
     return await tx.begin_with(f"{tx.database.text(CLAIM_FIRST)}({words})") == "SELECT 1"
 
 
 async def _claim_next(tx: PostgresTransaction, consumer: str, arrival: Arrival) -> bool:
     topic, tenant, key, sequence = arrival.topic, arrival.tenant, arrival.key, arrival.sequence
-    words = _words(consumer, topic, tenant, key, sequence, arrival.lineage, arrival.event_id, arrival.digest)
+    words = _words(
+        consumer, topic, tenant, key, sequence, arrival.lineage, arrival.event_id, arrival.digest, arrival.drawn
+    )
     if await tx.begin_executing("posthouse_claim", CLAIM_NEXT, words) == "INSERT 0 1":
         return True
     if sequence == 1:
@@ -151,7 +157,7 @@ async def claim_many(tx: Begun, consumer: str, arrivals: Sequence[Arrival], now:
             for place in run:
                 answers[place] = True
     if runs:
-        columns = zip(*[_claimed(arrivals[run[0]], arrivals[run[-1]]) for run in runs], strict=True)
+        columns = zip(*[_claimed([arrivals[place] for place in run]) for run in runs], strict=True)
         rows = await tx.run(CLAIM_EACH, consumer, *columns, now)
         for run, (claimed,) in zip(runs, rows, strict=True):
             for place in run:
@@ -169,7 +175,7 @@ async def _claim_together(
 ) -> Iterable[list[int]]:
     """Of the runs of different keys, those that were claimed."""
     runs = lines.values()
-    columns = zip(*[_claimed(arrivals[run[0]], arrivals[run[-1]])[:8] for run in runs], strict=True)
+    columns = zip(*[_claimed([arrivals[place] for place in run])[:9] for run in runs], strict=True)
     events = _count(arrivals, runs)
     if len({arrivals[run[0]].sequence == 1 for run in runs}) > 1:
         await tx.run(LOCK, consumer, *([line[place] for line in lines] for place in range(3)))
@@ -241,8 +247,9 @@ def _follows(one: Arrival, before: Arrival) -> bool:
     )
 
 
-def _claimed(first: Arrival, last: Arrival) -> tuple[object, ...]:
+def _claimed(run: Sequence[Arrival]) -> tuple[object, ...]:
     """What a claim of a run says."""
+    first, last = run[0], run[-1]
     return (
         last.topic,
         last.tenant,
@@ -252,6 +259,7 @@ def _claimed(first: Arrival, last: Arrival) -> tuple[object, ...]:
         last.lineage,
         last.event_id,
         last.digest,
+        max(arrival.drawn for arrival in run),
         last.time,
         last.said,
     )

@@ -22,13 +22,14 @@ ON CONFLICT (consumer, topic) DO UPDATE SET adopt = c.adopt RETURNING adopt
 # Advance a key whatever is held, never backwards but into a newer lineage.
 ADVANCE_ORDERED = """
 WITH advanced AS (
-    INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+    INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest, newest)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     ON CONFLICT (consumer, topic, tenant, key) DO UPDATE
-    SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
+    SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest,
+        newest = greatest(h.newest, excluded.newest)
     WHERE excluded.sequence > h.sequence OR excluded.lineage > h.lineage)
 INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
-SELECT $1, $2, $9::integer, $10::integer WHERE $9 + $10 > 0
+SELECT $1, $2, $10::integer, $11::integer WHERE $10 + $11 > 0
 """
 
 # Remember an unordered event, whatever is held.
@@ -106,12 +107,13 @@ class PostgresInbox:
         rows = await own(tx).run(HEAD, consumer, arrival.topic, arrival.tenant, arrival.key)
         if not rows:
             return None
-        sequence, lineage, event_id, digest, waiting, waiting_id = _any(rows.one())
+        sequence, lineage, event_id, digest, newest, waiting, waiting_id = _any(rows.one())
         return Head(
             sequence=sequence,
             lineage=lineage,
             event_id=event_id,
             digest=digest,
+            newest=newest,
             waiting=waiting,
             waiting_id=waiting_id,
         )
@@ -151,6 +153,7 @@ def _head_columns(consumer: str, arrival: Arrival) -> tuple[object, ...]:
         arrival.lineage,
         arrival.event_id,
         arrival.digest,
+        arrival.drawn,
     )
 
 

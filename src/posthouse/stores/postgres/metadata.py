@@ -244,6 +244,7 @@ def _receiving(metadata: MetaData) -> None:
         *_columns(Integer, "lineage"),
         *_columns(Text, "event_id"),
         *_columns(LargeBinary, "digest"),
+        Column("newest", BigInteger, nullable=False, server_default=text("0")),
         Column("held", Integer, nullable=False, server_default=text("0")),
         PrimaryKeyConstraint("tenant", "consumer", "topic", "key", name="head_pkey"),
     )

@@ -18,23 +18,25 @@ REGISTERED = "SELECT adopt FROM posthouse_consumer WHERE consumer = ? AND topic 
 
 # Advance a key by one, if this is the next number and nothing is held; begin it at 1, or anywhere if it is adopted.
 CLAIM_ORDERED = """
-INSERT INTO posthouse_head (consumer, topic, tenant, key, sequence, lineage, event_id, digest)
-SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
+INSERT INTO posthouse_head (consumer, topic, tenant, key, sequence, lineage, event_id, digest, newest)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
 WHERE ?5 = 1
     OR EXISTS (SELECT 1 FROM posthouse_head WHERE consumer = ?1 AND topic = ?2 AND tenant = ?3 AND key = ?4)
     OR EXISTS (SELECT 1 FROM posthouse_consumer WHERE consumer = ?1 AND topic = ?2 AND adopt)
 ON CONFLICT (consumer, topic, tenant, key) DO UPDATE
-SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
+SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest,
+    newest = max(newest, excluded.newest)
 WHERE posthouse_head.sequence + 1 = excluded.sequence
     AND posthouse_head.held = 0 AND posthouse_head.lineage <= excluded.lineage
 """
 
 # Advance a key whatever is held, never backwards but into a newer lineage.
 ADVANCE_ORDERED = """
-INSERT INTO posthouse_head (consumer, topic, tenant, key, sequence, lineage, event_id, digest)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO posthouse_head (consumer, topic, tenant, key, sequence, lineage, event_id, digest, newest)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (consumer, topic, tenant, key) DO UPDATE
-SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
+SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest,
+    newest = max(newest, excluded.newest)
 WHERE excluded.sequence > posthouse_head.sequence OR excluded.lineage > posthouse_head.lineage
 """
 
@@ -55,7 +57,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 
 # Where a key stands, and the lowest number that waits behind it.
 HEAD = """
-SELECT h.sequence, h.lineage, h.event_id, h.digest, w.sequence, w.event_id
+SELECT h.sequence, h.lineage, h.event_id, h.digest, h.newest, w.sequence, w.event_id
 FROM posthouse_head h LEFT JOIN posthouse_held w ON w.id = (
     SELECT id FROM posthouse_held
     WHERE h.held > 0 AND consumer = h.consumer AND topic = h.topic AND tenant = h.tenant AND key = h.key
@@ -121,12 +123,13 @@ class SqliteInbox:
         rows = own(tx).run(HEAD, (consumer, arrival.topic, arrival.tenant, arrival.key))
         if not rows:
             return None
-        sequence, lineage, event_id, digest, waiting, waiting_id = _any(rows.one())
+        sequence, lineage, event_id, digest, newest, waiting, waiting_id = _any(rows.one())
         return Head(
             sequence=sequence,
             lineage=lineage,
             event_id=event_id,
             digest=digest,
+            newest=newest,
             waiting=waiting,
             waiting_id=waiting_id,
         )
@@ -184,6 +187,7 @@ def head_columns(consumer: str, arrival: Arrival) -> tuple[object, ...]:
         arrival.lineage,
         arrival.event_id,
         arrival.digest,
+        arrival.drawn,
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from posthouse.store import Head, Known, Store
 from posthouse.testing.store_contract.fixtures import StoreFixtures
-from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, held
+from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, drawn, held
 from posthouse.testing.store_contract.steps import claim, failing, hold, standing
 
 either = pytest.mark.parametrize("lazily", [False, True], ids=["begun", "lazily"])
@@ -112,6 +112,38 @@ class InboxContract(StoreFixtures):
         head = Head(sequence=4, lineage=2, event_id=last.event_id, digest=last.digest)
         assert await standing(store, arrival(4)) == head
         assert (await store.counts()).applied == {(CONSUMER, TOPIC): 4}
+
+    @either
+    async def test_a_head_keeps_the_newest_draw_of_all_that_its_key_has_passed(
+        self, store: Store, lazily: bool
+    ) -> None:
+        """Ids are drawn when facts are said, numbers when they commit: a later number may have the older id."""
+        second = arrival(2, event_id=drawn(5))
+        for one, newest in ((arrival(1, event_id=drawn(9)), 9), (second, 9), (arrival(3, event_id=drawn(12)), 12)):
+            assert await claim(store, one, lazily=lazily)
+            assert (await standing(store, one)).newest == newest
+        assert not await claim(store, arrival(3, event_id=drawn(99)), lazily=lazily)
+        async with store.begin() as tx:
+            await store.inbox.advance(tx, CONSUMER, arrival(4, event_id="tells nothing"))
+            await store.inbox.advance(tx, CONSUMER, arrival(5, event_id=drawn(7)))
+        assert (await standing(store, second)).newest == 12
+        async with store.begin() as tx:
+            await store.inbox.advance(tx, CONSUMER, arrival(6, event_id=drawn(13)))
+        assert (await standing(store, second)).newest == 13
+
+    async def test_a_head_keeps_the_newest_draw_of_runs_wherever_it_is_in_them(self, store: Store) -> None:
+        await store.inbox.register(CONSUMER, TOPIC, True)
+        for numbers in ((1, 2, 3), (4, 5, 6)):  # runs that begin a key, and runs that go on
+            runs = [
+                arrival(n, key=key, event_id=drawn(100 * n if n % 3 == 2 else n)) for key in ("k", "l") for n in numbers
+            ]
+            async with store.begin() as tx:
+                assert await store.inbox.claim(tx, CONSUMER, runs) == [True] * 6
+            for key in ("k", "l"):
+                assert (await standing(store, arrival(1, key=key))).newest == 100 * numbers[1]
+        late = arrival(8, key="late", event_id=drawn(8))
+        assert await claim(store, late)
+        assert (await standing(store, late)).newest == 8
 
     async def test_the_repeat_of_a_run_is_not_claimed_and_what_follows_it_is_known_as_next(self, store: Store) -> None:
         async with store.begin() as tx:

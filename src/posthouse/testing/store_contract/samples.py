@@ -38,6 +38,11 @@ def stuck(refused: OutboxRow, *, after: float = 0.0, attempts: int = 1, quaranti
     return StuckRow(row=refused, attempts=attempts, error="refused", quarantined=quarantined, after=after)
 
 
+def drawn(milliseconds: int) -> str:
+    """A UUIDv7 that was drawn so long after 1970."""
+    return f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}-7abc-8def-0123456789ab"
+
+
 def arrival(
     sequence: int | None,
     *,

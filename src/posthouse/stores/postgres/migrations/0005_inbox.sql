@@ -6,7 +6,8 @@ CREATE TABLE posthouse.consumer (
     PRIMARY KEY (consumer, topic)
 );
 
--- Ordered consumers: the last event applied of each key, and how many of that key are held in a blocking state.
+-- Ordered consumers: the last event applied of each key, when the newest id of all of them was drawn (milliseconds), and how
+-- many of that key are held in a blocking state.
 CREATE TABLE posthouse.head (
     consumer text NOT NULL,
     topic text NOT NULL,
@@ -16,6 +17,7 @@ CREATE TABLE posthouse.head (
     lineage integer NOT NULL,
     event_id text NOT NULL,
     digest bytea NOT NULL,
+    newest bigint NOT NULL DEFAULT 0,
     held integer NOT NULL DEFAULT 0,
     PRIMARY KEY (consumer, topic, tenant, key)
 ) WITH (fillfactor = 70);
@@ -207,14 +209,15 @@ END $$;
 -- Where a key stands, and the lowest number that waits behind it. The head is locked first and read then: what is decided
 -- on it must be true until the transaction ends.
 CREATE FUNCTION posthouse.standing(of_consumer text, of_topic text, of_tenant text, of_key text)
-RETURNS TABLE (sequence bigint, lineage integer, event_id text, digest bytea, waiting bigint, waiting_id text)
+RETURNS TABLE (sequence bigint, lineage integer, event_id text, digest bytea, newest bigint, waiting bigint,
+    waiting_id text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM 1 FROM posthouse.head h
     WHERE h.consumer = of_consumer AND h.topic = of_topic AND h.tenant = of_tenant AND h.key = of_key FOR UPDATE;
     RETURN QUERY
-    SELECT h.sequence, h.lineage, h.event_id, h.digest, w.sequence, w.event_id
+    SELECT h.sequence, h.lineage, h.event_id, h.digest, h.newest, w.sequence, w.event_id
     FROM posthouse.head h LEFT JOIN LATERAL (
         SELECT e.sequence, e.event_id FROM posthouse.held e
         WHERE h.held > 0 AND e.consumer = h.consumer AND e.topic = h.topic AND e.tenant = h.tenant AND e.key = h.key

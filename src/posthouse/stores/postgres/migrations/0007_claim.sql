@@ -3,7 +3,8 @@
 -- changes nothing. The setting pins the plans: made while the tables were empty, they would read them whole later.
 CREATE FUNCTION posthouse.claim(
     of_consumer text, of_topic text, of_tenant text, of_key text, first bigint, last bigint, of_lineage integer,
-    of_event text, of_digest bytea, of_time double precision, said double precision, now_given double precision
+    of_event text, of_digest bytea, drawn bigint, of_time double precision, said double precision,
+    now_given double precision
 ) RETURNS boolean LANGUAGE plpgsql SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -18,18 +19,20 @@ BEGIN
             AND NOT EXISTS (SELECT 1 FROM posthouse.forgotten f WHERE f.consumer = of_consumer AND f.until >= of_time)
         ON CONFLICT DO NOTHING;
     ELSIF first = 1 THEN
-        INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest)
-        VALUES (of_consumer, of_topic, of_tenant, of_key, last, of_lineage, of_event, of_digest)
+        INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest, newest)
+        VALUES (of_consumer, of_topic, of_tenant, of_key, last, of_lineage, of_event, of_digest, drawn)
         ON CONFLICT (consumer, topic, tenant, key) DO UPDATE SET sequence = excluded.sequence,
-            lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest
+            lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest,
+            newest = greatest(h.newest, excluded.newest)
         WHERE h.sequence = 0 AND h.held = 0 AND h.lineage <= excluded.lineage;
     ELSE
-        UPDATE posthouse.head h SET sequence = last, lineage = of_lineage, event_id = of_event, digest = of_digest
+        UPDATE posthouse.head h SET sequence = last, lineage = of_lineage, event_id = of_event, digest = of_digest,
+            newest = greatest(h.newest, drawn)
         WHERE h.consumer = of_consumer AND h.topic = of_topic AND h.tenant = of_tenant AND h.key = of_key
             AND h.sequence + 1 = first AND h.held = 0 AND h.lineage <= of_lineage;
         IF NOT FOUND THEN
-            INSERT INTO posthouse.head (consumer, topic, tenant, key, sequence, lineage, event_id, digest)
-            SELECT of_consumer, of_topic, of_tenant, of_key, last, of_lineage, of_event, of_digest
+            INSERT INTO posthouse.head (consumer, topic, tenant, key, sequence, lineage, event_id, digest, newest)
+            SELECT of_consumer, of_topic, of_tenant, of_key, last, of_lineage, of_event, of_digest, drawn
             FROM posthouse.consumer c WHERE c.consumer = of_consumer AND c.topic = of_topic AND c.adopt
             ON CONFLICT (consumer, topic, tenant, key) DO NOTHING;
         END IF;

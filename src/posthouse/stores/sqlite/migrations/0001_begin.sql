@@ -86,7 +86,8 @@ CREATE TABLE posthouse_consumer (
     PRIMARY KEY (consumer, topic)
 ) WITHOUT ROWID;
 
--- Ordered consumers: the last event applied of each key, and how many of that key are held in a blocking state.
+-- Ordered consumers: the last event applied of each key, when the newest id of all of them was drawn (milliseconds), and how
+-- many of that key are held in a blocking state.
 CREATE TABLE posthouse_head (
     consumer TEXT NOT NULL,
     topic TEXT NOT NULL,
@@ -96,6 +97,7 @@ CREATE TABLE posthouse_head (
     lineage INTEGER NOT NULL,
     event_id TEXT NOT NULL,
     digest BLOB NOT NULL,
+    newest INTEGER NOT NULL DEFAULT 0,
     held INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (consumer, topic, tenant, key)
 ) WITHOUT ROWID;
