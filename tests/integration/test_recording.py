@@ -238,3 +238,16 @@ async def test_it_works_behind_a_pooler(pgbouncer: PostgresServer, postgres_url:
     assert await said(direct) == [("shop.order", "a", 1)]
     await shop.aclose()
     await direct.aclose()
+
+
+async def test_what_a_statement_writes_is_not_read_as_our_names(postgres_url: str) -> None:
+    shop = shop_on(PostgresStore(postgres_url, schema="shop_events", writers=1))
+    await shop.store.upgrade()
+    async with shop.transaction(TENANT) as tx:
+        await tx.execute(CREATE)
+    words = ["ops@posthouse.io", "{schema}", "{ours}", "{theirs}"]
+    values = ", ".join(f"('{word}')" for word in words)
+    assert await shop.record(TENANT, f"INSERT INTO orders (name) VALUES {values}", (), Placed(order_id="o1"))
+    assert [name for name, _ in await orders(shop)] == sorted(words)
+    assert [key for _, key, _ in await said(shop)] == ["o1"]
+    await shop.aclose()

@@ -32,15 +32,18 @@ NOT_TOGETHER = ("0A000", "40001")
 
 async def recorded(database: Database, sql: str, parameters: Sequence[object], row: OutboxRow) -> bool | None:
     """Whether theirs changed a row, so that the fact is said; None when it has to be done step by step: nothing was done."""
-    statement = _together(sql, len(parameters))
-    if statement is None or not is_plain([row]):
+    theirs = _theirs(sql, len(parameters))
+    if theirs is None or not is_plain([row]):
         return None
+    # Names are put into ours before theirs comes in: what they write is theirs, also where it reads like one of our names.
+    ours = database.text(TOGETHER.replace("{ours}", append_one(len(parameters))))
+    statement = ours.replace("{theirs}", theirs)
     place = database.place or await database.check()
     await database.take_seat()
     try:
         async with database.connected() as connection:
             try:
-                said = await connection.run(database.text(statement), (*parameters, *one_row(row, place)))
+                said = await connection.run(statement, (*parameters, *one_row(row, place)))
             except (*FOREIGN, ValueError, TypeError) as error:  # the last two: a parameter that does not fit its type
                 if sqlstate_of(error) in NOT_TOGETHER:
                     return None
@@ -56,8 +59,8 @@ async def recorded(database: Database, sql: str, parameters: Sequence[object], r
 
 
 @functools.lru_cache(maxsize=1024)
-def _together(sql: str, given: int) -> str | None:
-    """Theirs and ours; None for what cannot be a part of another statement, or has not as many parameters as it names: ours
+def _theirs(sql: str, given: int) -> str | None:
+    """Theirs, as a part of ours; None for what cannot be a part of another statement, or has not as many parameters as it names: ours
     would take their places."""
     named = max(map(int, PLACE.findall(sql)), default=0)
     if not CHANGES.match(sql) or not leaves_nothing(sql) or named != given:
@@ -65,4 +68,4 @@ def _together(sql: str, given: int) -> str | None:
     theirs = sql.rstrip().rstrip(";")
     if not RETURNS.search(theirs):
         theirs += "\nRETURNING 1"
-    return TOGETHER.replace("{ours}", append_one(given)).replace("{theirs}", theirs)
+    return theirs
