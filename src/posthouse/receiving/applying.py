@@ -24,6 +24,7 @@ from posthouse.errors import (
     StoreCollision,
     StoreFull,
     StoreUnavailable,
+    TransactionClosed,
     ValueRefused,
     VersionConflict,
 )
@@ -48,6 +49,8 @@ PAUSES = (0.01, 0.05, 0.2, 0.5)
 NEWER_WITHIN = 10.0
 """Seconds that an older version waits for a newer one of the same fact, when its consumer takes both from topics of
 their own: the newer one says more."""
+
+ENDED = "its transaction was committed before its block ended: what it did then stands, and what it said is lost"
 
 FORGOTTEN = "older than the inbox remembers: it may have been applied before"
 
@@ -112,6 +115,8 @@ class Applier:
                 raise
             except Exception as error:
                 answer = decide(work.policy, error, attempts)
+                if isinstance(error, TransactionClosed) and await self._ended_by_commit([work], error):
+                    return None
                 if answer != Again(0.0):
                     return await self._hold_safely(work, error, answer, attempts)
 
@@ -132,6 +137,8 @@ class Applier:
             except Exception as error:
                 if isinstance(error, NOTHING_KNOWN) and not isinstance(error, StoreCollision):
                     raise
+                if isinstance(error, TransactionClosed) and await self._ended_by_commit(works, error):
+                    return
                 log.info("%s: a group of %d is redone one by one: %s", self.consumer, len(works), words_of(error))
         for work in works:
             await self.apply(work)
@@ -360,6 +367,20 @@ class Applier:
                     transaction, nameless, f"it cannot be kept as what it says it is: {words_of(refused)}"
                 )
 
+    async def _ended_by_commit(self, works: Sequence[Work], error: Exception) -> bool:
+        """Whether a handler has committed behind our back, which nothing can take back: then the claims of all stand, and
+        would pass for duplicates. They are set aside, for people to look at."""
+        async with self.store.begin() as transaction:
+            for work in works:
+                known = await self.store.inbox.standing(transaction, self.consumer, work.arrival)
+                if self._judge(known, work) is Standing.NEXT:
+                    return False
+            for work in works:
+                await self._holder.set_aside(
+                    transaction, with_error(self._held(work, "quarantined", ENDED, attempts=1), error), ENDED
+                )
+        return True
+
     async def _hold_failed(self, work: Work, error: Exception, answer: Again | Dead, attempts: int) -> None:
         """A first run failed and was rolled back: hold the event, unless somebody dealt with it meanwhile."""
         self._report(work.arrival, error, answer, attempts)
@@ -384,7 +405,9 @@ class Applier:
                 await self._holder.bury(transaction, held, answer.reason, policy)
             else:
                 later = msgspec.structs.replace(held, after=answer.seconds)
-                await self.store.held.change(transaction, later)
+                changed = await self.store.held.change(transaction, later)
+                if not changed and isinstance(error, TransactionClosed):  # it was taken out, and that was committed
+                    await self._holder.set_aside(transaction, msgspec.structs.replace(held, id=0, turn=0), ENDED)
 
     async def _hold(
         self,

@@ -21,6 +21,7 @@ from posthouse.store import Rows
 from posthouse.store.savepoints import Savepoints
 from posthouse.stores.postgres.errors import FOREIGN, NOT_PRIMARY, is_lost, mapped, sqlstate_of
 from posthouse.stores.postgres.isolation import role_findings
+from posthouse.stores.postgres.refusing import refuse_ending
 from posthouse.stores.postgres.schema import Place, checking, proving
 from posthouse.stores.postgres.steps import Steps, rows_of
 
@@ -106,6 +107,8 @@ class StoreConnection(asyncpg.Connection):
         elif self.last_words and query.startswith("COMMIT"):
             query, self.last_words = f"{self.last_words}; {query}", ""
         heard = self.heard
+        if heard is not None:
+            refuse_ending(query)
         try:
             self.status = await super().execute(query, *arguments, timeout=timeout)
         except BaseException:
@@ -119,6 +122,8 @@ class StoreConnection(asyncpg.Connection):
     async def _execute(self, query: str, *arguments: Any, **options: Any) -> Any:
         """All of the driver's ways to fetch, as the user calls them."""
         heard = self.heard
+        if heard is not None:
+            refuse_ending(query)
         try:
             found = await super()._execute(query, *arguments, **options)  # type: ignore[misc]
         except BaseException:
@@ -128,6 +133,19 @@ class StoreConnection(asyncpg.Connection):
         if heard is not None:
             heard.hear(query)
         return found
+
+    async def _prepare(self, query: str, *arguments: Any, **options: Any) -> Any:
+        """What the user prepares is run without us: nobody would hear of a savepoint."""
+        if self.heard is not None:
+            refuse_ending(query)
+            self.heard.hear_failed(query)
+        return await super()._prepare(query, *arguments, **options)  # type: ignore[misc]
+
+    async def _executemany(self, query: str, *arguments: Any, **options: Any) -> Any:
+        if self.heard is not None:
+            refuse_ending(query)
+            self.heard.hear_failed(query)
+        return await super()._executemany(query, *arguments, **options)  # type: ignore[misc]
 
     async def run(self, sql: str, parameters: Sequence[object]) -> Rows:
         """Rows and the number of rows changed, in one round trip, which none of asyncpg's own methods gives."""

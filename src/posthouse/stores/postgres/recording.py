@@ -11,7 +11,7 @@ from posthouse.store import OutboxRow
 from posthouse.stores.postgres.append import append_one, is_plain, one_row
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FOREIGN, is_lost, sqlstate_of, translated
-from posthouse.stores.postgres.transaction import leaves_nothing
+from posthouse.stores.postgres.harmless import leaves_nothing
 
 # What theirs becomes a part of. The fact is written once, however many rows were changed, and not at all when none was. All
 # rows are changed before the lock of its key is taken, as in a block: with some of them still to come, the two could wait for

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-import re
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
@@ -17,16 +15,13 @@ from posthouse.store import Parameters, Rows, Transaction
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.database import LASTING, Database, StoreConnection, carried_out
 from posthouse.stores.postgres.errors import FOREIGN, PASSED_OVER, database_trouble, is_lost, translated
-from posthouse.stores.postgres.shapes.refusing import refuse_ending
+from posthouse.stores.postgres.harmless import leaves_nothing
 from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
 from posthouse.stores.postgres.steps import Steps, literal
 
 log = logging.getLogger("posthouse.store")
 
 T = TypeVar("T")
-
-HARMLESS = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|VALUES)\b(?!.*(set_config|advisory))", re.I | re.S)
-"""Statements that leave nothing behind in the session."""
 
 
 class PostgresTransaction:
@@ -79,7 +74,7 @@ class PostgresTransaction:
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
         if isinstance(parameters, Mapping):
             raise StoreError("asyncpg takes parameters by position: write $1, $2 … and give a sequence")
-        if leaves_nothing(sql):
+        if leaves_nothing(sql) and self.tenant is None:  # among tenants, what a trigger may leave behind counts as well
             return await self._run(sql, *parameters)
         self._ready().mark_unclean()
         try:
@@ -231,6 +226,7 @@ class PostgresTransaction:
             return
         lost_before = connection.is_closed()
         if not lost_before and not connection.is_in_transaction():
+            self.database.abandon(connection)  # its driver still takes it to be in one
             raise TransactionClosed("the transaction was ended inside its block, by a statement: this is not a commit")
         if self._parting and not lost_before:
             connection.end_with(self._parting)
@@ -258,8 +254,12 @@ class PostgresTransaction:
 
     async def _roll_back(self, connection: StoreConnection) -> None:
         try:
-            if not connection.is_closed() and connection.is_in_transaction():
+            if connection.is_closed() or self._block is None:
+                return
+            if connection.is_in_transaction():
                 await self._block.rollback()
+            else:
+                self.database.abandon(connection)
         except FOREIGN as error:
             log.info("rolling back failed, the connection is replaced: %s", error)
             self.database.abandon(connection)
@@ -267,13 +267,6 @@ class PostgresTransaction:
 
 def _nothing() -> None:
     """Nobody listens."""
-
-
-@functools.lru_cache(maxsize=1024)
-def leaves_nothing(sql: str) -> bool:
-    """Whether a statement leaves nothing behind in the session; StoreError for one that would end the transaction."""
-    refuse_ending(sql)
-    return HARMLESS.match(sql) is not None
 
 
 class Begun(Protocol):

@@ -15,9 +15,9 @@ from posthouse.errors import ConfigurationError, StoreError, TransactionClosed
 from posthouse.store import Parameters, Rows
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import PASSED_OVER
+from posthouse.stores.postgres.refusing import refuse_ending
 from posthouse.stores.postgres.schema import PLACE
 from posthouse.stores.postgres.shapes.plug import Plug
-from posthouse.stores.postgres.shapes.refusing import refuse_ending
 from posthouse.stores.postgres.shapes.transaction import ENDED_INSIDE
 from posthouse.stores.postgres.statements.django import DjangoStatements
 

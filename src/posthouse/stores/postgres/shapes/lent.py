@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from posthouse.stores.postgres.shapes.refusing import refuse, refuse_ending
+from posthouse.stores.postgres.refusing import refuse, refuse_ending
 
 
 class Hands(enum.Enum):
@@ -26,6 +26,18 @@ class LentCursor(psycopg.Cursor[Any]):
     def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
         refuse_ending(query)
         return super().execute(query, params, **options)
+
+    def executemany(self, query: Any, params_seq: Any, **options: Any) -> None:
+        refuse_ending(query)
+        super().executemany(query, params_seq, **options)
+
+    def stream(self, query: Any, params: Any = None, **options: Any) -> Any:
+        refuse_ending(query)
+        return super().stream(query, params, **options)
+
+    def copy(self, statement: Any, params: Any = None, **options: Any) -> Any:
+        refuse_ending(statement)
+        return super().copy(statement, params, **options)
 
 
 class LentConnection(psycopg.Connection[Any]):

@@ -14,7 +14,7 @@ from posthouse.errors import StoreError, TransactionClosed
 from posthouse.store import Parameters, Rows, Submit
 from posthouse.stores.postgres.database import Database, StoreConnection
 from posthouse.stores.postgres.errors import PASSED_OVER
-from posthouse.stores.postgres.shapes.refusing import refuse
+from posthouse.stores.postgres.refusing import refuse, refuse_ending
 from posthouse.stores.postgres.shapes.transaction import ENDED_INSIDE
 
 LENT = "posthouse_lent"
@@ -36,6 +36,7 @@ def engine_for(database: Database) -> AsyncEngine:
         **options,
     )
     event.listen(engine.sync_engine, "commit", _refuse_commit)
+    event.listen(engine.sync_engine, "before_cursor_execute", _refuse_ending)
     return engine
 
 
@@ -47,6 +48,11 @@ def _unique() -> str:
 def _refuse_commit(connection: Any) -> None:
     if connection.info.get(LENT):
         refuse("commit()")
+
+
+def _refuse_ending(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+    if connection.info.get(LENT):
+        refuse_ending(statement)
 
 
 class SqlalchemyLine:

@@ -12,10 +12,6 @@ from posthouse.store import Parameters, Rows
 from posthouse.store.savepoints import Detach, Savepoints
 
 PARAMETER = re.compile(r"\$(\d+)")
-ENDS_TRANSACTION = re.compile(
-    r"\s*(BEGIN|START\s+TRANSACTION|COMMIT|END|ABORT|PREPARE\s+TRANSACTION|ROLLBACK(?!\s+((TRANSACTION|WORK)\s+)?TO))\b",
-    re.IGNORECASE,
-)
 
 
 class Statements(Protocol):
