@@ -493,3 +493,47 @@ async def test_what_was_said_before_an_error_that_ended_a_joined_transaction_is_
             await go_on_behind_an_error(theirs)
     assert (await shop.outcome())["said"] == []
     await shop.service.aclose()
+
+
+@pytest.mark.parametrize("asynchronous", [True, False], ids=["AsyncConnection", "Connection"])
+async def test_savepoints_on_a_psycopg_cursor_from_before_the_block_are_followed(
+    asynchronous: bool, postgres_url: str
+) -> None:
+    shop = Shop(postgres_url)
+    await shop.begin()
+    connection: Any = (
+        await psycopg.AsyncConnection.connect(postgres_url) if asynchronous else psycopg.connect(postgres_url)
+    )
+    cursors = [connection.cursor(), connection.cursor()]
+    async with shop.service.joined(connection, "t1") as tx:
+        for number, cursor in enumerate([*cursors, connection.cursor(), connection]):
+            tx.publish(Placed(order_id=f"before {number}"))
+            await _awaited(cursor.execute("SAVEPOINT a"))
+            tx.publish(Placed(order_id="gone"))
+            if number == 1:
+                await _awaited(cursor.executemany("ROLLBACK TO SAVEPOINT a", [()]))
+            else:
+                await _awaited(
+                    cursor.execute(psycopg.sql.SQL("ROLLBACK TO SAVEPOINT {}").format(psycopg.sql.Identifier("a")))
+                )
+    await _awaited(connection.commit())
+    assert (await shop.outcome())["said"] == [f"before {number}" for number in range(4)]
+    await _awaited(connection.close())
+    await shop.service.aclose()
+
+
+async def test_a_savepoint_in_a_prepared_statement_is_refused(postgres_url: str) -> None:
+    shop = Shop(postgres_url)
+    await shop.begin()
+
+    async def roll_back_inside() -> None:
+        async with shop.service.transaction("t1") as tx:
+            connection: Any = tx.connection
+            await connection.execute("SAVEPOINT a")
+            tx.publish(Placed(order_id="gone"))
+            await (await connection.prepare("ROLLBACK TO a")).fetch()
+
+    with pytest.raises(StoreError, match="not known"):
+        await roll_back_inside()
+    assert (await shop.outcome())["said"] == []
+    await shop.service.aclose()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import inspect
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from posthouse.store import Parameters, Rows
@@ -66,39 +68,46 @@ def _refuse_autocommit(connection: Any) -> None:
 
 
 def _attend(connection: Any, savepoints: Savepoints) -> Detach:
-    """Its nested transactions send commands of their own; everything else goes through cursors."""
-    send, factory = connection._exec_command, connection.cursor_factory
+    """Its nested transactions send commands of their own; what goes through cursors, also those that were opened before,
+    is waited for on the connection."""
+    send, wait = connection._exec_command, connection.wait
 
-    def listening(command: Any, *arguments: Any, **options: Any) -> Any:
-        try:
-            found = yield from send(command, *arguments, **options)
-        except BaseException:
-            savepoints.hear_failed(_text(command, connection))
-            raise
-        savepoints.hear(_text(command, connection))
-        return found
+    def sending(command: Any, *arguments: Any, **options: Any) -> Any:
+        with _hearing(savepoints, _text(command, connection)):
+            return (yield from send(command, *arguments, **options))
 
-    connection._exec_command = listening
-    connection.cursor_factory = _listening_cursor(factory, savepoints)
+    def waiting(work: Any, *arguments: Any, **options: Any) -> Any:
+        with _hearing(savepoints, _asked(work, connection)):
+            return wait(work, *arguments, **options)
+
+    async def waiting_async(work: Any, *arguments: Any, **options: Any) -> Any:
+        with _hearing(savepoints, _asked(work, connection)):
+            return await wait(work, *arguments, **options)
+
+    connection._exec_command = sending
+    connection.wait = waiting_async if inspect.iscoroutinefunction(wait) else waiting
 
     def end() -> None:
-        del connection._exec_command
-        connection.cursor_factory = factory
+        del connection._exec_command, connection.wait
 
     return end
 
 
-def _listening_cursor(factory: Any, savepoints: Savepoints) -> Any:
-    class Listening(factory):  # type: ignore[misc]
-        def _execute_gen(self, query: Any, *arguments: Any, **options: Any) -> Any:
-            try:
-                yield from super()._execute_gen(query, *arguments, **options)
-            except BaseException:
-                savepoints.hear_failed(_text(query, self.connection))
-                raise
-            savepoints.hear(_text(query, self.connection))
+@contextlib.contextmanager
+def _hearing(savepoints: Savepoints, sql: object) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        savepoints.hear_failed(sql)
+        raise
+    savepoints.hear(sql)
 
-    return Listening
+
+def _asked(work: Any, connection: Any) -> object:
+    """The statement of a cursor's work that has not begun: what it was called with."""
+    frame = getattr(work, "gi_frame", None)
+    given = {} if frame is None else frame.f_locals
+    return _text(given.get("query", given.get("statement", "")), connection)
 
 
 def _text(query: Any, connection: Any) -> Any:
