@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sqlite3
+import struct
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
+import aiormq
 import confluent_kafka
+import pamqp.encode
 import psycopg
+import pytest
+from pamqp.commands import Basic
+from pamqp.common import FieldTable
 
 NO_TEXT = b"n\xff\xfe"
 
@@ -62,3 +71,43 @@ def in_kafka(servers: str, topic: str) -> None:
         assert kafka.rd_kafka_flush(producer, 20_000) == 0
     finally:
         kafka.rd_kafka_destroy(producer)
+
+
+async def in_rabbitmq(url: str, topic: str, kind: str = "name") -> None:
+    """`kind` is what is wrong with it. The driver has to be bent to say it."""
+    now = datetime.now(UTC)
+    said: dict[str, FieldTable] = {"time": {"cloudEvents:time": 2**62}, "name": {"@@": "v"}, "deep": {"d": 1}}
+    properties = Basic.Properties(headers={"x": now} if kind == "value" else said.get(kind))
+    properties.timestamp = now if kind == "timestamp" else None
+    async with aiormq.connect(url.replace("rabbitmq://", "amqp://")) as connection:
+        channel = await connection.channel()
+        with _bent(kind):
+            answer = await channel.basic_publish(
+                b"junk",
+                exchange=topic,
+                routing_key="0.0.@@" if kind == "route" else "",
+                properties=properties,
+                mandatory=True,
+            )
+    assert isinstance(answer, Basic.Ack)
+
+
+@contextlib.contextmanager
+def _bent(kind: str) -> Iterator[None]:
+    """Two at signs are no UTF-8, times are past all calendars, and a 1 is a table of tables of tables."""
+    short, table = pamqp.encode.short_string, b""
+    for _ in range(2_000):
+        table = b"\x01tF" + struct.pack(">I", len(table)) + table
+
+    def short_string(value: str) -> bytes:
+        return short(value).replace(b"@@", b"\xff\xfe")
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, method in (("short_string", short_string), ("timestamp", lambda _: b"\xff" * 8)):
+            patch.setattr(pamqp.encode, name, method)
+        patch.setitem(pamqp.encode.METHODS, "shortstr", short_string)
+        patch.setitem(pamqp.encode.METHODS, "timestamp", lambda _: b"\xff" * 8)
+        if kind == "deep":
+            deep = b"F" + struct.pack(">I", len(table)) + table
+            patch.setattr(pamqp.encode, "table_integer", lambda _: deep)
+        yield

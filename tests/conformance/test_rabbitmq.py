@@ -5,14 +5,16 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from posthouse.broker import Broker
+from posthouse.broker import Broker, Delivery
 from posthouse.brokers.rabbitmq import RabbitmqBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
+from posthouse.testing.broker_contract.frames import ids, ids_of
 from posthouse.testing.broker_contract.surveying import SurveyingContract
 from tests.conformance.broker_path import BrokerPathContract
 from tests.conformance.losing import from_rabbitmq
+from tests.conformance.spoiling import in_rabbitmq
 from tests.servers.proxy import Proxy
 from tests.servers.rabbitmq import RabbitmqServer
 
@@ -30,6 +32,30 @@ class TestRabbitmq(BrokerContract):
     async def _proxies(self, rabbitmq_server: RabbitmqServer) -> AsyncIterator[None]:
         async with Proxy("127.0.0.1", rabbitmq_server.port) as self.proxy, asyncio.TaskGroup() as self.tasks:
             yield
+
+    async def spoil_frame(self, topic: str) -> None:
+        await in_rabbitmq(self.node.url, topic)
+
+    @pytest.mark.parametrize("kind", ["timestamp", "value", "name", "route", "deep"])
+    async def test_a_message_that_the_driver_cannot_decode_comes_with_a_defect(self, kind: str) -> None:
+        got = await self._beside_a_stranger(kind)
+        assert [delivery.frame.body for delivery in got if delivery.defect] == ([] if kind == "route" else [b"junk"])
+
+    async def test_a_time_that_no_calendar_has_stays_as_it_was_said(self) -> None:
+        (odd,) = [delivery for delivery in await self._beside_a_stranger("time") if delivery.frame.body == b"junk"]
+        assert odd.frame.headers == {"ce-time": str(2**62)}
+
+    async def _beside_a_stranger(self, kind: str) -> list[Delivery]:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
+            sent = await self.publish(broker, topic, 10, keys=8)
+            await in_rabbitmq(self.node.url, topic, kind)
+            sent += await self.publish(broker, topic, 10, keys=8)
+            got = await self.collect(await broker.subscribe(group, [topic]), len(sent) + 1)
+            assert ids_of(sent) < ids(got)
+            return got
 
     async def make_broker(self) -> Broker:
         return RabbitmqBroker(self.node.url, clock=SystemClock(), partitions=4, settle=0, heartbeat=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from aiormq import Channel
@@ -12,7 +13,8 @@ from aiormq.abc import DeliveredMessage
 from pamqp.commands import Basic
 
 from posthouse.broker import Delivery
-from posthouse.brokers.rabbitmq.messages import frame_of, stored_at
+from posthouse.brokers.handing import handed
+from posthouse.brokers.rabbitmq.messages import defect_of, frame_of, stored_at
 from posthouse.brokers.rabbitmq.wire import Wire, mapped, quietly, within
 from posthouse.clock import Clock
 
@@ -153,12 +155,15 @@ class Lane:
         at = stored_at(properties, self._clock.now())
         again = bool(message.delivery.redelivered) or tag in self._given  # type: ignore[union-attr]  # consumed, not got
         self._given.add(tag)
-        return Delivery(
-            frame=frame_of(self.topic, f"{self.queue}:{at:.6f}:{tag}", properties, message.body),
+        return handed(
+            partial(frame_of, self.topic, f"{self.queue}:{at:.6f}:{tag}", properties, message.body),
+            topic=self.topic,
+            body=message.body,
             position=int(at * 1e6),
             stored_at=at,
             redelivered=again,
             token=Token(self, self._channel, tag),
+            defect=defect_of(properties),
         )
 
 

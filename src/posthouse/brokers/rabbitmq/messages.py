@@ -15,8 +15,11 @@ from pamqp.commands import Basic
 from pamqp.common import FieldTable
 
 from posthouse.broker import Frame
+from posthouse.brokers.handing import moment
 
 KEY, ID, AT = "posthouse-key", "posthouse-id", "posthouse-at"
+DEFECT = "posthouse-defect"
+"""The one header of a message whose own ones cannot be read."""
 CONTENT_TYPE = "content-type"
 BITS = 6
 """Of a key's hash, one word each in the routing key. A lane is bound to the first few: publishers need not know how many."""
@@ -26,7 +29,7 @@ NAME = 128 - len("cloudEvents:")
 """The most bytes of a header's name."""
 _SAFE = "".join(map(chr, range(0x21, 0x7F))).replace('"', "").replace("%", "")
 _PREFIXES = ("cloudEvents:", "cloudEvents_")
-_OURS = {KEY, ID, AT}
+_OURS = {KEY, ID, AT, DEFECT}
 _SERVERS = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
 _routes = [".".join(f"{number:0{BITS}b}"[::-1]) for number in range(1 << BITS)]
 FOREIGN_ROUTE = ""
@@ -104,12 +107,17 @@ def frame_of(topic: str, tag: str, properties: Basic.Properties, body: bytes) ->
     return Frame(topic=topic, id=id_ or properties.message_id or tag, key=key, body=body, headers=kept)
 
 
+def defect_of(properties: Basic.Properties) -> str:
+    """Why they could not be read; empty when all is well."""
+    return _text((properties.headers or {}).get(DEFECT, ""))
+
+
 def stored_at(properties: Basic.Properties, now: float) -> float:
     """When the publisher said it; `now` where it did not write that down."""
     at = (properties.headers or {}).get(AT)
     if isinstance(at, int):
-        return at / 1e6
-    return now if properties.timestamp is None else properties.timestamp.timestamp()
+        return moment(at / 1e6)
+    return now if properties.timestamp is None else moment(properties.timestamp.timestamp())
 
 
 @lru_cache(maxsize=1024)
@@ -137,8 +145,11 @@ def _quoted(value: str) -> str:
 
 
 def _moment(milliseconds: int) -> str:
-    """A time as AMQP has it."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat().replace("+00:00", "Z")
+    """A time as AMQP has it; as it is where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return str(milliseconds)
 
 
 def _text(value: object) -> str:

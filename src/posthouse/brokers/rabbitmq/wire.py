@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator, Mappi
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-import aiormq
 from aiormq import Channel
 from aiormq.abc import AbstractConnection
 from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
 from aiormq.exceptions import AMQPConnectionError, AMQPError, ChannelInvalidStateError
 from yarl import URL
 
+from posthouse.brokers.rabbitmq.reading import Line
 from posthouse.errors import BrokerError, BrokerUnavailable
 
 T = TypeVar("T")
@@ -125,7 +125,8 @@ class Wire:
         options = {**self._driver, "transport_factory": cord}
         try:
             with mapped("connecting"):
-                connection = await within(self.timeout, aiormq.connect(self._address, **options))  # type: ignore[arg-type]  # the driver checks what it is given
+                connection = Line(self._address, **options)  # type: ignore[arg-type]  # the driver checks what it is given
+                await within(self.timeout, connection.connect())
         except BaseException:
             cord.cut()
             raise
