@@ -143,10 +143,11 @@ async def commit_on_sqlite(tx: Tx) -> None:
     sqlite3.Cursor.execute(connection.cursor(), "COMMIT")
 
 
+@pytest.mark.parametrize("deliveries", [2, 5], ids=["the last one", "more to come"])
 @pytest.mark.parametrize("fails_first", [False, True], ids=["first run", "a retry"])
 @pytest.mark.parametrize("kind", ["postgres", "sqlite"])
 async def test_an_event_whose_handler_committed_behind_our_back_is_set_aside(
-    kind: str, fails_first: bool, tmp_path: Path, request: pytest.FixtureRequest
+    kind: str, fails_first: bool, deliveries: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = request.getfixturevalue("postgres_url") if kind == "postgres" else f"sqlite:///{tmp_path / 'shop.db'}"
     shop = Service("shop", store=url, broker=MemoryBroker(clock=SystemClock()), start="earliest")
@@ -154,7 +155,7 @@ async def test_an_event_whose_handler_committed_behind_our_back_is_set_aside(
     shop.event("invoice.made.v1", key="order_id")(Made)
     runs: list[str] = []
 
-    @shop.on(Placed, policy=Policy(first_delay=0.05, last_delay=0.05))
+    @shop.on(Placed, policy=Policy(first_delay=0.05, last_delay=0.05, deliveries=deliveries))
     async def invoice(event: Event[Placed], tx: Tx) -> Made:
         runs.append(event.data.order_id)
         if fails_first and len(runs) == 1:

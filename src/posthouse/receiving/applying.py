@@ -148,7 +148,8 @@ class Applier:
         work = held_back(held, self.handlers)
         if held.attempts > work.policy.deliveries:
             async with self.store.begin() as transaction:
-                return await self._holder.bury(transaction, held, "attempts spent", work.policy)
+                await self._holder.bury(transaction, held, "attempts spent", work.policy)
+                return
 
         answer: Answer = ()
 
@@ -402,12 +403,12 @@ class Applier:
         held = msgspec.structs.replace(with_error(held, error), reason=words_of(error))
         async with self.store.begin() as transaction:
             if isinstance(answer, Dead):
-                await self._holder.bury(transaction, held, answer.reason, policy)
+                kept = await self._holder.bury(transaction, held, answer.reason, policy)
             else:
                 later = msgspec.structs.replace(held, after=answer.seconds)
-                changed = await self.store.held.change(transaction, later)
-                if not changed and isinstance(error, TransactionClosed):  # it was taken out, and that was committed
-                    await self._holder.set_aside(transaction, msgspec.structs.replace(held, id=0, turn=0), ENDED)
+                kept = await self.store.held.change(transaction, later)
+            if not kept and isinstance(error, TransactionClosed):  # it was taken out, and that was committed
+                await self._holder.set_aside(transaction, msgspec.structs.replace(held, id=0, turn=0), ENDED)
 
     async def _hold(
         self,

@@ -32,15 +32,17 @@ class Holder:
 
     store: Store
 
-    async def bury(self, transaction: Transaction, held: HeldEvent, reason: str, policy: Policy) -> None:
-        """No further run. The key stops behind it or goes on, as the policy says; a copy goes to the dead letters."""
+    async def bury(self, transaction: Transaction, held: HeldEvent, reason: str, policy: Policy) -> bool:
+        """No further run. The key stops behind it or goes on, as the policy says; a copy goes to the dead letters. False when
+        it is not held any more, in its turn."""
         state: HeldState = "dead" if policy.on_dead == "stop" else "skipped"
         buried = msgspec.structs.replace(held, state=state, reason=reason)
         if not await self._store(transaction, buried):
-            return
+            return False
         await self._publish_dead(transaction, buried)
         if state == "skipped":
             await self.pass_over(transaction, buried, policy)
+        return True
 
     async def set_aside(self, transaction: Transaction, held: HeldEvent, reason: str) -> None:
         """Out of line, for people to look at: it never runs by itself and keeps nobody waiting."""
