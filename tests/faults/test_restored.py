@@ -14,6 +14,8 @@ from posthouse import Event, Payload, Service, Tx
 from posthouse.status import Status, status
 from posthouse.store import HeldFilter
 
+from .scene import until
+
 TABLE = "CREATE TABLE IF NOT EXISTS invoice (order_id TEXT, number INTEGER)"
 
 
@@ -70,6 +72,10 @@ class Shop:
             (self.place / f"{name}.db{ending}").unlink(missing_ok=True)
         os.replace(self.place / f"{name}.backup", self.place / f"{name}.db")
 
+    async def has_aside(self, count: int) -> bool:
+        held = await self.billing.store.held.find(HeldFilter(state="quarantined"))
+        return sum("fork" in one.reason for one in held) == count
+
     def invoices(self) -> list[int]:
         with contextlib.closing(sqlite3.connect(self.place / "billing.db")) as connection:
             return [number for (number,) in connection.execute("SELECT number FROM invoice ORDER BY rowid")]
@@ -104,6 +110,23 @@ async def test_a_producer_that_was_brought_back_has_none_of_its_new_facts_taken_
     held = await shop.billing.store.held.find(HeldFilter())
     await shop.billing.aclose()
     assert all("fork" in one.reason for one in held), [one.reason for one in held]
+
+
+async def test_a_timer_that_was_brought_back_has_its_fact_not_taken_for_a_duplicate(shop: Shop) -> None:
+    """It was armed before all that its key has said since, and fires under a number that is given again."""
+    await shop.day(1)
+    async with shop.orders.transaction(tenant="t1") as tx:
+        tx.publish(OrderPlaced(order_id="o1", number=13), after=3600, timer="expiry")
+    await shop.orders.aclose()
+    shop.backed_up("orders")
+    await shop.day(2, 3, 4)
+    shop.bring_back("orders")
+    with contextlib.closing(sqlite3.connect(shop.place / "orders.db")) as connection, connection:
+        assert connection.execute("UPDATE posthouse_timer SET due_at = 0").rowcount == 1
+    async with shop.orders.running(), shop.billing.running():
+        await until(lambda: shop.has_aside(1), "the fact of the timer to be set aside")
+    assert shop.invoices() == [1, 2, 3, 4]
+    await shop.billing.aclose()
 
 
 async def test_a_consumer_that_was_brought_back_is_known_to_lack_events_and_gets_them_again(shop: Shop) -> None:

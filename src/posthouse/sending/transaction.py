@@ -88,7 +88,7 @@ class Tx:
         """Say a fact when this transaction commits; returns the event's id.
 
         `after` seconds later, if given: then it is a timer, which `cancel` can stop by the name `timer` (the event's
-        id unless given). The same `idempotency_key` for the same tenant and topic is the same fact, said once; the id
+        id unless given); a fact with a key draws its id anew when it fires, newer than all that its key said meanwhile. The same `idempotency_key` for the same tenant and topic is the same fact, said once; the id
         that stands is then the first one's, which is not known before the commit.
         """
         if after <= 0 and timer is None:

@@ -33,7 +33,9 @@ class TimerTable(Protocol):
         ...
 
     async def fire(self, limit: int) -> int:
-        """Move due timers into the outbox, each exactly once however many schedulers ask. Returns how many."""
+        """Move due timers into the outbox, each exactly once however many schedulers ask. Returns how many. Where a row gets a
+        number, the UUIDv7 of its event is drawn anew, in the row and in its envelope: an id is never older than the ids
+        of lower numbers because it waited."""
         ...
 
     async def next_due(self) -> float | None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from posthouse.clock import Clock
+import msgspec
+
+from posthouse.clock import Clock, new_id
 from posthouse.store import OutboxRow, Timer, Transaction
+from posthouse.store.inbox import drawn_at
 from posthouse.stores.sqlite.database import Database
 from posthouse.stores.sqlite.outbox import SqliteOutbox
 from posthouse.stores.sqlite.steps import packed, unpacked
@@ -64,7 +67,7 @@ class SqliteTimers:
             return 0
         async with self._database.begin() as tx:
             due = sorted(tx.run(TAKE, (self._clock.now(), limit)))
-            await self._outbox.append(tx, [_timer(columns).row for columns in due])
+            await self._outbox.append(tx, [_drawn(_timer(columns).row) for columns in due])
         return len(due)
 
     async def next_due(self) -> float | None:
@@ -73,6 +76,23 @@ class SqliteTimers:
 
     async def pending(self, tenant: str | None = None, limit: int = 100) -> Sequence[Timer]:
         return [_timer(columns) for columns in await self._database.select(PENDING, (tenant, limit))]
+
+
+def _drawn(row: OutboxRow) -> OutboxRow:
+    """A row that gets a number, with an id that is drawn now, so that it is newer than all that got theirs before: that is how
+    consumers of a store that was put back tell a number that is given again. The id is a member of the envelope, or a
+    header."""
+    if row.key is None or not row.numbered or not drawn_at(row.event_id):
+        return row
+    old, fresh = row.event_id, new_id()
+    if row.headers.get("ce-id") == old:
+        return msgspec.structs.replace(row, event_id=fresh, headers={**row.headers, "ce-id": fresh})
+    for name in ("id", "eventId"):
+        before, member, after = row.body.partition(f'"{name}":"{old}"'.encode())
+        if member:
+            body = b"".join((before, f'"{name}":"{fresh}"'.encode(), after))
+            return msgspec.structs.replace(row, event_id=fresh, body=body)
+    return row
 
 
 def _timer(columns: Sequence[Any]) -> Timer:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from posthouse.clock import new_id
+from posthouse.events import CODECS, Codec, Event, decode_any, timestamp
 from posthouse.store import Store, Timer
+from posthouse.store.inbox import drawn_at
 from posthouse.testing.store_contract.fixtures import StoreFixtures
-from posthouse.testing.store_contract.samples import row
+from posthouse.testing.store_contract.samples import drawn, row
 from posthouse.testing.store_contract.steps import drain, failing
 
 
@@ -26,8 +31,11 @@ class TimerContract(StoreFixtures):
             await set_timer(store, Timer(name=f"n{number}", due_at=self.clock.now() + 5, row=row("k")))
         assert await store.timers.fire(100) == 0
         await self.later(5)
-        fired = await asyncio.gather(*((store, other)[n % 2].timers.fire(3) for n in range(8)))
-        assert sum(fired) == 10
+        fired = 0
+        async with asyncio.timeout(20):
+            while (await store.counts()).timers:  # who finds another scheduler at work may leave it to that one
+                fired += sum(await asyncio.gather(*((store, other)[n % 2].timers.fire(3) for n in range(8))))
+        assert fired == 10
         assert [found.sequence for found in await drain(store)] == list(range(1, 11))
         assert (await store.counts()).timers == 0
 
@@ -38,6 +46,30 @@ class TimerContract(StoreFixtures):
         assert await store.timers.next_due() == 1.0 - self.clock.now()
         assert await store.timers.fire(2) == 2
         assert [found.event_id for found in await drain(store)] == ["early", "middle"]
+
+    @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+    async def test_what_gets_a_number_draws_its_id_when_it_fires_and_the_rest_keeps_its_own(
+        self, store: Store, codec: Codec
+    ) -> None:
+        """A number that is given again, by a store that was put back, is told by its id: it must not be of long ago."""
+        for number, key in enumerate(("k", None)):
+            armed = drawn(1_000 + number)
+            event = Event(
+                id=armed, type="shop.orders.order.moved.v1", source="/shop", data=b'{"id":"x"}', time=timestamp(1.0),
+                tenant="t1", key=key, correlation=armed, extensions={"dualof": armed}, content_type="application/json",
+            )  # fmt: skip
+            encoded = codec.encode(event)
+            due = row(key, event_id=armed, body=encoded.body, headers=dict(encoded.headers))
+            await set_timer(store, Timer(name=armed, due_at=1.0, row=due))
+        before = drawn_at(new_id())
+        assert await store.timers.fire(10) == 2
+        numbered, alone = sorted(await drain(store), key=lambda found: found.key is None)
+        assert before - 1_000 <= drawn_at(numbered.event_id) <= drawn_at(new_id()) + 1_000
+        assert alone.event_id == drawn(1_001)
+        for found, armed in ((numbered, drawn(1_000)), (alone, drawn(1_001))):
+            read = decode_any(found.headers, found.body)
+            assert read.id == found.event_id
+            assert (read.correlation, read.extensions, read.data) == (armed, {"dualof": armed}, b'{"id":"x"}')
 
     async def test_a_timer_never_fires_early(self, store: Store) -> None:
         for name, after in (("due", 0.0), ("early", 0.5)):

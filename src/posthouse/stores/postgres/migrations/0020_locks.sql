@@ -1,10 +1,44 @@
+-- A timer whose fact gets a number, with an id that is drawn now, so that it is newer than all that got theirs before: that is
+-- how consumers of a store that was put back tell a number that is given again. The id is a member of the envelope, or a header.
+CREATE FUNCTION posthouse.draw(t posthouse.timer) RETURNS posthouse.timer LANGUAGE plpgsql AS $$
+DECLARE
+    moment text := lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
+    fresh text := left(moment, 8) || '-' || right(moment, 4) || '-7' || substr(gen_random_uuid()::text, 16);
+    member text;
+    place integer;
+BEGIN
+    IF NOT t.numbered OR t.key IS NULL
+        OR t.event_id !~ '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$' THEN
+        RETURN t;
+    END IF;
+    member := '"ce-id":"' || t.event_id || '"';
+    IF position(member IN t.headers) > 0 THEN
+        t.headers := replace(t.headers, member, '"ce-id":"' || fresh || '"');
+        t.event_id := fresh;
+        RETURN t;
+    END IF;
+    FOREACH member IN ARRAY ARRAY['"id":"', '"eventId":"'] LOOP
+        place := position(convert_to(member || t.event_id || '"', 'UTF8') IN t.body);
+        IF place > 0 THEN
+            t.body := overlay(t.body PLACING convert_to(fresh, 'UTF8') FROM place + length(member));
+            t.event_id := fresh;
+            RETURN t;
+        END IF;
+    END LOOP;
+    RETURN t;
+END $$;
+
 -- Move some timers into the outbox, in the order of their times; how many.
 CREATE FUNCTION posthouse.fire_these(ids bigint[], now_given double precision, remember double precision)
 RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     due record;
 BEGIN
-    WITH taken AS (DELETE FROM posthouse.timer t WHERE t.id = ANY (ids) RETURNING t.*)
+    WITH gone AS (
+        DELETE FROM posthouse.timer t WHERE t.id = ANY (ids) RETURNING t
+    ), taken AS (
+        SELECT drawn.* FROM gone, LATERAL posthouse.draw(gone.t) AS drawn
+    )
     SELECT count(*) AS number, array_agg(t.lane ORDER BY t.due_at, t.id) AS lanes,
         array_agg(t.topic ORDER BY t.due_at, t.id) AS topics, array_agg(t.tenant ORDER BY t.due_at, t.id) AS tenants,
         array_agg(t.key ORDER BY t.due_at, t.id) AS keys, array_agg(t.numbered ORDER BY t.due_at, t.id) AS numbered,
