@@ -2,11 +2,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 import pytest_asyncio
 
-from posthouse.broker import Broker, Delivery
-from posthouse.brokers.rabbitmq import RabbitmqBroker
+from posthouse.broker import Broker, Delivery, Frame
+from posthouse.brokers.admission import BEHIND
+from posthouse.brokers.rabbitmq import RabbitmqBroker, publishing
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
@@ -44,6 +46,28 @@ class TestRabbitmq(BrokerContract):
     async def test_a_time_that_no_calendar_has_stays_as_it_was_said(self) -> None:
         (odd,) = [delivery for delivery in await self._beside_a_stranger("time") if delivery.frame.body == b"junk"]
         assert odd.frame.headers == {"ce-time": str(2**62)}
+
+    @pytest.mark.parametrize("known", [True, False])
+    async def test_headers_too_long_for_the_server_are_refused_for_good_and_the_others_are_stored(
+        self, known: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Known or not: where the measure is wrong, the server ends the connection, and all would be said again for ever."""
+        if not known:
+            monkeypatch.setattr(publishing, "too_long", lambda *_: "")
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
+            frames = [Frame(topic=topic, id=str(n), key=f"k{n % 10}", body=b"x") for n in range(20)]
+            frames[3] = msgspec.structs.replace(frames[3], headers={"h": "x" * 140_000})
+            verdicts = await broker.publish(frames)
+            assert [n for n, verdict in enumerate(verdicts) if not verdict.accepted] == [3, 13]
+            assert (verdicts[3].final, verdicts[13]) == (True, BEHIND)
+            again = await broker.publish(frames[:3])
+            assert all(verdict.accepted for verdict in again), "the next call finds a connection"
+            stream = await broker.subscribe(group, [topic])
+            got = await self.gather_ids(stream, ids_of(frame for frame in frames if frame.key != "k3"))
+            assert not ids(got) & {"3", "13"}
 
     async def _beside_a_stranger(self, kind: str) -> list[Delivery]:
         async with self.brokers() as make:

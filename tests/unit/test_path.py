@@ -7,6 +7,7 @@ import pytest
 
 from posthouse import Event, Payload, Policy, Reject, RetryNow, Service, Tx
 from posthouse.errors import ConfigurationError, StoreError
+from posthouse.receiving.holding import CARRIED, CARRIED_BYTES, HEADER_LIMIT, _carried, _header
 from posthouse.testing import Harness
 
 orders = Service("orders", namespace="shop")
@@ -255,3 +256,18 @@ async def test_the_story_of_a_dead_letter_fits_into_headers_of_any_broker() -> N
     story = {name: text for name, text in letter.frame.headers.items() if name.startswith("ph-")}
     assert {"ph-consumer", "ph-error", "ph-stack", "ph-attempts", "ph-first-at", "ph-last-at"} <= story.keys()
     assert all(text.isascii() and text.isprintable() and len(text) < 9_000 for text in story.values())
+
+
+def test_a_dead_letter_carries_of_many_and_long_headers_those_that_every_broker_takes() -> None:
+    strange = {"long": "x" * 130_900, **{f"h{n}": "\N{SNOWMAN}" * 400 for n in range(200)}, "short": "1"}
+    carried = _carried(strange)
+    assert carried["short"] == "1"
+    assert "long" not in carried
+    assert int(carried["ph-cut"]) == len(strange) + 1 - len(carried)
+    assert 20 < len(carried) <= CARRIED + 1
+    assert sum(len(name) + len(text.encode()) for name, text in carried.items()) <= CARRIED_BYTES + len("ph-cut176")
+    assert _carried({"a": "1", "b": ""}) == {"a": "1", "b": ""}
+
+
+def test_a_part_of_the_story_is_cut_behind_its_escapes() -> None:
+    assert len(_header("\N{SNOWMAN}" * 5_000)) <= HEADER_LIMIT

@@ -22,6 +22,9 @@ ERROR_LIMIT = 2_000
 """Characters of an error's words that are kept."""
 HEADER_LIMIT = 2_000
 """Characters of one part of a dead letter's story."""
+CARRIED, CARRIED_BYTES = 48, 32 * 1024
+"""How many of the event's own headers a dead letter carries along, and their bytes: so many that with the story every broker
+takes it. What is held has all of them."""
 STACK_LIMIT = 8_000
 """Characters of a traceback that are kept: the end tells more than the beginning."""
 
@@ -109,7 +112,7 @@ class Holder:
             tenant=arrival.tenant,
             event_id=arrival.event_id,
             body=held.body,
-            headers={**held.headers, **_story(held)},
+            headers={**_carried(held.headers), **_story(held)},
             key=arrival.key,
             numbered=False,
         )
@@ -189,7 +192,22 @@ def _story(held: HeldEvent) -> dict[str, str]:
     return {name: _header(text) for name, text in told.items() if text}
 
 
+def _carried(headers: Mapping[str, str]) -> dict[str, str]:
+    """The event's own headers as far as there is room, the small ones first; `ph-cut` says how many were left out."""
+    kept: set[str] = set()
+    room = CARRIED_BYTES
+    for name, value in sorted(headers.items(), key=lambda header: len(header[0]) + len(header[1])):
+        room -= len(name.encode(errors="replace")) + len(value.encode(errors="replace"))
+        if room < 0 or len(kept) == CARRIED:
+            break
+        kept.add(name)
+    carried = {name: value for name, value in headers.items() if name in kept}
+    if len(kept) < len(headers):
+        carried["ph-cut"] = str(len(headers) - len(kept))
+    return carried
+
+
 def _header(text: str) -> str:
     """As brokers and HTTP take it: one line of printable ASCII without blanks at its ends, where a cut may leave some;
-    everything else escaped as in a Python string."""
-    return text[-HEADER_LIMIT:].strip().encode("unicode_escape").decode()
+    everything else escaped as in a Python string. Cut once more behind that: an escape is longer than its sign."""
+    return text[-HEADER_LIMIT:].strip().encode("unicode_escape").decode()[-HEADER_LIMIT:].strip()

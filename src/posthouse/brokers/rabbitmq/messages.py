@@ -13,6 +13,7 @@ from zlib import crc32
 
 from pamqp.commands import Basic
 from pamqp.common import FieldTable
+from pamqp.header import ContentHeader
 
 from posthouse.broker import Frame
 from posthouse.brokers.handing import moment
@@ -27,6 +28,8 @@ SHORT = 255
 """The most bytes of a property."""
 NAME = 128 - len("cloudEvents:")
 """The most bytes of a header's name."""
+AROUND = 8
+"""Bytes of a piece of AMQP around what it carries."""
 _SAFE = "".join(map(chr, range(0x21, 0x7F))).replace('"', "").replace("%", "")
 _PREFIXES = ("cloudEvents:", "cloudEvents_")
 _OURS = {KEY, ID, AT, DEFECT}
@@ -80,6 +83,16 @@ def misfit(frame: Frame) -> str:
         if name.startswith("ce-") and _quoted(_plain(value)) != value:
             return f"the header {name!r} is not written as CloudEvents headers are: {value!r:.80}"
     return ""
+
+
+def too_long(frame: Frame, at: float, most: int) -> str:
+    """Why the headers, which travel in one piece of at most so many bytes, never will; empty when they will. They are
+    measured where they may be too long: no character takes more than four bytes."""
+    texts = len(frame.id) + len(frame.key or "") + sum(len(name) + len(value) for name, value in frame.headers.items())
+    if 4 * texts + 24 * len(frame.headers) + 256 <= most:
+        return ""
+    size = len(ContentHeader(properties=properties_of(frame, at)).marshal()) + AROUND
+    return f"the headers are {size:,} bytes, the broker takes {most:,}" if size > most else ""
 
 
 def frame_of(topic: str, tag: str, properties: Basic.Properties, body: bytes) -> Frame:

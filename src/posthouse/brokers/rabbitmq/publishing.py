@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from aiormq import Channel
 from aiormq.exceptions import (
@@ -20,10 +20,10 @@ from aiormq.exceptions import (
 )
 
 from posthouse.broker import ACCEPTED, Frame, Verdict
-from posthouse.brokers.admission import BEHIND, admit
-from posthouse.brokers.rabbitmq.messages import misfit, properties_of, route_of
+from posthouse.brokers.admission import BEHIND, Admission, admit
+from posthouse.brokers.rabbitmq.messages import misfit, properties_of, route_of, too_long
 from posthouse.brokers.rabbitmq.places import Places
-from posthouse.brokers.rabbitmq.wire import Wire, mapped
+from posthouse.brokers.rabbitmq.wire import Wire, Wrong, mapped
 from posthouse.clock import Clock
 
 _too_large = re.compile(r"larger than.*?(\d+)\D*$")
@@ -41,22 +41,41 @@ class Publisher:
         self._opening: dict[str, asyncio.Lock] = {}
 
     async def publish(self, frames: Sequence[Frame]) -> list[Verdict]:
+        """Where one of them ended the connection they are said one by one: it is refused for good, the others are stored,
+        some of them again."""
+        try:
+            return await self._publish(frames)
+        except Wrong as wrong:
+            if len(frames) == 1:
+                return [Verdict(False, f"it ends the connection: {wrong}", final=True)]
+        admission = Admission(frames, self._places.topics, self.room)
+        for number, frame in enumerate(frames):
+            if not admission.is_behind(number):
+                (verdict,) = await self.publish([frame])
+                if not verdict.accepted:
+                    admission.refuse(number, verdict)
+        return admission.verdicts
+
+    async def _publish(self, frames: Sequence[Frame]) -> list[Verdict]:
         for topic in {frame.topic for frame in frames}:
             await self._places.has_topic(topic)
         verdicts = admit(frames, self._places.topics, self.room)
-        chains = self._chains(frames, verdicts)
-        channels = {topic: await self._channel(topic) for topic in {topic for topic, _ in chains}}
         at = self._clock.now()
+        most = await self._wire.largest() if any(verdict.accepted for verdict in verdicts) else 0
+        chains = self._chains(frames, verdicts, lambda frame: misfit(frame) or too_long(frame, at, most))
+        channels = {topic: await self._channel(topic) for topic in {topic for topic, _ in chains}}
         outcomes = await asyncio.gather(
             *(self._follow(channels[topic], frames, numbers, verdicts, at) for (topic, _), numbers in chains.items()),
             return_exceptions=True,
         )
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+        failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if failures:
+            raise next((failure for failure in failures if isinstance(failure, Wrong)), failures[0])
         return verdicts
 
-    def _chains(self, frames: Sequence[Frame], verdicts: list[Verdict]) -> dict[tuple[str, str], list[int]]:
+    def _chains(
+        self, frames: Sequence[Frame], verdicts: list[Verdict], misfit: Callable[[Frame], str]
+    ) -> dict[tuple[str, str], list[int]]:
         """The numbers of the admitted frames, by topic and key; those without a key are chains of one."""
         chains: dict[tuple[str, str], list[int]] = {}
         blocked: set[tuple[str, str]] = set()

@@ -11,13 +11,21 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from aiormq import Channel
 from aiormq.abc import AbstractConnection
 from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
-from aiormq.exceptions import AMQPConnectionError, AMQPError, ChannelInvalidStateError
+from aiormq.exceptions import (
+    AMQPConnectionError,
+    AMQPError,
+    ChannelInvalidStateError,
+    ConnectionFrameError,
+    ConnectionSyntaxError,
+    ConnectionUnexpectedFrame,
+)
 from yarl import URL
 
 from posthouse.brokers.rabbitmq.reading import Line
 from posthouse.errors import BrokerError, BrokerUnavailable
 
 T = TypeVar("T")
+UNLIMITED = 2**32
 FOREIGN = (AMQPError, OSError, TimeoutError, ChannelInvalidStateError)
 
 
@@ -91,6 +99,11 @@ class Wire:
 
     async def version(self) -> str:
         return str((await self.connection()).server_properties.get("version", ""))
+
+    async def largest(self) -> int:
+        """The bytes of the largest piece that this connection takes."""
+        tune = getattr(await self.connection(), "connection_tune", None)
+        return getattr(tune, "frame_max", 0) or UNLIMITED
 
     async def drop(self) -> None:
         """End this connection, however it is; the next use opens another."""
@@ -195,6 +208,12 @@ def mapped(doing: str) -> Iterator[None]:
         raise unavailable(doing, error) from error
 
 
+class Wrong(BrokerUnavailable):
+    """The server ended the connection because of what we said; said again it would do so again."""
+
+
 def unavailable(doing: str, error: BaseException) -> BrokerUnavailable:
+    if isinstance(error, ConnectionFrameError | ConnectionSyntaxError | ConnectionUnexpectedFrame):
+        return Wrong(f"RabbitMQ, {doing}: {error}")
     what = "no answer in time" if isinstance(error, TimeoutError) else str(error) or "the connection was lost"
     return BrokerUnavailable(f"RabbitMQ, {doing}: {what}")
