@@ -43,9 +43,10 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `position` orders the topic's frames and is what `seek` takes. `stored_at` is when the broker accepted the frame
     (seconds since 1970). `redelivered` is True when the frame may have been handed out before and not acknowledged:
-    it may be True too often, never too rarely. `token` belongs to the adapter. `defect` says why no frame could be made of
-    what the broker has; then `frame` has what is left of it, under its place as its id, and it is acknowledged like any other:
-    `Stream.receive` never raises because of one record.
+    it may be True too often, never too rarely. A member that died puts in doubt only what was stored by the time that
+    another took over: each doubt costs a handler one of its attempts. `token` belongs to the adapter. `defect` says why no
+    frame could be made of what the broker has; then `frame` has what is left of it, under its place as its id, and it is
+    acknowledged like any other: `Stream.receive` never raises because of one record.
     """
 
     frame: Frame

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -498,3 +499,48 @@ async def test_an_heir_that_takes_one_at_a_time_passes_over_what_was_acknowledge
             assert delivery.frame.id == frame.id
     finally:
         await broker.aclose()
+
+
+IDLE = """
+import asyncio, sys
+from posthouse.brokers.nats import NatsBroker
+from posthouse.clock import SystemClock
+
+async def main(url, topic):
+    broker = NatsBroker(url, clock=SystemClock(), lease=0.6)
+    stream = await broker.subscribe("g", [topic])
+    (delivery,) = await stream.receive(1, 20)
+    print(delivery.frame.id, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_after_a_killed_consumer_only_what_it_may_have_had_in_hand_is_a_repeat(
+    nats_server: NatsServer, broker: NatsBroker, topic: str
+) -> None:
+    """Most of its partitions were idle: the window that it might have filled there must not cover what comes later."""
+    (doubtful,) = frames(topic, 1)
+    await broker.publish([doubtful])
+    consumer = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", IDLE, nats_server.url, topic, stdout=asyncio.subprocess.PIPE
+    )
+    assert consumer.stdout is not None
+    try:
+        async with asyncio.timeout(30):
+            assert (await consumer.stdout.readline()).decode().strip() == doubtful.id
+    finally:
+        consumer.kill()
+        await consumer.wait()
+    stream = await broker.subscribe("g", [topic])
+    (again,) = await collect(stream, 1)
+    assert (again.frame.id, again.redelivered) == (doubtful.id, True)
+    for _ in range(3):  # each with a clean restart
+        sent = frames(topic, 40, keys=40)
+        await broker.publish(sent)
+        got = await collect(stream, 40)
+        assert {delivery.frame.id for delivery in got} == {frame.id for frame in sent}
+        assert sum(delivery.redelivered for delivery in got) == 0
+        await stream.aclose()
+        stream = await broker.subscribe("g", [topic])

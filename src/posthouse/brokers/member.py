@@ -70,10 +70,22 @@ class Part:
         self._last = place.acked
         self._ready: dict[int, Delivery] = {}
         self._done = set(place.done)
+        self._end: int | None = None
 
     @property
     def hungry(self) -> bool:
         return self._last <= self.window.committed + self.window.size
+
+    def hear(self, end: int) -> None:
+        """Where the log ends. Nothing from there on, as it is when this member first looks, was handed out before: a window
+        may have been wider than what there was to hand out."""
+        if self._end is None:
+            self._end = end
+            self._confine()
+
+    def _confine(self) -> None:
+        if self._end is not None and self.scanned >= self._end - 1:
+            self.window.touched = min(self.window.touched, self._last)
 
     def scan(self, deliveries: Sequence[Delivery], partitions: int) -> None:
         """Keep what belongs here of frames that follow in the log."""
@@ -81,10 +93,12 @@ class Part:
             position = int(delivery.position)
             if position <= self.scanned:
                 continue
+            self._confine()
             self.scanned = position
             if partition_of(delivery.frame, partitions) == self.number:
                 self._last += 1
                 self._ready[self._last] = msgspec.structs.replace(delivery, token=Held(self, self._last))
+        self._confine()
 
     def take(self, limit: int) -> list[Delivery]:
         taken: list[Delivery] = []
@@ -111,6 +125,11 @@ class Part:
         if prefix > place.acked:
             place.acked, place.at = prefix, int(self._ready[prefix].position)
         place.done = sorted(number for number in self._done if number > prefix)
+        place.touched = self.window.touched
+
+    def give_back(self, place: Place) -> None:
+        """Say exactly what was handed out: whoever falls silent leaves a whole window in doubt."""
+        place.owner, place.handed = None, self.window.read - self.window.prefix
 
     def written(self, place: Place) -> None:
         """The ledger has it: the window moves on."""
@@ -182,7 +201,15 @@ class LogMember:
             with contextlib.suppress(BrokerError, TimeoutError):
                 async with asyncio.timeout(LEAVING):
                     for topic in self._signs:
-                        await self._write(topic, lambda ledger: ledger.forget(self._me))
+                        await self._write(topic, self._leaving(topic))
+
+    def _leaving(self, topic: str) -> Callable[[Ledger], None]:
+        def leave(ledger: Ledger) -> None:
+            for part in self._held(topic, ledger):
+                part.give_back(ledger.places[part.number])
+            ledger.forget(self._me)
+
+        return leave
 
     async def _beat(self) -> None:
         while not await self._clock.wait(self._closed, self._settings.lease / 4):
@@ -204,7 +231,7 @@ class LogMember:
             for part in self._of(topic):
                 part.leaving = part.number in leave  # from here on nothing of it is handed out
                 if part.leaving and part.window.idle:
-                    ledger.places[part.number].owner = None
+                    part.give_back(ledger.places[part.number])
 
         return share
 
@@ -216,6 +243,7 @@ class LogMember:
                     f"the log of {topic!r} ends in front of {end}, and {self._group!r} has read up to {part.scanned}: it was"
                     " put back from a copy, so what is new there has positions that were read; seek the group"
                 )
+            part.hear(end)
             while part.scanned < end - 1 and part.hungry:
                 part.scan(await self._log.read(topic, part.scanned + 1), self._partitions[topic])
 

@@ -145,13 +145,15 @@ def test_a_move_counts_until_it_was_followed() -> None:
 
 def test_where_nothing_is_written_the_beginning_is_the_place_and_all_may_be_repeats() -> None:
     assert known(None, 4, 9) == Claim(4, Note(began=4, until=9))
-    assert known(Claim(5, Note(move="m", until=ALL)), 4, 9) == Claim(5, Note(move="m", until=9))
-    assert known(Claim(5), 4, 9) == Claim(5)
+    assert known(Claim(5, Note(move="m", until=ALL)), 4, 9) == Claim(5, Note(move="m", end=9, until=9))
+    assert known(Claim(5), 4, 9) == Claim(5, Note(end=9))
+    assert known(Claim(5, Note(end=7)), 4, 9) == Claim(5, Note(end=7))
 
 
 def test_an_owner_writes_down_a_window_before_it_hands_out_any() -> None:
     assert taken(Claim(5, Note(handed=3)), 10).note.handed == 10
     assert taken(Claim(5, Note(handed=30)), 10).note.handed == 30
+    assert taken(Claim(5, Note(handed=3, end=7)), 10).note.end is None
 
 
 def test_progress_counts_from_the_cursor_and_shows_what_is_hidden() -> None:
@@ -213,6 +215,17 @@ def test_after_a_crash_a_window_may_be_repeats_and_after_a_move_everything_below
     assert [delivery.redelivered for delivery in lane.take(2)] == [True, True]
     moved = filled(Claim(0, Note(move="m", until=2)), 0, 1, 2)
     assert [delivery.redelivered for delivery in moved.take(10)] == [True, True, False]
+
+
+def test_nothing_that_was_stored_after_a_crash_is_a_repeat_of_the_window_that_was_open_then() -> None:
+    heir = filled(known(taken(Claim(5), 1000), 0, 7), 5, 6, 7, 8)
+    assert [delivery.redelivered for delivery in heir.take(10)] == [True, True, False, False]
+    for number in (1, 2, 3):
+        heir.ack(number)
+    given = heir.progressed(leaving=True)
+    assert (given.cursor, given.note.end) == (8, 9)
+    last = filled(known(given, 0, 20), 8, 9)
+    assert [delivery.redelivered for delivery in last.take(10)] == [True, False]
 
 
 def test_a_log_that_begins_anew_is_read_from_there() -> None:

@@ -166,6 +166,28 @@ async def test_a_member_that_gives_no_sign_for_a_lease_is_replaced_and_its_late_
     await sleeper.aclose()
 
 
+async def test_what_is_said_after_a_member_fell_silent_is_no_repeat() -> None:
+    log, clock, frozen = ListLog(), ManualClock(), ManualClock()
+    sleeper = await joined(log, frozen)
+    log.say("a", "a")
+    await sleeper.receive(1, 0)
+    heir = await joined(log, clock)
+    await pass_time(clock, 11)
+    got = await heir.receive(10, 0)
+    assert [delivery.redelivered for delivery in got] == [True, True]
+    log.say("a", "b")
+    new = await heir.receive(10, 0)
+    assert [delivery.redelivered for delivery in new] == [False, False]
+    await heir.ack([*got, *new])
+    await heir.aclose()
+    log.say("a", "b")
+    last = await joined(log, clock)
+    await pass_time(clock, 11)
+    assert [delivery.redelivered for delivery in await last.receive(10, 0)] == [False, False]
+    await last.aclose()
+    await sleeper.aclose()
+
+
 async def test_whoever_cannot_renew_hands_out_nothing_that_another_may_have() -> None:
     log, clock = ListLog(), ManualClock()
     member = await joined(log, clock)

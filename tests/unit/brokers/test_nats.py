@@ -175,6 +175,21 @@ def test_an_owner_says_that_its_whole_window_may_be_out() -> None:
     assert taken(heir, 20) == [(n, True) for n in range(201, 211)]
 
 
+def test_nothing_that_was_stored_after_a_crash_is_a_repeat_of_the_window_that_was_open_then() -> None:
+    heir = lane(Claim(born="b", owner="me", cursor=100, handed=1000))
+    heir.end = 106
+    arrive(heir, 105, 106, 107, 108)
+    assert taken(heir) == [(105, True), (106, True), (107, False), (108, False)]
+    for number in (1, 2, 3):
+        heir.ack(number)
+    assert heir.progressed("me").end is None, "it may hand out more"
+    given = heir.progressed(None)
+    assert (given.cursor, given.end) == (107, 108)
+    last = lane(given)
+    arrive(last, 108, 109)
+    assert taken(last) == [(108, True), (109, False)]
+
+
 def test_what_an_owner_before_the_last_may_have_handed_out_stays_marked() -> None:
     given = lane(Claim(born="b", owner="me", cursor=100, handed=50), size=10).progressed(None)
     assert given.handed == 50

@@ -26,6 +26,8 @@ class Lane:
         self.spot = spot
         self.claim = claim
         self.window = Window(acked=0, touched=claim.note.handed, size=size)
+        self.end = claim.note.end
+        """Nothing from this offset on was handed out before; None where nobody has looked."""
         self.arrived = 0
         self.paused = False
         self.leaving = False
@@ -87,8 +89,9 @@ class Lane:
                     yield self._delivery(number, offset, again)
 
     def _delivery(self, number: int, offset: int, again: bool) -> Delivery:
-        touched = number <= self.window.touched or offset < self.claim.note.until
-        return delivery_of(self._waiting[number], again or touched, (self, number))
+        touched = number <= self.window.touched and (self.end is None or offset < self.end)
+        moved = offset < self.claim.note.until
+        return delivery_of(self._waiting[number], again or touched or moved, (self, number))
 
     def ack(self, number: int) -> None:
         self.window.ack(number)
@@ -116,10 +119,16 @@ class Lane:
                 move=note.move,
                 began=note.began,
                 handed=max(window.touched, read) - window.prefix,
+                end=self._furthest() if leaving else None,
                 until=note.until if note.until > cursor else 0,
                 done=acknowledged(cursor, done),
             ),
         )
+
+    def _furthest(self) -> int | None:
+        """Behind the last offset that anybody may have handed out."""
+        out = self.window.read - self.window.committed
+        return self.end if self.end is None or not out else max(self.end, self._offsets[out - 1] + 1)
 
     def saved(self, claim: Claim) -> None:
         while self._offsets and self._offsets[0] < claim.cursor:

@@ -35,7 +35,9 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     began: int = 0
     """The offset at which the group began."""
     handed: int = 0
-    """So many frames from the cursor on may have been handed out."""
+    """So many frames from the cursor on may have been handed out, of those below `end`."""
+    end: int | None = None
+    """None as long as somebody may hand out more: whoever takes the partition over finds it where the log ends then."""
     until: int = 0
     """Everything below this offset may have been handed out before the last move; -1 means all that is stored now."""
     done: list[tuple[int, int]] = []

@@ -275,14 +275,16 @@ class KafkaStream:
 
 
 def known(claim: Claim | None, first: int, end: int) -> Claim:
-    """A place in numbers: where nothing is written, the beginning."""
+    """A place in numbers: where nothing is written, the beginning. An owner that did not say how far it came has handed out
+    nothing behind the log's present end, however wide its window was."""
     if claim is None:
         return Claim(first, Note(began=first, until=end))
-    if claim.note.until == ALL:
-        return Claim(claim.cursor, msgspec.structs.replace(claim.note, until=end))
-    return claim
+    note = claim.note
+    until = end if note.until == ALL else note.until
+    return Claim(claim.cursor, msgspec.structs.replace(note, until=until, end=end if note.end is None else note.end))
 
 
 def taken(claim: Claim, window: int) -> Claim:
     """As its new owner writes it: it may hand out a whole window before it writes again."""
-    return Claim(claim.cursor, msgspec.structs.replace(claim.note, handed=max(claim.note.handed, window)))
+    handed = max(claim.note.handed, window)
+    return Claim(claim.cursor, msgspec.structs.replace(claim.note, handed=handed, end=None))

@@ -29,6 +29,8 @@ class Lane:
         self.claim = claim
         self.version = version
         self.window = Window(acked=0, touched=claim.handed, size=size)
+        self.end = claim.end
+        """Nothing behind this sequence was handed out before; None until somebody has looked."""
         self.arrived = 0
         self.last, self.last_at = claim.cursor, claim.at
         """The sequence of the last frame that arrived, and when it was stored; 0 where that is not known."""
@@ -51,14 +53,14 @@ class Lane:
         self.last, self.last_at = place.sequence, place.at
         self._sequences.append(place.sequence)
         self._times.append(place.at)
-        touched = self.arrived <= self.window.touched or place.sequence <= self.claim.until
+        touched = self.arrived <= self.window.touched and (self.end is None or place.sequence <= self.end)
         self._waiting[self.arrived] = handed(
             partial(frame_of, self.topic, place.sequence, message.headers, message.data),
             topic=self.topic,
             body=message.data,
             position=place.sequence,
             stored_at=place.at,
-            redelivered=touched,
+            redelivered=touched or place.sequence <= self.claim.until,
             token=(self, self.arrived),
         )
         self._bytes += len(message.data)
@@ -95,9 +97,15 @@ class Lane:
             at=self._times[passed - 1] if passed else self.claim.at,
             started=self.claim.started,
             handed=max(window.touched, read) - window.prefix,
+            end=self._furthest() if owner is None else None,
             until=self.claim.until,
             done=tuple(sorted(s for s in self._done | self._acknowledged(owner) if s > cursor)),
         )
+
+    def _furthest(self) -> int | None:
+        """The last sequence that anybody may have handed out."""
+        out = self.window.read - self.window.committed
+        return self.end if self.end is None or not out else max(self.end, self._sequences[out - 1])
 
     def _acknowledged(self, owner: str | None) -> set[int]:
         """Behind the cursor; too many to write down each time, and worth it when somebody else goes on."""

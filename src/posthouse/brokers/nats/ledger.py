@@ -26,8 +26,10 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """One partition as the group has it.
 
     Everything up to `cursor` (a sequence of the stream) is acknowledged, and the few in `done` behind it; `at` is when
-    the frame at the cursor was stored, where that is known. Up to `handed` frames behind the cursor, and all up to `until`, may have been handed out. `epoch` changes with the owner
-    and with every seek. `born` is when the stream was made: another one begins anew.
+    the frame at the cursor was stored, where that is known. Up to `handed` frames behind the cursor, of those up to `end`,
+    and all up to `until`, may have been handed out. `end` is None as long as somebody may hand out more: whoever takes it
+    over finds it where the stream ends then. `epoch` changes with the owner and with every seek. `born` is when the stream
+    was made: another one begins anew.
     """
 
     born: str
@@ -37,6 +39,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     at: float = 0.0
     started: int = 0
     handed: int = 0
+    end: int | None = None
     until: int = 0
     done: tuple[int, ...] = ()
 

@@ -160,6 +160,7 @@ class NatsStream:
                 self._refuse_when_removed(snapshot)
                 await self._adopt(snapshot)
                 told = await self._rebalance(snapshot)
+                await self._find_ends()
             self._until = began + self._lease
             await self._read_all()
         if told:
@@ -198,12 +199,24 @@ class NatsStream:
         claims = {}
         for spot, (claim, _) in lines.items():
             handed = max(claim.handed, self._size)
-            claims[spot] = msgspec.structs.replace(claim, owner=self._me, epoch=claim.epoch + 1, handed=handed)
+            claims[spot] = msgspec.structs.replace(
+                claim, owner=self._me, epoch=claim.epoch + 1, handed=handed, end=None
+            )
         changed = await self._ledger.change({spot: Line(claim, lines[spot].version) for spot, claim in claims.items()})
         for spot, version in changed.items():
             before = lines[spot].claim
-            claim = msgspec.structs.replace(claims[spot], handed=before.handed)
+            claim = msgspec.structs.replace(claims[spot], handed=before.handed, end=before.end)
             self._lanes[spot] = Lane(*spot, claim, version, self._size)
+
+    async def _find_ends(self) -> None:
+        """Where the last owner did not say how far it came: what is stored now, when it hands out nothing any more. What is
+        stored later is no repeat, however wide its window was."""
+        for topic in {topic for (topic, _), lane in self._lanes.items() if lane.end is None}:
+            with contextlib.suppress(Refused):  # a topic that was deleted stops nothing but itself
+                last = (await self._topics.look(topic)).last
+                for (name, _), lane in self._lanes.items():
+                    if name == topic and lane.end is None:
+                        lane.end = last
 
     async def _give_back(self, spots: Sequence[Spot]) -> dict[Spot, int]:
         lanes = {spot: self._lanes[spot] for spot in spots}

@@ -94,6 +94,32 @@ class MemberContract(BrokerFixtures):
             if broker.sheet.ordered_redelivery:
                 assert by_key(delivery.frame for delivery in got) == by_key(sent)
 
+    async def test_what_is_published_after_a_member_died_is_no_repeat(self) -> None:
+        """Only what the dead one may have had in hand is in doubt: nothing that is stored when others have taken over, and
+        nothing that is stored between a clean end and the next start."""
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
+            sent = await self.publish(broker, topic, 4, keys=4)
+            doomed = await make.doomed()
+            await self.collect(await doomed.subscribe(group, [topic]), 4, ack=False)
+            heir = await broker.subscribe(group, [topic])
+            again = await self.collect(heir, 4)
+            assert ids(again) == ids_of(sent)
+            assert all(delivery.redelivered for delivery in again)
+            await doomed.aclose()
+            for _ in range(3):
+                before = await self.publish(broker, topic, 20, keys=20)
+                new = await self.collect(heir, 20)
+                await heir.aclose()
+                between = await self.publish(broker, topic, 20, keys=20)
+                heir = await broker.subscribe(group, [topic])
+                new += await self.collect(heir, 20)
+                assert ids(new) == ids_of(before) | ids_of(between)
+                repeats = sum(delivery.redelivered for delivery in new)
+                assert repeats == 0, f"{repeats} of {len(new)} new frames count as repeats"
+
     async def test_hang_is_reclaimed_and_ack_after_reclaim_is_harmless(self) -> None:
         async with self.brokers() as make:
             broker = await make()

@@ -83,3 +83,21 @@ class SeekingContract(BrokerFixtures):
             again = await self.collect(stream, 10)
             assert [delivery.frame for delivery in again] == sent
             assert all(delivery.redelivered for delivery in again)
+
+    async def test_what_is_published_after_a_seek_is_no_repeat(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
+            if not broker.sheet.seek:
+                pytest.skip("this broker cannot go back")
+            await self.publish(broker, topic, 5)
+            stream = await broker.subscribe(group, [topic])
+            got = await self.collect(stream, 5)
+            await broker.seek(group, topic, position=got[0].position)
+            again = await self.collect(stream, 5)
+            assert all(delivery.redelivered for delivery in again)
+            new = await self.publish(broker, topic, 5)
+            got = await self.collect(stream, 5)
+            assert ids(got) == ids_of(new)
+            assert not any(delivery.redelivered for delivery in got)
