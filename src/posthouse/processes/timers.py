@@ -30,20 +30,19 @@ class Timers:
     async def run(self, stop: asyncio.Event) -> None:
         """Fire until `stop`."""
         while not stop.is_set():
+            asked = self._clock.monotonic()
             try:
                 with self.pulse.doing("firing timers"):
                     wait = 0.0 if await self._store.timers.fire(BATCH) else await self._until_next()
             except StoreError as error:
                 log.warning("timers wait for the store: %s", error)
                 wait = LOOK
+            wait -= self._clock.monotonic() - asked  # time went on while it answered
             if wait > 0:
                 await self._clock.wait(stop, wait)
 
     async def _until_next(self) -> float:
-        asked = self._clock.monotonic()
         seconds = await self._store.timers.next_due()
         if seconds is None:
             return LOOK
-        if seconds > 0:
-            return min(max(0.0, asked + seconds - self._clock.monotonic()), LOOK)  # time went on while it answered
-        return HELD_UP
+        return min(seconds, LOOK) if seconds > 0 else HELD_UP

@@ -65,7 +65,8 @@ class Retrier:
         try:
             while not stop.is_set():
                 stirred.clear()
-                wait = await self._look()
+                asked = self._clock.monotonic()
+                wait = await self._look() - (self._clock.monotonic() - asked)  # time went on while it answered
                 if wait > 0 and not stop.is_set():
                     await self._clock.wait(stirred, wait)
         except asyncio.CancelledError:
@@ -153,12 +154,11 @@ class Retrier:
         """Seconds to wait. Nothing was to be had when it was last looked: what became due since then is not to wait for the
         next look, and what somebody else holds is."""
         await self._alarm()
-        asked = self._clock.monotonic()
         seconds = await self._applier.store.held.next_due(self._applier.consumer)
         if seconds is None:
             return LOOK
         if seconds > 0:
-            return min(max(0.0, asked + seconds - self._clock.monotonic()), LOOK)  # time went on while it answered
+            return min(seconds, LOOK)
         self._missed = not self._missed
         return 0.0 if self._missed else LOOK
 
