@@ -94,7 +94,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a group is in a topic. `stored` counts frames ever stored, `pending` those not yet acknowledged by it.
 
     `truncated` is True when retention or the group's starting point hid older frames from it. `dropped`: frames that it
-    had still to read are gone. `behind` is `pending` of each partition, in one order for all groups; None where the broker
+    had still to read are gone. `whole`: it began with the first frame ever stored, so that whatever is hidden from it was
+    taken from it. `behind` is `pending` of each partition, in one order for all groups; None where the broker
     does not tell. A broker without history counts as `stored` what it still has for the group. `uncounted` says in words
     which frames `pending` cannot know of, so that it may be too small; empty means that it is exact. A frame that is gone is
     neither stored for the group nor pending.
@@ -105,6 +106,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool
     uncounted: str = ""
     dropped: bool = False
+    whole: bool = False
     behind: Sequence[int] | None = None
 
 

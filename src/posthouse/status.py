@@ -1,6 +1,6 @@
 """Status: does it add up? Committed = applied + in flight + held, per consumer and topic.
 
-There are three answers, and each can be reached on every broker: it adds up, it does not, or nobody can tell, and why.
+Only what a producer committed is summed: junk that was put into a topic makes up for no event that is lost. There are three answers, and each can be reached on every broker: it adds up, it does not, or nobody can tell, and why.
 """
 
 from __future__ import annotations
@@ -18,14 +18,20 @@ from posthouse.store import Counts
 Verdict = Literal["adds up", "does not add up", "cannot tell"]
 
 
+DROPPED = "the broker has dropped frames before they were read"
+GONE = "frames are gone from the broker that it may not have read"
+
+
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """The conservation line of one consumer in one topic.
 
     `committed` is counted by the producer's own store. When that was not named (`foreign`) it is the broker's count of
     frames, which has every repeated one in it. `in_flight` is what the outbox has not sent plus what the broker has not
-    had acknowledged; `uncounted` says which of that the broker cannot count. `held` counts events by state. `late` marks a
-    consumer that may have joined when older events were gone already, `removed` one that the service has no more: what is
-    held for it counts all the same, and what was committed for it cannot be told.
+    had acknowledged; `refused` of it were refused by the broker for good, and `uncounted` says which of it the broker cannot
+    count. `held` counts events by state, `strange` held frames in which no event could be read: nobody knows whether they ever
+    were any. `late` marks a consumer that may have joined when older events were gone already, `gone` one that was there from
+    the beginning while frames are gone that it may not have read, `dropped` one that had certainly not read them. `removed`
+    is one that the service has no more: what is held for it counts all the same, and what was committed for it cannot be told.
     """
 
     consumer: str
@@ -39,6 +45,15 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     late: bool
     uncounted: str = ""
     removed: bool = False
+    refused: int = 0
+    strange: int = 0
+    gone: bool = False
+    dropped: bool = False
+
+    @property
+    def moving(self) -> bool:
+        """Whether something of it is on its way; what was refused for good is not."""
+        return self.in_flight > self.refused
 
     @property
     def difference(self) -> int:
@@ -50,17 +65,27 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> Verdict:
         """Whatever a broker cannot count could only explain what is missing: a line without a difference adds up all the same,
-        and one with too much on its right side never does."""
+        unless the broker dropped what was not read, and one with too much on its right side never does."""
         if self.foreign or self.removed:
             return "cannot tell"
         if self.difference == 0:
-            return "adds up"
-        return "cannot tell" if self.difference > 0 and (self.late or self.uncounted) else "does not add up"
+            return "cannot tell" if self.dropped else "adds up"
+        return "cannot tell" if self.difference > 0 and self._excuses else "does not add up"
+
+    @property
+    def _excuses(self) -> list[str]:
+        """What may explain that events are not found, though none was lost."""
+        excuses = [self.uncounted] if self.uncounted else []
+        if self.late:
+            excuses.append("the group may have begun after them")
+        if self.strange >= self.difference:
+            excuses.append(f"they may be among the {self.strange:,} held in which no event could be read")
+        return excuses
 
     @property
     def reason(self) -> str:
-        """Why nobody can tell; empty where somebody can."""
-        if self.verdict != "cannot tell":
+        """Why nobody can tell, or where the events are that are missing, if that is known."""
+        if self.verdict == "adds up" or self.difference < 0:
             return ""
         if self.removed:
             return (
@@ -68,14 +93,17 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.foreign:
             return "the service that says these events was not named"
-        reasons = [self.uncounted] if self.uncounted else []
-        if self.late:
-            reasons.append("the group may have begun after them")
-        return f"{self.difference:,} of them not found: {', or '.join(reasons)}"
+        if self.difference == 0:
+            return f"{DROPPED}, and something else was counted instead"
+        reasons = self._excuses
+        if self.dropped or self.gone:
+            reasons.append(DROPPED if self.dropped else GONE)
+        return f"{self.difference:,} of them not found: {', or '.join(reasons)}" if reasons else ""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of one or several services. `unsent` and `timers` are per service, `stuck` counts refused outbox rows."""
+    """The figures of one or several services. `unsent` and `timers` are per service, `stuck` counts refused outbox rows; those
+    refused for good are not among the unsent ones."""
 
     lines: Sequence[Line]
     unsent: Mapping[str, int]
@@ -90,22 +118,23 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
             line.in_flight == 0 and line.verdict != "does not add up" for line in self.lines
         )
 
-    def lost(self, before: Status) -> Sequence[Line]:
-        """Lines that miss events and stand as they stood at a look a moment `before`: what is in flight does not move, so it
-        explains nothing."""
-        return [
-            line
-            for line in self.lines
-            if line.difference > 0 and line.verdict == "does not add up" and line in before.lines
-        ]
+    def settled(self, before: Status) -> Sequence[Line]:
+        """Lines whose verdict stands, whatever others do: nothing of them is on its way, or they stand as they stood at a look
+        a moment `before`: what is in flight does not move, so it explains nothing."""
+        return [line for line in self.lines if not line.moving or line in before.lines]
 
     @property
     def verdict(self) -> Verdict:
         """That of all lines: the worst of theirs."""
-        verdicts = {line.verdict for line in self.lines}
-        if "does not add up" in verdicts:
-            return "does not add up"
-        return "cannot tell" if "cannot tell" in verdicts else "adds up"
+        return worst(self.lines)
+
+
+def worst(lines: Sequence[Line]) -> Verdict:
+    """The verdict on all of them."""
+    verdicts = {line.verdict for line in lines}
+    if "does not add up" in verdicts:
+        return "does not add up"
+    return "cannot tell" if "cannot tell" in verdicts else "adds up"
 
 
 async def status(services: Sequence[Service]) -> Status:
@@ -118,7 +147,7 @@ async def status(services: Sequence[Service]) -> Status:
     lines = [line for service in services for line in await _lines(service, counts, owners)]
     return Status(
         lines=lines,
-        unsent={name: sum(c.unsent.values()) for name, c in counts.items()},
+        unsent={name: sum(c.unsent.values()) - sum(c.refused.values()) for name, c in counts.items()},
         stuck={name: c.stuck for name, c in counts.items()},
         timers={name: c.timers for name, c in counts.items()},
         notes=[
@@ -159,8 +188,12 @@ async def _lines(service: Service, counts: Mapping[str, Counts], owners: Mapping
                     held={state: n for (name, t, state), n in own.held.items() if (name, t) == (consumer, topic)},
                     skipped=own.skipped.get((consumer, topic), 0),
                     foreign=producer is None,
-                    late=progress[topic].truncated,
+                    late=progress[topic].truncated and not progress[topic].whole,
                     uncounted=progress[topic].uncounted,
+                    refused=0 if producer is None else producer.refused.get(topic, 0),
+                    strange=own.strange.get((consumer, topic), 0),
+                    gone=progress[topic].truncated and progress[topic].whole,
+                    dropped=progress[topic].dropped,
                 )
             )
     return found + _left_behind(own, {(line.consumer, line.topic) for line in found})
@@ -169,7 +202,7 @@ async def _lines(service: Service, counts: Mapping[str, Counts], owners: Mapping
 def _left_behind(own: Counts, known: Collection[tuple[str, str]]) -> list[Line]:
     """What is held for consumers that the service has no more, or for topics that they do not read any more: it counts
     wherever it lies."""
-    places = sorted({(consumer, topic) for consumer, topic, _ in own.held} - set(known))
+    places = sorted({*((consumer, topic) for consumer, topic, _ in own.held), *own.strange} - set(known))
     return [
         Line(
             consumer=consumer,
@@ -182,6 +215,7 @@ def _left_behind(own: Counts, known: Collection[tuple[str, str]]) -> list[Line]:
             foreign=False,
             late=False,
             removed=True,
+            strange=own.strange.get((consumer, topic), 0),
         )
         for consumer, topic in places
     ]

@@ -19,7 +19,7 @@ from posthouse import Event, Payload, Policy, Service, Tx
 from posthouse.broker import Broker, Delivery, Stream, Topology
 from posthouse.clock import SystemClock, new_id
 from posthouse.service import Parts
-from posthouse.status import Line, status
+from posthouse.status import DROPPED, GONE, Line, status
 from posthouse.store import HeldFilter
 from posthouse.survey import PASSING, Surveyed
 from posthouse.tracing import trace
@@ -113,6 +113,10 @@ class BrokerPathContract:
     async def lose_frames(self, topic: str, group: str) -> int:
         """Remove on the server, behind our back, at least one frame that this group has not received; say how many."""
         pytest.skip("nothing can be taken out of this broker by hand")
+
+    async def empty(self, topic: str) -> int:
+        """Remove all frames of a topic on the server, behind our back; how many."""
+        pytest.skip("nobody empties a topic of this broker by hand")
 
     async def test_events_are_applied_once_and_in_the_order_of_their_key(self) -> None:
         async with self.house() as house:
@@ -244,7 +248,25 @@ class BrokerPathContract:
             line = await house.line()
             assert (line.committed, line.applied, line.difference) == (40, 40 - lost, lost)
             assert line.verdict == ("does not add up" if self.can_count else "cannot tell"), line
-            assert bool(line.reason) == (not self.can_count)
+            assert self.can_count or line.reason
+
+    async def test_status_notices_a_topic_that_a_stranger_emptied(self) -> None:
+        """A frame that is gone is not in flight, and a group that was there from the beginning did not begin after it."""
+        async with self.prepared() as house:
+            async with self.running(house.orders), self.running(house.billing):
+                await house.place("o", *range(5))
+                await self.until(house.line, lambda line: line.applied == 5 and line.in_flight == 0)
+            async with self.running(house.orders):
+                await house.place("o", *range(5, 9))
+                await self.until(house.unsent, lambda unsent: unsent == 0)
+            assert await self.empty(house.topic) >= 4
+            await self.until(house.line, lambda line: line.difference == 4)
+            async with self.running(house.billing):
+                await self.until(house.line, lambda line: line.difference == 4)
+            line = await house.line()
+            assert (line.committed, line.applied, line.in_flight) == (9, 5, 0)
+            assert line.verdict == "does not add up"
+            assert line.reason in (f"4 of them not found: {DROPPED}", f"4 of them not found: {GONE}")
 
     # What the tests are written with
 

@@ -76,10 +76,31 @@ async def from_redis(url: str, topic: str) -> int:
     return 0
 
 
+async def all_from_redis(url: str, topic: str) -> int:
+    """Trim every lane."""
+    client = redis.asyncio.from_url(url)
+    try:
+        lanes = [lane async for lane in client.scan_iter(f"{topic}*", _type="stream")]
+        return sum([int(await client.xtrim(lane, maxlen=0, approximate=False)) for lane in lanes if b"dlq" not in lane])
+    finally:
+        await client.aclose()
+
+
 async def from_nats(url: str, topic: str) -> int:
     """The second of the stream."""
     client = await nats.connect(url)
     try:
         return int(await client.jetstream().delete_msg(stream_of(topic), 2))
+    finally:
+        await client.close()
+
+
+async def all_from_nats(url: str, topic: str) -> int:
+    """Purge the stream."""
+    client = await nats.connect(url)
+    try:
+        found = (await client.jetstream().stream_info(stream_of(topic))).state.messages
+        await client.jetstream().purge_stream(stream_of(topic))
+        return int(found)
     finally:
         await client.close()

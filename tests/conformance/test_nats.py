@@ -11,7 +11,7 @@ from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
 from tests.conformance.broker_path import BrokerPathContract
-from tests.conformance.losing import from_nats
+from tests.conformance.losing import all_from_nats, from_nats
 from tests.servers.nats import NatsServer
 from tests.servers.proxy import Proxy
 
@@ -61,3 +61,6 @@ class TestNatsPath(BrokerPathContract):
 
     async def lose_frames(self, topic: str, group: str) -> int:
         return await from_nats(self.url, topic)
+
+    async def empty(self, topic: str) -> int:
+        return await all_from_nats(self.url, topic)

@@ -10,7 +10,7 @@ from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
 from tests.conformance.broker_path import BrokerPathContract
-from tests.conformance.losing import from_redis
+from tests.conformance.losing import all_from_redis, from_redis
 from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisServer
 
@@ -56,3 +56,6 @@ class TestRedisPath(BrokerPathContract):
 
     async def lose_frames(self, topic: str, group: str) -> int:
         return await from_redis(self.url, topic)
+
+    async def empty(self, topic: str) -> int:
+        return await all_from_redis(self.url, topic)

@@ -71,7 +71,7 @@ class Plant:
 
     async def dealt_with(self) -> int:
         (line,) = (await status([self.service])).lines
-        return line.applied + sum(line.held.values())
+        return line.applied + sum(line.held.values()) + line.strange
 
     async def effects(self) -> list[str]:
         async with self.service.store.begin() as tx:

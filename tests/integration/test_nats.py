@@ -130,6 +130,22 @@ async def test_a_stream_that_was_made_anew_hides_nothing(
     await maker.aclose()
 
 
+async def test_a_group_knows_whether_it_was_there_before_frames_went(
+    broker: NatsBroker, bare: JetStreamContext, topic: str
+) -> None:
+    await broker.ensure(Topology(groups={"g": [topic]}))
+    await broker.publish(frames(topic, 6))
+    await bare.purge_stream(stream_of(topic))
+    await broker.ensure(Topology(groups={"later": [topic]}))
+    await broker.publish(frames(topic, 2))
+    found = {group: (await broker.progress(group, [topic]))[topic] for group in ("g", "later", "never")}
+    assert {group: (one.pending, one.truncated, one.whole) for group, one in found.items()} == {
+        "g": (2, True, True),
+        "later": (2, True, False),
+        "never": (2, True, False),
+    }
+
+
 async def test_a_stream_that_was_emptied_goes_on(broker: NatsBroker, bare: JetStreamContext, topic: str) -> None:
     """A purge leaves the positions as they are, and so the cursors."""
     stream = await broker.subscribe("g", [topic])

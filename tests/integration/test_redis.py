@@ -292,8 +292,35 @@ async def test_what_was_deleted_unread_shows(broker: RedisBroker, bare: Bare, to
     await broker.ensure(Topology(groups={"g": [topic]}))
     await broker.publish(frames(topic, 5))
     assert not (await broker.progress("g", [topic]))[topic].truncated
+    (lane,) = await lanes_with_frames(bare, topic)
+    for left in (2, 0):
+        await bare.xtrim(lane, maxlen=left, approximate=False)
+        progress = (await broker.progress("g", [topic]))[topic]
+        assert (progress.stored, progress.pending, progress.truncated) == (5, left, True)
+        assert (progress.dropped, progress.whole) == (True, True)
+
+
+async def test_what_was_deleted_in_hand_is_not_pending(broker: RedisBroker, bare: Bare, topic: str) -> None:
+    await broker.publish(frames(topic, 5))
+    stream = await broker.subscribe("g", [topic])
+    await collect(stream, 5, ack=False)
     await bare.xtrim((await lanes_with_frames(bare, topic))[0], maxlen=2, approximate=False)
-    assert (await broker.progress("g", [topic]))[topic].truncated
+    assert (await broker.progress("g", [topic]))[topic].pending == 2
+    await stream.aclose()
+
+
+async def test_a_group_counts_right_once_it_has_read_past_what_was_deleted(
+    broker: RedisBroker, bare: Bare, topic: str
+) -> None:
+    await broker.ensure(Topology(groups={"g": [topic]}))
+    await broker.publish(frames(topic, 5))
+    (lane,) = await lanes_with_frames(bare, topic)
+    await bare.xtrim(lane, maxlen=0, approximate=False)
+    await broker.publish(frames(topic, 3))
+    stream = await broker.subscribe("g", [topic])
+    await collect(stream, 3)
+    await stream.aclose()
+    assert (await broker.progress("g", [topic]))[topic].pending == 0
 
 
 async def test_a_link_that_breaks_again_and_again_keeps_the_order(redis_server: RedisServer) -> None:

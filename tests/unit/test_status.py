@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from posthouse import Event, Payload, Policy, Service, Tx
-from posthouse.status import Line, Status, drained, status
+from posthouse.status import DROPPED, GONE, Line, Status, drained, status
 from posthouse.testing import Harness
 
 shop = Service("shop")
@@ -59,6 +59,22 @@ def test_a_line_says_what_is_missing_and_what_is_counted_twice() -> None:
         ({"applied": 6, "late": True, "uncounted": "what others have in hand"}, "does not add up", ""),
         ({"applied": 3, "late": True}, "cannot tell", "2 of them not found: the group may have begun after them"),
         ({"applied": 4, "uncounted": "in hand"}, "cannot tell", "1 of them not found: in hand"),
+        ({"applied": 4, "gone": True}, "does not add up", f"1 of them not found: {GONE}"),
+        ({"applied": 4, "gone": True, "dropped": True}, "does not add up", f"1 of them not found: {DROPPED}"),
+        (
+            {"applied": 4, "late": True, "dropped": True},
+            "cannot tell",
+            f"1 of them not found: the group may have begun after them, or {DROPPED}",
+        ),
+        ({"gone": True}, "adds up", ""),
+        ({"dropped": True}, "cannot tell", f"{DROPPED}, and something else was counted instead"),
+        ({"strange": 3}, "adds up", ""),
+        (
+            {"applied": 3, "strange": 2},
+            "cannot tell",
+            "2 of them not found: they may be among the 2 held in which no event could be read",
+        ),
+        ({"applied": 2, "strange": 2}, "does not add up", ""),
         ({"foreign": True}, "cannot tell", "the service that says these events was not named"),
     ],
 )
@@ -74,6 +90,19 @@ def test_the_worst_line_speaks_for_all() -> None:
     assert verdict() == verdict(good) == "adds up"
     assert verdict(good, dark) == "cannot tell"
     assert verdict(good, dark, bad) == "does not add up"
+
+
+def test_a_verdict_stands_where_nothing_of_the_line_moves() -> None:
+    """Per line: what is refused for good, what stands still and what moves elsewhere explain nothing."""
+    still, moving = line(in_flight=0), line(applied=4)
+    refused, dark = line(applied=4, refused=2), line(in_flight=0, late=True)
+    before = figures(still, line(applied=3), refused, dark)
+    assert figures(still, moving, refused, dark).settled(before) == [still, refused, dark]
+    assert figures(moving).settled(figures(moving)) == [moving]
+
+
+def figures(*lines: Line) -> Status:
+    return Status(lines=lines, unsent={}, stuck={}, timers={}, notes=())
 
 
 def test_quiet_means_nothing_moves_and_everything_adds_up() -> None:

@@ -170,7 +170,8 @@ class MemoryBroker:
         stored = len(self.log.topics.get(topic, ()))
         reader = self.log.readers.get((group, topic)) or Reader(0, 0)
         pending = stored - reader.cursor - len(reader.done)
-        return Progress(stored=stored, pending=pending, truncated=reader.started > 0, behind=(pending,))
+        late = reader.started > 0
+        return Progress(stored=stored, pending=pending, truncated=late, whole=not late, behind=(pending,))
 
 
 class MemoryStream:

@@ -17,7 +17,7 @@ from posthouse.cli.output import Cell, print_json, print_table, say, stdout
 from posthouse.cli.target import Targets, load_all
 from posthouse.errors import ConfigurationError
 from posthouse.service import Service
-from posthouse.status import Line, Status, Verdict
+from posthouse.status import Line, Status, Verdict, worst
 from posthouse.status import status as read_status
 
 LOOKS = 5
@@ -25,7 +25,7 @@ PAUSE = 0.2
 """Figures are read one after the other: what seems to be missing is looked for again before it is reported. Where nothing has
 moved from the first look to the last, it is missing, whatever else is on its way."""
 
-COLUMNS = ("CONSUMER", "TOPIC", "COMMITTED", "APPLIED", "IN FLIGHT", "HELD", "SKIPPED", "")
+COLUMNS = ("CONSUMER", "TOPIC", "COMMITTED", "APPLIED", "IN FLIGHT", "HELD", "SKIPPED", "STRANGE", "")
 
 
 CANNOT_TELL = 3
@@ -33,7 +33,7 @@ CANNOT_TELL = 3
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What `--json` prints. `moving` is True while events are on their way: then a difference means nothing. It
-    is False when what is on its way stands still beside events that are missing."""
+    is False where what is on its way stands still beside a line that does not add up."""
 
     verdict: Verdict
     adds_up: bool
@@ -68,26 +68,26 @@ def status(
 
 def _show_once(services: Sequence[Service], as_json: bool) -> None:
     figures, before, wake = asyncio.run(_look(services))
-    lost = figures.lost(before)
+    settled = figures.settled(before)
     if as_json:
-        print_json(report_of(figures, wake, lost))
+        print_json(report_of(figures, wake, settled))
     else:
-        show(figures, wake, lost)
-    if figures.verdict != "adds up" and not moving(figures, lost):
-        raise typer.Exit(CHECK_FAILED if figures.verdict == "does not add up" else CANNOT_TELL)
+        show(figures, wake, settled)
+    if (verdict := worst(settled)) != "adds up":
+        raise typer.Exit(CHECK_FAILED if verdict == "does not add up" else CANNOT_TELL)
 
 
-def moving(figures: Status, lost: Sequence[Line]) -> bool:
+def moving(figures: Status, settled: Sequence[Line]) -> bool:
     """Whether something is on its way that may explain what seems to be missing."""
-    return not lost and (any(figures.unsent.values()) or any(line.in_flight for line in figures.lines))
+    return worst(settled) == "adds up" and (any(figures.unsent.values()) or any(line.moving for line in figures.lines))
 
 
-def report_of(figures: Status, wake: Mapping[str, str], lost: Sequence[Line]) -> Report:
+def report_of(figures: Status, wake: Mapping[str, str], settled: Sequence[Line]) -> Report:
     """The figures with what follows from them, and how each service's relay learns of a commit."""
     return Report(
         verdict=figures.verdict,
         adds_up=figures.verdict == "adds up",
-        moving=moving(figures, lost),
+        moving=moving(figures, settled),
         lines=[_said(line) for line in figures.lines],
         unsent=figures.unsent,
         stuck=figures.stuck,
@@ -102,10 +102,10 @@ def _said(line: Line) -> Mapping[str, object]:
     return {**msgspec.structs.asdict(line), **follows}
 
 
-def show(figures: Status, wake: Mapping[str, str], lost: Sequence[Line]) -> None:
+def show(figures: Status, wake: Mapping[str, str], settled: Sequence[Line]) -> None:
     """The figures for people."""
     if figures.lines:
-        print_table(COLUMNS, [_row(line, line in lost) for line in figures.lines])
+        print_table(COLUMNS, [_row(line, line in settled) for line in figures.lines])
         say("")
     print_table(
         ("SERVICE", "UNSENT", "STUCK", "TIMERS", "WAKE-UP"),
@@ -113,13 +113,13 @@ def show(figures: Status, wake: Mapping[str, str], lost: Sequence[Line]) -> None
     )
     for line in figures.lines:
         if line.reason:
-            say(f"{line.consumer} in {line.topic}: cannot tell, {line.reason}", "yellow")
+            say(f"{line.consumer} in {line.topic}: {line.verdict}, {line.reason}", "yellow")
     for note in figures.notes:
         say(f"note: {note}", "yellow")
     for name, stuck in figures.stuck.items():
         if stuck:
             say(f"{name}: the broker refuses events, see `posthouse outbox list`", "yellow")
-    if any(line.held for line in figures.lines):
+    if any(line.held or line.strange for line in figures.lines):
         say("held events: see `posthouse held list`", "yellow")
 
 
@@ -148,29 +148,30 @@ async def _watch(services: Sequence[Service], every: float) -> None:
             console = stdout()
             if console.is_terminal:
                 console.clear()
-            show(figures, wake, figures.lost(before) if before else ())
+            show(figures, wake, figures.settled(before) if before else ())
             before = figures
             await asyncio.sleep(every)
 
 
-def _row(line: Line, lost: bool) -> tuple[Cell, ...]:
+def _row(line: Line, settled: bool) -> tuple[Cell, ...]:
     held = ", ".join(f"{number:,} {state}" for state, number in sorted(line.held.items()))
     return (
         line.consumer,
         line.topic,
         line.committed,
         line.applied,
-        line.in_flight,
+        f"{line.in_flight:,} ({line.refused:,} refused)" if line.refused else line.in_flight,
         Text(held or "0", "bold red" if "dead" in line.held else ""),
         line.skipped,
-        _verdict(line, lost),
+        line.strange,
+        _verdict(line, settled),
     )
 
 
-def _verdict(line: Line, lost: bool) -> Text:
+def _verdict(line: Line, settled: bool) -> Text:
     if line.verdict == "adds up":
         return Text("adds up ✓", "green")
     if line.verdict == "cannot tell":
         return Text("cannot tell", "yellow")
     missing = f"{line.difference:,} missing" if line.difference > 0 else f"{-line.difference:,} too many"
-    return Text(f"{missing} (moving)", "yellow") if line.in_flight and not lost else Text(missing, "bold red")
+    return Text(f"{missing} (moving)", "yellow") if line.moving and not settled else Text(missing, "bold red")

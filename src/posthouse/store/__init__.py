@@ -81,12 +81,17 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     unsent: Mapping[str, int]
     """Of these, not yet accepted by the broker, per topic (stuck ones included)."""
     stuck: int
+    refused: Mapping[str, int]
+    """Of the stuck ones, refused for good, per topic: they go nowhere by themselves."""
     applied: Mapping[tuple[str, str], int]
     """Events applied, per (consumer, topic)."""
     skipped: Mapping[tuple[str, str], int]
     """Events given up, per (consumer, topic): held as skipped, or never seen."""
     held: Mapping[tuple[str, str, HeldState], int]
     """Events held, per (consumer, topic, state); skipped ones are not counted here."""
+    strange: Mapping[tuple[str, str], int]
+    """Frames in which no event could be read, quarantined or skipped, per (consumer, topic). Nobody knows whether a producer ever
+    committed them: they are counted neither as held nor as skipped."""
     timers: int
     notes: Sequence[str] = ()
     """Sentences on what has befallen the store lately, for people."""

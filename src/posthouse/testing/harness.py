@@ -145,7 +145,7 @@ class Harness:
                     found[f"{service.name}.{name}"] = sorted(map(repr, await tx.execute(f'SELECT * FROM "{name}"')))
             counts = await service.store.counts()
             found[f"what {service.name} published"] = counts.committed
-            found[f"what {service.name} holds"] = counts.held
+            found[f"what {service.name} holds"] = (counts.held, counts.strange)
         return found
 
     def _idle(self) -> bool:

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from posthouse.broker import Frame
 from posthouse.cli import app
 from posthouse.cli.target import load
+from posthouse.clock import new_id
 from posthouse.service import Service
 from posthouse.store import Counts
 
@@ -85,6 +87,23 @@ class Project:
             lambda counts: (
                 (sum(counts.applied.values()), sum(counts.held.values())) == (applied, held)
                 and not any(counts.unsent.values())
+            )
+        )
+
+    def put(self, *bodies: bytes) -> None:
+        """Frames of a stranger in the topic."""
+
+        async def work(service: Service) -> None:
+            frames = [Frame(topic="shop.orders.order", id=new_id(), body=body) for body in bodies]
+            assert all(verdict.accepted for verdict in await service.broker.publish(frames))
+
+        self._with_service(work)
+
+    def settle_strange(self, strange: int) -> None:
+        """Run the service until so many frames are quarantined in which no event could be read, and nothing moves."""
+        self._run_until(
+            lambda counts: (
+                sum(counts.strange.values()) == strange and sum(counts.unsent.values()) == sum(counts.refused.values())
             )
         )
 

@@ -84,6 +84,47 @@ def test_what_nobody_can_tell_ends_with_code_3_and_a_reason(poisoned: Project) -
     assert '"adds_up": false' in report.stdout or '"adds_up":false' in report.stdout
 
 
+def lose(project: Project, state: str = "dead") -> None:
+    with sqlite3.connect(project.folder / "orders.db") as connection:
+        assert connection.execute("DELETE FROM posthouse_held WHERE state = ?", (state,)).rowcount == 1
+    connection.close()
+
+
+def test_junk_of_a_stranger_takes_nothing_from_what_adds_up(poisoned: Project) -> None:
+    poisoned.put(b"junk", b"more")
+    poisoned.settle_strange(2)
+    report = poisoned.json("status", "shop:orders")
+    assert isinstance(report, dict)
+    assert (report["verdict"], report["lines"][0]["strange"]) == ("adds up", 2)
+    assert report["lines"][0]["held"] == {"blocked": 1, "dead": 1}
+
+
+def test_junk_of_a_stranger_makes_up_for_nothing_that_is_lost(poisoned: Project) -> None:
+    poisoned.put(b"junk")
+    poisoned.settle_strange(1)
+    lose(poisoned)
+    result = poisoned.run("status", "shop:orders")
+    assert result.exit_code == 3, "it may have been the event"
+    assert "1 of them not found: they may be among the 1 held in which no event could be read" in result.stdout
+    lose(poisoned, "blocked")
+    result = poisoned.run("status", "shop:orders")
+    assert result.exit_code == 1, "it cannot have been both"
+    assert "2 missing" in result.stdout
+
+
+def test_a_dead_letter_that_was_refused_for_good_hides_nothing(poisoned: Project) -> None:
+    """With its story it is larger than the frame was, and larger than the log takes: it stays in the outbox for ever."""
+    poisoned.put(b"x" * (8 * 1024 * 1024 - 10))
+    poisoned.settle_strange(1)
+    report = poisoned.json("status", "shop:orders")
+    assert isinstance(report, dict)
+    assert (report["moving"], report["unsent"], report["stuck"]) == (False, {"orders": 0}, {"orders": 1})
+    lose(poisoned)
+    result = poisoned.run("status", "shop:orders")
+    assert result.exit_code == 3
+    assert "(moving)" not in result.stdout
+
+
 def test_a_narrow_terminal_gets_every_figure(poisoned: Project) -> None:
     text = poisoned.run("status", "shop:orders", columns=40).stdout
     assert "COMMITTED" in text

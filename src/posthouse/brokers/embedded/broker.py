@@ -273,12 +273,17 @@ def offset(position: int | str) -> int:
 def progress_of(partitions: Iterable[tuple[int, int, int | None, int | None]]) -> Progress:
     """From (stored, pruned, acked, started) of each partition; acked is None where the group has never been."""
     stored, behind = 0, []
-    truncated = dropped = False
+    late = dropped = False
     for last, pruned, acked, started in partitions:
         stored += last
         behind.append(last - max(pruned, pruned if acked is None else acked))
-        truncated |= (pruned if started is None else started) > 0
+        late |= (pruned if started is None else started) > 0
         dropped |= acked is not None and acked < pruned
     return Progress(
-        stored=stored, pending=sum(behind), truncated=truncated or dropped, dropped=dropped, behind=tuple(behind)
+        stored=stored,
+        pending=sum(behind),
+        truncated=late or dropped,
+        dropped=dropped,
+        whole=not late,
+        behind=tuple(behind),
     )

@@ -49,11 +49,18 @@ def progress_of(
     spots: Sequence[Spot], claims: Mapping[Spot, Claim | None], firsts: Mapping[Spot, int], ends: Mapping[Spot, int]
 ) -> Progress:
     """Of one topic. Offsets count frames, and a few more where others use transactions."""
-    behind, hidden, dropped = list[int](), False, False
+    behind, late, dropped = list[int](), False, False
     for spot in spots:
         claim = claims[spot] or Claim(firsts[spot], Note(began=firsts[spot]))
         behind.append(max(0, ends[spot] - max(claim.cursor, firsts[spot])))
         dropped |= claim.cursor < firsts[spot]
-        hidden |= claim.note.began > 0 or claim.cursor < firsts[spot]
+        late |= claim.note.began > 0
     stored = sum(ends[spot] for spot in spots)
-    return Progress(stored=stored, pending=sum(behind), truncated=hidden, dropped=dropped, behind=tuple(behind))
+    return Progress(
+        stored=stored,
+        pending=sum(behind),
+        truncated=late or dropped,
+        dropped=dropped,
+        whole=not late,
+        behind=tuple(behind),
+    )

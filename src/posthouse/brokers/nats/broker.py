@@ -204,7 +204,7 @@ class NatsBroker:
     async def _begin(self, group: str, topic: Topic, start: Start) -> None:
         """Lines for the partitions that the group has never seen. One that was declared and never read is new as well."""
         ledger = Ledger(self._wire, group)
-        first = topic.last if start == "latest" else 0
+        first = topic.last if start == "latest" else max(0, topic.first - 1)
         new = Claim(born=topic.created, cursor=first, started=first)
         known = await ledger.lines(topic.name)
         spots: list[Spot] = [(topic.name, partition) for partition in range(topic.partitions + 1)]
@@ -230,15 +230,23 @@ class NatsBroker:
                 raise
             return Progress(stored=0, pending=0, truncated=False)
         lines = await Ledger(self._wire, group).lines(name)
-        none = Line(Claim(born=topic.created), 0)
+        none = Line(Claim(born=topic.created, started=max(0, topic.first - 1)), 0)
         claims = [lines.get((name, n), none).claim for n in range(topic.partitions + 1)]
         claims = [claim if claim.born == topic.created else none.claim for claim in claims]
         subjects = subjects_of(name, topic.partitions)
         counts = await asyncio.gather(
             *(self._behind(name, subject, claim.cursor) for subject, claim in zip(subjects, claims, strict=True))
         )
-        hidden = any(claim.started > 0 or claim.cursor < topic.first - 1 for claim in claims)
-        return Progress(stored=topic.last, pending=sum(counts), truncated=hidden, behind=tuple(counts))
+        late = any(claim.started > 0 for claim in claims)
+        # An idle partition stays behind what retention took of others: nobody can say that it had those to read.
+        gone = any(claim.cursor < topic.first - 1 for claim in claims)
+        return Progress(
+            stored=topic.last,
+            pending=sum(counts),
+            truncated=late or gone,
+            whole=not late,
+            behind=tuple(counts),
+        )
 
     async def _behind(self, topic: str, subject: str, cursor: int) -> int:
         """How many frames of a partition are behind a cursor."""

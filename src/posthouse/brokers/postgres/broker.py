@@ -149,8 +149,15 @@ class PostgresBroker:
         """A topic that does not exist yet stands at zero."""
         rows = await self._database.fetch("counting", sql.PROGRESS, group, [name for name in topics if storable(name)])
         found = {
-            name: Progress(stored=stored, pending=pending, truncated=truncated, dropped=dropped, behind=tuple(behind))
-            for name, stored, pending, truncated, dropped, behind in rows
+            name: Progress(
+                stored=stored,
+                pending=pending,
+                truncated=truncated,
+                dropped=dropped,
+                whole=whole,
+                behind=tuple(behind),
+            )
+            for name, stored, pending, truncated, dropped, whole, behind in rows
         }
         nothing = Progress(stored=0, pending=0, truncated=False)
         return {topic: found.get(topic, nothing) for topic in topics}

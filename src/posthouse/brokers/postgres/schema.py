@@ -442,6 +442,7 @@ PROGRESS = """
         sum(h.stored - greatest(coalesce(c.acked, h.pruned), h.pruned))::bigint AS pending,
         bool_or(coalesce(c.started, h.pruned) > 0 OR c.acked < h.pruned) AS truncated,
         coalesce(bool_or(c.acked < h.pruned), false) AS dropped,
+        bool_and(coalesce(c.started, h.pruned) = 0) AS whole,
         array_agg(h.stored - greatest(coalesce(c.acked, h.pruned), h.pruned) ORDER BY h.partition) AS behind
     FROM {s}.topics t JOIN {s}.heads h ON h.topic = t.id
     LEFT JOIN {s}.cursors c ON c.grp = $1 AND c.topic = h.topic AND c.partition = h.partition

@@ -213,18 +213,23 @@ class RedisBroker:
             return Progress(stored=0, pending=0, truncated=False)
         standings = await self._stand(group, topic)
         stored, waiting = 0, []
-        truncated = dropped = False
         for lane, standing in standings.items():
             behind = standing.behind
-            if behind < 0:  # somebody deleted entries in the middle, and the server lost count
+            if (
+                behind < 0 or standing.dropped
+            ):  # somebody deleted entries, and the server lost count or counts them still
                 behind = await self._count(lane, standing.delivered, standing.last)
             stored += standing.added
-            waiting.append(behind + standing.in_hand)
-            gone, read = standing.added - standing.length, standing.added - behind
-            truncated = truncated or standing.hidden > 0 or gone > read
-            dropped = dropped or gone > read
+            waiting.append(min(behind + standing.in_hand, standing.length))
+        dropped = any(standing.dropped for standing in standings.values())
+        whole = all(standing.hidden == 0 for standing in standings.values())
         return Progress(
-            stored=stored, pending=sum(waiting), truncated=truncated, dropped=dropped, behind=tuple(waiting)
+            stored=stored,
+            pending=sum(waiting),
+            truncated=dropped or not whole,
+            dropped=dropped,
+            whole=whole,
+            behind=tuple(waiting),
         )
 
 
@@ -236,10 +241,16 @@ class Standing(NamedTuple):
     last: Place
     delivered: Place
     behind: int
+    read: int
     in_hand: int
     hidden: int
 
+    @property
+    def dropped(self) -> bool:
+        """Whether more entries are gone than the group has read; the server may not know how many that are (-1)."""
+        return 0 <= self.read < self.added - self.length
+
     @classmethod
     def of(cls, answer: Sequence[Any]) -> Standing:
-        added, length, last, delivered, behind, in_hand, hidden = answer
-        return cls(added, length, place_of(last), place_of(delivered), behind, in_hand, hidden)
+        added, length, last, delivered, behind, read, in_hand, hidden = answer
+        return cls(added, length, place_of(last), place_of(delivered), behind, read, in_hand, hidden)

@@ -260,12 +260,13 @@ for index = 2, #KEYS do
   else
     local stream = named(redis.call('XINFO', 'STREAM', KEYS[index]))
     local group = group_of(KEYS[index], ARGV[1])
-      or {['last-delivered-id'] = '0-0', lag = stream.length, pending = 0}
+      or {['last-delivered-id'] = '0-0', lag = stream.length, pending = 0,
+        ['entries-read'] = stream['entries-added'] - stream.length}
     local hidden = redis.call('HGET', KEYS[1], 'started:' .. index - 2)
     if (redis.call('HGET', KEYS[1], 'run:' .. index - 2) or run) ~= run then group.lag = -1 end
     answer[#answer + 1] = {
       stream['entries-added'], stream.length, stream['last-generated-id'],
-      group['last-delivered-id'], group.lag or -1, group.pending, tonumber(hidden or 0),
+      group['last-delivered-id'], group.lag or -1, group['entries-read'] or -1, group.pending, tonumber(hidden or 0),
     }
   end
 end

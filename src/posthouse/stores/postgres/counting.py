@@ -20,11 +20,12 @@ FROM posthouse.lane l LEFT JOIN posthouse.backlog b ON b.number = l.backlog CROS
         AND NOT coalesce(pg_visible_in_snapshot(p.xid, b.s2) AND p.id <= b.last_id, false)) o
 GROUP BY o.topic
 UNION ALL SELECT 'sent', topic, '', sum(count)::bigint, 0 FROM posthouse.sent GROUP BY topic
-UNION ALL SELECT 'stuck', topic, '', count(*), 0 FROM posthouse.stuck GROUP BY topic
+UNION ALL SELECT 'stuck', topic, '', count(*), count(*) FILTER (WHERE quarantined) FROM posthouse.stuck GROUP BY topic
 UNION ALL SELECT 'applied', consumer, topic, sum(applied)::bigint, sum(skipped)::bigint
 FROM (SELECT * FROM posthouse.tally UNION ALL SELECT * FROM posthouse.applied) t GROUP BY consumer, topic
-UNION ALL SELECT 'held ' || state, consumer, topic, count(*), 0
-FROM posthouse.held GROUP BY consumer, topic, state
+UNION ALL SELECT CASE WHEN type = '' AND state IN ('quarantined', 'skipped') THEN 'strange' ELSE 'held ' || state END AS what,
+    consumer, topic, count(*), 0
+FROM posthouse.held GROUP BY consumer, topic, what
 UNION ALL SELECT 'timers', '', '', count(*), 0 FROM posthouse.timer
 UNION ALL SELECT 'runs', to_char(m.run_since, 'YYYY-MM-DD HH24:MI:SS TZH:TZM'),
     CASE WHEN m.run_since > clock_timestamp() - interval '1 day' THEN 'lately' ELSE '' END, m.runs, posthouse.is_ahead()::int
@@ -34,7 +35,9 @@ FROM posthouse.meta m
 
 async def counted(database: Database) -> Counts:
     """The figures."""
-    found: dict[str, dict[Any, Any]] = {"backlog": {}, "sent": {}, "stuck": {}, "applied": {}, "held": {}}
+    found: dict[str, dict[Any, Any]] = {
+        what: {} for what in ("backlog", "sent", "stuck", "refused", "applied", "held", "strange")
+    }
     given_up: Counter[tuple[str, str]] = Counter()
     timers = 0
     notes: list[str] = []
@@ -49,10 +52,14 @@ async def counted(database: Database) -> Counts:
             given_up[first, second] += skipped
         elif what == "held skipped":
             given_up[first, second] += number
+        elif what == "strange":
+            found["strange"][first, second] = number
         elif what.startswith("held "):
             found["held"][first, second, what.removeprefix("held ")] = number
         else:
             found[what][first] = number
+            if what == "stuck":
+                found["refused"][first] = skipped
     backlog, sent, stuck = found["backlog"], found["sent"], found["stuck"]
     topics = sorted({*backlog, *sent, *stuck})
     unsent = {topic: backlog.get(topic, 0) + stuck.get(topic, 0) for topic in topics}
@@ -60,9 +67,11 @@ async def counted(database: Database) -> Counts:
         committed={topic: unsent[topic] + sent.get(topic, 0) for topic in topics},
         unsent=_without_zeros(unsent),
         stuck=sum(stuck.values()),
+        refused=_without_zeros(found["refused"]),
         applied=_without_zeros(found["applied"]),
         skipped=+given_up,
         held=found["held"],
+        strange=found["strange"],
         timers=timers,
         notes=notes,
     )

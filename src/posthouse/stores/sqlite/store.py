@@ -64,12 +64,17 @@ SENT = "SELECT topic, count FROM posthouse_sent"
 
 # Rows that it refused, per topic.
 STUCK = "SELECT topic, count(*) FROM posthouse_stuck GROUP BY topic"
+REFUSED = "SELECT topic, count(*) FROM posthouse_stuck WHERE quarantined GROUP BY topic"
 
 # Events applied and skipped.
 APPLIED = "SELECT consumer, topic, applied, skipped FROM posthouse_applied"
 
-# Events held.
-HELD = "SELECT consumer, topic, state, count(*) FROM posthouse_held GROUP BY consumer, topic, state"
+# Events held, and frames in which no event could be read, which have no type.
+HELD = """
+SELECT consumer, topic, CASE WHEN type = '' AND state IN ('quarantined', 'skipped') THEN 'strange' ELSE state END AS what,
+    count(*)
+FROM posthouse_held GROUP BY consumer, topic, what
+"""
 
 # Timers set.
 TIMERS = "SELECT count(*) FROM posthouse_timer"
@@ -254,13 +259,16 @@ def _counts(connection: sqlite3.Connection) -> Counts:
     skipped = Counter({(consumer, topic): number for consumer, topic, _, number in applied})
     for consumer, topic in {(consumer, topic) for consumer, topic, state in held if state == "skipped"}:
         skipped[consumer, topic] += held.pop((consumer, topic, "skipped"))
+    strange = {(consumer, topic): number for (consumer, topic, what), number in held.items() if what == "strange"}
     return Counts(
         committed={topic: unsent[topic] + sent.get(topic, 0) for topic in topics},
         unsent={topic: number for topic, number in unsent.items() if number},
         stuck=sum(stuck.values()),
+        refused=_figures(connection, REFUSED),
         applied={(consumer, topic): number for consumer, topic, number, _ in applied if number},
         skipped=+skipped,
-        held=held,
+        held={place: number for place, number in held.items() if place[2] != "strange"},
+        strange=strange,
         timers=connection.execute(TIMERS).fetchone()[0],
     )
 

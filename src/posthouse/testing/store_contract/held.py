@@ -282,6 +282,17 @@ class HeldContract(StoreFixtures):
         await hold(store, held(arrival(9), "skipped"))
         assert (await store.counts()).held == {(CONSUMER, TOPIC, "dead"): 1, (CONSUMER, TOPIC, "blocked"): 2}
 
+    async def test_frames_in_which_no_event_could_be_read_are_counted_apart(self, store: Store) -> None:
+        """Junk makes up for no event that is lost, whether it is left in quarantine or given up."""
+        known = msgspec.structs.replace(held(arrival(4), "quarantined"), type="order.placed.v1")
+        given_up = msgspec.structs.replace(held(arrival(5), "skipped"), type="order.placed.v1")
+        await hold(store, known, given_up)
+        await hold(store, held(arrival(None), "quarantined"), held(arrival(None), "quarantined"))
+        await hold(store, held(arrival(None), "skipped"))
+        counts = await store.counts()
+        assert (counts.held, counts.skipped) == ({(CONSUMER, TOPIC, "quarantined"): 1}, {(CONSUMER, TOPIC): 1})
+        assert counts.strange == {(CONSUMER, TOPIC): 3}
+
     async def due(self, store: Store, *, limit: int = 10, visibility: float = 30.0) -> Sequence[HeldEvent]:
         return await store.held.claim_due(CONSUMER, limit, visibility)
 

@@ -125,6 +125,16 @@ class StuckContract(StoreFixtures):
         await store.outbox.purge(100)
         assert await figures() == (committed, {TOPIC: 1}, 1)
 
+    async def test_what_is_refused_for_good_is_counted_until_it_is_tried_again(self, store: Store) -> None:
+        lanes = await self.with_stuck_key(store, quarantined=True)
+        await add(store, row(None))
+        await store.outbox.settle("a", poll := await store.outbox.poll(lanes, 10), [stuck(poll.rows[0])])
+        counts = await store.counts()
+        assert (counts.stuck, counts.refused, counts.unsent) == (2, {TOPIC: 1}, {TOPIC: 2})
+        (refused,) = [found for found in await store.outbox.stuck() if found.quarantined]
+        await store.outbox.retry_stuck(refused.row.id)
+        assert (await store.counts()).refused == {}
+
     async def with_stuck_key(self, store: Store, *, delay: float = 0.0, quarantined: bool = False) -> Sequence[Lane]:
         """Lanes of relay `a`, after the broker refused one row of the key `bad`."""
         lanes = await store.outbox.lease("a", 10)
