@@ -13,9 +13,9 @@ from rich.text import Text
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
-from posthouse.cli.output import Cell, print_json, print_table, say, stdout
+from posthouse.cli.output import Cell, complain, print_json, print_table, say, stdout
 from posthouse.cli.target import Targets, load_all
-from posthouse.errors import ConfigurationError
+from posthouse.errors import BrokerUnavailable, ConfigurationError, StoreUnavailable
 from posthouse.service import Service
 from posthouse.status import Line, Status, Verdict, worst
 from posthouse.status import status as read_status
@@ -55,7 +55,7 @@ def status(
     """Show whether everything that was committed is applied, in flight or held.
 
     Name producers and consumers together to compare with what the producers committed. When nothing moves it ends with code 1
-    if events are missing or counted twice, and with code 3 if nobody can tell.
+    if events are missing or counted twice, and with code 3 if nobody can tell: also where broker or database are away.
     """
     if watch and as_json:
         raise ConfigurationError("--watch is for people, --json for programs: choose one")
@@ -67,7 +67,11 @@ def status(
 
 
 def _show_once(services: Sequence[Service], as_json: bool) -> None:
-    figures, before, wake = asyncio.run(_look(services))
+    try:
+        figures, before, wake = asyncio.run(_look(services))
+    except (StoreUnavailable, BrokerUnavailable) as error:
+        complain(f"posthouse: cannot tell: {error}")
+        raise typer.Exit(CANNOT_TELL) from error
     settled = figures.settled(before)
     if as_json:
         print_json(report_of(figures, wake, settled))

@@ -140,3 +140,11 @@ def test_it_says_how_a_commit_is_noticed(project: Project) -> None:
     assert isinstance(report, dict)
     assert report["wake"] == {"orders": "doorbell + polling every 0.05 s"}
     assert "doorbell" in project.run("status", "shop").stdout
+
+
+def test_a_broker_that_is_away_is_no_loss_but_nobody_can_tell(project: Project) -> None:
+    text = (project.folder / "shop.py").read_text()
+    project.write("shop.py", text.replace('Service("orders"', 'Service("orders", broker="nats://127.0.0.1:1"', 1))
+    result = project.run("status", "shop:orders")
+    assert result.exit_code == 3
+    assert "cannot tell" in result.stderr
