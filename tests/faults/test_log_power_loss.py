@@ -99,8 +99,8 @@ class RecordedConnection:
         for pragma in ("journal_mode=WAL", f"synchronous={synchronous}", "mmap_size=0", "wal_autocheckpoint=0"):
             self._connection.execute(f"PRAGMA {pragma}")
 
-    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> apsw.Cursor:
-        return self._connection.cursor().execute(sql, tuple(parameters))
+    def execute(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> apsw.Cursor:
+        return self._connection.cursor().execute(sql, parameters if isinstance(parameters, dict) else tuple(parameters))
 
     def executemany(self, sql: str, parameters: Iterable[Sequence[Any]]) -> apsw.Cursor:
         return self._connection.cursor().executemany(sql, [tuple(row) for row in parameters])
