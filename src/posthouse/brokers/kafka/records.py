@@ -104,10 +104,12 @@ def delivery_of(message: Message, redelivered: bool, token: object) -> Delivery:
 
 
 def headers_of(message: Message) -> Sequence[tuple[str, str | bytes | None]]:
-    """The driver raises SystemError for a name that is no UTF-8, keeps a list with a null pointer in it, and gives that out
-    when it is asked again, which ends the process. So its list is replaced at once by what is to be known of it."""
+    """For a name that is no UTF-8 the driver returns a list with a null pointer in it and an error that is set, keeps that list,
+    and gives it out when it is asked again, which ends the process. A warm interpreter asks a method without a look at such an
+    error, which is then raised by whatever is called next; a partial always looks, so it is raised here as SystemError. The
+    list is replaced at once by what is to be known of it."""
     try:
-        return message.headers() or ()  # type: ignore[return-value]  # never a dict
+        return partial(message.headers)() or ()  # type: ignore[return-value]  # never a dict
     except (SystemError, UnicodeError):
         message.set_headers([(DEFECT, b"the name of a header is no UTF-8")])
         return message.headers() or ()  # type: ignore[return-value]
