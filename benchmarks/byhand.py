@@ -17,6 +17,7 @@ from benchmarks.shop import BUSINESS, CREATE, TENANT, OrderPlaced, placed
 from posthouse.brokers.embedded import schema
 from posthouse.local.sqlite import Synchronous, connect
 from posthouse.store import lane_of
+from posthouse.store.inbox import drawn_at
 from posthouse.stores.sqlite import SqliteStore, append, database, inbox, outbox
 
 TOPIC = "shop.orders.order"
@@ -219,7 +220,17 @@ def _commit(store: sqlite3.Connection, applied: int) -> None:
 
 
 def _head(event: Envelope) -> tuple[object, ...]:
-    return (GROUP, TOPIC, event.tenantid, event.subject, int(event.sequence or 0), 1, event.id, DIGEST)
+    return (
+        GROUP,
+        TOPIC,
+        event.tenantid,
+        event.subject,
+        int(event.sequence or 0),
+        1,
+        event.id,
+        DIGEST,
+        drawn_at(event.id),
+    )
 
 
 def _refuse_unless(fine: bool) -> None:
@@ -252,7 +263,7 @@ def chain(producer: sqlite3.Connection, log: sqlite3.Connection, consumer: sqlit
     log.execute("COMMIT")
     event = decode(log.execute(schema.READ, (1, 0, number, number)).fetchone()[6])
     consumer.execute("BEGIN IMMEDIATE")
-    head = (GROUP, topic, tenant, key, sequence, 1, event_id, DIGEST)
+    head = (GROUP, topic, tenant, key, sequence, 1, event_id, DIGEST, drawn_at(event_id))
     _refuse_unless(consumer.execute(inbox.CLAIM_ORDERED, head).rowcount == 1)
     consumer.execute(BUSINESS, (event.data.order_id, event.data.total_cents))
     handled = time.perf_counter()

@@ -27,9 +27,6 @@ class TestPostgresBroker(BrokerContract):
     def _log(self, postgres_url: str) -> None:
         self.url = postgres_url
 
-    async def spoil_frame(self, topic: str) -> None:
-        await in_postgres(self.url, topic)
-
     async def make_broker(self) -> Broker:
         return PostgresBroker(self.url, clock=SystemClock(), lease=0.5, retention=0.0)
 
@@ -39,6 +36,9 @@ class TestPostgresBroker(BrokerContract):
     async def expire(self, broker: Broker) -> None:
         assert isinstance(broker, PostgresBroker)
         assert await broker.prune() == 3
+
+    async def spoil_frame(self, topic: str) -> None:
+        await in_postgres(self.url, topic)
 
     async def lose_frames(self, topic: str, group: str) -> int:
         return await from_postgres(self.url, topic)
