@@ -280,8 +280,7 @@ async def verdict(service: Service, *, lossy: bool = False) -> Report:
 
 
 def _facts(books: Findings, *, lossy: bool) -> Report:
-    """Each once; those of a kind and key in the order in which they were said, except timers, which have none, and what a
-    consumer had in hand whose commit was lost: it has no place among those that the server has."""
+    """Each once; those of a kind and key in the order in which they were said, except timers, which have none."""
     aside = set(books.set_aside) if lossy else set()
     said = {fact for fact in books.said if fact.kind != "trip"}
     followed = {Fact("noted", key, number) for kind, key, number in books.done if kind == "made"}
@@ -292,7 +291,7 @@ def _facts(books: Findings, *, lossy: bool) -> Report:
     ]
     lines: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for kind, key, number in books.done:
-        if kind != "expired" and not (lossy and (key, number) not in known):
+        if kind != "expired":
             lines[kind, key].append(number)
     return Report(
         committed=len(wanted),
