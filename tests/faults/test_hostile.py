@@ -327,7 +327,8 @@ async def test_a_flood_of_mutated_events_stops_nobody(seed: int, house: Harness)
                 case 0:
                     body[dice.randrange(len(body))] = dice.randrange(256)
                 case 1:
-                    del body[dice.randrange(len(body)) :][: dice.randrange(1, 9)]
+                    place = dice.randrange(len(body))
+                    del body[place : place + dice.randrange(1, 9)]
                 case _:
                     place = dice.randrange(len(body))
                     body[place:place] = dice.choice([b'"', b"{", b"[", b"\\u", b"\x00", b"1e999", b",,", b"\xf0\x9f"])
@@ -337,9 +338,8 @@ async def test_a_flood_of_mutated_events_stops_nobody(seed: int, house: Harness)
     await put(house, *frames)
     await calm(house)
     counts = await plant.store.counts()
-    dealt_with = sum(counts.applied.values()) + sum(counts.held.values())
-    assert dealt_with >= 50
-    assert sum(counts.held.values()) >= 50
+    assert sum(counts.applied.values()) >= 25
+    assert sum(counts.held.values()) + sum(counts.strange.values()) >= 100
     known = {text for _, text in await applied()}
     quarantined = {held.arrival.event_id for held in await house.held(plant)}
     for n, frame in enumerate(honest):

@@ -115,6 +115,7 @@ class Stage:
             await self.client.say(15)
             await self._tidy()
             await self._rebuild()
+            await until(lambda: nothing_waits(self.service), "the last timer and the end of the last saga", PATIENCE)
         await settled(self.service)
 
     async def strike_alone(self, boundary: Boundary) -> bool:
