@@ -34,6 +34,7 @@ _ENCODED = _Spelling(
     re.compile(r"[\s&]"),
 )
 _PORTS = re.compile(r"\d*(?:,[\w.\[\]:-]*)?[\"')\]}>.,;]*")
+_PATH = re.compile("[/?#]")
 _LINE = re.compile(r"[^\n]*")
 
 _NAME = (
@@ -96,8 +97,9 @@ def _secret(text: str, scheme_end: int, start: int, end: int, spelling: _Spellin
     first = spelling.at.search(text, begin, end)
     if first is None:
         return _with_blanks(text, begin, end) if spelling is _PLAIN else None
-    path = re.compile("[/?#]").search(text, begin, end) if spelling is _PLAIN else None
-    authority = path.start() if path is not None and path.start() > first.start() else end
+    authority = _authority_end(text, begin, end) if spelling is _PLAIN else end
+    if authority < first.start():  # a password that was not escaped
+        authority = end
     return begin, _last(text, first.start(), authority, spelling)
 
 
@@ -117,5 +119,5 @@ def _with_blanks(text: str, begin: int, end: int) -> tuple[int, int] | None:
 
 
 def _authority_end(text: str, begin: int, end: int) -> int:
-    path = re.compile("[/?#]").search(text, begin, end)
+    path = _PATH.search(text, begin, end)
     return path.start() if path is not None else end

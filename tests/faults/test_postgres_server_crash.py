@@ -43,6 +43,7 @@ TRIES, WAIT = 4, 1.0
 JUDGED_EVERY = 10
 OFTEN = 2
 LASTING = ("COMMIT", short(SETTLE_TOGETHER), short(SETTLE), short(FIRE), PUBLISH)
+TRIPS = "plant.trip"
 ALL = ("timers", "consumer", "sagas", "projections", "rebuild", "housekeeping")
 MOMENTS: tuple[Moment, ...] = ("before", "after")
 
@@ -143,8 +144,11 @@ class Stage:
                 await self._healed(boundary)
                 return True
             await asyncio.to_thread(self.rolling.end_sessions)
+        struck = await self.boundaries.struck(0)  # somebody may have come by since
         self.boundaries.disarm()
-        return False
+        if struck:
+            await self._healed(boundary)
+        return struck
 
     async def _come_by(self, part: str) -> bool:
         """Give this part something to do."""
@@ -181,7 +185,7 @@ class Stage:
     async def _is_calm(self) -> bool:
         """Nothing is on its way. It does not add up where an event that was in hand when its commit was lost is applied."""
         figures = await status([self.service])
-        moving = any(line.in_flight or line.held.get("retrying") for line in figures.lines)
+        moving = any(line.in_flight or line.held.get("retrying") for line in figures.lines if line.topic != TRIPS)
         return not moving and not any(figures.unsent.values()) and await self._nothing_is_missed()
 
     async def _nothing_is_missed(self) -> bool:
@@ -205,7 +209,7 @@ class Stage:
 
 def _of_a_trip(held: HeldEvent) -> bool:
     """A trip that was lost is never begun again: what was in hand of it waits for ever, and is told."""
-    return held.arrival.topic == "plant.trip"
+    return held.arrival.topic == TRIPS
 
 
 def _shares(runtime: Runtime) -> Iterator[tuple[str, Runtime, Part]]:

@@ -16,6 +16,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from posthouse.events.limits import UNREADABLE
 from posthouse.redaction import redacted
 
 Cell = str | int | Text
@@ -95,7 +96,7 @@ def print_document(data: bytes) -> None:
     """A payload: JSON is laid out, anything else is shown as it is."""
     try:
         text = msgspec.json.format(data, indent=2).decode()
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         say(data.decode(errors="backslashreplace"))
         return
     console = stdout()

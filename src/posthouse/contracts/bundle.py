@@ -20,6 +20,7 @@ from posthouse.contracts.schema import Schema
 from posthouse.contracts.schema_files import EXTENSIONS, file_of, schema_in
 from posthouse.contracts.terms import Retention
 from posthouse.errors import ConfigurationError
+from posthouse.events.limits import UNREADABLE
 
 T = TypeVar("T")
 
@@ -205,6 +206,6 @@ def _decoded(files: Files, name: str, kind: type[T], problems: list[str]) -> T |
         return None
     try:
         return msgspec.json.decode(files[name], type=kind)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except UNREADABLE as error:
         problems.append(f"{name} cannot be read: {error}; resolve the merge or restore it, then freeze again")
         return None

@@ -10,6 +10,7 @@ import msgspec
 
 from posthouse.contracts.terms import Retention, SchemaFormat
 from posthouse.errors import ConfigurationError
+from posthouse.events.limits import UNREADABLE
 
 Guarantee = Literal["ordered per key", "unordered"]
 """Each event is delivered at least once and its effect is applied once per consumer; `ordered per key` adds that the
@@ -189,5 +190,5 @@ def from_json(text: bytes) -> Document:
     """Read it back. Raises ConfigurationError, which names the place."""
     try:
         return msgspec.json.decode(text, type=Document)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise ConfigurationError(f"this is not a catalogue: {error}") from error

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 import msgspec
 
 from posthouse.errors import ConfigurationError
+from posthouse.events.limits import UNREADABLE
 
 RETIRED = "retired.json"
 QUIET_DAYS = 7
@@ -77,7 +78,7 @@ def read_retired(text: bytes | None) -> Mapping[str, date]:
         return {}
     try:
         return msgspec.json.decode(text, type=RetiredList).retired
-    except (msgspec.MsgspecError, ValueError) as error:
+    except UNREADABLE as error:
         raise ConfigurationError(f"{RETIRED} cannot be read: {error}; resolve the merge or restore it") from error
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from posthouse.broker import Delivery
 from posthouse.errors import ConfigurationError, PosthouseError
+from posthouse.events.limits import UNREADABLE
 from posthouse.receiving import Consumer
 from posthouse.service import Service
 
@@ -191,7 +192,7 @@ class PushEndpoint:
     async def _take(self, body: bytes) -> Answer:
         try:
             wrapped = msgspec.json.decode(body, type=Wrapped)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             log.warning("%s: a push was refused, it is not wrapped as Pub/Sub does it: %s", self._service.name, error)
             return NO_PUSH
         place = self._places().get(wrapped.subscription)

@@ -50,6 +50,9 @@ has tenant, consumer, topic, key and id together. Actor counts for its kind and 
 SHORT = min(MAX_BYTES.values()) // 4
 """A text of so many characters keeps every limit, whatever they are."""
 
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What msgspec raises for bytes that it cannot read: some are no UTF-8, some nested without end."""
+
 _BOM = b"\xef\xbb\xbf"
 _WHITESPACE = b" \t\r\n"
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\x00\x00")
@@ -94,7 +97,7 @@ def guard(body: bytes, limit: int = HARD_LIMIT) -> Any:
     if len(body) < _FEW_NODES:
         try:
             value = _decode_shallow(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             return _walk(body)
         if _is_same_text(body, _encode(value)):
             return value

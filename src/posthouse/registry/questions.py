@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from posthouse.events.limits import UNREADABLE
 from posthouse.registry import refusal
 from posthouse.registry.books import GLOBAL, Reference, Stored, Version
 from posthouse.registry.registry import LARGEST, MODES, Registry, SchemaRequest, check_subject
@@ -50,7 +51,7 @@ class Asked(msgspec.Struct, frozen=True):
         """The body as a value."""
         try:
             return msgspec.json.decode(self.body, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise refusal.bad_request(f"the body is not what this path takes: {error}") from error
 
 

@@ -13,6 +13,7 @@ import msgspec
 from posthouse.contracts import EventType
 from posthouse.errors import ConfigurationError
 from posthouse.events import Event, timestamp
+from posthouse.events.limits import UNREADABLE
 from posthouse.processes import Saga, SagaType, SagaView
 from posthouse.processes.saga.transition import RETRY_UNDO
 from posthouse.sending import Cause
@@ -54,7 +55,7 @@ def load(lines: bytes) -> list[SagaView]:
     for number, line in enumerate(lines.splitlines(), 1):
         try:
             found.append(msgspec.json.decode(line, type=SagaView))
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise ConfigurationError(f"line {number} is not the history of a saga: {error}") from error
     return found
 

@@ -8,6 +8,7 @@ import msgspec
 
 from posthouse.errors import EventError
 from posthouse.events import Event
+from posthouse.events.limits import UNREADABLE
 from posthouse.processes import SagaType
 from posthouse.processes.saga.deadlines import DeadlinePassed
 from posthouse.service import Service
@@ -48,7 +49,7 @@ def deadline_of(services: Sequence[Service], event: Event[bytes]) -> DeadlinePas
         return None
     try:
         return msgspec.json.decode(event.data, type=DeadlinePassed)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None
 
 

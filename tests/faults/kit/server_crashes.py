@@ -190,7 +190,10 @@ class Rolling:
 
     def end_sessions(self) -> None:
         """Cut everybody off, so that what is done once for each connection is done again."""
-        with psycopg.connect(self._ground.direct, autocommit=True) as connection:
+        with (
+            contextlib.suppress(psycopg.OperationalError),  # it is going down already
+            psycopg.connect(self._ground.direct, autocommit=True) as connection,
+        ):
             connection.execute(END_SESSIONS)
 
     def close(self) -> None:

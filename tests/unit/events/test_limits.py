@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from posthouse.errors import DecodeError
 from posthouse.events import HARD_LIMIT, PUBLISH_LIMIT, guard
-from posthouse.events.limits import MAX_INTEGER
+from posthouse.events.limits import MAX_INTEGER, UNREADABLE
 
 from .strategies import json_values
 
@@ -203,3 +203,9 @@ def test_a_repeated_name_never_slips_through(members: list[tuple[str, str | int]
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 def test_any_bytes_at_all_give_a_value_or_a_reason(body: bytes) -> None:
     assert _refusal(body) in {"", "bom", "utf8", "nul", "surrogate", "json", "number", "integer", "duplicate_key"}
+
+
+@pytest.mark.parametrize("body", [b"{", b'"\xff"', b'{"a\xff":1}', b"[" * 100_000, b"1e999999", b"\xef\xbb\xbf{}"])
+def test_whatever_bytes_come_msgspec_says_one_of_the_errors_that_are_expected(body: bytes) -> None:
+    with pytest.raises(UNREADABLE):
+        msgspec.json.decode(body)

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from posthouse.brokers.kafka.records import runs
 from posthouse.brokers.kafka.wire import CONSUMER, Wire, configured
 from posthouse.clock import new_id
+from posthouse.events.limits import UNREADABLE
 
 Spot = tuple[str, int]
 """Topic and partition."""
@@ -74,7 +75,7 @@ def read(found: TopicPartition) -> Claim | None:
         return None
     try:
         note = msgspec.json.decode(found.metadata or "{}", type=Note)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         note = Note()
     return Claim(found.offset, note)
 

@@ -13,6 +13,7 @@ from urllib.request import Request, urlopen
 import msgspec
 
 from posthouse.errors import BrokerError, BrokerUnavailable
+from posthouse.events.limits import UNREADABLE
 
 Answer = TypeVar("Answer")
 QUEUES = "queues/{vhost}?columns=name,durable,arguments,policy,effective_policy_definition"
@@ -79,7 +80,7 @@ class Management:
             ) from error
         except (URLError, OSError, TimeoutError) as error:
             raise BrokerUnavailable(f"RabbitMQ's management, {url}: {error}") from error
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise BrokerError(f"{url} does not answer as RabbitMQ's management does: {error}") from error
 
     def _read(self, request: Request) -> bytes:

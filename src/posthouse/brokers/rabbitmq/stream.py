@@ -18,6 +18,7 @@ from posthouse.brokers.rabbitmq.places import MEMBERS, Places, lane_queue
 from posthouse.brokers.rabbitmq.wire import Wire, mapped, together, within
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
+from posthouse.events.limits import UNREADABLE
 
 _notice = msgspec.json.Decoder(Notice)
 
@@ -278,6 +279,6 @@ class RabbitmqStream:
             await within(self._wire.timeout, saying)
 
     async def _hear(self, message: DeliveredMessage) -> None:
-        with contextlib.suppress(msgspec.DecodeError):  # whoever says that is no member
+        with contextlib.suppress(*UNREADABLE):  # whoever says that is no member
             if self._members.hear(_notice.decode(message.body), self._clock.monotonic()):
                 self._restless.set()

@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from posthouse.broker import Frame
+from posthouse.events.limits import UNREADABLE
 
 ATTRIBUTE = "posthouse"
 """The one attribute that we add: SQS takes ten, and a frame may have more headers."""
@@ -148,5 +149,5 @@ def _slip(attributes: Mapping[str, Value]) -> Slip | None:
     note = attributes.get(ATTRIBUTE)
     try:
         return msgspec.json.decode(note.string or "", type=Slip) if note else None
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None

@@ -12,6 +12,7 @@ from posthouse.contracts.bundle import Bundle
 from posthouse.contracts.pacts import Expectation, read_pact
 from posthouse.contracts.schema import Schema
 from posthouse.errors import ConfigurationError
+from posthouse.events.limits import UNREADABLE
 
 
 class Producer(msgspec.Struct, frozen=True):
@@ -69,7 +70,7 @@ def _events(code: Document | None) -> tuple[EventEntry, ...]:
 def _decoded(file: Path) -> object:
     try:
         return msgspec.json.decode(_bytes(file))
-    except (msgspec.MsgspecError, ValueError) as error:
+    except UNREADABLE as error:
         raise ConfigurationError(f"{file} is not JSON: {error}") from error
 
 

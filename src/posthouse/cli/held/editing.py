@@ -22,6 +22,7 @@ from posthouse.cli.output import complain, print_json, say
 from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError, ContractError, did_you_mean
 from posthouse.events import Event, decode_any
+from posthouse.events.limits import UNREADABLE
 from posthouse.service import Service
 
 
@@ -95,7 +96,7 @@ def _read(source: str) -> bytes:
 def _with_fields(service: Service, event: Event[bytes], assignments: list[str]) -> bytes:
     try:
         document = msgspec.json.decode(event.data)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise ConfigurationError(f"the payload is not JSON, so it has no fields: use --data ({error})") from error
     declared = _declared_fields(service, event.type)
     for assignment in assignments:
@@ -123,7 +124,7 @@ def _assign(document: object, path: str, value: object) -> None:
 def _json_or_text(text: str) -> object:
     try:
         return msgspec.json.decode(text)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return text
 
 
@@ -137,7 +138,7 @@ def _from_editor(service: Service, event: Event[bytes]) -> bytes:
     """Open the editor until the payload fits or the user gives up: nobody types it twice."""
     try:
         before = msgspec.json.format(event.data, indent=2)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         before = event.data
     text = before
     while True:

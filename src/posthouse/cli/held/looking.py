@@ -31,6 +31,7 @@ from posthouse.cli.output import (
 from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError, DecodeError
 from posthouse.events import Event, decode_any, timestamp
+from posthouse.events.limits import UNREADABLE
 from posthouse.service import Service
 from posthouse.store import HeldEvent, HeldFilter
 
@@ -221,6 +222,6 @@ def _envelope_json(held: HeldEvent) -> object:
         return None
     try:
         data: object = msgspec.json.decode(event.data)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         data = event.data
     return event.with_data(data)

@@ -16,6 +16,7 @@ from posthouse.cli.schema.verdict import EXIT_CODES, show
 from posthouse.contracts.evolution import Mode, Verdict
 from posthouse.contracts.evolution.json_schema import Past, compare
 from posthouse.errors import ConfigurationError, SchemaError
+from posthouse.events.limits import UNREADABLE
 
 Old = Annotated[Path, typer.Argument(metavar="OLD", help="The schema as it was: .json, .avsc or .proto.")]
 New = Annotated[Path, typer.Argument(metavar="NEW", help="The schema as it is to be.")]
@@ -64,5 +65,5 @@ def _messages(file: Path) -> Iterator[Past]:
 def _message(line: bytes, file: Path, number: int) -> object:
     try:
         return msgspec.json.decode(line)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise SchemaError(f"{file}, line {number}: not JSON: {error}") from error

@@ -10,6 +10,7 @@ import msgspec
 
 from posthouse.contracts.gate.objection import Objection
 from posthouse.errors import ConfigurationError
+from posthouse.events.limits import UNREADABLE
 
 BYPASSES = "bypasses.json"
 """The file in the bundle's folder. It is reviewed with the change that it lets pass."""
@@ -61,7 +62,7 @@ def read_bypasses(text: bytes) -> Sequence[Bypass]:
     """What is on record. Raises ConfigurationError, also for a record without an incident."""
     try:
         found = msgspec.json.decode(text, type=_BypassList).bypasses
-    except (msgspec.MsgspecError, ValueError) as error:
+    except UNREADABLE as error:
         raise ConfigurationError(
             f"{BYPASSES} cannot be read: {error}; mend it or take it from the last commit"
         ) from error

@@ -16,6 +16,7 @@ from posthouse.contracts.normal import canonical
 from posthouse.contracts.pacts.expectation import Expectation
 from posthouse.contracts.pacts.matchers import literal, rules_in, schema_of
 from posthouse.errors import ConfigurationError
+from posthouse.events.limits import UNREADABLE
 
 SPECIFICATION = "3.0.0"
 SUBJECT_NAMES = ("subject", "type", "ce-type", "ce_type")
@@ -60,7 +61,7 @@ def read_pact(name: str, text: bytes) -> list[Expectation]:
     """What a file expects. Raises ConfigurationError, which names the file and the message."""
     try:
         pact = msgspec.json.decode(text, type=_Pact)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except UNREADABLE as error:
         raise ConfigurationError(f"{name} is not a pact: {error}") from error
     if pact.messages is None:
         raise ConfigurationError(f"{name} holds no messages: message pacts of version 3 are read, and no others")

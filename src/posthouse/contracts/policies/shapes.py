@@ -12,6 +12,7 @@ import msgspec
 from posthouse.contracts.document import EventEntry
 from posthouse.contracts.policies.words import one_of
 from posthouse.errors import SchemaError
+from posthouse.events.limits import UNREADABLE
 
 MOST_FIELDS = 2_000
 """No more are looked at in one payload: a schema may be larger than anything worth a rule."""
@@ -76,7 +77,7 @@ def largest_json(entry: EventEntry) -> int:
 def _decoded(entry: EventEntry) -> object:
     try:
         return msgspec.json.decode(entry.schema)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise SchemaError(f"the schema of {entry.subject} cannot be read: {error}") from error
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from posthouse.errors import DecodeError
 from posthouse.events.codecs import StructuredCodec, decode_any
 from posthouse.events.envelope import PLATFORM, Actor, Event, Metadata, Producer, Scalar
+from posthouse.events.limits import UNREADABLE
 
 
 class Kind(NamedTuple):
@@ -27,9 +28,6 @@ class Kind(NamedTuple):
 
 HEADERS: Mapping[str, str] = {"content-type": StructuredCodec.content_type}
 """Those of bodies that can be read at one stroke."""
-
-MISFITS = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What msgspec says of a body that it cannot read."""
 
 
 class _Kept(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
@@ -78,7 +76,7 @@ class OwnReader:
         """The same as `decode_any` for whatever a codec of ours has written, but for the payload; DecodeError where that
         raises it, and for another type."""
         if headers.get("content-type") == StructuredCodec.content_type:
-            with contextlib.suppress(*MISFITS):  # one that the long way is for, or that it refuses
+            with contextlib.suppress(*UNREADABLE):  # one that the long way is for, or that it refuses
                 return self._event(self._kept.decode(body))
         event = decode_any(headers, body)
         if event.type not in self._kinds:
@@ -90,7 +88,7 @@ class OwnReader:
         at a time: more do not fit into a processor's cache."""
         try:
             events = [self._event(kept) for kept in self._kept.decode_lines(b"\n".join(bodies))]
-        except MISFITS:
+        except UNREADABLE:
             events = []
         if len(events) == len(bodies):
             return events

@@ -11,6 +11,7 @@ import msgspec
 from posthouse.contracts import EventType
 from posthouse.errors import ContractError
 from posthouse.events import Event
+from posthouse.events.limits import UNREADABLE
 from posthouse.processes.saga.marks import Early, Kind
 from posthouse.processes.saga.saga import Saga
 from posthouse.receiving import Policy
@@ -122,7 +123,7 @@ class SagaType:
         try:
             state = msgspec.json.encode(saga)
             self._decoder.decode(state)
-        except (msgspec.MsgspecError, TypeError) as error:
+        except (*UNREADABLE, TypeError) as error:
             raise ContractError(f"the state of the saga {self.name!r} cannot be stored: {error}") from error
         return state
 
@@ -130,7 +131,7 @@ class SagaType:
         """A stored state, read with the class as it is now. Raises ContractError."""
         try:
             return self._decoder.decode(state)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise ContractError(
                 f"the stored state of {self.name} {id} does not fit {self.cls.__name__} any more: {error}. A field that was "
                 "added needs a default"
