@@ -241,6 +241,12 @@ class Findings(NamedTuple):
     entries: list[tuple[object, ...]]
 
 
+async def set_aside(service: Service) -> list[Fact]:
+    """What was quarantined because its number belongs to another event."""
+    held = await service.store.held.find(HeldFilter(state="quarantined"), limit=10_000)
+    return [fact for one in held if "fork" in one.reason and (fact := _fact_of(one))]
+
+
 async def found(service: Service) -> Findings:
     """Read the books."""
     async with service.store.begin() as tx:
@@ -253,11 +259,10 @@ async def found(service: Service) -> Findings:
             "SELECT account, count(*), max(version), count(*) FILTER (WHERE after = version - 1) "
             f"FROM entries_entry_{live} GROUP BY account ORDER BY account"
         )
-    aside = await service.store.held.find(HeldFilter(state="quarantined"), limit=10_000)
     return Findings(
         said=[Fact(str(kind), str(key), int(str(number))) for kind, key, number in said],
         done=[Fact(str(kind), str(key), int(str(number))) for kind, key, number in done],
-        set_aside=[fact for one in aside if "fork" in one.reason and (fact := _fact_of(one))],
+        set_aside=await set_aside(service),
         trips={str(trip): str(what) for trip, what in trips},
         streams=list(map(tuple, streams)),
         entries=list(map(tuple, entries)),

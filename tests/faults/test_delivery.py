@@ -549,6 +549,39 @@ async def test_facts_of_a_store_that_was_put_back_are_kept_and_alarmed_and_no_du
         assert caplog.text.count("fork: its number or its id belongs to another event") == 4
 
 
+@pytest.mark.parametrize("together", [True, False])
+async def test_what_was_lost_with_a_server_makes_room_for_what_its_successor_says(together: bool) -> None:
+    """The consumer has events in hand whose commits a standby never got. They wait for a number that the standby gives to
+    others, as it will theirs: it is they who are set aside."""
+    async with House(ledger) as harness:
+        lost = [crafted(OrderChanged(order="o1", number=100 + n), sequence=n) for n in (4, 5, 6)]
+        said = [crafted(OrderChanged(order="o1", number=n), sequence=n, lineage=2) for n in (2, 3, 4, 5)]
+        frames = [crafted(OrderChanged(order="o1", number=1), sequence=1), *lost, *said]
+        for share in [frames] if together else [[frame] for frame in frames]:
+            await put(harness, *share)
+            if not together:
+                await calm(harness)
+        await calm(harness)
+        assert await entries() == [1, 2, 3, 4, 5]
+        held = await harness.held(ledger)
+        assert sorted(one.arrival.event_id for one in held) == sorted(frame.id for frame in lost)
+        assert all(one.reason.startswith("fork") for one in held)
+        await put(harness, *lost, crafted(OrderChanged(order="o1", number=6), sequence=6, lineage=2))
+        await calm(harness)
+        assert await entries() == [1, 2, 3, 4, 5, 6]
+
+
+async def test_an_event_that_was_lost_while_it_was_retried_makes_room_too() -> None:
+    failing.add(-1)
+    async with House(ledger) as harness:
+        lost = crafted(OrderChanged(order="o1", number=-1), sequence=2)
+        said = [crafted(OrderChanged(order="o1", number=n), sequence=n, lineage=2) for n in (2, 3)]
+        await put(harness, crafted(OrderChanged(order="o1", number=1), sequence=1), lost, *said)
+        await calm(harness)
+        assert await entries() == [1, 2, 3]
+        assert [one.arrival.event_id for one in await harness.held(ledger)] == [lost.id]
+
+
 # 47: the inbox was purged before a late redelivery.
 
 

@@ -31,8 +31,8 @@ from posthouse.errors import (
 from posthouse.events import Event
 from posthouse.receiving.fact import Fact
 from posthouse.receiving.handler import Answer, Handler
-from posthouse.receiving.holding import Holder, held_event, storable, with_error, words_of
-from posthouse.receiving.order import Standing, judge
+from posthouse.receiving.holding import OUTLIVED, Holder, held_event, storable, with_error, words_of
+from posthouse.receiving.order import Standing, is_outlived, judge
 from posthouse.receiving.policy import Again, Dead, Policy, decide
 from posthouse.receiving.work import Work, arrived, held_back, line_of, under_digest
 from posthouse.sending import Drafter, Sightings, Tx, cause_of
@@ -250,7 +250,12 @@ class Applier:
         """The event is not simply the next one: see what it is."""
         arrival = work.arrival
         known = await self.store.inbox.standing(transaction, self.consumer, arrival)
-        match self._judge(known, work):
+        standing = self._judge(known, work)
+        if isinstance(known, Head) and known.waiting is not None:
+            newer = standing is Standing.FORK or arrival.lineage > known.lineage
+            if newer and await self._holder.set_outlived_aside(transaction, self.consumer, arrival):
+                standing = self._judge(await self.store.inbox.standing(transaction, self.consumer, arrival), work)
+        match standing:
             case Standing.NEXT if arrival.sequence is None and await self._forgotten(work):
                 await self._set_aside(transaction, work, FORGOTTEN)
             case Standing.NEXT if work.cautious and work.handler is not None:
@@ -278,12 +283,18 @@ class Applier:
         return judge(known, work.arrival, adopt=self.adopts.get(work.arrival.topic, False))
 
     async def _claim_held(self, transaction: Transaction, held: HeldEvent) -> bool:
+        arrival = held.arrival
+        if arrival.sequence is not None:
+            known = await self.store.inbox.standing(transaction, self.consumer, arrival)
+            if isinstance(known, Head) and is_outlived(arrival, sequence=known.sequence + 1, lineage=known.lineage):
+                await self._holder.set_aside(transaction, held, OUTLIVED)
+                return False
         if not await self.store.held.remove(transaction, held):
             return False
-        alone = held.arrival.sequence is None
-        if alone and await self.store.inbox.standing(transaction, self.consumer, held.arrival) is not None:
+        alone = arrival.sequence is None
+        if alone and await self.store.inbox.standing(transaction, self.consumer, arrival) is not None:
             return False
-        await self.store.inbox.advance(transaction, self.consumer, held.arrival)
+        await self.store.inbox.advance(transaction, self.consumer, arrival)
         return True
 
     async def _run(self, transaction: Transaction, works: Sequence[Work], answer: Answer = ()) -> None:

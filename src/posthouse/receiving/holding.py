@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import logging
 import traceback
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
 from posthouse.events import timestamp
+from posthouse.receiving.order import is_outlived
 from posthouse.receiving.policy import Policy
 from posthouse.redaction import redacted
 from posthouse.store import Arrival, Head, HeldEvent, HeldFilter, HeldState, Known, OutboxRow, Store, Transaction
@@ -17,6 +18,10 @@ from posthouse.store import Arrival, Head, HeldEvent, HeldFilter, HeldState, Kno
 log = logging.getLogger("posthouse.consumer")
 
 DEFAULT = Policy()
+
+OUTLIVED = "fork: it was lost with its server, whose successor has given its number to another event"
+OUT_OF_LINE: tuple[HeldState, ...] = ("quarantined", "skipped")
+"""They keep nobody of their key waiting."""
 
 ERROR_LIMIT = 2_000
 """Characters of an error's words that are kept."""
@@ -87,17 +92,34 @@ class Holder:
     async def _await_missing(
         self, transaction: Transaction, consumer: str, arrival: Arrival, first: int, policy: Policy
     ) -> None:
-        line = HeldFilter(
-            consumer=consumer, topic=arrival.topic, tenant=arrival.tenant, key=arrival.key, state="blocked"
-        )
+        async for held in self._in_line(consumer, arrival, "blocked"):
+            if held.arrival.sequence == first:
+                reason = f"number {first} came before an earlier one"
+                gap = msgspec.structs.replace(held, state="gap", reason=reason, after=policy.gap_deadline)
+                await self.store.held.change(transaction, gap)
+                return
+
+    async def set_outlived_aside(self, transaction: Transaction, consumer: str, arrival: Arrival) -> bool:
+        """Whoever waits under a number that was given anew, to `arrival` or to one that comes after it, makes room; whether
+        somebody did."""
+        made_room = False
+        async for held in self._in_line(consumer, arrival):
+            if arrival.sequence is None or held.state in OUT_OF_LINE:
+                continue
+            if is_outlived(held.arrival, sequence=arrival.sequence, lineage=arrival.lineage):
+                await self.set_aside(transaction, held, OUTLIVED)
+                made_room = True
+        return made_room
+
+    async def _in_line(
+        self, consumer: str, arrival: Arrival, state: HeldState | None = None
+    ) -> AsyncIterator[HeldEvent]:
+        """What is held of the key of `arrival`."""
+        line = HeldFilter(consumer=consumer, topic=arrival.topic, tenant=arrival.tenant, key=arrival.key, state=state)
         after = 0
         while page := await self.store.held.find(line, after=after):
             for held in page:
-                if held.arrival.sequence == first:
-                    reason = f"number {first} came before an earlier one"
-                    gap = msgspec.structs.replace(held, state="gap", reason=reason, after=policy.gap_deadline)
-                    await self.store.held.change(transaction, gap)
-                    return
+                yield held
             after = page[-1].id
 
     async def _store(self, transaction: Transaction, held: HeldEvent) -> bool:

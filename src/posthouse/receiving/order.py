@@ -51,3 +51,9 @@ def _behind(head: Head, arrival: Arrival) -> Standing:
         same = arrival.event_id == head.event_id and arrival.digest == head.digest
         return Standing.DUPLICATE if same else Standing.FORK
     return Standing.FORK if 0 < head.newest < arrival.drawn else Standing.DUPLICATE
+
+
+def is_outlived(waiting: Arrival, *, sequence: int, lineage: int) -> bool:
+    """Whether an event that waits was lost with its server: a newer lineage has given its number, or an earlier one, anew, and
+    goes on counting from there."""
+    return waiting.sequence is not None and waiting.lineage < lineage and waiting.sequence >= sequence
