@@ -10,7 +10,9 @@ import pytest
 from posthouse.clock import ManualClock
 from posthouse.store import HeldFilter
 from posthouse.stores.postgres import PostgresStore
-from posthouse.testing.store_contract.samples import CONSUMER, arrival, held
+from posthouse.stores.postgres.inbox import PURGE
+from posthouse.stores.postgres.transaction import own
+from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, held
 
 
 @pytest.fixture
@@ -41,6 +43,47 @@ async def test_an_event_whose_turn_came_while_it_was_being_held_is_due_also_befo
     await other
     states = {event.arrival.sequence: event.state for event in await store.held.find(HeldFilter())}
     assert states == {2: "retrying", 7: "gap"}
+
+
+async def test_an_unordered_event_that_another_worker_is_about_to_apply_is_not_applied_again(
+    store: PostgresStore,
+) -> None:
+    """Its worker stood still, so that it came again and was held: whoever runs it has to wait, and to look again."""
+    one = arrival(None)
+    async with store.begin() as tx:
+        await store.held.hold(tx, held(one, "retrying"))
+
+    async def run_held() -> bool:
+        (due,) = await store.held.claim_due(CONSUMER, 10, 60.0)
+        async with store.begin() as tx:
+            return await store.held.remove(tx, due) and await store.inbox.advance(tx, CONSUMER, one)
+
+    async with store.begin() as tx:
+        await store.inbox.advance(tx, CONSUMER, one)
+        other = asyncio.create_task(run_held())
+        await waits_for_a_lock(store)
+    assert not await other
+    assert (await store.counts()).applied == {(CONSUMER, TOPIC): 1}
+
+
+async def test_what_comes_again_while_it_is_being_forgotten_is_not_claimed(store: PostgresStore) -> None:
+    """The claim began before the purge has committed, and waits for the row that it takes away."""
+    one = arrival(None, time=500.0)
+    async with store.begin() as tx:
+        assert await store.inbox.claim(tx, CONSUMER, [one]) == [True]
+
+    async def claim() -> bool:
+        async with store.begin() as tx:
+            return (await store.inbox.claim(tx, CONSUMER, [one]))[0]
+
+    async with store.begin() as tx:
+        await own(tx).run(PURGE, 2e9, 0.0, 10)
+        other = asyncio.create_task(claim())
+        await waits_for_a_lock(store)
+    assert not await other
+    async with store.begin() as tx:
+        assert await store.inbox.standing(tx, CONSUMER, one) is None
+    assert await store.inbox.purged_until(CONSUMER) is not None
 
 
 async def waits_for_a_lock(store: PostgresStore) -> None:

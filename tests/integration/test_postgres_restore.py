@@ -90,3 +90,56 @@ async def test_a_dump_brings_no_run_with_it_even_into_the_same_server(postgres_s
         assert [one.event_id for one in await drain(new)] == [f"e{number}" for number in range(5)]
         await old.aclose()
         await new.aclose()
+
+
+async def test_what_is_said_in_a_restored_dump_before_a_relay_comes_has_a_lineage_of_its_own(
+    postgres_server: PostgresServer,
+) -> None:
+    """The numbers behind the dump were given before: whoever speaks first gives them again."""
+    try:
+        tools = binaries()
+    except Unavailable as error:
+        give_up(f"no tools to dump and restore with: {error}")
+    with postgres_server.database() as old_url, postgres_server.database() as new_url:
+        old, new, other = PostgresStore(old_url), PostgresStore(new_url), PostgresStore(new_url)
+        await old.upgrade()
+        await add(old, row("k", event_id="before"))
+        moved(tools, old_url, new_url)
+        await add(new, row("k", event_id="first"))
+        await add(other, row("k", event_id="second"), row("k", event_id="third"))
+        found = await drain(new)
+        await add(new, row("k", event_id="last"))
+        found += await drain(new)
+        for store in (old, new, other):
+            await store.aclose()
+    assert [one.event_id for one in found] == ["before", "first", "second", "third", "last"]
+    assert [one.sequence for one in found] == [1, 2, 3, 4, 5]
+    before, first, second, third, last = (one.lineage for one in found)
+    assert before < first == second == third <= last
+
+
+async def test_a_database_made_of_another_is_not_taken_for_it(postgres_server: PostgresServer) -> None:
+    """CREATE DATABASE … TEMPLATE copies the files, also of unlogged tables, while the server goes on."""
+    with postgres_server.database() as url:
+        store = PostgresStore(url)
+        await store.upgrade()
+        lanes = await store.outbox.lease("a", 600)
+        await add(store, *(row("k", event_id=f"e{number}") for number in range(3)))
+        await store.aclose()
+        address, _, name = url.rpartition("/")
+        connection = await asyncpg.connect(f"{address}/postgres")
+        await connection.execute(f'CREATE DATABASE "{name}_copy" TEMPLATE "{name}"')
+        copy = PostgresStore(f"{address}/{name}_copy")
+        try:
+            await add(copy, row("k", event_id="new"))
+            with pytest.raises(StoreUnavailable, match="another run"):
+                await copy.outbox.poll(lanes, 10)
+            found = await drain(copy)
+            async with copy.begin() as tx:
+                assert (await tx.execute("SELECT posthouse.at_home()")).scalar() is True
+        finally:
+            await copy.aclose()
+            await connection.execute(f'DROP DATABASE "{name}_copy" WITH (FORCE)')
+            await connection.close()
+    assert [one.event_id for one in found] == ["e0", "e1", "e2", "new"]
+    assert [one.lineage for one in found][-1] > found[0].lineage

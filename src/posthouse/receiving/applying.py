@@ -265,7 +265,8 @@ class Applier:
                 reason = "a newer version of the same fact is on its way"
                 await self._hold(transaction, work, "retrying", reason, after=NEWER_WITHIN)
             case Standing.NEXT:
-                await self.store.inbox.advance(transaction, self.consumer, arrival)
+                if not await self.store.inbox.advance(transaction, self.consumer, arrival):
+                    return NOTHING
                 stirs = await self._holder.go_on(transaction, self.consumer, arrival, work.policy)
                 return Claimed((work,), stirs)
             case Standing.GAP:
@@ -286,7 +287,7 @@ class Applier:
         arrival = held.arrival
         if arrival.sequence is not None:
             known = await self.store.inbox.standing(transaction, self.consumer, arrival)
-            if isinstance(known, Head) and is_outlived(arrival, sequence=known.sequence + 1, lineage=known.lineage):
+            if isinstance(known, Head) and is_outlived(arrival, known):
                 await self._holder.set_aside(transaction, held, OUTLIVED)
                 return False
         if not await self.store.held.remove(transaction, held):
@@ -294,8 +295,7 @@ class Applier:
         alone = arrival.sequence is None
         if alone and await self.store.inbox.standing(transaction, self.consumer, arrival) is not None:
             return False
-        await self.store.inbox.advance(transaction, self.consumer, arrival)
-        return True
+        return await self.store.inbox.advance(transaction, self.consumer, arrival)
 
     async def _run(self, transaction: Transaction, works: Sequence[Work], answer: Answer = ()) -> None:
         """Call the one handler of these events, and write what it says."""

@@ -104,9 +104,7 @@ class Holder:
         somebody did."""
         made_room = False
         async for held in self._in_line(consumer, arrival):
-            if arrival.sequence is None or held.state in OUT_OF_LINE:
-                continue
-            if is_outlived(held.arrival, sequence=arrival.sequence, lineage=arrival.lineage):
+            if held.state not in OUT_OF_LINE and is_outlived(held.arrival, arrival):
                 await self.set_aside(transaction, held, OUTLIVED)
                 made_room = True
         return made_room

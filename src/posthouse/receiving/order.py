@@ -29,7 +29,7 @@ def judge(known: Head | Known | None, arrival: Arrival, *, adopt: bool) -> Stand
         return Standing.NEXT if adopt or arrival.sequence == 1 else Standing.GAP
     if arrival.sequence <= known.sequence:
         return _behind(known, arrival)
-    if arrival.lineage < known.lineage:
+    if known.event_id and arrival.lineage < known.lineage:
         return Standing.FORK
     if known.waiting == arrival.sequence:
         return Standing.DUPLICATE if known.waiting_id == arrival.event_id else Standing.FORK
@@ -53,7 +53,9 @@ def _behind(head: Head, arrival: Arrival) -> Standing:
     return Standing.FORK if 0 < head.newest < arrival.drawn else Standing.DUPLICATE
 
 
-def is_outlived(waiting: Arrival, *, sequence: int, lineage: int) -> bool:
-    """Whether an event that waits was lost with its server: a newer lineage has given its number, or an earlier one, anew, and
-    goes on counting from there."""
-    return waiting.sequence is not None and waiting.lineage < lineage and waiting.sequence >= sequence
+def is_outlived(waiting: Arrival, by: Head | Arrival) -> bool:
+    """Whether an event that waits was lost with its server: a newer lineage has given its number, or an earlier one, to
+    another event and goes on counting from there. A head that has applied nothing gave none."""
+    if waiting.sequence is None or by.sequence is None or waiting.lineage >= by.lineage:
+        return False
+    return bool(by.event_id) and waiting.sequence >= by.sequence

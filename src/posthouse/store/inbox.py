@@ -91,9 +91,10 @@ class InboxTable(Protocol):
 
     async def advance(
         self, tx: Transaction, consumer: str, arrival: Arrival, *, skipped: bool = False, counted: bool = True
-    ) -> None:
+    ) -> bool:
         """Record the event as the last of its key, or as known, whatever is held: for held events in their turn. It
-        counts as applied; with `skipped` as given up; and not at all unless `counted`, because it stays among the held."""
+        counts as applied; with `skipped` as given up; and not at all unless `counted`, because it stays among the held.
+        False, and nothing changed, when it is unordered and known already, perhaps since somebody was waited for."""
         ...
 
     async def purged_until(self, consumer: str) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from posthouse.receiving.order import Standing, judge
+from posthouse.receiving.order import Standing, is_outlived, judge
 from posthouse.store import Arrival, Head, Known
 
 
@@ -86,3 +86,20 @@ def test_ids_that_do_not_tell_when_they_were_drawn_prove_nothing(other: str) -> 
     assert judge(known, arrival(5, other), adopt=False) is Standing.DUPLICATE
     known = Head(sequence=9, lineage=1, event_id=other, digest=b"h")
     assert judge(known, arrival(5, drawn(1_800_000_000_000)), adopt=False) is Standing.DUPLICATE
+
+
+def test_a_head_that_applied_nothing_knows_no_lineage() -> None:
+    """Number 2, of a newer lineage, came first and is held; number 1 was said before the server was replaced."""
+    begun = Head(sequence=0, lineage=2, event_id="", digest=b"", waiting=2, waiting_id="e2")
+    assert judge(begun, arrival(1, lineage=1), adopt=False) is Standing.NEXT
+    assert not is_outlived(arrival(1, lineage=1), begun)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "lineage", "lost"), [(5, 1, True), (6, 1, True), (4, 1, False), (5, 2, False), (6, 3, False)]
+)
+def test_what_waits_under_a_number_that_a_newer_lineage_gave_anew_was_lost(
+    sequence: int, lineage: int, lost: bool
+) -> None:
+    assert is_outlived(arrival(sequence, lineage=lineage), head(5, lineage=2)) is lost
+    assert is_outlived(arrival(sequence, lineage=lineage), arrival(5, lineage=2)) is lost

@@ -37,9 +37,11 @@ ADVANCE_UNORDERED = f"""
 WITH advanced AS (
     INSERT INTO posthouse.inbox (consumer, tenant, event_id, topic, digest, time, received_at, result)
     VALUES ($2, $3, $4, $5, $6, $7, greatest({NOW}, least($10, {NOW} + {MOST_AHEAD})), CASE WHEN $9::integer > 0 THEN 'skipped' ELSE 'applied' END)
-    ON CONFLICT DO NOTHING RETURNING 1)
-INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
-SELECT $2, $5, $8::integer, $9 FROM advanced WHERE $8 + $9 > 0
+    ON CONFLICT DO NOTHING RETURNING 1
+), counted AS (
+    INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
+    SELECT $2, $5, $8::integer, $9 FROM advanced WHERE $8 + $9 > 0)
+SELECT 1 FROM advanced
 """
 
 # Where a key stands, and the lowest number that waits behind it.
@@ -120,13 +122,13 @@ class PostgresInbox:
 
     async def advance(
         self, tx: Transaction, consumer: str, arrival: Arrival, *, skipped: bool = False, counted: bool = True
-    ) -> None:
+    ) -> bool:
         figures = (int(counted and not skipped), int(counted and skipped))
         if arrival.sequence is not None:
             await own(tx).run(ADVANCE_ORDERED, *_head_columns(consumer, arrival), *figures)
-        else:
-            columns = self._inbox_columns(consumer, arrival)
-            await own(tx).run(ADVANCE_UNORDERED, *columns, *figures, arrival.said)
+            return True
+        columns = self._inbox_columns(consumer, arrival)
+        return bool(await own(tx).run(ADVANCE_UNORDERED, *columns, *figures, arrival.said))
 
     async def purged_until(self, consumer: str) -> float | None:
         rows = await self._database.run(FORGOTTEN, consumer)

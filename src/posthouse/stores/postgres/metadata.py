@@ -114,6 +114,7 @@ def _whole_store(metadata: MetaData) -> None:
         Column("streams", Integer, nullable=False, server_default=text("1")),
         Column("runs", Integer, nullable=False, server_default=text("0")),
         Column("run_since", DateTime(timezone=True)),
+        *_columns(Text, "guest?"),
         CheckConstraint("one", name="meta_one_check"),
     )
     Table(
@@ -123,6 +124,7 @@ def _whole_store(metadata: MetaData) -> None:
         Column("token", Text, nullable=False, server_default=text("(gen_random_uuid())::text")),
         Column("started", DateTime(timezone=True), nullable=False, server_default=text("pg_postmaster_start_time()")),
         Column("maker", Xid, nullable=False, server_default=text("(pg_current_xact_id())::xid")),
+        *_columns(Text, "home"),
         CheckConstraint("one", name="incarnation_one_check"),
         prefixes=["UNLOGGED"],
     )

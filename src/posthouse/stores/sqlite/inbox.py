@@ -136,7 +136,7 @@ class SqliteInbox:
 
     async def advance(
         self, tx: Transaction, consumer: str, arrival: Arrival, *, skipped: bool = False, counted: bool = True
-    ) -> None:
+    ) -> bool:
         ours = own(tx)
         if arrival.sequence is not None:
             ours.run(ADVANCE_ORDERED, head_columns(consumer, arrival))
@@ -144,9 +144,10 @@ class SqliteInbox:
             result = "skipped" if skipped else "applied"
             done = ours.run(ADVANCE_UNORDERED, self._inbox_columns(consumer, arrival, result))
             if done.rowcount != 1:
-                return
+                return False
         if counted:
             ours.count(consumer, arrival.topic, skipped=skipped)
+        return True
 
     async def purged_until(self, consumer: str) -> float | None:
         rows = await self._database.select(FORGOTTEN, (consumer,))

@@ -206,6 +206,16 @@ class InboxContract(StoreFixtures):
         assert await claim(store, one, consumer="shipping")
         assert await claim(store, msgspec.structs.replace(one, tenant="t2"))
 
+    async def test_advance_tells_whether_an_event_without_a_number_was_known(self, store: Store) -> None:
+        one, counted = arrival(None), {(CONSUMER, TOPIC): 1}
+        for fresh in (True, False):
+            async with store.begin() as tx:
+                assert await store.inbox.advance(tx, CONSUMER, one) is fresh
+        assert (await store.counts()).applied == counted
+        async with store.begin() as tx:
+            assert await store.inbox.advance(tx, CONSUMER, arrival(None), counted=False)
+        assert (await store.counts()).applied == counted
+
     async def test_many_events_without_numbers_are_claimed_at_once_and_a_copy_among_them_once(
         self, store: Store
     ) -> None:

@@ -18,6 +18,12 @@ BEGIN
             WHERE h.sequence IS NULL AND h.consumer = of_consumer AND h.tenant = of_tenant AND h.event_id = of_event)
             AND NOT EXISTS (SELECT 1 FROM posthouse.forgotten f WHERE f.consumer = of_consumer AND f.until >= of_time)
         ON CONFLICT DO NOTHING;
+        -- It may have waited there for a purge, which has forgotten it meanwhile: this looks again.
+        IF FOUND AND EXISTS (SELECT 1 FROM posthouse.forgotten f WHERE f.consumer = of_consumer AND f.until >= of_time) THEN
+            DELETE FROM posthouse.inbox i
+            WHERE i.consumer = of_consumer AND i.tenant = of_tenant AND i.event_id = of_event;
+            RETURN false;
+        END IF;
     ELSIF first = 1 THEN
         INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest, newest)
         VALUES (of_consumer, of_topic, of_tenant, of_key, last, of_lineage, of_event, of_digest, drawn)

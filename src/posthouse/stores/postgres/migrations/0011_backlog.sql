@@ -378,6 +378,9 @@ BEGIN
     IF here.timeline IS NOT NULL AND here.timeline <> substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) THEN
         here.lineage := posthouse.new_timeline(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8));
     END IF;
+    IF posthouse.incarnation() IS NULL THEN
+        here.lineage := posthouse.settle_in();
+    END IF;
     lineage := here.lineage;
     slot := here.slot;
 END $$;

@@ -12,7 +12,8 @@ BEGIN
     SELECT m.lineage, m.slot INTO lineage, slot FROM posthouse.meta m
     WHERE m.identity = append_one.identity AND m.lanes = append_one.lanes
         AND (m.timeline IS NULL OR m.timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))
-        AND current_setting('synchronous_commit') <> 'off' AND pg_current_xact_id() IS NOT NULL;
+        AND current_setting('synchronous_commit') <> 'off' AND pg_current_xact_id() IS NOT NULL
+        AND posthouse.incarnation() IS NOT NULL;
     IF NOT FOUND THEN
         SELECT w.lineage, w.slot INTO lineage, slot FROM posthouse.writing(append_one.identity, append_one.lanes) w;
     END IF;

@@ -3,22 +3,27 @@
 -- whoever leases lanes is told the token of the run, and every poll and settle says it again. The server itself empties
 -- the table when it recovers and when it is promoted, also when only its sessions were restarted. The row is good only
 -- where and while it was written: a restart, also that of an old copy of the disk, changes `started`, a dump brings
--- `maker` without its transaction.
+-- `maker` without its transaction, and a database that was made of another one (TEMPLATE) lies in another place.
 CREATE UNLOGGED TABLE posthouse.incarnation (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     token text NOT NULL DEFAULT gen_random_uuid()::text,
     started timestamptz NOT NULL DEFAULT pg_postmaster_start_time(),
-    maker xid NOT NULL DEFAULT pg_current_xact_id()::xid
+    maker xid NOT NULL DEFAULT pg_current_xact_id()::xid,
+    home text NOT NULL
 );
 
 -- How many runs relays have seen, and since when this one; for people.
 ALTER TABLE posthouse.meta ADD COLUMN runs integer NOT NULL DEFAULT 0, ADD COLUMN run_since timestamptz;
 
+-- Where facts were said before a relay came, if that is not where the cursors were written.
+ALTER TABLE posthouse.meta ADD COLUMN guest text;
+
 -- The token of this run; NULL until a relay has leased lanes in it.
 CREATE FUNCTION posthouse.incarnation() RETURNS text LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN (SELECT i.token FROM posthouse.incarnation i
-        WHERE i.one AND i.xmin = i.maker AND i.started = pg_postmaster_start_time());
+        WHERE i.one AND i.xmin = i.maker AND i.started = pg_postmaster_start_time()
+            AND i.home = pg_relation_filepath('posthouse.meta'));
 END $$;
 
 -- Refuse what was leased in another run.
@@ -53,8 +58,8 @@ BEGIN
     PERFORM posthouse.new_timeline(seen) FROM posthouse.meta m WHERE m.timeline <> seen;
     UPDATE posthouse.lane SET epoch = epoch + 1, floor = 0;
     UPDATE posthouse.backlog SET floor = 0;
-    INSERT INTO posthouse.incarnation DEFAULT VALUES ON CONFLICT (one) DO UPDATE
-    SET token = excluded.token, started = excluded.started, maker = excluded.maker;
+    INSERT INTO posthouse.incarnation (home) VALUES (pg_relation_filepath('posthouse.meta')) ON CONFLICT (one) DO UPDATE
+    SET token = excluded.token, started = excluded.started, maker = excluded.maker, home = excluded.home;
     UPDATE posthouse.meta SET runs = runs + 1, run_since = clock_timestamp();
 END $$;
 
@@ -68,6 +73,21 @@ BEGIN
     IF FOUND THEN
         UPDATE posthouse.generation g SET cursor = regexp_replace(g.cursor, '^(\d+)\|[^|]*', '\1|' || seen)
         WHERE g.state = 'building';
+    END IF;
+    SELECT m.lineage INTO lineage FROM posthouse.meta m;
+END $$;
+
+-- The lineage of what is said before a relay has leased lanes in this run. Tables that were restored into another server or
+-- database give numbers again, whoever comes first: so they get a new lineage there, once.
+CREATE FUNCTION posthouse.settle_in(OUT lineage integer) LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    here text;
+BEGIN
+    IF NOT posthouse.at_home() THEN
+        SELECT concat_ws(' ', p.system, d.oid) INTO here
+        FROM posthouse.place() p, pg_database d WHERE d.datname = current_database();
+        UPDATE posthouse.meta m SET lineage = m.lineage + 1, guest = here WHERE m.guest IS DISTINCT FROM here;
     END IF;
     SELECT m.lineage INTO lineage FROM posthouse.meta m;
 END $$;
