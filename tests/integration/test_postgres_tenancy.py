@@ -247,7 +247,6 @@ def test_copy_takes_out_own_rows_and_brings_in_none_of_others(isolated: Ground) 
         "SELECT * FROM posthouse.outbox",
         "SELECT * FROM posthouse.stuck",
         "SELECT count(*) FROM posthouse.lane",
-        "SELECT posthouse.incarnation()",
         "DELETE FROM posthouse.incarnation",
         "UPDATE posthouse.meta SET lineage = 99",
         "SELECT last_value FROM posthouse.outbox_id_seq",

@@ -25,6 +25,10 @@ History = Literal["unknown", "whole", "partial"]
 """Whether a generation has, or will have, all that ever happened. unknown: nobody has looked yet. partial: a part of it is
 nowhere that it was read from."""
 
+NUMBERS_LOST = 1000
+"""A new lineage begins its numbers of generations so much further on: a server that was lost may have given some that this one
+knows nothing of, and processes may still feed them."""
+
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """One generation of a projection. `version` is that of the code that fills it. `tables` are the names of its tables, in
@@ -122,8 +126,8 @@ class ProjectionTable(Protocol):
         ...
 
     async def remove(self, projection: str, number: int, consumer: str, limit: int) -> bool:
-        """Forget a retired one, with all that its consumer group has seen and holds, at most `limit` rows of a kind at a
-        time. True when nothing is left."""
+        """Forget one that is retired, or that was lost with a server, with all that its consumer group has seen and holds, at
+        most `limit` rows of a kind at a time. True when nothing is left."""
         ...
 
     async def extent(self, aggregates: Sequence[str]) -> int:

@@ -26,13 +26,21 @@ async def clear(wiring: Wiring, projection: Projection, generation: Generation) 
         tables = await wiring.store.projections.condemn(tx.transaction, generation.projection, generation.number)
         for table in reversed(tables or ()):  # one that refers to another was made after it
             await tx.execute(f"DROP TABLE IF EXISTS {table}")
-    if tables is None:
-        return
-    place = (generation.projection, generation.number, projection.group(generation.number))
+    if tables is not None:
+        await _remove(wiring, projection, generation.number)
+        log.info("%s: generation %d is gone", generation.projection, generation.number)
+
+
+async def clear_lost(wiring: Wiring, projection: Projection, number: int) -> None:
+    """What a group has left behind whose generation was lost with a server. Raises BrokerError while a member is at work."""
+    await _remove_group(wiring, projection.group(number), wiring.topics(projection))
+    await _remove(wiring, projection, number)
+
+
+async def _remove(wiring: Wiring, projection: Projection, number: int) -> None:
     gone = False
     while not gone:
-        gone = await wiring.store.projections.remove(*place, BATCH)
-    log.info("%s: generation %d is gone", generation.projection, generation.number)
+        gone = await wiring.store.projections.remove(projection.consumer, number, projection.group(number), BATCH)
 
 
 async def _condemned(wiring: Wiring, generation: Generation) -> Sequence[str] | None:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from posthouse.errors import BrokerError, StoreError
+from posthouse.processes.projection.clearing import clear_lost
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.judging import judge
 from posthouse.processes.projection.wiring import Keep, Member, Wiring
@@ -84,6 +85,8 @@ class Keeper:
         wanted = {(row.projection, row.number): row for row in generations if row.state == "live"}
         for place in [place for place in self._members if place not in wanted]:
             await self._members.pop(place).end()
+            if place not in {(row.projection, row.number) for row in generations}:
+                await self._clear_lost(*place)
         for place, row in wanted.items():
             if place not in self._members and self._fits(row):
                 with self.pulse.doing("joining the group of a generation"):
@@ -122,6 +125,14 @@ class Keeper:
                         await self._wiring.store.projections.note(*place, face.event_at, face.applied_at)
                 except StoreError as error:
                     log.warning("%s: how fresh it is could not be noted: %s", place[0], error)
+
+    async def _clear_lost(self, projection: str, number: int) -> None:
+        log.warning("%s: generation %d was lost with its server, or cleared away by others", projection, number)
+        try:
+            with self.pulse.doing("clearing a generation that was lost"):
+                await clear_lost(self._wiring, self._projections[projection], number)
+        except (StoreError, BrokerError) as error:
+            log.warning("%s: what generation %d held stays: %s", projection, number, error)
 
     async def _clear_away(self, generations: Sequence[Generation]) -> None:
         if not any(row.state == "retired" and row.drop_at is not None for row in generations):

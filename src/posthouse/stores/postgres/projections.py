@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.store.projections import Generation, History, StreamKey
+from posthouse.store.projections import NUMBERS_LOST, Generation, History, StreamKey
 from posthouse.store.transaction import Transaction
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.joins import theirs_of
@@ -37,11 +37,12 @@ INSERT INTO posthouse.generation ({COLUMNS}) VALUES ({", ".join(map(_given, rang
 ON CONFLICT DO NOTHING
 """
 
-# A number that was never given.
-NUMBER = """
+# A number that was never given, also not by a server that was lost.
+NUMBER = f"""
 INSERT INTO posthouse.generation_number AS n (projection, last)
-VALUES ($1, 1 + (SELECT coalesce(max(g.number), 0) FROM posthouse.generation g WHERE g.projection = $1))
-ON CONFLICT (projection) DO UPDATE SET last = n.last + 1 RETURNING n.last
+SELECT $1, 1 + greatest(max(g.number), (posthouse.current_lineage() - 1) * {NUMBERS_LOST})
+FROM posthouse.generation g WHERE g.projection = $1
+ON CONFLICT (projection) DO UPDATE SET last = greatest(n.last + 1, excluded.last) RETURNING n.last
 """
 
 # Whether it is complete.
@@ -107,6 +108,9 @@ WHERE projection = $2 AND number = $3 AND state <> 'live'
 RETIRED = """
 SELECT tables FROM posthouse.generation WHERE projection = $1 AND number = $2 AND state = 'retired' FOR UPDATE
 """
+
+# Whether one is anything else.
+KEPT = "SELECT 1 FROM posthouse.generation WHERE projection = $1 AND number = $2 AND state <> 'retired' FOR UPDATE"
 
 # How long we wait for a lock that others may hold for long. Whoever comes after us waits as long, and no longer.
 BRIEFLY = "SET LOCAL lock_timeout = '50ms'"
@@ -213,7 +217,7 @@ class PostgresProjections:
     async def remove(self, projection: str, number: int, consumer: str, limit: int) -> bool:
         async with PostgresTransaction(self._database) as tx:
             await tx.run(BRIEFLY)
-            if not await tx.run(RETIRED, projection, number):
+            if await tx.run(KEPT, projection, number):
                 return True
             gone = [(await tx.run(sql, consumer, limit)).rowcount for sql in SEEN]
             gone.append((await tx.run(UNCOVER, projection, number, limit)).rowcount)

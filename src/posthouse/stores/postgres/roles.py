@@ -32,6 +32,7 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "stream_event": ("SELECT", "INSERT"),
     "generation": ("SELECT", "INSERT", "UPDATE"),
     "generation_number": ("SELECT", "INSERT", "UPDATE"),
+    "incarnation": ("SELECT",),
     "overlap": ("SELECT",),
     "snapshot": ("SELECT", "INSERT", "UPDATE"),
 }

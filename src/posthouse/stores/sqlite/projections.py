@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.store.projections import Generation, History, StreamKey
+from posthouse.store.projections import NUMBERS_LOST, Generation, History, StreamKey
 from posthouse.store.transaction import Transaction
 from posthouse.stores.sqlite.database import Database, SqliteTransaction
 
@@ -20,11 +20,14 @@ INSERT INTO posthouse_generation ({COLUMNS}) VALUES ({", ".join("?" * len(Genera
 ON CONFLICT DO NOTHING
 """
 
-# A number that was never given.
-NUMBER = """
+# A number that was never given, also not by a file that a backup has replaced.
+NUMBER = f"""
 INSERT INTO posthouse_generation_number (projection, last)
-VALUES (?1, 1 + (SELECT coalesce(max(number), 0) FROM posthouse_generation WHERE projection = ?1))
-ON CONFLICT (projection) DO UPDATE SET last = last + 1 RETURNING last
+SELECT ?1, 1 + max(
+    (SELECT coalesce(max(number), 0) FROM posthouse_generation WHERE projection = ?1),
+    (SELECT (value - 1) * {NUMBERS_LOST} FROM posthouse_meta WHERE name = 'lineage'))
+WHERE true
+ON CONFLICT (projection) DO UPDATE SET last = max(last + 1, excluded.last) RETURNING last
 """
 
 # Whether it is complete.
@@ -80,8 +83,8 @@ UPDATE posthouse_generation SET state = 'retired', retired_at = max(retired_at, 
 WHERE projection = ?2 AND number = ?3 AND state <> 'live'
 """
 
-# Whether one is retired.
-RETIRED = "SELECT 1 FROM posthouse_generation WHERE projection = ? AND number = ? AND state = 'retired'"
+# Whether one is not retired.
+KEPT = "SELECT 1 FROM posthouse_generation WHERE projection = ? AND number = ? AND state <> 'retired'"
 
 # What a consumer group has seen and holds; figures go last.
 SEEN = (
@@ -197,7 +200,7 @@ class SqliteProjections:
 
     async def remove(self, projection: str, number: int, consumer: str, limit: int) -> bool:
         async with self._database.begin() as tx:
-            if not tx.run(RETIRED, (projection, number)):
+            if tx.run(KEPT, (projection, number)):
                 return True
             gone = [tx.run(sql, (consumer, limit)).rowcount for sql in SEEN]
             gone.append(tx.run(UNCOVER, (projection, number, limit)).rowcount)

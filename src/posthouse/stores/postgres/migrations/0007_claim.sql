@@ -20,9 +20,7 @@ BEGIN
         ON CONFLICT DO NOTHING;
         -- It may have waited there for a purge, which has forgotten it meanwhile: this looks again.
         IF FOUND AND EXISTS (SELECT 1 FROM posthouse.forgotten f WHERE f.consumer = of_consumer AND f.until >= of_time) THEN
-            DELETE FROM posthouse.inbox i
-            WHERE i.consumer = of_consumer AND i.tenant = of_tenant AND i.event_id = of_event;
-            RETURN false;
+            RAISE EXCEPTION 'the inbox has just forgotten this event' USING ERRCODE = 'serialization_failure';
         END IF;
     ELSIF first = 1 THEN
         INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest, newest)

@@ -368,20 +368,14 @@ BEGIN
     IF current_setting('synchronous_commit') = 'off' THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
-    SELECT m.identity, m.lanes, m.lineage, m.timeline, m.slot INTO STRICT here FROM posthouse.meta m;
+    SELECT m.identity, m.lanes, m.slot INTO STRICT here FROM posthouse.meta m;
     IF here.identity <> writing.identity THEN
         RAISE EXCEPTION 'this connection is to another database than the store' USING ERRCODE = 'PH001';
     END IF;
     IF here.lanes <> writing.lanes THEN
         RAISE EXCEPTION 'the outbox has % lanes, not %', here.lanes, writing.lanes USING ERRCODE = 'PH002';
     END IF;
-    IF here.timeline IS NOT NULL AND here.timeline <> substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) THEN
-        here.lineage := posthouse.new_timeline(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8));
-    END IF;
-    IF posthouse.incarnation() IS NULL THEN
-        here.lineage := posthouse.settle_in();
-    END IF;
-    lineage := here.lineage;
+    lineage := posthouse.current_lineage();
     slot := here.slot;
 END $$;
 

@@ -91,3 +91,18 @@ BEGIN
     END IF;
     SELECT m.lineage INTO lineage FROM posthouse.meta m;
 END $$;
+
+-- The lineage of whatever gets a number now: a server that was promoted, or tables that were restored elsewhere, begin one.
+CREATE FUNCTION posthouse.current_lineage(OUT lineage integer) LANGUAGE plpgsql AS $$
+DECLARE
+    here text := substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8);
+    known text;
+BEGIN
+    SELECT m.lineage, m.timeline INTO lineage, known FROM posthouse.meta m;
+    IF known <> here THEN
+        lineage := posthouse.new_timeline(here);
+    END IF;
+    IF posthouse.incarnation() IS NULL THEN
+        lineage := posthouse.settle_in();
+    END IF;
+END $$;
