@@ -133,7 +133,8 @@ class Stream(Protocol):
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """These were dealt with: never hand them out again. In any order; an ack that came too late is harmless. It ends in
-        bounded time, also on a connection that died; where it raises BrokerUnavailable, they may come again."""
+        bounded time, also on a connection that died; where it raises BrokerUnavailable, they may come again, though nobody says
+        it a second time: they hold up nothing for longer than a lease."""
         ...
 
     async def nack(self, deliveries: Sequence[Delivery]) -> None:

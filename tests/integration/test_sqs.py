@@ -428,6 +428,33 @@ async def test_an_acknowledgement_that_did_not_arrive_is_told_and_can_be_said_ag
         await broker.aclose()
 
 
+async def test_an_acknowledgement_that_did_not_arrive_is_said_again_by_itself(
+    sqs_server: SqsServer, topic: str
+) -> None:
+    """Nobody asks for it, and long before the 30 s after which the frames would come again: the next of the key comes."""
+    async with Proxy("127.0.0.1", sqs_server.port) as proxy:
+        broker = open_broker(f"{url_at(proxy.port)}&visibility=30&poll=1&timeout=5", clock=SystemClock())
+        stream = await broker.subscribe("g", [topic])
+        await broker.publish(frames(topic, 3))
+        got = await collect(stream, 3, ack=False)
+        await proxy.cut()
+        with pytest.raises(BrokerUnavailable, match="did not delete 3"):
+            await stream.ack(got)
+        await proxy.heal()
+        later = frames(topic, 2)
+        await broker.publish(later)
+        async with asyncio.timeout(20):
+            assert ids(await received(stream, 2)) == [frame.id for frame in later]
+        await broker.aclose()
+
+
+async def received(stream: Stream, count: int) -> list[Delivery]:
+    """As `collect`; polls that failed with the link are begun again."""
+    while True:
+        with contextlib.suppress(BrokerUnavailable):
+            return await collect(stream, count)
+
+
 async def test_a_poll_that_was_on_its_way_hands_back_what_it_brings(sqs_server: SqsServer, topic: str) -> None:
     broker = open_broker(f"{sqs_server.url}&visibility=30&poll=1", clock=SystemClock())
     leaver, stayer = await broker.subscribe("g", [topic]), await broker.subscribe("g", [topic])

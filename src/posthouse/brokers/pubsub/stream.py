@@ -175,11 +175,12 @@ class PubSubStream:
         return []
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """One that the server did not hear of is told again with the next renewal."""
+        """One that the server did not hear of is told again with the next renewal, also where another lane was in the way."""
         self._supervise()
-        for lane, helds in self._mine(deliveries):
-            for held in helds:
-                held.done = True
+        mine = list(self._mine(deliveries))
+        for held in (held for _, helds in mine for held in helds):
+            held.done = True
+        for lane, helds in mine:
             await self._settle(lane, helds)
 
     async def nack(self, deliveries: Sequence[Delivery]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -28,6 +28,8 @@ TOGETHER = 10
 """Messages that one call gives, deletes or hands back."""
 SIDE_BY_SIDE = 8
 """Polls of one queue at the same time, at most."""
+AGAIN = 1.0
+"""Seconds after which SQS is told again what it did not hear."""
 SYSTEM = ["ApproximateReceiveCount", "SentTimestamp", "SequenceNumber", "MessageGroupId", "MessageDeduplicationId"]
 
 
@@ -78,6 +80,8 @@ class SqsStream:
         self._on_close = on_close
         self._until: dict[Receipt, float] = {}
         """Everything in our hands, and when it goes to others unless it is renewed."""
+        self._owed: dict[Receipt, float] = {}
+        """What was acknowledged and SQS did not delete, and until when that can be said again. It is not renewed."""
         self._ready: deque[Delivery] = deque()
         """What of it was not yet handed out."""
         self._in_hand: Counter[Queue] = Counter()
@@ -90,7 +94,7 @@ class SqsStream:
         self._arrived = asyncio.Event()
         self._closed = asyncio.Event()
         self._background = Background()
-        self._background.start(self._renew_for_ever())
+        self._background.start(self._renew_for_ever(), self._pay_for_ever())
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
         if self._closed.is_set():
@@ -113,13 +117,14 @@ class SqsStream:
         return []
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """What went to others meanwhile is theirs to acknowledge: SQS refuses our receipt for it."""
+        """What went to others meanwhile is theirs to acknowledge: SQS refuses our receipt for it. What SQS did not hear is
+        said again, with the next ones and every second, until it comes again by itself."""
         self._background.check()
-        receipts = self._mine(deliveries)
-        failed = await self._change("delete_message_batch", receipts, {})
-        self._let_go(receipt for receipt in receipts if receipt not in failed)
-        if failed:
-            raise BrokerUnavailable(f"SQS did not delete {len(failed)} messages: {next(iter(failed.values()))}")
+        receipts = self._mine(deliveries, self._owed)
+        failed = await self._delete(receipts)
+        reasons = [failed[receipt] for receipt in receipts if receipt in failed]
+        if reasons:
+            raise BrokerUnavailable(f"SQS did not delete {len(reasons)} messages: {reasons[0]}")
 
     async def nack(self, deliveries: Sequence[Delivery]) -> None:
         """With what waits here of the same keys: it must not overtake."""
@@ -137,6 +142,7 @@ class SqsStream:
         self._closed.set()
         self._arrived.set()
         await self._background.aclose()
+        await self._pay()
         await self._hand_back(list(self._until))
         if self._polls:
             await asyncio.wait(self._polls)
@@ -217,9 +223,10 @@ class SqsStream:
 
     # What is in our hands
 
-    def _mine(self, deliveries: Iterable[Delivery]) -> list[Receipt]:
+    def _mine(self, deliveries: Iterable[Delivery], owed: Collection[Receipt] = ()) -> list[Receipt]:
         """Each once, and none that was settled before."""
-        return [receipt for receipt in dict.fromkeys(map(_receipt, deliveries)) if receipt in self._until]
+        receipts = dict.fromkeys(map(_receipt, deliveries))
+        return [receipt for receipt in receipts if receipt in self._until or receipt in owed]
 
     def _waiting(self) -> list[Receipt]:
         return [_receipt(delivery) for delivery in self._ready]
@@ -232,6 +239,28 @@ class SqsStream:
 
     def _forget_settled(self) -> None:
         self._ready = deque(delivery for delivery in self._ready if _receipt(delivery) in self._until)
+
+    async def _delete(self, receipts: Sequence[Receipt]) -> dict[Receipt, str]:
+        """With what is owed. They are not ours from now on, whatever SQS answers: whoever is done with a message and renews it
+        would hold up its key for ever. Gives those that failed."""
+        now = self._clock.monotonic()
+        until = {receipt: end for receipt, end in self._owed.items() if end > now}
+        until |= {receipt: self._until[receipt] for receipt in receipts if receipt in self._until}
+        self._owed = {}
+        self._let_go(receipts)
+        failed = await self._change("delete_message_batch", list(until), {})
+        self._owed |= {receipt: until[receipt] for receipt in failed}
+        return failed
+
+    async def _pay_for_ever(self) -> None:
+        while not await self._clock.wait(self._closed, AGAIN):
+            await self._pay()
+
+    async def _pay(self) -> None:
+        """Say again what is owed. What is refused for good comes again by itself, and whoever acknowledges it then is told."""
+        if self._owed:
+            with contextlib.suppress(BrokerError):
+                await self._delete([])
 
     async def _hand_back(self, receipts: Sequence[Receipt]) -> None:
         """They are not ours from now on, whatever SQS answers: without a renewal they come again by themselves."""
@@ -254,7 +283,7 @@ class SqsStream:
         for receipt in old:
             if receipt in self._until and receipt not in failed and receipt not in lost:
                 self._until[receipt] = now + self._visibility
-        places = {receipt.place for receipt in lost}
+        places = {receipt.place for receipt in lost if receipt in self._until}  # others were deleted meanwhile
         self._let_go([*lost, *(receipt for receipt in self._waiting() if receipt.place in places)])
         self._forget_settled()
 

@@ -123,6 +123,27 @@ class LivenessContract(BrokerFixtures):
             assert ids(again) <= ids_of([*sent, *later])
             await self.acknowledged(broker, group, topic, stream)
 
+    @pytest.mark.parametrize("fault", ["cut", "stall"])
+    async def test_an_acknowledgement_that_was_lost_holds_nothing_up(self, fault: Literal["cut", "stall"]) -> None:
+        """It is said once, of two topics together, and forgotten, as a consumer does. Later frames of the same keys come all the
+        same, and in the end nothing is pending: whoever was told either says it again or lets the frames go."""
+        async with self.brokers() as make:
+            broker, (far, link) = await make(), await make.linked()
+            topics = [await self.topic(broker), await self.topic(broker)]
+            group = await self.group(broker, *topics)
+            stream = await far.subscribe(group, topics)
+            for topic in topics:
+                await self.publish(broker, topic, 4, keys=4)
+            got = await self._in_hand(stream, 8)
+            await (link.cut() if fault == "cut" else link.stall())
+            with contextlib.suppress(BrokerUnavailable):
+                await self.ends(stream.ack(got))
+            await link.heal()
+            later = [frame for topic in topics for frame in await self.publish(broker, topic, 8, keys=4)]
+            await self.gather_ids(stream, ids_of(later))
+            for topic in topics:
+                await self.acknowledged(broker, group, topic, stream)
+
     async def test_a_member_behind_a_link_that_was_silent_for_longer_than_its_lease_goes_on(self) -> None:
         """Another one has its work in the meantime, and leaves; then everything comes to the first again."""
         async with self.brokers() as make:
