@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from types import TracebackType
 
 PATIENCE = 60.0
@@ -22,7 +23,8 @@ class Pulse:
         self._open: dict[Doing, None] = {}
 
     def doing(self, what: str, *, longer: float = 0.0) -> Doing:
-        """A block that should end within the patience, and as many seconds `longer` as it may rightly take."""
+        """A block that should end, or be `alive` again, within the patience and as many seconds `longer` as one step of it
+        may rightly take."""
         return Doing(self, what, longer)
 
     @property
@@ -45,18 +47,33 @@ class Pulse:
 class Doing:
     """One await, or a few of them."""
 
-    __slots__ = ("_pulse", "age", "longer", "what")
+    __slots__ = ("_outer", "_pulse", "age", "longer", "what")
 
     def __init__(self, pulse: Pulse, what: str, longer: float) -> None:
         self._pulse = pulse
         self.what = what
         self.longer = longer
         self.age = 0.0
+        """Seconds since it began, or was alive."""
 
     def __enter__(self) -> None:
         self._pulse._open[self] = None
+        self._outer = _current.get()
+        _current.set(self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        _current.set(self._outer)
         self._pulse._open.pop(self, None)
+
+
+_current: ContextVar[Doing | None] = ContextVar("posthouse_doing", default=None)
+
+
+def alive() -> None:
+    """One of the many things that the block around this does is done: an event, an answer. Whoever gets on does not hang,
+    however long all of them take together. Without such a block, nothing."""
+    doing = _current.get()
+    if doing is not None:
+        doing.age = 0.0

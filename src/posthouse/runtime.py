@@ -155,8 +155,9 @@ class Runtime:
         """One round of housekeeping, in small steps that let others in between."""
         full = True
         while full:
-            with self.pulse.doing("purging"):
+            with self.pulse.doing("purging the outbox"):
                 sent = await self.store.outbox.purge(PURGE_BATCH)
+            with self.pulse.doing("purging the inbox"):
                 known = await self.store.inbox.purge(self.inbox_retention, PURGE_BATCH)
             full = PURGE_BATCH in (sent, known)
             await asyncio.sleep(0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from posthouse import Event, Payload, RelaySettings, Service, Tx
+from posthouse import Event, Payload, Policy, RelaySettings, Service, Tx
 from posthouse.broker import Delivery, Frame, Start, Verdict
 from posthouse.brokers.memory import MemoryBroker, MemoryStream
 from posthouse.clock import SystemClock
@@ -124,6 +124,41 @@ async def test_a_driver_that_hangs_is_given_up_and_everything_is_applied_without
         ) in said[0]
     finally:
         hanging.over.set()
+        stop.set()
+        async with asyncio.timeout(PATIENCE):
+            await running
+        await service.aclose()
+
+
+async def test_a_group_that_is_only_slow_is_not_given_up_and_costs_no_event_an_attempt(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = Service("shop", relay=RelaySettings(lease=1.0, idle=0.2))
+    service.event("order.placed.v1", key="order")(Placed)
+    heard: list[int] = []
+
+    @service.on(Placed, policy=Policy(grouped=True, deadline=0.3, deliveries=1))
+    async def hear(event: Event[Placed], tx: Tx) -> None:
+        await asyncio.sleep(0.2)  # two of them are more than the deadline of their group: they run one by one
+        heard.append(event.data.number)
+
+    clock = SystemClock()
+    service.use(Parts(f"sqlite:///{tmp_path}/shop.db", MemoryBroker(clock=clock), clock))
+    runtime, stop = await service.prepare(), asyncio.Event()
+    for pulse in pulses(runtime):
+        pulse.patience = 1.0
+    async with service.transaction("t1") as tx:
+        for number in range(20):
+            tx.publish(Placed(order=f"o{number}", number=number))
+    running = asyncio.create_task(runtime.run(stop))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not (figures := await status([service])).quiet or len(set(heard)) < 20:
+                assert not sum(figures.lines[0].held.values()), caplog.text
+                await asyncio.sleep(0.05)
+        assert "hangs" not in caplog.text
+        assert figures.lines[0].applied == 20
+    finally:
         stop.set()
         async with asyncio.timeout(PATIENCE):
             await running

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 
 from posthouse.errors import BrokerUnavailable, CommitUnknown, ConfigurationError, StoreUnavailable
-from posthouse.pulse import PATIENCE
+from posthouse.pulse import Pulse
 from posthouse.redaction import redacted
 from posthouse.runtime import Runtime
 from posthouse.sending.breaker import Breaker
@@ -18,6 +18,8 @@ log = logging.getLogger("posthouse.run")
 
 FIRST, LAST = 0.5, 10.0
 """Seconds between the first two tries, and at the most."""
+LOOK = 1.0
+"""Seconds between two looks at whether somebody still answers."""
 
 AWAY = (StoreUnavailable, CommitUnknown, BrokerUnavailable)
 """What time may mend. A store that is outdated, a password that is refused and a wrong option are not among them."""
@@ -32,13 +34,15 @@ async def prepared(
     stopped = asyncio.create_task(stop.wait())
     try:
         while not stop.is_set():
-            trying = asyncio.create_task(_prepare(services, relay))
+            pulse = Pulse()
+            trying = asyncio.create_task(_prepare(services, relay, pulse))
             try:
-                await asyncio.wait([trying, stopped], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+                while not trying.done() and not stop.is_set():
+                    await asyncio.wait([trying, stopped], timeout=LOOK, return_when=asyncio.FIRST_COMPLETED)
+                    if not trying.done() and pulse.look(LOOK):
+                        raise StoreUnavailable(f"no answer for {pulse.patience:g} s")
                 if trying.done():
                     return trying.result()
-                if not stop.is_set():
-                    raise StoreUnavailable(f"no answer for {PATIENCE:g} s")
             except AWAY as error:
                 if not wait:
                     raise
@@ -52,14 +56,15 @@ async def prepared(
         stopped.cancel()
 
 
-async def _prepare(services: Sequence[Service], relay: RelaySource | None) -> list[Runtime]:
+async def _prepare(services: Sequence[Service], relay: RelaySource | None, pulse: Pulse) -> list[Runtime]:
     """Every problem of every service at once; those that are away come last."""
     runtimes: list[Runtime] = []
     problems: list[str] = []
     away: Exception | None = None
     for service in services:
         try:
-            runtimes.append(await service.prepare(relay=relay))
+            with pulse.doing(f"preparing {service.name}"):
+                runtimes.append(await service.prepare(relay=relay))
         except ConfigurationError as error:
             problems += error.problems
         except AWAY as error:

@@ -29,6 +29,7 @@ from posthouse.errors import (
     VersionConflict,
 )
 from posthouse.events import Event
+from posthouse.pulse import alive
 from posthouse.receiving.fact import Fact
 from posthouse.receiving.handler import Answer, Handler
 from posthouse.receiving.holding import OUTLIVED, Holder, held_event, storable, with_error, words_of
@@ -108,6 +109,7 @@ class Applier:
         attempts = 0
         while True:
             attempts += 1
+            alive()
             try:
                 calls = work.handler is not None and work.handler.calling is not None
                 return await self._apply_together([work], await self._ask_first(work) if calls else ())
@@ -181,7 +183,9 @@ class Applier:
         """Call outside, with no transaction open."""
         if work.event is None or work.handler is None or work.handler.calling is None:
             return ()
-        return await work.handler.ask(self._typed(work.handler, work.event))
+        answer = await work.handler.ask(self._typed(work.handler, work.event))
+        alive()
+        return answer
 
     async def _apply_together(self, works: Sequence[Work], answer: Answer = ()) -> None:
         """One transaction: claim, handler, what it says."""
@@ -200,12 +204,14 @@ class Applier:
         few times, where another one was in the way: no fault of the event, so no attempt is counted."""
         shape, tenant = None if work.handler is None else work.handler.view, work.arrival.tenant
         for pause in PAUSES:
+            alive()
             try:
                 async with self.store.begin(shape, tenant=tenant, lazily=True) as transaction:
                     return await steps(transaction)
             except (StoreCollision, VersionConflict) as error:
                 log.info("%s: %s", self.consumer, error)
                 await asyncio.sleep(jitter(pause))
+        alive()
         async with self.store.begin(shape, tenant=tenant, lazily=True) as transaction:
             return await steps(transaction)
 
@@ -220,6 +226,7 @@ class Applier:
         done = {place for place, answer in zip(plain, answers, strict=True) if answer}
         mine, stirs = [], False
         for place, work in enumerate(works):
+            alive()
             if place in done:
                 mine.append(work)
             elif place in unfit:
@@ -370,6 +377,7 @@ class Applier:
     async def _hold_safely(self, work: Work, error: Exception, answer: Again | Dead, attempts: int) -> None:
         """Hold an event that failed; under the digest of its bytes where the store cannot keep what it says of itself. Its
         neighbours are not to start over because of it."""
+        alive()
         try:
             await self._hold_failed(work, error, answer, attempts)
         except ValueRefused as refused:
@@ -384,10 +392,12 @@ class Applier:
         would pass for duplicates. They are set aside, for people to look at."""
         async with self.store.begin() as transaction:
             for work in works:
+                alive()
                 known = await self.store.inbox.standing(transaction, self.consumer, work.arrival)
                 if self._judge(known, work) is Standing.NEXT:
                     return False
             for work in works:
+                alive()
                 await self._holder.set_aside(
                     transaction, with_error(self._held(work, "quarantined", ENDED, attempts=1), error), ENDED
                 )

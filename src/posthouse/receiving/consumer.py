@@ -103,8 +103,8 @@ class Membership:
         self._pulse = pulse
         self._in_flight = in_flight
         deadlines = [handler.policy.deadline for handler in applier.handlers.values()]
-        self._longest = 3 * max(deadlines, default=0.0)
-        """Seconds that a group of events may rightly take."""
+        self._longest = max(deadlines, default=0.0)
+        """Seconds that a handler may rightly take; the applier is alive between two of its calls."""
         self._gate: Gate[Item] = Gate(in_flight)
         self._acks: list[Delivery] = []
         self._sleepers: list[asyncio.Future[None]] = []

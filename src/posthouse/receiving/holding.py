@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 import msgspec
 
 from posthouse.events import timestamp
+from posthouse.pulse import alive
 from posthouse.receiving.order import is_outlived
 from posthouse.receiving.policy import Policy
 from posthouse.redaction import redacted
@@ -117,6 +118,7 @@ class Holder:
         after = 0
         while page := await self.store.held.find(line, after=after):
             for held in page:
+                alive()
                 yield held
             after = page[-1].id
 

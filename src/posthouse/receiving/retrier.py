@@ -116,7 +116,7 @@ class Retrier:
 
     async def _retry(self, event: HeldEvent) -> None:
         try:
-            with self.pulse.doing("running a held event", longer=3 * self._longest):
+            with self.pulse.doing("running a held event", longer=self._longest):
                 await self._applier.retry(event)
         except StoreError as error:
             log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)

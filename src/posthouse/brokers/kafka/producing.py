@@ -26,6 +26,7 @@ from posthouse.brokers.kafka.records import Letter, letter_of, wire_size
 from posthouse.brokers.kafka.topics import Topic, Topics
 from posthouse.brokers.kafka.wire import PRODUCER, Wire, configured, words
 from posthouse.errors import BrokerUnavailable
+from posthouse.pulse import alive
 
 OF_TOPIC = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -234,6 +235,7 @@ class Call:
                 async with asyncio.timeout(patience):
                     await self._done.wait()
             self._expect_more_than(before, patience)
+            alive()
         stored = set(indices) - self._errors.keys()
         self.left = [index for index in self.left if index not in stored]
 
@@ -276,6 +278,7 @@ class Call:
             waited += PAUSE
             if waited >= patience:
                 self._expect_more_than(before, patience)
+                alive()
                 before, waited = self._reported, 0.0
 
     def _expect_more_than(self, before: int, patience: float) -> None:

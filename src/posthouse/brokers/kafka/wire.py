@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
+from posthouse.pulse import alive
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -90,6 +91,7 @@ class Wire:
             found: dict[K, T | KafkaError] = {}
             for part, future in question(self.admin, left).items():
                 found[part] = await self._answer(doing, future, left)
+            alive()
             busy = [error for error in found.values() if isinstance(error, KafkaError) and error.code() in BUSY]
             if not busy:
                 return found
@@ -181,6 +183,7 @@ def mapped(doing: str, *, but: Collection[int] = ()) -> Iterator[None]:
         raise BrokerUnavailable(f"Kafka, {doing}: {words(first)}") from error
     except RuntimeError as error:  # the driver's word for a client that was closed
         raise BrokerUnavailable(f"Kafka, {doing}: {error}") from error
+    alive()
 
 
 @contextlib.contextmanager

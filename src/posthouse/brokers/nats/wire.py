@@ -15,6 +15,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from posthouse.errors import BrokerError, BrokerUnavailable
+from posthouse.pulse import alive
 
 T = TypeVar("T")
 STATUS = "Status"
@@ -135,6 +136,7 @@ class Wire:
         subject = f"$JS.API.{verb}"
         with mapped(subject):
             message = await client.request(subject, msgspec.json.encode(question), timeout=self.timeout)
+        alive()
         if b'"error"' in message.data:
             error = _answer.decode(message.data).error
             if error is not None:
@@ -164,6 +166,7 @@ class Wire:
                         if number % FLOW == 0:
                             await self._go_on(limit)
             await self._arrival(waiting, "storing")
+        alive()
         answers = [Answer()] * len(letters)
         for number, message in waiting.found:
             answers[number] = answered(message)
@@ -187,6 +190,7 @@ class Wire:
                         if number % FLOW == 0:
                             await self._go_on(limit)
             await self._arrival(waiting, "storing")
+        alive()
         return answered(waiting.found[0][1])
 
     async def listen(self, listener: Listener, subject: str = "") -> tuple[str, Callable[[], Awaitable[None]]]:

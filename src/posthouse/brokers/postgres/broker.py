@@ -18,6 +18,7 @@ from posthouse.brokers.postgres.stream import Entered, Place, PostgresStream
 from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
+from posthouse.pulse import alive
 from posthouse.survey import Thing, with_missing
 
 WEEK = 7 * 86_400.0
@@ -103,6 +104,7 @@ class PostgresBroker:
         async with self._publishers:
             for part in parts(accepted):
                 await self._store(part)
+                alive()
         if accepted:
             self._database.bell.ring()
         await self._tidy()

@@ -14,6 +14,7 @@ from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOT
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
 
 from posthouse.errors import BrokerUnavailable
+from posthouse.pulse import alive
 
 RECONNECT = (
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -34,6 +35,7 @@ def mapped(doing: str) -> Iterator[None]:
         yield
     except (GoogleAPICallError, GoogleAuthError, grpc.RpcError, TimeoutError, OSError) as error:
         raise BrokerUnavailable(f"Pub/Sub, {doing}: {words(error)}") from error
+    alive()
 
 
 def words(error: BaseException) -> str:

@@ -23,6 +23,7 @@ from yarl import URL
 
 from posthouse.brokers.rabbitmq.reading import Line
 from posthouse.errors import BrokerError, BrokerUnavailable
+from posthouse.pulse import alive
 
 T = TypeVar("T")
 UNLIMITED = 2**32
@@ -206,6 +207,7 @@ def mapped(doing: str) -> Iterator[None]:
         if type(error) is not Exception:
             raise
         raise unavailable(doing, error) from error
+    alive()
 
 
 class Wrong(BrokerUnavailable):

@@ -16,6 +16,7 @@ from redis.backoff import NoBackoff
 from posthouse.brokers.redis.entries import Entry
 from posthouse.brokers.redis.scripts import CONSUMER, LOOK, Script
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
+from posthouse.pulse import alive
 
 Value = str | bytes | int
 PASSING = ("BUSY", "LOADING", "READONLY", "MISCONF", "MASTERDOWN", "NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN", "NOAUTH")
@@ -175,6 +176,7 @@ class Wire:
             raise BrokerUnavailable(f"Redis at {self._where}, {doing}: {said(error)}") from error
         if _cancellations() > before:
             raise asyncio.CancelledError
+        alive()
 
 
 def _cancellations() -> int:

@@ -16,6 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.loaders import create_loader
 
 from posthouse.errors import BrokerError, BrokerUnavailable
+from posthouse.pulse import alive
 
 Role = Literal["sns", "sqs", "poll", "sts"]
 """Polls have a client of their own: they may be silent for longer, and must not take the connections of the others."""
@@ -59,7 +60,9 @@ class Wire:
         """One request, never repeated here. Raises Missing, Refused, or BrokerUnavailable when nothing is known."""
         with mapped(operation):
             client = self._clients.get(role) or await self._open(role)
-            return msgspec.convert(await getattr(client, operation)(**given), answer, strict=False)
+            found = await getattr(client, operation)(**given)
+            alive()
+            return msgspec.convert(found, answer, strict=False)
 
     async def aclose(self) -> None:
         self._closed = True

@@ -11,7 +11,7 @@ from posthouse.processes.projection.clearing import clear_lost
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.judging import judge
 from posthouse.processes.projection.wiring import Keep, Member, Wiring
-from posthouse.pulse import Pulse
+from posthouse.pulse import Pulse, alive
 from posthouse.store.projections import Generation
 
 log = logging.getLogger("posthouse.projection")
@@ -92,6 +92,7 @@ class Keeper:
                 with self.pulse.doing("joining the group of a generation"):
                     if row.history == "unknown":
                         await judge(self._wiring, self._projections[row.projection], row)
+                        alive()
                     member = self._members[place] = await self._wiring.member(self._projections[row.projection], row)
                 member.begin(keep)
         await self._note(self._members)

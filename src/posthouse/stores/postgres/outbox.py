@@ -13,6 +13,7 @@ from typing import Any
 
 from posthouse.clock import Clock
 from posthouse.errors import StoreError
+from posthouse.pulse import alive
 from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction, parked
 from posthouse.stores.postgres.append import APPEND_WORDS, appending, words_of
 from posthouse.stores.postgres.backlog import Backlog, Page, Pages
@@ -315,6 +316,7 @@ class PostgresOutbox(StuckRows):
         await self._database.run(FORGET, self.now(), limit)
         for leaf in _any((await self._database.run(TURN, LEAF_BYTES, SMALL_BYTES, LEAF_AGE)).scalar()):
             await self._database.run_committed(EMPTY, leaf)
+            alive()
         return int(_any((await self._database.run(SWEEP, limit, SMALL_BYTES)).scalar()))
 
 
