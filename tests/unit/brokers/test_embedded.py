@@ -349,6 +349,120 @@ async def test_a_log_that_is_put_back_under_running_processes_swallows_nothing(
     await publisher.aclose()
 
 
+class SameFile:
+    """A log that is taken away and comes back as the very same file, number and all, as a filesystem gives a new file the
+    number of one that was deleted."""
+
+    def __init__(self, path: Path, backup: Path) -> None:
+        self._path, self._backup, self._kept = path, backup, path.with_suffix(".kept")
+
+    def take_away(self) -> None:
+        self._kept.hardlink_to(self._path)
+        for name in (f"{self._path}-wal", f"{self._path}-shm", str(self._path)):
+            Path(name).unlink(missing_ok=True)
+
+    def put_back(self) -> None:
+        before = self._kept.stat().st_ino
+        self._kept.write_bytes(self._backup.read_bytes())
+        self._kept.rename(self._path)
+        assert self._path.stat().st_ino == before
+
+
+async def notices(broker: EmbeddedBroker) -> None:
+    """It has seen that the file is gone, and closed what it had open."""
+    with pytest.raises(BrokerUnavailable, match="taken away"):
+        await broker.progress("g", ["t"])
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "beside another process"])
+@pytest.mark.parametrize("more", [0, 1, 5, 20], ids=lambda more: f"{more} more")
+async def test_a_copy_under_the_number_of_the_old_file_hides_nothing_from_a_member_that_was_ahead(
+    path: Path, tmp_path: Path, broker: EmbeddedBroker, clock: ManualClock, alone: bool, more: int
+) -> None:
+    publisher = broker if alone else EmbeddedBroker(path, clock=clock, retention=DAY)
+    stream = await broker.subscribe("g", ["t"])
+    await publish(publisher, 5)
+    await stream.ack(await take(stream))
+    copied(path, tmp_path / "backup.db")
+    await publish(publisher, 5)
+    await stream.ack(await take(stream))
+    file = SameFile(path, tmp_path / "backup.db")
+    file.take_away()
+    for each in {broker, publisher}:
+        await notices(each)
+    file.put_back()
+    sent = [Frame(topic="t", id=f"new-{n}", key="k", body=b"") for n in range(more)]
+    assert all(verdict.accepted for verdict in await insist(lambda: publisher.publish(sent)))
+    got: list[Delivery] = []
+    async with asyncio.timeout(20):
+        while len(got) < more or (await broker.progress("g", ["t"]))["t"].pending:
+            batch = await insist(lambda: stream.receive(100, 0.1))
+            await stream.ack(batch)
+            got += batch
+    assert [delivery.frame.id for delivery in got] == [frame.id for frame in sent]
+    assert (await broker.progress("g", ["t"]))["t"].stored == 5 + more
+    await publisher.aclose()
+
+
+async def test_a_log_that_comes_back_as_it_was_costs_nothing_but_time(
+    path: Path, broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    await publish(broker, 6)
+    in_hand = await take(stream, 4)
+    away = path.with_suffix(".away")
+    moved(path, away)
+    await notices(broker)
+    moved(away, path)
+    rest = await take(stream)
+    assert [delivery.frame.body for delivery in rest] == [b"4", b"5"], "what is in hand does not come again"
+    assert not any(delivery.redelivered for delivery in rest)
+    await stream.ack([*in_hand, *rest])
+    assert (await broker.progress("g", ["t"]))["t"].pending == 0
+    assert "begins anew" not in caplog.text
+
+
+async def test_acknowledgements_that_a_copy_does_not_know_are_said_again(
+    path: Path, tmp_path: Path, broker: EmbeddedBroker
+) -> None:
+    stream = await broker.subscribe("g", ["t"])
+    await publish(broker, 5)
+    got = await take(stream)
+    copied(path, tmp_path / "backup.db")
+    await stream.ack(got)
+    file = SameFile(path, tmp_path / "backup.db")
+    file.take_away()
+    await notices(broker)
+    file.put_back()
+    assert (await broker.progress("g", ["t"]))["t"].pending == 5
+    async with asyncio.timeout(20):
+        while (await broker.progress("g", ["t"]))["t"].pending:
+            assert await stream.receive(10, 0.01) == []
+            await stream.ack([])
+
+
+async def test_a_new_wal_under_the_number_of_the_old_one_is_not_taken_for_it(
+    path: Path, tmp_path: Path, broker: EmbeddedBroker, clock: ManualClock
+) -> None:
+    copied(path, tmp_path / "backup.db")
+    await publish(broker, 3)
+    wal, kept = Path(f"{path}-wal"), tmp_path / "kept"
+    kept.hardlink_to(wal)
+    moved(path, tmp_path / "old.db")
+    await notices(broker)
+    put_back(tmp_path / "backup.db", path)
+    other = EmbeddedBroker(path, clock=clock, retention=DAY)
+    await publish(other, 2)
+    await other.aclose()  # and with it goes its WAL
+    kept.write_bytes(b"")
+    kept.rename(wal)
+    other = EmbeddedBroker(path, clock=clock, retention=DAY)
+    await publish(other, 1)
+    await insist(lambda: publish(broker, 1))
+    assert (await broker.progress("g", ["t"]))["t"].stored == 4
+    await other.aclose()
+
+
 async def test_a_log_with_other_topics_that_is_put_back_gets_each_frame_into_its_own(
     path: Path, tmp_path: Path, broker: EmbeddedBroker, clock: ManualClock
 ) -> None:

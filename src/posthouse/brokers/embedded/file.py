@@ -31,7 +31,9 @@ from posthouse.local.sqlite import (
 
 T = TypeVar("T")
 Inode = tuple[int, int]
-"""Device and number: what a file is, whatever it is called."""
+"""Device and number: which file has a name, as long as somebody has it open; then the number may be given again."""
+HEADER = 32
+"""Bytes in front of a WAL, with salt that is drawn anew for each."""
 
 log = logging.getLogger("posthouse.brokers")
 
@@ -41,7 +43,8 @@ class LogFile:
     loss in a power cut only repeats work. sqlite3's errors come out as BrokerUnavailable.
 
     What is written is in the file that has the log's name: one that was replaced or taken away under us is noticed before
-    each transaction, and again before its success is believed. `run` counts the files that had the name."""
+    each transaction, and again before its success is believed. `run` counts how often it was opened while this process had
+    it closed: it may be an older copy by now, and whoever remembers something of it compares."""
 
     def __init__(self, path: Path, synchronous: Synchronous) -> None:
         if not path.parent.is_dir():
@@ -55,6 +58,8 @@ class LogFile:
         self.run = 0
         self._file: Inode | None = None
         self._wal: Inode | None = None
+        self._left_wal = b""
+        """The header of the WAL that lay beside the file when it was replaced or taken away."""
         self._closed = False
         self._checkpointer = Checkpointer(path)
         self._synchronous: dict[bool, Synchronous] = {True: synchronous, False: "NORMAL"}
@@ -93,7 +98,7 @@ class LogFile:
         self._notice()
         while durable not in self._connections:
             self._refuse_when_closed()
-            file = self._file
+            before = inode(self.path)
             connection = await patiently(lambda: connect(self.path, synchronous=self._synchronous[durable]))
             try:
                 await begin(connection)
@@ -103,15 +108,18 @@ class LogFile:
             except BaseException:
                 connection.close()
                 raise
-            if file == self._file:
-                self._remember()
-            if self._file != inode(self.path) or self._connections.setdefault(durable, connection) is not connection:
+            if before not in (None, inode(self.path)) or not self._keep(durable, connection):
                 connection.close()  # another task was faster, or it is another file by now
                 self._notice()
         return self._connections[durable]
 
-    def _remember(self) -> None:
-        self._file, self._wal = self._file or inode(self.path), inode(wal_of(self.path))
+    def _keep(self, durable: bool, connection: sqlite3.Connection) -> bool:
+        """Whether it is of the same file as what is open already, and not the second of its kind."""
+        if not self._connections:
+            self.run += 1
+            self._file, self._wal, self._left_wal = inode(self.path), inode(wal_of(self.path)), b""
+        same = self._file == inode(self.path)
+        return same and self._connections.setdefault(durable, connection) is connection
 
     def _notice(self) -> None:
         """Another file has the name: begin anew with that one. What was written to the old one is nowhere, and nobody must
@@ -119,18 +127,19 @@ class LogFile:
         found = inode(self.path)
         if self._file is None or found == self._file:
             return
+        if self._connections and inode(wal_of(self.path)) == self._wal:
+            self._left_wal = header_of(wal_of(self.path))
         self._drop()
         if found is None:
             raise StoreUnavailable(
                 "the file was taken away under this process: put it back, or start this process anew"
             )
-        if self._wal is not None and inode(wal_of(self.path)) == self._wal:
+        if self._left_wal and header_of(wal_of(self.path)) == self._left_wal:
             raise StoreUnavailable(
                 f"the file was replaced under this process, and the WAL of the old one still lies beside it: remove"
                 f" {wal_of(self.path)} and {self.path}-shm while nothing has the log open"
             )
-        self._file = self._wal = None
-        self.run += 1
+        self._file = None
         log.warning("the log %s was replaced under this process: it begins anew with what is there now", self.path)
         raise StoreUnavailable("the file was replaced under this process: it begins anew with the new one")
 
@@ -162,6 +171,15 @@ def inode(path: Path) -> Inode | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
+
+
+def header_of(wal: Path) -> bytes:
+    """Empty where there is none, or nothing in it. SQLite has no locks on a WAL that could end here."""
+    try:
+        with wal.open("rb") as file:
+            return file.read(HEADER)
+    except FileNotFoundError:
+        return b""
 
 
 def wal_of(path: Path) -> Path:

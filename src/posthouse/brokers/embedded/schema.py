@@ -88,6 +88,11 @@ READ = """
     SELECT number, offset, CAST(stored_at AS REAL), CAST(id AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB),
     CAST(body AS BLOB) FROM frames
     WHERE topic = ? AND partition = ? AND number BETWEEN ? AND ? ORDER BY number"""
+# What is stored under a number: there is a second one of it only in a log that was put back and went another way since.
+MARK = """
+    SELECT CAST(f.stored_at AS REAL), CAST(f.id AS BLOB) FROM heads h
+    LEFT JOIN frames f ON f.topic = h.topic AND f.partition = h.partition AND f.number = ?3
+    WHERE h.topic = ?1 AND h.partition = ?2 AND h.stored >= ?3"""
 # By the owner and its epoch, and never past what is stored.
 ACK = """
     UPDATE cursors SET acked = ?1 WHERE grp = ?2 AND topic = ?3 AND partition = ?4 AND owner = ?5 AND epoch = ?6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -19,6 +20,8 @@ from posthouse.brokers.window import Window
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
 
+log = logging.getLogger("posthouse.brokers")
+
 POLL = 0.2
 """Seconds between looks at the file when no ring was heard."""
 LEAVING = 2.0
@@ -27,15 +30,20 @@ LEAVING = 2.0
 Place = tuple[int, int]
 """Topic number and partition."""
 
+Mark = tuple[float | None, bytes | None]
+"""When the last frame that was read was stored, and its id; without values when it was deleted since, or there is none."""
+
 
 class Holding:
     """A partition this member owns. A seek makes a new one, so acknowledgements of the old one find nobody."""
 
-    __slots__ = ("epoch", "leaving_since", "window")
+    __slots__ = ("epoch", "leaving_since", "mark", "window")
 
-    def __init__(self, epoch: int, window: Window) -> None:
+    def __init__(self, epoch: int, window: Window, mark: Mark | None) -> None:
         self.epoch = epoch
         self.window = window
+        self.mark = mark
+        """Of `window.read`. A log that has another one there, or ends before it, is not the log that was read."""
         self.leaving_since: float | None = None
 
 
@@ -52,7 +60,7 @@ class Taken(NamedTuple):
 
 
 class Entered(NamedTuple):
-    """The numbers and names of a group's topics, and which file that had the log's name gave these numbers."""
+    """The numbers and names of a group's topics, and in which run of the file these were found."""
 
     topics: Mapping[int, str]
     run: int
@@ -226,6 +234,9 @@ class EmbeddedStream:
     def _read(self, connection: sqlite3.Connection, place: Place, run: tuple[int, int], again: bool) -> list[Delivery]:
         topic, holding = self._topics[place[0]], self._held[place]
         touched = run[1] if again else holding.window.touched
+        rows = connection.execute(schema.READ, (*place, *run)).fetchall()
+        if run[1] == holding.window.read:
+            holding.mark = (rows[-1][2], rows[-1][3]) if rows and rows[-1][0] == run[1] else (None, None)
         deliveries = [
             handed(
                 partial(frame_of, topic, id_, key, headers, body),
@@ -236,7 +247,7 @@ class EmbeddedStream:
                 redelivered=number <= touched,
                 token=Token(holding, number),
             )
-            for number, offset, stored_at, id_, key, headers, body in connection.execute(schema.READ, (*place, *run))
+            for number, offset, stored_at, id_, key, headers, body in rows
         ]
         if (
             len(deliveries) <= run[1] - run[0]
@@ -275,15 +286,16 @@ class EmbeddedStream:
         """Renew the lease, learn what changed, take and give back partitions: one transaction that all members see."""
         now = self._clock.now()
         async with self._file.write("renewing a lease") as connection:
-            anew, run = self._run != self._file.run, self._file.run
+            run, anew = self._file.run, self._run != self._file.run and not self._is_known(connection)
             if anew or self._doubtful:
                 self._held = {}
             if anew:  # topics may have other numbers there, and every number that we know may be another frame's
+                log.warning("group %s begins anew: the log %s is not as it was left", self._group, self._file.path)
                 self._topics = self._enter(connection).topics
             self._renew(connection, now + self._lease)
             rows = sorted(connection.execute(schema.CURSORS, (self._group,)).fetchall())
             self._refuse_when_removed(rows)
-            held = self._still_held(rows)
+            held = self._still_held(connection, rows)
             claims = [Claim(*row[:3]) for row in rows if row[0] in self._topics]
             take, leave = plan(self._name, self._living(connection, now), claims)
             forgotten = [claim for claim in claims if claim.owner == self._name and claim[:2] not in held]
@@ -300,6 +312,18 @@ class EmbeddedStream:
         self._until, self._renew_at = now + self._lease, now + self._lease / 3
         if gone or joining:
             self._file.bell.ring()
+
+    def _is_known(self, connection: sqlite3.Connection) -> bool:
+        """Whether a file that was closed meanwhile is the log that this member has read, and no older copy of it, be it that
+        it went on since under the same numbers."""
+        if self._enter(connection).topics != self._topics:
+            return False
+        return all(self._mark(connection, place, h.window.read) == h.mark for place, h in self._held.items())
+
+    def _mark(self, connection: sqlite3.Connection, place: Place, number: int) -> Mark | None:
+        """None where the log ends before this number."""
+        found: Mark | None = connection.execute(schema.MARK, (*place, number)).fetchone()
+        return found
 
     def _group_version(self, connection: sqlite3.Connection) -> int:
         row = connection.execute(schema.GROUP_VERSION, (self._group,)).fetchone()
@@ -325,14 +349,17 @@ class EmbeddedStream:
                 living[topic].append(name)
         return living
 
-    def _still_held(self, rows: Sequence[tuple[int, int, str | None, int, int, int]]) -> dict[Place, Holding]:
+    def _still_held(
+        self, connection: sqlite3.Connection, rows: Sequence[tuple[int, int, str | None, int, int, int]]
+    ) -> dict[Place, Holding]:
         """What the file says is mine and I know of; after a seek with a fresh window."""
         held: dict[Place, Holding] = {}
         for topic, partition, owner, epoch, acked, touched in rows:
             holding = self._held.get((topic, partition))
             if owner == self._name and holding is not None:
                 if holding.epoch != epoch:
-                    holding = Holding(epoch, Window(acked=acked, touched=touched, size=self._size))
+                    holding = self._holding(connection, (topic, partition), epoch, acked, touched)
+                holding.window.committed = acked  # a copy that was put back may be behind
                 held[topic, partition] = holding
         return held
 
@@ -353,7 +380,11 @@ class EmbeddedStream:
         names = {"group": self._group, "topic": place[0], "partition": place[1], "member": self._name}
         values = {"reach": self._size, "boot": self._file.boot, "anew": anew}
         ((epoch, acked, touched),) = connection.execute(schema.TAKE, names | values).fetchall()
-        return Holding(epoch, Window(acked=acked, touched=touched, size=self._size))
+        return self._holding(connection, place, epoch, acked, touched)
+
+    def _holding(self, connection: sqlite3.Connection, place: Place, epoch: int, acked: int, touched: int) -> Holding:
+        window = Window(acked=acked, touched=touched, size=self._size)
+        return Holding(epoch, window, self._mark(connection, place, acked))
 
     def _give_back(self, connection: sqlite3.Connection, place: Place, holding: Holding) -> None:
         window = holding.window
