@@ -72,7 +72,7 @@ class Service(Declarations):
     facts about one thing in order, one per `subject` gives each type its own. `limit` is the largest event, in bytes,
     that it says or reads; `inbox_retention` the seconds for which unordered events are remembered, `saga_retention`
     those for which a saga that ended is kept, with its history; `start` where a new
-    consumer begins. `owner` is the team that answers for its events, `residency` the region that their data must not
+    consumer begins: with `latest`, each key with the first number that is seen of it. `owner` is the team that answers for its events, `residency` the region that their data must not
     leave; an event may say otherwise. `schemas` is the folder of frozen schemas: what it says must be in there, and what
     it reads is compared with it.
     """

@@ -284,8 +284,21 @@ class Applier:
             case Standing.FORK:
                 await self._set_aside(transaction, work, "fork: its number or its id belongs to another event")
             case Standing.DUPLICATE:
-                pass
+                self._say_if_never_seen(known, work)
         return NOTHING
+
+    def _say_if_never_seen(self, known: Head | Known | None, work: Work) -> None:
+        """A number behind its key, where the consumer joined late: applied before, or from before the number with which the
+        key was begun, and then this consumer passes it over. The head does not tell which."""
+        arrival = work.arrival
+        if work.cautious or arrival.sequence is None or not self.adopts.get(arrival.topic, False):
+            return
+        if isinstance(known, Head) and arrival.sequence < known.sequence:
+            log.warning(
+                "%s: event %s is number %d of key %s in %s, which is past it: unless it came before, it came too late for a"
+                " consumer that begins with the first number it sees, and is not applied",
+                self.consumer, arrival.event_id, arrival.sequence, arrival.key, arrival.topic,
+            )  # fmt: skip
 
     def _judge(self, known: Head | Known | None, work: Work) -> Standing:
         return judge(known, work.arrival, adopt=self.adopts.get(work.arrival.topic, False))
