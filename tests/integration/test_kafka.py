@@ -229,6 +229,78 @@ async def test_a_topic_made_anew_hides_nothing(broker: KafkaBroker, admin: Admin
     assert ids(await collect(stream, 3)) == [frame.id for frame in new]
 
 
+async def made_anew(broker: KafkaBroker, admin: AdminClient, topic: str, count: int) -> list[Frame]:
+    """The topic is deleted and made again, and takes so many frames."""
+    await done(admin.delete_topics([topic]))
+    await until(lambda: topic not in admin.list_topics(timeout=5).topics)
+    maker = KafkaBroker(broker._wire.servers, clock=SystemClock())
+    await maker.ensure(Topology(topics=[topic]))
+    sent = frames(topic, count)
+    assert all(verdict.accepted for verdict in await maker.publish(sent))
+    await maker.aclose()
+    return sent
+
+
+async def gathered(stream: Stream, wanted: Sequence[Frame]) -> list[Delivery]:
+    """Everything that comes until all of these were among it."""
+    got: list[Delivery] = []
+    async with asyncio.timeout(PATIENCE):
+        while not {frame.id for frame in wanted} <= {*ids(got)}:
+            with contextlib.suppress(BrokerUnavailable):
+                batch = await stream.receive(100, 1.0)
+                got += batch
+                await stream.ack(batch)
+    return got
+
+
+async def test_a_topic_made_anew_hides_nothing_from_a_member_at_work(
+    kafka_server: KafkaServer, broker: KafkaBroker, admin: AdminClient, topic: str, group: str
+) -> None:
+    """The new log is longer than the old one when the member looks again: at its old place there are frames, as ever."""
+    if not kafka_server.controlled:
+        pytest.skip("this server's address cannot be that of a proxy")
+    async with Proxy("127.0.0.1", kafka_server.behind, listen=kafka_server.link) as link:
+        far = KafkaBroker(f"127.0.0.1:{kafka_server.link}", clock=SystemClock(), lease=LEASE, timeout=2.0)
+        stream = await far.subscribe(group, [topic])
+        await broker.publish(frames(topic, 20))
+        await collect(stream, 20)
+        await link.stall()
+        new = await made_anew(broker, admin, topic, 60)
+        await link.heal()
+        got = await gathered(stream, new)
+        repeats = [delivery for n, delivery in enumerate(got) if delivery.frame.id in ids(got[:n])]
+        assert all(delivery.redelivered for delivery in repeats)
+        async with asyncio.timeout(PATIENCE):
+            while (await broker.progress(group, [topic]))[topic].pending:
+                await stream.ack(await stream.receive(100, 0.1))
+        await stream.aclose()
+        stream = await broker.subscribe(group, [topic])
+        later = frames(topic, 3)
+        await broker.publish(later)
+        assert ids(await collect(stream, 3)) == [frame.id for frame in later]
+        await far.aclose()
+
+
+async def test_a_cursor_that_outlived_its_topic_hides_nothing_of_the_next(
+    kafka_server: KafkaServer, broker: KafkaBroker, admin: AdminClient, topic: str, group: str
+) -> None:
+    """Kafka forgets the offsets of a deleted topic; whoever leaves when it was made again writes them once more."""
+    stream = await broker.subscribe(group, [topic])
+    await broker.publish(frames(topic, 20))
+    await collect(stream, 20)
+    await stream.aclose()
+    parts = [TopicPartition(topic, partition) for partition in range(8)]
+    theirs = Consumer({"bootstrap.servers": kafka_server.servers, "group.id": group})
+    stale = [part for part in await asyncio.to_thread(theirs.committed, parts) if part.offset >= 0]
+    assert sum(part.offset for part in stale) == 20
+    new = await made_anew(broker, admin, topic, 60)
+    await until(lambda: all(part.offset < 0 for part in theirs.committed(parts)))
+    await asyncio.to_thread(lambda: theirs.commit(offsets=stale, asynchronous=False))
+    await asyncio.to_thread(theirs.close)
+    assert (await broker.progress(group, [topic]))[topic].pending == 60
+    assert ids(await collect(await broker.subscribe(group, [topic], start="latest"), 60)) == [frame.id for frame in new]
+
+
 async def test_a_name_that_cannot_be_a_topic_is_refused(broker: KafkaBroker) -> None:
     with pytest.raises(ConfigurationError, match="cannot be a Kafka topic"):
         await broker.ensure(Topology(topics=["not a topic"]))

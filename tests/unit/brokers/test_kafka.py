@@ -143,6 +143,25 @@ def test_a_move_counts_until_it_was_followed() -> None:
     assert settled(None, None) is None
 
 
+def test_a_place_in_a_topic_that_was_made_again_since_is_the_beginning_of_the_new_one() -> None:
+    old, new = Note(move="m", began=3, handed=10, done=[(1, 3)], topic_id="a"), Note(move="m", topic_id="b")
+    anew = Claim(0, Note(move="m", until=ALL, topic_id="b"))
+    assert settled(Claim(9, old), Claim(3, old), "b") == anew
+    assert settled(Claim(9, old), None, "b") == anew
+    assert settled(None, Claim(3, old), "b") == anew
+    assert settled(Claim(9, new), Claim(3, old), "b") == Claim(9, new), "whoever began anew has gone on"
+    assert settled(Claim(9, old), Claim(3, new), "b") == Claim(3, new), "it was told to go there in the new one"
+    assert settled(Claim(9), Claim(3, old), "b") == Claim(9, Note(move="m", until=ALL)), "a tool is believed"
+
+
+def test_a_topic_whose_id_nobody_knows_is_believed_to_be_the_same() -> None:
+    told = Claim(3, Note(move="m"))
+    assert settled(Claim(9, Note(move="m")), told, "b") == Claim(9, Note(move="m")), "a note of an older release"
+    assert settled(Claim(9, Note(move="m", topic_id="a")), told, "") == Claim(9, Note(move="m", topic_id="a"))
+    assert known(Claim(9, Note(end=9)), 0, 9, "b") == Claim(9, Note(end=9, topic_id="b"))
+    assert known(Claim(9, Note(end=9, topic_id="a")), 0, 9, "") == Claim(9, Note(end=9, topic_id="a"))
+
+
 def test_where_nothing_is_written_the_beginning_is_the_place_and_all_may_be_repeats() -> None:
     assert known(None, 4, 9) == Claim(4, Note(began=4, until=9))
     assert known(Claim(5, Note(move="m", until=ALL)), 4, 9) == Claim(5, Note(move="m", end=9, until=9))
@@ -229,7 +248,7 @@ def test_nothing_that_was_stored_after_a_crash_is_a_repeat_of_the_window_that_wa
 
 
 def test_a_log_that_begins_anew_is_read_from_there() -> None:
-    lane = filled(Claim(20, Note(move="m")), 20, 21)
+    lane = filled(Claim(20, Note(move="m", topic_id="a")), 20, 21)
     back = message(3)
     assert not lane.fits(back)
     anew = lane.anew(back)
@@ -237,7 +256,7 @@ def test_a_log_that_begins_anew_is_read_from_there() -> None:
     (delivery,) = anew.take(1)
     assert (delivery.position, delivery.redelivered) == ("3:3", True)
     anew.ack(1)
-    assert anew.progressed() == Claim(4, Note(move="m", handed=10, until=22))
+    assert anew.progressed() == Claim(4, Note(move="m", handed=10, until=22, topic_id="a"))
 
 
 def test_a_lane_is_paused_by_frames_and_by_bytes() -> None:

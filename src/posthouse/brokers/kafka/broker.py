@@ -18,7 +18,7 @@ from posthouse.brokers.kafka.places import Claim, Note, Places, Spot
 from posthouse.brokers.kafka.producing import Producing
 from posthouse.brokers.kafka.records import place_of
 from posthouse.brokers.kafka.stream import KafkaStream
-from posthouse.brokers.kafka.topics import LIMIT, OVERHEAD, Settings, Topic, Topics, values
+from posthouse.brokers.kafka.topics import LIMIT, OVERHEAD, Settings, Topic, Topics, ids_of, values
 from posthouse.brokers.kafka.wire import CONSUMER, Wire, answer, configured, mapped
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock, new_id
@@ -110,6 +110,7 @@ class KafkaBroker:
         stream = KafkaStream(
             self._wire,
             self._places(group),
+            self._topics,
             topics,
             clock=self._clock,
             window=window,
@@ -128,7 +129,8 @@ class KafkaBroker:
         self._check_open()
         if (position is None) == (time is None):
             raise BrokerError("seek takes either a position or a time")
-        spots, places = spots_of(await self._topics.existing(topic)), self._places(group)
+        found, places = await self._topics.existing(topic), self._places(group)
+        spots = spots_of(found)
         ends = await self._offsets.ends(spots)
         firsts = await self._offsets.firsts(spots)
         targets: dict[Spot, int] = {}
@@ -137,11 +139,11 @@ class KafkaBroker:
             targets[spot] = min(max(offset, firsts[spot]), ends[spot])
             time = await asyncio.to_thread(self._stored_at, spot, targets[spot]) if targets[spot] < ends[spot] else None
         targets = {**await self._at(spots, time, ends), **targets}
-        move, before = new_id(), await places.of(spots)
+        move, before = new_id(), await places.of(spots, ids_of([found]))
         claims = {}
         for spot in spots:
             began = claim.note.began if (claim := before[spot]) is not None else 0
-            claims[spot] = Claim(targets[spot], Note(move=move, began=began, until=ends[spot]))
+            claims[spot] = Claim(targets[spot], Note(move=move, began=began, until=ends[spot], topic_id=found.id))
         await places.tell(claims)
 
     async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
@@ -152,7 +154,7 @@ class KafkaBroker:
         spots = [
             spot for topic in topics if topic in self._topics.known for spot in spots_of(self._topics.known[topic])
         ]
-        claims = await places.of(spots)
+        claims = await places.of(spots, ids_of(self._topics.known.values()))
         firsts = await self._offsets.firsts(spots)
         ends = await self._offsets.ends(spots)
         return {
@@ -219,12 +221,14 @@ class KafkaBroker:
 
     async def _begin(self, group: str, topics: Sequence[Topic], start: Start) -> None:
         """A place for the partitions that the group has never seen."""
-        places = self._places(group)
-        found = await places.of([spot for topic in topics for spot in spots_of(topic)])
+        places, topic_ids = self._places(group), ids_of(topics)
+        found = await places.of([spot for topic in topics for spot in spots_of(topic)], topic_ids)
         new = [spot for spot, claim in found.items() if claim is None]
         at = await (self._offsets.ends(new) if start == "latest" else self._offsets.firsts(new))
         move = new_id()
-        await places.begin({spot: Claim(at[spot], Note(move=move, began=at[spot])) for spot in new})
+        await places.begin(
+            {spot: Claim(at[spot], Note(move=move, began=at[spot], topic_id=topic_ids[spot[0]])) for spot in new}
+        )
 
     def _place(self, topic: str, position: int | str, spots: Sequence[Spot]) -> tuple[Spot, int]:
         try:

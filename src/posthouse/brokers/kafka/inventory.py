@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 from posthouse.brokers.kafka.drift import drift_of
 from posthouse.brokers.kafka.offsets import Offsets, progress_of, spots_of
 from posthouse.brokers.kafka.places import REGISTER, Claim, Places, Spot, placed
-from posthouse.brokers.kafka.topics import Settings, Topic, Topics, is_missing
+from posthouse.brokers.kafka.topics import Settings, Topic, Topics, ids_of, is_missing
 from posthouse.brokers.kafka.wire import PAUSE, Wire, answer, words
 from posthouse.errors import BrokerError, BrokerUnavailable
 from posthouse.survey import Thing
@@ -48,7 +48,7 @@ class Inventory:
         things = [self._topic(topic, firsts, ends) for topic in ours]
         groups = [name.removesuffix(REGISTER) for name in await self._group_names() if name.endswith(REGISTER)]
         members = await self._members(groups)
-        for group, standing in (await self._standing(groups, spots)).items():
+        for group, standing in (await self._standing(groups, spots, ids_of(topics.values()))).items():
             things += places_of(group, standing, topics, firsts, ends, members.get(group))
         return things
 
@@ -89,12 +89,14 @@ class Inventory:
         async with contextlib.aclosing(Places(self._wire, group)) as places:
             if is_at_work((await self._members([group])).get(group), topic):
                 raise BrokerError(f"group {group!r} has members at work in {topic}: stop them first")
-            if not await places.standing(spots):
+            if not await places.standing(spots, {}):
                 return
             await places.give_up(spots)
-            if await places.standing(spots):  # somebody's tool has set its offsets, and only members may write them now
+            if await places.standing(
+                spots, {}
+            ):  # somebody's tool has set its offsets, and only members may write them now
                 raise BrokerError(f"group {group!r} has members in other topics: stop them before it leaves {topic}")
-            if not await places.standing(await self._all_spots()):
+            if not await places.standing(await self._all_spots(), {}):
                 await self._drop_group(group)
 
     async def _drop_group(self, group: str) -> None:
@@ -136,16 +138,18 @@ class Inventory:
     async def _readers(self, topic: Topic) -> list[str]:
         names = sorted({name.removesuffix(REGISTER) for name in await self._group_names()})
         members = await self._members(names)
-        standing = await self._standing(names, spots_of(topic))
+        standing = await self._standing(names, spots_of(topic), {})
         return [name for name in names if standing[name] or is_at_work(members.get(name), topic.name)]
 
-    async def _standing(self, groups: Sequence[str], spots: Sequence[Spot]) -> dict[str, dict[Spot, Claim]]:
+    async def _standing(
+        self, groups: Sequence[str], spots: Sequence[Spot], topic_ids: Mapping[str, str]
+    ) -> dict[str, dict[Spot, Claim]]:
         """Where each group has a place. A client can ask for one group only: a few ask at the same time."""
         few = asyncio.Semaphore(SIDE_BY_SIDE)
 
         async def ask(group: str) -> dict[Spot, Claim]:
             async with few, contextlib.aclosing(Places(self._wire, group)) as places:
-                return await places.standing(spots)
+                return await places.standing(spots, topic_ids)
 
         found = await asyncio.gather(*map(ask, groups))
         return dict(sorted(zip(groups, found, strict=True)))

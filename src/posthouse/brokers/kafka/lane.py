@@ -62,7 +62,8 @@ class Lane:
         """The log was made again, or its end was lost: go on where it is now. What was below may be a repeat."""
         note = self.claim.note
         first = message.offset() or 0
-        fresh = Lane(self.spot, Claim(first, Note(move=note.move, until=self._next)), self.window.size)
+        below = Note(move=note.move, until=self._next, topic_id=note.topic_id)
+        fresh = Lane(self.spot, Claim(first, below), self.window.size)
         fresh.paused = self.paused
         return fresh
 
@@ -122,6 +123,7 @@ class Lane:
                 end=self._furthest() if leaving else None,
                 until=note.until if note.until > cursor else 0,
                 done=acknowledged(cursor, done),
+                topic_id=note.topic_id,
             ),
         )
 

@@ -43,6 +43,9 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything below this offset may have been handed out before the last move; -1 means all that is stored now."""
     done: list[tuple[int, int]] = []
     """Runs of offsets behind the cursor that were acknowledged, counted from the cursor."""
+    topic_id: str = ""
+    """Of the topic whose offsets these are: one that was made again has another. Empty where nobody knows it, as in notes of
+    older releases, which are believed."""
     state: Literal["", "declared", "removed"] = ""
     """Where there is no place. `declared`: the first member says where the group begins. `removed`: whoever still reads there
     must be told; Kafka's own offsets cannot be deleted one by one."""
@@ -84,8 +87,18 @@ def acknowledged(cursor: int, offsets: Iterable[int]) -> list[tuple[int, int]]:
     return runs(sorted(offset - cursor for offset in offsets if offset >= cursor))
 
 
-def settled(committed: Claim | None, told: Claim | None) -> Claim | None:
-    """Where the group really stands. An offset without a note of ours was set by somebody's tool, and is believed."""
+def is_other(claim: Claim, topic_id: str) -> bool:
+    """Whether it is a place in another log than this one, which had the same name."""
+    return bool(topic_id and claim.note.topic_id) and claim.note.topic_id != topic_id
+
+
+def settled(committed: Claim | None, told: Claim | None, topic_id: str = "") -> Claim | None:
+    """Where the group really stands. An offset without a note of ours was set by somebody's tool, and is believed. Where its
+    topic was made again it begins anew: repeats are for the inbox, gaps for nobody."""
+    if told is not None and is_other(told, topic_id):
+        told = Claim(0, Note(move=told.note.move, until=ALL, topic_id=topic_id))
+    if committed is not None and is_other(committed, topic_id):
+        committed = told or Claim(0, Note(move=committed.note.move, until=ALL, topic_id=topic_id))
     if committed is None or told is None:
         return committed or told
     if told.note.state == "declared":
@@ -115,23 +128,24 @@ class Places:
         for client in clients.values():
             await asyncio.to_thread(client.close)
 
-    async def of(self, spots: Collection[Spot]) -> dict[Spot, Claim | None]:
+    async def of(self, spots: Collection[Spot], topic_ids: Mapping[str, str]) -> dict[Spot, Claim | None]:
         """Where the group stands; None where it is new, only declared, or removed."""
-        return {spot: placed(claim) for spot, claim in (await self.words(spots)).items()}
+        return {spot: placed(claim) for spot, claim in (await self.words(spots, topic_ids)).items()}
 
-    async def words(self, spots: Collection[Spot]) -> dict[Spot, Claim | None]:
-        """The last word on each: a place, or that it was declared or removed; None where nothing was ever said."""
+    async def words(self, spots: Collection[Spot], topic_ids: Mapping[str, str]) -> dict[Spot, Claim | None]:
+        """The last word on each: a place, or that it was declared or removed; None where nothing was ever said. The ids must
+        be from before: whoever asks for them later takes a place in the old topic for one in the new."""
         committed, told = await self._offsets(self.group, spots), await self.told(spots)
-        return {spot: settled(committed.get(spot), told.get(spot)) for spot in spots}
+        return {spot: settled(committed.get(spot), told.get(spot), topic_ids.get(spot[0], "")) for spot in spots}
 
-    async def standing(self, spots: Collection[Spot]) -> dict[Spot, Claim]:
+    async def standing(self, spots: Collection[Spot], topic_ids: Mapping[str, str]) -> dict[Spot, Claim]:
         """Those where the group has a place, or was declared."""
-        words = await self.words(spots)
+        words = await self.words(spots, topic_ids)
         return {spot: claim for spot, claim in words.items() if claim is not None and claim.note.state != "removed"}
 
     async def declare(self, spots: Collection[Spot]) -> None:
         """Say that the group belongs there, where nothing says so yet."""
-        there = await self.standing(spots)
+        there = await self.standing(spots, {})
         await self.begin({spot: Claim(0, Note(state="declared")) for spot in spots if spot not in there})
 
     async def give_up(self, spots: Collection[Spot]) -> None:

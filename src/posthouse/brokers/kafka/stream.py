@@ -14,7 +14,8 @@ from posthouse.brokers.background import Background
 from posthouse.brokers.kafka.lane import Lane
 from posthouse.brokers.kafka.member import Again, Member, OnCommit
 from posthouse.brokers.kafka.offsets import Offsets
-from posthouse.brokers.kafka.places import ALL, Claim, Note, Places, Spot, placed
+from posthouse.brokers.kafka.places import ALL, Claim, Note, Places, Spot, is_other, placed
+from posthouse.brokers.kafka.topics import Topics
 from posthouse.brokers.kafka.wire import CONSUMER, Wire, configured
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable
@@ -35,7 +36,8 @@ class KafkaStream:
         self,
         wire: Wire,
         places: Places,
-        topics: Sequence[str],
+        topics: Topics,
+        names: Sequence[str],
         *,
         clock: Clock,
         window: int,
@@ -44,6 +46,7 @@ class KafkaStream:
     ) -> None:
         self._wire = wire
         self._places = places
+        self._topics = topics
         self._offsets = Offsets(wire)
         self._clock = clock
         self._size = window
@@ -61,7 +64,7 @@ class KafkaStream:
         self._closed = asyncio.Event()
         self._left = asyncio.Event()
         self._background = Background()
-        self._member = Member(self._consumer, topics, self, lease=lease, timeout=wire.timeout)
+        self._member = Member(self._consumer, names, self, lease=lease, timeout=wire.timeout)
 
     def join(self) -> None:
         self._member.start()
@@ -195,14 +198,17 @@ class KafkaStream:
     # What the member's thread asks for: see Desk
 
     async def claims(self, spots: Sequence[Spot]) -> Mapping[Spot, Claim]:
-        words = await self._places.words(spots)
+        topic_ids = await self._topics.ids({topic for topic, _ in spots})  # before anything else: see Places.words
+        words = await self._places.words(spots, topic_ids)
         self._gone |= {spot[0] for spot, claim in words.items() if claim is not None and claim.note.state == "removed"}
         if self._gone:
             raise BrokerError(self._removal())
         found = {spot: placed(claim) for spot, claim in words.items()}
         ends = await self._offsets.ends(spots)
         firsts = await self._offsets.firsts([spot for spot in spots if found[spot] is None])
-        self._found |= {spot: known(found[spot], firsts.get(spot, 0), ends[spot]) for spot in spots}
+        self._found |= {
+            spot: known(found[spot], firsts.get(spot, 0), ends[spot], topic_ids.get(spot[0], "")) for spot in spots
+        }
         return {spot: taken(self._found[spot], self._size) for spot in spots}
 
     def begin(self, claims: Mapping[Spot, Claim]) -> None:
@@ -265,21 +271,23 @@ class KafkaStream:
             with contextlib.suppress(BrokerError):
                 await self._save()
                 told = await self._places.told(list(self._lanes))
+                topic_ids = await self._topics.ids({topic for topic, _ in self._lanes})
                 moved = [
                     spot
                     for spot, lane in self._lanes.items()
-                    if spot in told and told[spot].note.move != lane.claim.note.move
+                    if (spot in told and told[spot].note.move != lane.claim.note.move)
+                    or is_other(lane.claim, topic_ids.get(spot[0], ""))
                 ]
                 if moved:
                     await self._member.renew(moved)
 
 
-def known(claim: Claim | None, first: int, end: int) -> Claim:
+def known(claim: Claim | None, first: int, end: int, topic_id: str = "") -> Claim:
     """A place in numbers: where nothing is written, the beginning. An owner that did not say how far it came has handed out
     nothing behind the log's present end, however wide its window was."""
     if claim is None:
-        return Claim(first, Note(began=first, until=end))
-    note = claim.note
+        return Claim(first, Note(began=first, until=end, topic_id=topic_id))
+    note = msgspec.structs.replace(claim.note, topic_id=topic_id or claim.note.topic_id)
     until = end if note.until == ALL else note.until
     return Claim(claim.cursor, msgspec.structs.replace(note, until=until, end=end if note.end is None else note.end))
 

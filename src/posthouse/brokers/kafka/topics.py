@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
-from confluent_kafka import KafkaError, TopicCollection
+from confluent_kafka import KafkaError, TopicCollection, Uuid
 from confluent_kafka.admin import ConfigEntry, ConfigResource, ConfigSource, NewTopic, ResourceType, TopicDescription
 
 from posthouse.brokers.kafka.records import is_topic
@@ -14,6 +14,8 @@ from posthouse.brokers.kafka.wire import PAUSE, Wire, answer, words
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError, did_you_mean
 
 MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
+NO_ID = str(Uuid(0, 0))
+"""From servers that give topics no ids."""
 LIMIT = 1_048_588
 """Kafka's own default for the largest batch of a topic."""
 OVERHEAD = 8 * 1024
@@ -54,6 +56,8 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     """Names of settings that are the topic's own, whatever the servers' defaults become."""
     max_bytes: int = LIMIT
     """Of a batch, and so of the largest record."""
+    id: str = ""
+    """Another one when a topic of this name is made again; empty where the servers give none."""
 
     @property
     def room(self) -> int:
@@ -118,16 +122,13 @@ class Topics:
 
     async def described(self, names: Collection[str]) -> dict[str, Topic]:
         """Those that exist, as they are now; nothing is remembered."""
-        asked = [name for name in names if is_topic(name)]
-        if not asked:
-            return {}
-        found = await self._wire.ask(
-            "looking at topics",
-            lambda admin, patience: admin.describe_topics(TopicCollection(asked), request_timeout=patience),
-        )
-        there = {name: answer(f"looking at topic {name!r}", was) for name, was in found.items() if not is_missing(was)}
+        there = await self._there(names)
         configs = await self._configs(list(there))
         return {name: topic_of(name, description, configs[name]) for name, description in there.items()}
+
+    async def ids(self, names: Collection[str]) -> dict[str, str]:
+        """Of those that exist, as they are now: one question to the servers."""
+        return {name: id_of(description) for name, description in (await self._there(names)).items()}
 
     async def existing(self, name: str) -> Topic:
         """As it is now. Raises BrokerError when it is missing."""
@@ -138,6 +139,16 @@ class Topics:
 
     def forget(self, name: str) -> None:
         self.known.pop(name, None)
+
+    async def _there(self, names: Collection[str]) -> dict[str, TopicDescription]:
+        asked = [name for name in names if is_topic(name)]
+        if not asked:
+            return {}
+        found = await self._wire.ask(
+            "looking at topics",
+            lambda admin, patience: admin.describe_topics(TopicCollection(asked), request_timeout=patience),
+        )
+        return {name: answer(f"looking at topic {name!r}", was) for name, was in found.items() if not is_missing(was)}
 
     async def _configs(self, names: Sequence[str]) -> dict[str, Entries]:
         resources = {ConfigResource(ResourceType.TOPIC, name): name for name in names}
@@ -159,7 +170,16 @@ def topic_of(name: str, description: TopicDescription, entries: Entries) -> Topi
         config=config,
         own=frozenset() if isinstance(entries, KafkaError) else own(entries),
         max_bytes=int(config.get("max.message.bytes", LIMIT)),
+        id=id_of(description),
     )
+
+
+def id_of(description: TopicDescription) -> str:
+    return "" if str(description.topic_id) == NO_ID else str(description.topic_id)
+
+
+def ids_of(topics: Iterable[Topic]) -> dict[str, str]:
+    return {topic.name: topic.id for topic in topics}
 
 
 def own(entries: Mapping[str, ConfigEntry]) -> frozenset[str]:
