@@ -43,6 +43,8 @@ PAGES_PER_COMMIT, PAGES_PER_ROW = 6, 1 / 3
 """What a commit writes to the WAL, roughly: some pages in any case, and more for each row of about a kilobyte."""
 
 Synchronous = Literal["FULL", "NORMAL"]
+Inode = tuple[int, int]
+"""Device and number: which file has a name, as long as somebody has it open; then the number may be given again."""
 T = TypeVar("T")
 
 
@@ -225,3 +227,12 @@ def _alone(lock: Path) -> Iterator[bool]:
             yield False
             return
         yield True
+
+
+def inode(path: Path) -> Inode | None:
+    """None when nothing has this name. Never opens it: closing it again would end the locks that SQLite has on it."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -20,18 +19,18 @@ from posthouse.errors import BrokerUnavailable, ConfigurationError, StoreError, 
 from posthouse.local.doorbell import Doorbell
 from posthouse.local.sqlite import (
     Checkpointer,
+    Inode,
     Synchronous,
     begin,
     check_place,
     checkpoint,
     connect,
+    inode,
     patiently,
     translated,
 )
 
 T = TypeVar("T")
-Inode = tuple[int, int]
-"""Device and number: which file has a name, as long as somebody has it open; then the number may be given again."""
 HEADER = 32
 """Bytes in front of a WAL, with salt that is drawn anew for each."""
 
@@ -162,15 +161,6 @@ class LogFile:
         while self._connections:
             with contextlib.suppress(sqlite3.Error):
                 self._connections.popitem()[1].close()
-
-
-def inode(path: Path) -> Inode | None:
-    """None when nothing has this name. Never opens it: closing it again would end the locks that SQLite has on it."""
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def header_of(wal: Path) -> bytes:

@@ -22,7 +22,7 @@ from posthouse.errors import (
 )
 from posthouse.local import sqlite as local
 from posthouse.local.doorbell import Doorbell
-from posthouse.local.sqlite import MISFITS, Checkpointer, Synchronous, mapped, patiently, translated
+from posthouse.local.sqlite import MISFITS, Checkpointer, Inode, Synchronous, inode, mapped, patiently, translated
 from posthouse.store import Parameters, Rows, Transaction
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.sqlite.borrowed import BorrowedConnection, refuse_ending
@@ -38,6 +38,11 @@ COUNT = """
 INSERT INTO posthouse_applied (consumer, topic, applied, skipped) VALUES (?, ?, ?, ?)
 ON CONFLICT (consumer, topic) DO UPDATE SET applied = applied + excluded.applied, skipped = skipped + excluded.skipped
 """
+
+REPLACED = (
+    "was replaced or taken away under this process: stop every process that has it open, remove its -wal and -shm unless they "
+    "came with it, and start again"
+)
 
 _open: ContextVar[tuple[SqliteTransaction, ...]] = ContextVar("posthouse_sqlite_transactions", default=())
 
@@ -72,6 +77,8 @@ class Database:
         self._reader: sqlite3.Connection | None = None
         self._lanes: int | None = None
         self._checkpointer = Checkpointer(path) if path is not None else None
+        self._inode: Inode | None = None
+        """Of the file that is open."""
 
     def begin(self, *, books: bool = False) -> SqliteTransaction:
         """A transaction, for a user or, with `books`, for the relay's bookkeeping."""
@@ -157,7 +164,15 @@ class Database:
         if self.closed:
             raise StoreError("the store is closed")
         place = self.path or ":memory:"
-        return await patiently(lambda: local.connect(place, synchronous=synchronous), patience=self.patience)
+        connection = await patiently(lambda: local.connect(place, synchronous=synchronous), patience=self.patience)
+        if self.path is not None and self._inode is None:
+            self._inode = inode(self.path)
+        return connection
+
+    @property
+    def _replaced(self) -> bool:
+        """Whether another file has its name by now, or none: what is written to the one that is open is nowhere."""
+        return self.path is not None and self._inode is not None and inode(self.path) != self._inode
 
     def _check(self, connection: sqlite3.Connection) -> None:
         with mapped("looking at the tables"):
@@ -170,6 +185,8 @@ class Database:
         await self._turn(self._innermost())
         try:
             connection = await self.writer(transaction.synchronous)
+            if self._replaced:
+                raise StoreUnavailable(f"{self.path} {REPLACED}")
             if check and self._lanes is None:
                 self._check(connection)
             try:
@@ -207,7 +224,9 @@ class Database:
         return None
 
     def finished(self, connection: sqlite3.Connection, *, ring: bool) -> None:
-        """After a commit: keep the WAL small, tell who waits."""
+        """After a commit: keep the WAL small, tell who waits. Raises CommitUnknown where it reached a file that nobody will open."""
+        if self._replaced:
+            raise CommitUnknown(f"{self.path} {REPLACED}: what was committed is in the old file alone")
         if self._checkpointer is not None:
             self._checkpointer.committed(connection)
         if ring:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from posthouse.clock import ManualClock
-from posthouse.errors import ConfigurationError, StoreError, StoreUnavailable
+from posthouse.errors import CommitUnknown, ConfigurationError, StoreError, StoreUnavailable
 from posthouse.store import OutboxRow, Restoration
 from posthouse.stores.sqlite import SqliteStore
 
@@ -210,3 +210,30 @@ async def test_the_wal_stays_short(path: Path, clock: ManualClock) -> None:
 def test_optional_libraries_are_imported_only_when_used() -> None:
     code = "import sys, posthouse.stores; sys.exit(bool({'sqlalchemy', 'aiosqlite'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+async def test_a_file_that_is_replaced_under_a_process_takes_no_more_commits(path: Path, clock: ManualClock) -> None:
+    """A backup was moved to its name: what is written to the old file is in no file that anybody will open."""
+    store = SqliteStore(path, clock=clock)
+    await store.upgrade()
+    await add(store, row("before"))
+    backup = path.with_name("backup.db")
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(backup)) as copy:
+        source.backup(copy)
+
+    async def add_while_it_is_replaced() -> None:
+        async with store.begin() as tx:
+            await store.outbox.append(tx, [row("lost")])
+            backup.replace(path)
+
+    with pytest.raises(CommitUnknown, match="replaced"):
+        await add_while_it_is_replaced()
+    with pytest.raises(StoreUnavailable, match="stop every process"):
+        await add(store, row("refused"))
+    await store.aclose()
+    for beside in ("-wal", "-shm"):
+        path.with_name(path.name + beside).unlink(missing_ok=True)
+    again = SqliteStore(path, clock=clock)
+    lanes = await again.outbox.lease("a", 60)
+    assert [one.key for one in (await again.outbox.poll(lanes, 10)).rows] == ["before"]
+    await again.aclose()
