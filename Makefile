@@ -27,7 +27,7 @@ demo-servers: $(READY) ## the same platform on PostgreSQL and NATS, in real time
 quickstart: $(READY) ## two services, three tenants, one poison event, one killed worker: under a minute
 	$(BIN)/posthouse quickstart
 
-test: $(READY) ## every test: unit, conformance, integration, faults, documentation; in two processes
+test: $(READY) ## every test: unit, conformance, integration, faults, documentation; in three processes
 	$(BIN)/python -m tests
 
 test-long: $(READY) ## every test, with the enumerations and storms that take hours taken whole

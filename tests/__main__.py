@@ -1,8 +1,8 @@
-"""`python -m tests`: every test, in two processes side by side, because most of them wait for servers most of the time.
+"""`python -m tests`: every test, in three processes side by side, because most of them wait for servers most of the time.
 
 Side by side they take processors from each other, and some tests wait for real clocks: up to `FEW` that failed then run
 once more, alone. One that fails again fails the run; one that does not is named at the end, its first failure above.
-What is said after it goes to pytest, twice: `python -m tests -x`. Paths are for `pytest` itself.
+What is said after it goes to pytest, each time: `python -m tests -x`. Paths are for `pytest` itself.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-CONFORMANCE = [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("tests/conformance/test_*.py"))]
 SHARES = {
-    "faults": ("tests/faults", *CONFORMANCE[::2]),
-    "the rest": ("tests/integration", "tests/unit", "tests/docs", *CONFORMANCE[1::2]),
+    "faults": ("tests/faults",),
+    "adapters": ("tests/conformance", "tests/unit"),
+    "the rest": ("tests/integration", "tests/docs"),
 }
 """About equally long; each brings servers of its own."""
 FEW = 5
@@ -73,7 +73,7 @@ class Share:
 
 
 def main(options: list[str]) -> int:
-    """Run both shares to their end; 0 when both passed."""
+    """Run all shares to their end; 0 when all passed."""
     with tempfile.TemporaryDirectory(prefix="posthouse-tests-") as folder:
         shares = [Share(name, paths, Path(folder) / name) for name, paths in SHARES.items()]
         runs = [threading.Thread(target=share.run, args=options) for share in shares]
@@ -92,7 +92,7 @@ def main(options: list[str]) -> int:
             return 130
         for share in shares:
             for test in share.unsteady:
-                print(f"UNSTEADY {test}: failed beside the other share, passed alone")
+                print(f"UNSTEADY {test}: failed beside the other shares, passed alone")
             for test in share.failed():
                 print(f"FAILED {test}")
             print(f"{share.name}: {share.ending} (exit code {share.code})")

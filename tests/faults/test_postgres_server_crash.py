@@ -24,7 +24,7 @@ from posthouse.processes import Plan
 from posthouse.processes.projection import rebuilding
 from posthouse.runtime import Part, Runtime
 from posthouse.service import Parts
-from posthouse.status import status
+from posthouse.status import Line, status
 from posthouse.store import HeldEvent, HeldFilter
 from posthouse.stores.postgres.outbox import LEASE, SETTLE, SETTLE_TOGETHER
 from posthouse.stores.postgres.timers import FIRE
@@ -73,6 +73,7 @@ class Stage:
         self._other = other
         self.client = Client(other)
         self._since = 0
+        self._moving: list[Line] = []
         self._runtime: Runtime | None = None
 
     @contextlib.asynccontextmanager
@@ -181,7 +182,7 @@ class Stage:
             await (until(self._is_calm, "calm", PATIENCE) if self._lossy else settled(self.service, PATIENCE))
         except AssertionError as error:
             report = await verdict(self.service, lossy=self._lossy)
-            raise AssertionError(f"{error}\n{report}\n{report.violations}") from None
+            raise AssertionError(f"{error}\n{self._moving}\n{report}\n{report.violations}") from None
         report = dataclasses.replace(await verdict(self.service, lossy=self._lossy), crashes=self.rolling.crashes)
         assert not report.violations, f"{report}\n{report.violations}"
         held = await self.service.store.held.find(HeldFilter(), limit=10_000)
@@ -191,8 +192,10 @@ class Stage:
     async def _is_calm(self) -> bool:
         """Nothing is on its way. It does not add up where an event that was in hand when its commit was lost is applied."""
         figures = await status([self.service])
-        moving = any(line.in_flight or line.held.get("retrying") for line in figures.lines if line.topic != TRIPS)
-        return not moving and not any(figures.unsent.values()) and await self._nothing_is_missed()
+        self._moving = [
+            line for line in figures.lines if line.topic != TRIPS and (line.in_flight or line.held.get("retrying"))
+        ]
+        return not self._moving and not any(figures.unsent.values()) and await self._nothing_is_missed()
 
     async def _nothing_is_missed(self) -> bool:
         """What was lost is missed until its number is given out again."""
