@@ -14,8 +14,9 @@ import msgspec
 from posthouse.broker import Progress as BrokerProgress
 from posthouse.broker import Topology
 from posthouse.clock import new_id
-from posthouse.errors import ConfigurationError, RebuildStopped
+from posthouse.errors import BrokerError, ConfigurationError, RebuildStopped, StoreError
 from posthouse.processes.projection.bulk import Bulk, lost
+from posthouse.processes.projection.clearing import clear_lost
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.model import Founding
 from posthouse.processes.projection.wiring import Member, Wiring
@@ -235,7 +236,16 @@ class Rebuild:
             member.face.live = True
         finally:
             await member.end()
+            if not member.face.live:
+                await self._clear_if_lost(generation)
         return generation.read if generation.source == "streams" else done
+
+    async def _clear_if_lost(self, generation: Generation) -> None:
+        """A server that took over may know nothing of it: then what its group holds is nobody's."""
+        with contextlib.suppress(StoreError, BrokerError):
+            rows = await self._wiring.store.projections.generations()
+            if (generation.projection, generation.number) not in {(row.projection, row.number) for row in rows}:
+                await clear_lost(self._wiring, self._projection, generation.number)
 
     async def _with_group(self, generation: Generation) -> Generation:
         """Its consumer group, at the beginning of the log, or at its end where the streams come first."""
