@@ -43,6 +43,7 @@ class Boundaries:
         self._armed: Boundary | None = None
         self._strike: Act = _nothing
         self._struck = asyncio.Event()
+        self._striking: asyncio.Future[None] | None = None
         self.seen: dict[tuple[str, str], int] = {}
         """How often each statement of each part was sent."""
 
@@ -57,6 +58,8 @@ class Boundaries:
             await asyncio.wait_for(self._struck.wait(), within)
         if self._armed is None:
             await self._struck.wait()
+        if self._struck.is_set() and self._striking is not None:
+            self._striking.result()
         return self._struck.is_set()
 
     def disarm(self) -> None:
@@ -129,10 +132,11 @@ class Boundaries:
         self._armed = None
         token = part_at_work.set("")
         try:
-            await self._strike()
+            self._striking = asyncio.ensure_future(self._strike())
         finally:
             part_at_work.reset(token)
-            self._struck.set()
+        self._striking.add_done_callback(lambda _: self._struck.set())
+        await asyncio.shield(self._striking)  # whoever came by may be given up meanwhile
 
 
 async def _nothing() -> None:
