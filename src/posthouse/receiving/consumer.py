@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Hashable, Sequence
 
@@ -23,6 +24,8 @@ Run = tuple[Hashable | None, list[Item]]
 
 RECEIVE_WAIT = 1.0
 ACK_BATCH = 100
+ACK_DELAY = 0.5
+"""Seconds that an acknowledgement waits for others, at most, whatever a slow handler does meanwhile."""
 PAUSE = 0.5
 """Seconds between two tries while the broker or the database is away."""
 
@@ -107,6 +110,10 @@ class Membership:
         """Seconds that a handler may rightly take; the applier is alive between two of its calls."""
         self._gate: Gate[Item] = Gate(in_flight)
         self._acks: list[Delivery] = []
+        self._dealt = asyncio.Event()
+        """Something waits to be acknowledged."""
+        self._at_work: list[Sequence[Delivery]] = []
+        """What handlers have in hand: whether it was committed is known when they return."""
         self._sleepers: list[asyncio.Future[None]] = []
         """Workers that wait for work."""
         self._drained = asyncio.Event()
@@ -121,19 +128,23 @@ class Membership:
         halt = asyncio.Event()
         workers = [asyncio.create_task(self._work(halt)) for _ in range(self._applier.workers)]
         receiver = asyncio.create_task(self._receive())
+        tasks = [receiver, asyncio.create_task(self._flush_in_time(halt)), *workers]
         stopper = asyncio.create_task(stop.wait())
+        patience = self._pulse.last_words
         try:
-            await asyncio.wait([receiver, stopper, *workers], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([stopper, *tasks], return_when=asyncio.FIRST_COMPLETED)
             halt.set()
+            self._dealt.set()
             receiver.cancel()
             while self._sleepers:
                 self._wake_one()
-            await asyncio.wait([receiver, *workers])
+            await asyncio.wait(tasks)
+            patience = self._pulse.patience
         finally:
             stopper.cancel()
-            await _given_up([receiver, *workers], self._pulse.last_words)
-        troubles = [error for task in [receiver, *workers] if (error := _error(task)) is not None]
-        await self._flush()
+            await _given_up(tasks, self._pulse.last_words)
+            await self._say_all(patience)
+        troubles = [error for task in tasks if (error := _error(task)) is not None]
         for trouble in troubles:
             if not isinstance(trouble, BrokerError | StoreError):
                 raise trouble
@@ -166,13 +177,18 @@ class Membership:
             if self._gate.ready:
                 self._wake_one()
             items = [item for _, run in taken for item in run]
+            deliveries = [delivery for delivery, _ in items]
+            self._at_work.append(deliveries)
             try:
                 with self._pulse.doing("applying events", longer=self._longest):
                     await self._applier.apply_group([work for _, work in items])
-                self._acks += [delivery for delivery, _ in items]
+                self._done_with(deliveries)
+                self._acks += deliveries
+                self._dealt.set()
             except NOTHING_KNOWN:
                 with self._pulse.doing("handing events back"):
-                    await self._stream.nack([delivery for delivery, _ in items])
+                    await self._stream.nack(deliveries)
+                self._done_with(deliveries)
                 raise
             finally:
                 for key, run in taken:
@@ -211,6 +227,29 @@ class Membership:
                 run.append(self._gate.take_following(key))
                 room -= 1
         return taken
+
+    def _done_with(self, deliveries: Sequence[Delivery]) -> None:
+        self._at_work = [others for others in self._at_work if others is not deliveries]
+
+    async def _flush_in_time(self, halt: asyncio.Event) -> None:
+        """What was committed is acknowledged soon, also where a slow handler keeps the workers from coming to it: until then
+        it counts as applied and as in flight."""
+        while not halt.is_set():
+            await self._dealt.wait()
+            self._dealt.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ACK_DELAY):
+                    await halt.wait()
+            await self._flush()
+
+    async def _say_all(self, patience: float) -> None:
+        """Before leaving: hand back what was given up, of which nobody knows whether it was committed, and acknowledge the
+        rest. Whatever the broker does not hear comes again."""
+        with contextlib.suppress(TimeoutError, BrokerError):
+            async with asyncio.timeout(patience):
+                await self._flush()
+                for deliveries in self._at_work:
+                    await self._stream.nack(deliveries)
 
     async def _flush(self) -> None:
         if not self._acks:
