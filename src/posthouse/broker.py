@@ -98,7 +98,11 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     taken from it. `behind` is `pending` of each partition, in one order for all groups; None where the broker
     does not tell. A broker without history counts as `stored` what it still has for the group. `uncounted` says in words
     which frames `pending` cannot know of, so that it may be too small; empty means that it is exact. A frame that is gone is
-    neither stored for the group nor pending.
+    neither stored for the group nor pending; nor is one that was acknowledged before an older one, once its member has left.
+
+    `unsure`: so many of the pending ones, at most, may have been dealt with all the same, and nobody has said so yet: they are
+    in the hands of a member, or of one that fell silent, were handed back, or come again after a seek. None means that it may
+    be any of them. What a member that left in good order had in hand, and neither acknowledged nor handed back, was not.
     """
 
     stored: int
@@ -107,6 +111,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     uncounted: str = ""
     dropped: bool = False
     whole: bool = False
+    unsure: int | None = None
     behind: Sequence[int] | None = None
 
 
@@ -138,11 +143,12 @@ class Stream(Protocol):
         ...
 
     async def nack(self, deliveries: Sequence[Delivery]) -> None:
-        """Take these back and hand them out again soon, in order per key, to any member."""
+        """Take these back and hand them out again soon, in order per key, to any member. They may have been dealt with."""
         ...
 
     async def aclose(self) -> None:
-        """Leave the group. Frames not acknowledged go to other members at once. Idempotent."""
+        """Leave the group. Frames not acknowledged go to other members at once. What was dealt with is acknowledged or handed
+        back by then. Idempotent."""
         ...
 
 

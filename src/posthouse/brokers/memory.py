@@ -30,6 +30,8 @@ class Reader(msgspec.Struct, eq=False):
     holders: dict[int, MemoryStream] = msgspec.field(default_factory=dict)
     given: set[int] = msgspec.field(default_factory=set)
     """Those handed out and not acknowledged since."""
+    returned: set[int] = msgspec.field(default_factory=set)
+    """Those handed back and not acknowledged since."""
     seen: int = 0
     """Everything below it may have been handed out before the last seek."""
     fresh: bool = False
@@ -171,7 +173,11 @@ class MemoryBroker:
         reader = self.log.readers.get((group, topic)) or Reader(0, 0)
         pending = stored - reader.cursor - len(reader.done)
         late = reader.started > 0
-        return Progress(stored=stored, pending=pending, truncated=late, whole=not late, behind=(pending,))
+        seen = set(range(reader.cursor, reader.seen)) - reader.done
+        unsure = len(seen | reader.returned | reader.holders.keys())
+        return Progress(
+            stored=stored, pending=pending, truncated=late, whole=not late, unsure=unsure, behind=(pending,)
+        )
 
 
 class MemoryStream:
@@ -203,6 +209,7 @@ class MemoryStream:
         for reader, position in self._mine(deliveries):
             reader.holders.pop(position, None)
             reader.given.discard(position)
+            reader.returned.discard(position)
             reader.done.add(position)
             while reader.cursor in reader.done:
                 reader.done.remove(reader.cursor)
@@ -212,6 +219,7 @@ class MemoryStream:
     async def nack(self, deliveries: Sequence[Delivery]) -> None:
         for reader, position in self._mine(deliveries):
             reader.holders.pop(position, None)
+            reader.returned.add(position)
         self._log.wake()
 
     async def aclose(self) -> None:

@@ -5,6 +5,8 @@ Frames of a partition are numbered 1, 2, 3 … without gaps, so a cursor is one 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class Window:
     """The numbers from the committed cursor to the last one handed out, at most `size` of them.
@@ -13,9 +15,9 @@ class Window:
     over after a crash then knows that nothing past cursor + size was ever handed out.
     """
 
-    __slots__ = ("_again", "_open", "committed", "prefix", "read", "size", "touched")
+    __slots__ = ("_again", "_open", "_returned", "committed", "done", "prefix", "read", "size", "touched", "unsure")
 
-    def __init__(self, *, acked: int, touched: int, size: int) -> None:
+    def __init__(self, *, acked: int, touched: int, size: int, done: Iterable[int] = (), unsure: int = 0) -> None:
         self.committed = acked
         """The cursor as the log has it, and keeps it whatever crashes."""
         self.prefix = acked
@@ -25,8 +27,13 @@ class Window:
         self.touched = touched
         """Numbers up to here may have been handed out by an earlier owner."""
         self.size = size
+        self.done = set(done)
+        """Acknowledged by an earlier owner, behind its cursor."""
+        self.unsure = unsure
+        """Numbers up to here may have been dealt with by an earlier owner that did not say so."""
         self._open: set[int] = set()
         self._again: set[int] = set()
+        self._returned: set[int] = set()
 
     @property
     def idle(self) -> bool:
@@ -68,10 +75,28 @@ class Window:
     def ack(self, number: int) -> None:
         self._open.discard(number)
         self._again.discard(number)
+        self._returned.discard(number)
 
     def nack(self, number: int) -> None:
         if number in self._open:
             self._again.add(number)
+            self._returned.add(number)
+
+    def put_back(self, number: int) -> None:
+        """It was taken, and nobody got it."""
+        if number in self._open:
+            self._again.add(number)
+
+    def acknowledged(self) -> list[int]:
+        """The numbers behind `prefix` that need not come again."""
+        first = self.advance() + 1
+        mine = [number for number in range(first, self.read + 1) if number not in self._open]
+        return mine + sorted(number for number in self.done if number > max(self.prefix, self.read))
+
+    def doubted(self, *, closed: bool) -> int:
+        """The last number that may have been dealt with though nobody said so, once it is given back. Where the member has not
+        `closed` its stream, that is also what it still has in hand."""
+        return max(self.unsure, *self._returned, 0 if closed or self.idle else self.read)
 
     def advance(self) -> int:
         """Move `prefix` over everything acknowledged by now, and return it."""

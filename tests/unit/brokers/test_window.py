@@ -105,3 +105,24 @@ def test_what_was_read_without_having_been_taken_is_handed_out_up_to_its_last_nu
     for number in (3, 4, 5):
         window.ack(number)
     assert window.advance() == 5
+
+
+def test_it_knows_what_was_acknowledged_behind_the_cursor_by_itself_and_by_an_earlier_owner() -> None:
+    window = Window(acked=0, touched=0, size=9, done=[3, 8])
+    window.take(5, 9)
+    for number in (1, 3, 4):
+        window.ack(number)
+    assert (window.acknowledged(), window.prefix) == ([3, 4, 8], 1)
+
+
+def test_what_was_handed_back_may_have_been_dealt_with_until_it_is_acknowledged() -> None:
+    window = Window(acked=0, touched=0, size=9)
+    window.take(4, 9)
+    window.ack(1)
+    assert (window.doubted(closed=True), window.doubted(closed=False)) == (0, 4), "somebody may be at it"
+    window.put_back(4)
+    window.nack(3)
+    assert window.doubted(closed=True) == 3
+    window.ack(3)
+    assert window.doubted(closed=True) == 0
+    assert Window(acked=0, touched=0, size=9, unsure=7).doubted(closed=True) == 7

@@ -38,7 +38,7 @@ class EmbeddedBroker:
     side; fixed once the topic exists. `synchronous="NORMAL"` trades the last commits before a power cut for speed.
 
     `Progress.pending` counts from the cursor: a frame acknowledged before an older one of its partition counts until
-    the older one is acknowledged too. Leases follow `clock`; all processes must use the machine's.
+    the older one is acknowledged too, or its member has left. Leases follow `clock`; all processes must use the machine's.
     """
 
     def __init__(
@@ -270,13 +270,14 @@ def offset(position: int | str) -> int:
         raise BrokerError(f"position {position!r} is not an offset of this log: it takes whole numbers") from None
 
 
-def progress_of(partitions: Iterable[tuple[int, int, int | None, int | None]]) -> Progress:
-    """From (stored, pruned, acked, started) of each partition; acked is None where the group has never been."""
-    stored, behind = 0, []
+def progress_of(partitions: Iterable[tuple[int, int, int | None, int | None, int, int]]) -> Progress:
+    """From (stored, pruned, acked, started, unread, unsure) of each partition; acked is None where the group has never been."""
+    stored, unsure, behind = 0, 0, []
     late = dropped = False
-    for last, pruned, acked, started in partitions:
+    for last, pruned, acked, started, unread, doubtful in partitions:
         stored += last
-        behind.append(last - max(pruned, pruned if acked is None else acked))
+        unsure += doubtful
+        behind.append(unread)
         late |= (pruned if started is None else started) > 0
         dropped |= acked is not None and acked < pruned
     return Progress(
@@ -285,5 +286,6 @@ def progress_of(partitions: Iterable[tuple[int, int, int | None, int | None]]) -
         truncated=late or dropped,
         dropped=dropped,
         whole=not late,
+        unsure=unsure,
         behind=tuple(behind),
     )

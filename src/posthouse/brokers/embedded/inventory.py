@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from posthouse.brokers.embedded.schema import UNREAD
 from posthouse.errors import BrokerError
 from posthouse.survey import PASSING, Thing, partition_drift
 
@@ -13,8 +14,8 @@ TOPICS = """
     SELECT t.name, t.partitions, coalesce(sum(h.stored - h.pruned), 0) FROM topics t LEFT JOIN heads h ON h.topic = t.id
     WHERE t.name NOT GLOB char(127) || '*' GROUP BY t.id"""
 # Every place of a group, what it has not acknowledged, and whether a member reads there at a moment.
-PLACES = """
-    SELECT t.name, c.grp, sum(h.stored - c.acked),
+PLACES = f"""
+    SELECT t.name, c.grp, sum({UNREAD}),
         EXISTS (SELECT 1 FROM members m WHERE m.grp = c.grp AND m.topic = c.topic AND m.until > ?)
     FROM cursors c JOIN topics t ON t.id = c.topic JOIN heads h ON h.topic = c.topic AND h.partition = c.partition
     GROUP BY c.topic, c.grp"""

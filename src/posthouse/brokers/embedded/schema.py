@@ -53,7 +53,8 @@ TABLES = (
     ) WITHOUT ROWID""",
     # Cursor and lease of one partition. `epoch` grows with every new owner and every seek, and every ack names the one
     # it belongs to. `reach` is the owner's window and `boot` the start of the machine under which it took over; `touched`
-    # is the last number that may have been handed out.
+    # is the last number that may have been handed out. `done` are numbers behind the cursor that were acknowledged when the
+    # last owner left (JSON); others up to `unsure` may have been dealt with though nobody said so.
     """CREATE TABLE cursors (
         grp TEXT NOT NULL,
         topic INTEGER NOT NULL,
@@ -65,6 +66,8 @@ TABLES = (
         owner TEXT,
         reach INTEGER NOT NULL DEFAULT 0,
         boot TEXT,
+        done TEXT NOT NULL DEFAULT '[]',
+        unsure INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (grp, topic, partition)
     ) WITHOUT ROWID""",
 )
@@ -117,7 +120,7 @@ JOIN = """
     ON CONFLICT DO UPDATE SET until = excluded.until"""
 LEAVE = "DELETE FROM members WHERE grp = ? AND topic = ? AND name = ?"
 MEMBERS = "SELECT topic, name, until FROM members WHERE grp = ?"
-CURSORS = "SELECT topic, partition, owner, epoch, acked, touched FROM cursors WHERE grp = ?"
+CURSORS = "SELECT topic, partition, owner, epoch, acked, touched, unsure FROM cursors WHERE grp = ?"
 # The one before did not give it back: whatever it may have had in hand is handed out as a repeat, but nothing that is
 # stored later. A power cut may have undone acknowledgements as well, so after one the cursor no longer tells how far
 # that was.
@@ -132,13 +135,20 @@ TAKE = """
             WHEN boot = :boot THEN min(h.stored, max(touched, acked + reach))
             ELSE h.stored
         END,
+        done = CASE WHEN :anew OR acked > h.stored OR owner IS NOT NULL AND boot IS NOT :boot THEN '[]' ELSE done END,
+        unsure = CASE
+            WHEN :anew OR acked > h.stored THEN h.stored
+            WHEN owner IS NULL THEN unsure
+            WHEN boot = :boot THEN min(h.stored, max(unsure, acked + reach))
+            ELSE h.stored
+        END,
         owner = :member, reach = :reach, boot = :boot, epoch = epoch + 1
     FROM heads h
     WHERE h.topic = cursors.topic AND h.partition = cursors.partition
         AND grp = :group AND cursors.topic = :topic AND cursors.partition = :partition
-    RETURNING epoch, acked, touched"""
+    RETURNING epoch, acked, touched, done, unsure"""
 GIVE_BACK = """
-    UPDATE cursors SET owner = NULL, acked = ?1, touched = max(touched, ?2)
+    UPDATE cursors SET owner = NULL, acked = ?1, touched = max(touched, ?2), done = ?8, unsure = ?9
     WHERE grp = ?3 AND topic = ?4 AND partition = ?5 AND owner = ?6 AND epoch = ?7
     AND ?1 <= (SELECT stored FROM heads h WHERE h.topic = ?4 AND h.partition = ?5)"""
 
@@ -152,10 +162,23 @@ FIRST_AT_TIME = """
     WHERE topic = ? AND partition = ? AND stored_at >= ? ORDER BY number LIMIT 1"""
 # What was handed out before a seek and not acknowledged may come again, so all of it counts as touched.
 MOVE = """
-    INSERT INTO cursors (grp, topic, partition, acked, touched, started, epoch) VALUES (?, ?, ?, ?, ?, 0, 1)
-    ON CONFLICT DO UPDATE SET acked = excluded.acked, touched = excluded.touched, epoch = epoch + 1"""
-PROGRESS = """
-    SELECT h.stored, h.pruned, c.acked, c.started FROM topics t JOIN heads h ON h.topic = t.id
+    INSERT INTO cursors (grp, topic, partition, acked, touched, unsure, started, epoch) VALUES (?1, ?2, ?3, ?4, ?5, ?5, 0, 1)
+    ON CONFLICT DO UPDATE SET acked = excluded.acked, touched = excluded.touched, unsure = excluded.unsure, done = '[]',
+        epoch = epoch + 1"""
+# Frames that are there and not acknowledged, of a cursor `c` and up to a number: the numbers of those that somebody deleted
+# by hand are in the range as well. Without a cursor all that are there.
+_UNREAD = """(
+    (SELECT count(*) FROM frames f WHERE f.topic = h.topic AND f.partition = h.partition
+        AND f.number > max(h.pruned, coalesce(c.acked, 0)) AND f.number <= {upto})
+    - (SELECT count(*) FROM json_each(coalesce(c.done, '[]')) d JOIN frames f ON f.number = d.value
+        WHERE f.topic = h.topic AND f.partition = h.partition
+        AND f.number > max(h.pruned, coalesce(c.acked, 0)) AND f.number <= {upto}))"""
+UNREAD = _UNREAD.format(upto="h.stored")
+_UNSURE = _UNREAD.format(
+    upto="coalesce(CASE WHEN c.owner IS NULL THEN c.unsure ELSE max(c.unsure, c.acked + c.reach) END, 0)"
+)
+PROGRESS = f"""
+    SELECT h.stored, h.pruned, c.acked, c.started, {UNREAD}, {_UNSURE} FROM topics t JOIN heads h ON h.topic = t.id
     LEFT JOIN cursors c ON c.grp = ? AND c.topic = h.topic AND c.partition = h.partition WHERE t.name = ?"""
 PASSED = """
     SELECT h.topic, h.partition, h.pruned, coalesce(c.acked, h.stored) AS passed

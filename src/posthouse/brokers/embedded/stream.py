@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
+
 import posthouse.brokers.embedded.schema as schema
 from posthouse.broker import Delivery
 from posthouse.brokers.embedded.file import LogFile
@@ -29,6 +31,8 @@ LEAVING = 2.0
 
 Place = tuple[int, int]
 """Topic number and partition."""
+Cursor = tuple[int, int, str | None, int, int, int, int]
+"""Topic number, partition, owner, epoch, acked, touched, unsure."""
 
 Mark = tuple[float | None, bytes | None]
 """When the last frame that was read was stored, and its id; without values when it was deleted since, or there is none."""
@@ -227,15 +231,16 @@ class EmbeddedStream:
         except BaseException:
             for window, numbers in taken:  # nobody got them
                 for number in numbers:
-                    window.nack(number)
+                    window.put_back(number)
             raise
         return Taken(deliveries, any(self._held[place].window.has_left(stored[place]) for place in places))
 
     def _read(self, connection: sqlite3.Connection, place: Place, run: tuple[int, int], again: bool) -> list[Delivery]:
         topic, holding = self._topics[place[0]], self._held[place]
-        touched = run[1] if again else holding.window.touched
+        window = holding.window
+        touched = run[1] if again else window.touched
         rows = connection.execute(schema.READ, (*place, *run)).fetchall()
-        if run[1] == holding.window.read:
+        if run[1] == window.read:
             holding.mark = (rows[-1][2], rows[-1][3]) if rows and rows[-1][0] == run[1] else (None, None)
         deliveries = [
             handed(
@@ -252,10 +257,16 @@ class EmbeddedStream:
         if (
             len(deliveries) <= run[1] - run[0]
         ):  # rows that somebody deleted by hand must not hold up the cursor for ever
-            there = {delivery.token.number for delivery in deliveries if isinstance(delivery.token, Token)}
+            there = {_number(delivery) for delivery in deliveries}
             for number in set(range(run[0], run[1] + 1)) - there:
-                holding.window.ack(number)
-        return deliveries
+                window.ack(number)
+        return self._without_done(deliveries, window) if window.done else deliveries
+
+    def _without_done(self, deliveries: Sequence[Delivery], window: Window) -> list[Delivery]:
+        """What an earlier owner had acknowledged is passed over."""
+        for number in window.done.intersection(map(_number, deliveries)):
+            window.ack(number)
+        return [delivery for delivery in deliveries if _number(delivery) not in window.done]
 
     # Cursors and leases
 
@@ -303,7 +314,7 @@ class EmbeddedStream:
                 held[claim[:2]] = self._take_over(connection, claim[:2], anew)
             gone = self._ready_to_leave(held, {claim[:2] for claim in leave})
             for place in gone:
-                self._give_back(connection, place, held.pop(place))
+                self._give_back(connection, place, held.pop(place), closed=False)
             bereaved = any(claim.owner is not None for claim in take)
             if gone or joining or bereaved:
                 connection.execute(schema.GROUP_CHANGED, (self._group,))
@@ -329,7 +340,7 @@ class EmbeddedStream:
         row = connection.execute(schema.GROUP_VERSION, (self._group,)).fetchone()
         return -1 if row is None else int(row[0])
 
-    def _refuse_when_removed(self, rows: Sequence[tuple[int, int, str | None, int, int, int]]) -> None:
+    def _refuse_when_removed(self, rows: Sequence[Cursor]) -> None:
         """Without a place it would wait for ever; whoever subscribes again gets a new one, or hears that the topic is gone."""
         gone = self._topics.keys() - {row[0] for row in rows}
         if gone:
@@ -349,16 +360,15 @@ class EmbeddedStream:
                 living[topic].append(name)
         return living
 
-    def _still_held(
-        self, connection: sqlite3.Connection, rows: Sequence[tuple[int, int, str | None, int, int, int]]
-    ) -> dict[Place, Holding]:
+    def _still_held(self, connection: sqlite3.Connection, rows: Sequence[Cursor]) -> dict[Place, Holding]:
         """What the file says is mine and I know of; after a seek with a fresh window."""
         held: dict[Place, Holding] = {}
-        for topic, partition, owner, epoch, acked, touched in rows:
+        for topic, partition, owner, epoch, acked, touched, unsure in rows:
             holding = self._held.get((topic, partition))
             if owner == self._name and holding is not None:
                 if holding.epoch != epoch:
-                    holding = self._holding(connection, (topic, partition), epoch, acked, touched)
+                    window = Window(acked=acked, touched=touched, size=self._size, unsure=unsure)
+                    holding = Holding(epoch, window, self._mark(connection, (topic, partition), acked))
                 holding.window.committed = acked  # a copy that was put back may be behind
                 held[topic, partition] = holding
         return held
@@ -379,16 +389,16 @@ class EmbeddedStream:
     def _take_over(self, connection: sqlite3.Connection, place: Place, anew: bool) -> Holding:
         names = {"group": self._group, "topic": place[0], "partition": place[1], "member": self._name}
         values = {"reach": self._size, "boot": self._file.boot, "anew": anew}
-        ((epoch, acked, touched),) = connection.execute(schema.TAKE, names | values).fetchall()
-        return self._holding(connection, place, epoch, acked, touched)
-
-    def _holding(self, connection: sqlite3.Connection, place: Place, epoch: int, acked: int, touched: int) -> Holding:
-        window = Window(acked=acked, touched=touched, size=self._size)
+        ((epoch, acked, touched, done, unsure),) = connection.execute(schema.TAKE, names | values).fetchall()
+        numbers = msgspec.json.decode(done, type=list[int])
+        window = Window(acked=acked, touched=touched, size=self._size, done=numbers, unsure=unsure)
         return Holding(epoch, window, self._mark(connection, place, acked))
 
-    def _give_back(self, connection: sqlite3.Connection, place: Place, holding: Holding) -> None:
+    def _give_back(self, connection: sqlite3.Connection, place: Place, holding: Holding, *, closed: bool) -> None:
         window = holding.window
-        values = (window.advance(), window.read, self._group, *place, self._name, holding.epoch)
+        done = msgspec.json.encode(window.acknowledged()).decode()
+        given = (window.prefix, window.read, self._group, *place, self._name, holding.epoch)
+        values = (*given, done, window.doubted(closed=closed))
         connection.execute(schema.GIVE_BACK, values)
 
     async def _beat(self) -> None:
@@ -406,8 +416,12 @@ class EmbeddedStream:
         with contextlib.suppress(BrokerUnavailable, TimeoutError):  # then the lease runs out instead
             async with asyncio.timeout(LEAVING), self._file.write("leaving a group") as connection:
                 for place, holding in self._held.items() if self._run == self._file.run else ():
-                    self._give_back(connection, place, holding)
+                    self._give_back(connection, place, holding, closed=True)
                 connection.executemany(schema.LEAVE, [(self._group, topic, self._name) for topic in self._topics])
                 connection.execute(schema.GROUP_CHANGED, (self._group,))
             self._file.bell.ring()
         self._held = {}
+
+
+def _number(delivery: Delivery) -> int:
+    return delivery.token.number if isinstance(delivery.token, Token) else 0
