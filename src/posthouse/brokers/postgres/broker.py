@@ -44,7 +44,7 @@ class PostgresBroker:
     most that this instance opens. Leases, times and retention follow the database's clock; `clock` says when to renew.
 
     `Progress.pending` counts from the cursor: a frame acknowledged before an older one of its partition counts until
-    the older one is acknowledged too. The sheet is complete after the first call that reached the server.
+    the older one is acknowledged too, or its member has left. The sheet is complete after the first call that reached the server.
     """
 
     def __init__(
@@ -154,12 +154,13 @@ class PostgresBroker:
             name: Progress(
                 stored=stored,
                 pending=pending,
+                unsure=unsure,
                 truncated=truncated,
                 dropped=dropped,
                 whole=whole,
                 behind=tuple(behind),
             )
-            for name, stored, pending, truncated, dropped, whole, behind in rows
+            for name, stored, pending, unsure, truncated, dropped, whole, behind in rows
         }
         nothing = Progress(stored=0, pending=0, truncated=False)
         return {topic: found.get(topic, nothing) for topic in topics}

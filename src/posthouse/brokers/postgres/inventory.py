@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from posthouse.brokers.postgres.database import Database, Fetch
+from posthouse.brokers.postgres.schema import UNREAD
 from posthouse.errors import BrokerError
 from posthouse.survey import PASSING, Thing, partition_drift
 
@@ -15,10 +16,11 @@ TOPICS = """
     SELECT t.name, t.partitions, coalesce(sum(h.stored - h.pruned), 0)::bigint
     FROM {s}.topics t LEFT JOIN {s}.heads h ON h.topic = t.id GROUP BY t.id, t.name, t.partitions"""
 # Every place of a group, what it has not acknowledged, and whether a member reads there now.
-PLACES = """
-    SELECT t.name, c.grp, sum(h.stored - c.acked)::bigint, EXISTS (
-        SELECT FROM {s}.members m WHERE m.grp = c.grp AND m.topic = t.id AND m.until > clock_timestamp())
-    FROM {s}.cursors c JOIN {s}.topics t ON t.id = c.topic JOIN {s}.heads h ON h.topic = c.topic AND h.partition = c.partition
+PLACES = f"""
+    SELECT t.name, c.grp, sum(f.there - d.done)::bigint, EXISTS (
+        SELECT FROM {{s}}.members m WHERE m.grp = c.grp AND m.topic = t.id AND m.until > clock_timestamp())
+    FROM {{s}}.cursors c JOIN {{s}}.topics t ON t.id = c.topic
+    JOIN {{s}}.heads h ON h.topic = c.topic AND h.partition = c.partition {UNREAD}
     GROUP BY t.id, t.name, c.grp"""
 # Groups are locked first, as everywhere in this log; members hear of it by the version.
 LOCK_GROUP = "UPDATE {s}.groups SET version = version + 1 WHERE name = $1"

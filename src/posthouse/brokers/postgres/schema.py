@@ -75,7 +75,9 @@ CREATE TABLE {s}.members (
 
 -- Cursor and lease of one partition. `epoch` grows with every new owner and every seek, and every read and every ack
 -- names the owner and the epoch it belongs to. `reach` is the owner's window, `touched` the last number that may have been
--- handed out, `run` the run of the server under which this is true: another one may have lost the end of what it knew.
+-- handed out, `run` the run of the server under which this is true: another one may have lost the end of what it knew. `done`
+-- are numbers behind the cursor that were acknowledged when the last owner left; others up to `unsure` may have been dealt with
+-- though nobody said so.
 CREATE TABLE {s}.cursors (
     grp text COLLATE "C" NOT NULL,
     topic int NOT NULL,
@@ -87,6 +89,8 @@ CREATE TABLE {s}.cursors (
     owner text COLLATE "C",
     reach bigint NOT NULL DEFAULT 0,
     run text,
+    done bigint[] NOT NULL DEFAULT '{{}}',
+    unsure bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (grp, topic, partition)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 CREATE INDEX cursors_of_partition ON {s}.cursors (topic, partition);
@@ -270,11 +274,13 @@ END $$;
 
 CREATE FUNCTION {s}.give_back(
     of_group text, member text,
-    topic_ids int[], partition_ids int[], epochs bigint[], numbers bigint[], reads bigint[]
+    topic_ids int[], partition_ids int[], epochs bigint[], numbers bigint[], reads bigint[], dones text[], doubts bigint[]
 ) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
     FOR i IN 1 .. cardinality(topic_ids) LOOP
-        UPDATE {s}.cursors c SET owner = NULL, acked = numbers[i], touched = reads[i] FROM {s}.heads h
+        UPDATE {s}.cursors c SET owner = NULL, acked = numbers[i], touched = reads[i],
+            done = dones[i]::bigint[], unsure = doubts[i]
+        FROM {s}.heads h
         WHERE c.grp = of_group AND c.topic = topic_ids[i] AND c.partition = partition_ids[i]
             AND c.owner = member AND c.epoch = epochs[i]
             AND h.topic = topic_ids[i] AND h.partition = partition_ids[i] AND h.stored >= numbers[i];
@@ -289,8 +295,8 @@ END $$;
 CREATE FUNCTION {s}.settle(
     of_group text, planned bigint, member text, window_size bigint,
     give_topics int[], give_partitions int[], give_epochs bigint[], give_numbers bigint[], give_reads bigint[],
-    take_topics int[], take_partitions int[], of_run text
-) RETURNS TABLE (topic int, partition int, epoch bigint, acked bigint, touched bigint)
+    give_dones text[], give_doubts bigint[], take_topics int[], take_partitions int[], of_run text
+) RETURNS TABLE (topic int, partition int, epoch bigint, acked bigint, touched bigint, done bigint[], unsure bigint)
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
     IF of_run IS DISTINCT FROM {s}.current_run() THEN
@@ -300,7 +306,8 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    PERFORM {s}.give_back(of_group, member, give_topics, give_partitions, give_epochs, give_numbers, give_reads);
+    PERFORM {s}.give_back(
+        of_group, member, give_topics, give_partitions, give_epochs, give_numbers, give_reads, give_dones, give_doubts);
     FOR i IN 1 .. cardinality(take_topics) LOOP
         RETURN QUERY UPDATE {s}.cursors c SET
             acked = CASE WHEN c.acked > h.stored THEN h.pruned ELSE c.acked END,
@@ -309,25 +316,32 @@ BEGIN
                 WHEN c.owner IS NULL THEN c.touched
                 ELSE greatest(c.touched, c.acked + c.reach)
             END,
+            done = CASE WHEN c.acked > h.stored OR c.run IS DISTINCT FROM of_run THEN '{{}}' ELSE c.done END,
+            unsure = CASE
+                WHEN c.acked > h.stored OR c.run IS DISTINCT FROM of_run THEN h.stored
+                WHEN c.owner IS NULL THEN c.unsure
+                ELSE greatest(c.unsure, c.acked + c.reach)
+            END,
             owner = member, reach = window_size, epoch = c.epoch + 1, run = of_run
         FROM {s}.heads h
         WHERE c.grp = of_group AND c.topic = take_topics[i] AND c.partition = take_partitions[i]
             AND h.topic = take_topics[i] AND h.partition = take_partitions[i]
-        RETURNING c.topic, c.partition, c.epoch, c.acked, c.touched;
+        RETURNING c.topic, c.partition, c.epoch, c.acked, c.touched, c.done, c.unsure;
     END LOOP;
-    RETURN QUERY SELECT NULL::int, NULL::int, NULL::bigint, NULL::bigint, NULL::bigint;
+    RETURN QUERY SELECT NULL::int, NULL::int, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint[], NULL::bigint;
 END $$;
 
 CREATE FUNCTION {s}.leave(
     of_group text, member text,
     give_topics int[], give_partitions int[], give_epochs bigint[], give_numbers bigint[], give_reads bigint[],
-    of_run text
+    give_dones text[], give_doubts bigint[], of_run text
 ) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
     UPDATE {s}.groups g SET version = g.version + 1 WHERE g.name = of_group;
     DELETE FROM {s}.members m WHERE m.grp = of_group AND m.name = member;
     IF of_run IS NOT DISTINCT FROM {s}.current_run() THEN
-        PERFORM {s}.give_back(of_group, member, give_topics, give_partitions, give_epochs, give_numbers, give_reads);
+        PERFORM {s}.give_back(
+            of_group, member, give_topics, give_partitions, give_epochs, give_numbers, give_reads, give_dones, give_doubts);
     END IF;
 END $$;
 """
@@ -371,10 +385,10 @@ BEGIN
         WHERE h.topic = of_topic ORDER BY h.topic, h.partition FOR SHARE
     LOOP
         before := {s}.first_at(of_topic, head.partition, head.pruned, head.stored, at_position, at_time) - 1;
-        INSERT INTO {s}.cursors AS c (grp, topic, partition, acked, touched, started, epoch, run)
-        VALUES (of_group, of_topic, head.partition, before, head.stored, 0, 1, of_run)
-        ON CONFLICT (grp, topic, partition)
-        DO UPDATE SET acked = before, touched = head.stored, epoch = c.epoch + 1;
+        INSERT INTO {s}.cursors AS c (grp, topic, partition, acked, touched, unsure, started, epoch, run)
+        VALUES (of_group, of_topic, head.partition, before, head.stored, head.stored, 0, 1, of_run)
+        ON CONFLICT (grp, topic, partition) DO UPDATE
+        SET acked = before, touched = head.stored, unsure = head.stored, done = '{{}}', epoch = c.epoch + 1;
     END LOOP;
 END $$;
 
@@ -434,18 +448,27 @@ READ = "SELECT * FROM {s}.read($1, $2, $3, $4, $5, $6, $7, $8)"
 ACK = "SELECT {s}.ack($1, $2, $3, $4, $5, $6, $7, $8)"
 ADD_GROUP = "SELECT {s}.add_group($1, $2, $3, $4)"
 RENEW = "SELECT * FROM {s}.renew($1, $2, $3, $4, $5)"
-SETTLE = "SELECT * FROM {s}.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
-LEAVE = "SELECT {s}.leave($1, $2, $3, $4, $5, $6, $7, $8)"
+SETTLE = "SELECT * FROM {s}.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+LEAVE = "SELECT {s}.leave($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 SEEK = "SELECT {s}.seek($1, $2, $3, to_timestamp($4::float8), $5)"
-PROGRESS = """
+# Frames that are there and not acknowledged, of a head `h` and a cursor `c`, and how many of them may have been dealt with: the
+# numbers of those that somebody deleted by hand are in the range as well. Without a cursor all that are there.
+UNREAD = """
+    CROSS JOIN LATERAL (SELECT greatest(coalesce(c.acked, h.pruned), h.pruned) AS low,
+        coalesce(CASE WHEN c.owner IS NULL THEN c.unsure ELSE greatest(c.unsure, c.acked + c.reach) END, 0) AS doubt) b
+    CROSS JOIN LATERAL (SELECT count(*) AS there, count(*) FILTER (WHERE f.number <= b.doubt) AS unsure FROM {s}.frames f
+        WHERE f.topic = h.topic AND f.partition = h.partition AND f.number > b.low) f
+    CROSS JOIN LATERAL (SELECT count(*) AS done, count(*) FILTER (WHERE d.number <= b.doubt) AS sure FROM unnest(c.done) n
+        JOIN {s}.frames d ON d.topic = h.topic AND d.partition = h.partition AND d.number = n WHERE n > b.low) d"""
+PROGRESS = f"""
     SELECT t.name, sum(h.stored)::bigint AS stored,
-        sum(h.stored - greatest(coalesce(c.acked, h.pruned), h.pruned))::bigint AS pending,
+        sum(f.there - d.done)::bigint AS pending, sum(f.unsure - d.sure)::bigint AS unsure,
         bool_or(coalesce(c.started, h.pruned) > 0 OR c.acked < h.pruned) AS truncated,
         coalesce(bool_or(c.acked < h.pruned), false) AS dropped,
         bool_and(coalesce(c.started, h.pruned) = 0) AS whole,
-        array_agg(h.stored - greatest(coalesce(c.acked, h.pruned), h.pruned) ORDER BY h.partition) AS behind
-    FROM {s}.topics t JOIN {s}.heads h ON h.topic = t.id
-    LEFT JOIN {s}.cursors c ON c.grp = $1 AND c.topic = h.topic AND c.partition = h.partition
+        array_agg(f.there - d.done ORDER BY h.partition) AS behind
+    FROM {{s}}.topics t JOIN {{s}}.heads h ON h.topic = t.id
+    LEFT JOIN {{s}}.cursors c ON c.grp = $1 AND c.topic = h.topic AND c.partition = h.partition {UNREAD}
     WHERE t.name = ANY ($2::text[]) GROUP BY t.name"""
 RETIRE = "SELECT * FROM {s}.retire($1, $2)"
 # What the head says is gone, not what was decided a statement ago: this may be another server by now, with other frames.

@@ -41,10 +41,10 @@ class Holding:
 
     __slots__ = ("epoch", "leaving_since", "saved", "stored", "window")
 
-    def __init__(self, epoch: int, acked: int, touched: int, size: int) -> None:
+    def __init__(self, epoch: int, window: Window) -> None:
         self.epoch = epoch
-        self.window = Window(acked=acked, touched=touched, size=size)
-        self.saved = acked
+        self.window = window
+        self.saved = window.committed
         """The cursor as the database has it; `window.committed` is what its disk has."""
         self.stored: int | None = None
         """The last number known to be stored; None until the log was read under this epoch."""
@@ -54,6 +54,7 @@ class Holding:
         """What is stored now. When it is the first time, nothing above it can have been handed out before."""
         if self.stored is None:
             self.window.touched = min(self.window.touched, stored)
+            self.window.unsure = min(self.window.unsure, stored)
         self.stored = stored
 
     @property
@@ -238,7 +239,7 @@ class PostgresStream:
             for want in wants:  # nobody got them
                 if not want.hopeful:
                     for number in range(want.first, want.last + 1):
-                        want.holding.window.nack(number)
+                        want.holding.window.put_back(number)
             raise
         return self._unpacked(wants, rows) if run == self._run else []
 
@@ -280,6 +281,9 @@ class PostgresStream:
             if want.hopeful:
                 window.hand_out(number)
             numbers[index].add(number)
+            if number in window.done:  # acknowledged by an earlier owner
+                window.ack(number)
+                continue
             topic = self._topics[want.place[0]]
             deliveries.append(
                 handed(
@@ -391,17 +395,18 @@ class PostgresStream:
                 version,
                 self._name,
                 self._size,
-                *given_back((place, held.pop(place)) for place in gone),
+                *given_back([(place, held.pop(place)) for place in gone], closed=False),
                 *columns(taking),
                 self._run,
             )
             if not taken:
                 return False
             version += 1
-            for topic, partition, epoch, acked, touched in taken:
+            for topic, partition, epoch, acked, touched, done, unsure in taken:
                 if topic is not None:
-                    touched = UNKNOWN if self._entered_again else touched
-                    held[topic, partition] = Holding(epoch, acked, touched, self._size)
+                    touched, unsure = (UNKNOWN, UNKNOWN) if self._entered_again else (touched, unsure)
+                    window = Window(acked=acked, touched=touched, size=self._size, done=done, unsure=unsure)
+                    held[topic, partition] = Holding(epoch, window)
         self._held, self._version = held, version
         if gone:
             self._bell.ring()
@@ -427,8 +432,10 @@ class PostgresStream:
         for _, topic, partition, owner, epoch, acked, touched in cursors:
             holding = self._held.get((topic, partition))
             if owner == self._name and holding is not None:
-                same = holding.epoch == epoch
-                held[topic, partition] = holding if same else Holding(epoch, acked, touched, self._size)
+                if holding.epoch != epoch:
+                    window = Window(acked=acked, touched=touched, size=self._size, unsure=touched)
+                    holding = Holding(epoch, window)
+                held[topic, partition] = holding
         return held
 
     def _unknown(self, claims: Iterable[Claim]) -> set[Place]:
@@ -462,7 +469,7 @@ class PostgresStream:
             await asyncio.wait([self._beating])
         with contextlib.suppress(BrokerError, TimeoutError):  # then the lease runs out instead
             async with asyncio.timeout(LEAVING), self._saving, self._sharing:
-                back = given_back(in_order(self._held))
+                back = given_back(in_order(self._held), closed=True)
                 await self._database.fetch("leaving a group", sql.LEAVE, self._group, self._name, *back, self._run)
             self._bell.ring()
         self._held = {}
@@ -491,13 +498,15 @@ def columns(places: Iterable[Place]) -> tuple[list[int], list[int]]:
     return [topic for topic, _ in pairs], [partition for _, partition in pairs]
 
 
-def given_back(holdings: Iterable[tuple[Place, Holding]]) -> tuple[list[int], ...]:
-    """Topics, partitions, epochs, cursors and the last numbers handed out."""
-    pairs = list(holdings)
+def given_back(pairs: Sequence[tuple[Place, Holding]], *, closed: bool) -> tuple[Sequence[object], ...]:
+    """Topics, partitions, epochs, cursors, the last numbers handed out, what was acknowledged behind the cursor, and how far
+    others may have been dealt with."""
     windows = [holding.window for _, holding in pairs]
     return (
         *columns(place for place, _ in pairs),
         [holding.epoch for _, holding in pairs],
         [window.advance() for window in windows],
         [max(window.read, window.touched) for window in windows],
+        ["{" + ",".join(map(str, window.acknowledged())) + "}" for window in windows],
+        [window.doubted(closed=closed) for window in windows],
     )
