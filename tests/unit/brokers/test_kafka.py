@@ -167,6 +167,8 @@ def test_where_nothing_is_written_the_beginning_is_the_place_and_all_may_be_repe
     assert known(Claim(5, Note(move="m", until=ALL)), 4, 9) == Claim(5, Note(move="m", end=9, until=9))
     assert known(Claim(5), 4, 9) == Claim(5, Note(end=9))
     assert known(Claim(5, Note(end=7)), 4, 9) == Claim(5, Note(end=7))
+    assert known(Claim(5, Note(handed=3)), 4, 9).note.unsure == 4, "its owner did not say what it had dealt with"
+    assert known(Claim(5, Note(handed=3, end=7, unsure=1)), 4, 9).note.unsure == 1
 
 
 def test_an_owner_writes_down_a_window_before_it_hands_out_any() -> None:
@@ -182,6 +184,33 @@ def test_progress_counts_from_the_cursor_and_shows_what_is_hidden() -> None:
     lost = progress_of(spots, {("t", 0): None, ("t", 1): Claim(2)}, firsts, ends)
     assert (lost.stored, lost.pending, lost.truncated) == (20, 16, True)
     assert progress_of(spots[:1], {("t", 0): Claim(7, Note(began=5))}, firsts, ends).truncated
+
+
+@pytest.mark.parametrize(
+    ("note", "pending", "unsure"),
+    [
+        (Note(), 10, 0),  # nobody has read yet
+        (Note(handed=5), 10, 10),  # somebody reads
+        (Note(handed=5, end=5), 10, 0),
+        (Note(handed=5, end=5, done=[(1, 3)]), 7, 0),
+        (Note(handed=5, end=5, done=[(1, 3)], unsure=5), 7, 2),
+        (Note(end=5, until=4), 10, 4),
+        (Note(end=5, until=ALL), 10, 10),
+    ],
+)
+def test_progress_leaves_out_what_was_acknowledged_behind_the_cursor_and_says_what_is_unsure(
+    note: Note, pending: int, unsure: int
+) -> None:
+    found = progress_of([("t", 0)], {("t", 0): Claim(0, note)}, {("t", 0): 0}, {("t", 0): 10})
+    assert (found.pending, found.unsure) == (pending, unsure)
+
+
+def test_what_is_too_much_to_be_written_down_is_unsure() -> None:
+    runs = [(n, n) for n in range(1, 2001, 2)]
+    kept = read(written(("t", 0), Claim(7, Note(end=9, done=runs))))
+    assert kept is not None
+    assert 0 < len(kept.note.done) < len(runs)
+    assert kept.note.unsure == 2000
 
 
 # One partition

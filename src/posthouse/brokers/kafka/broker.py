@@ -39,7 +39,7 @@ class KafkaBroker:
     which a silent member is replaced. `driver` is passed to confluent-kafka as it is, but for what the promise rests on.
 
     A position is `partition:offset`. `Progress.pending` counts from the cursor: a frame acknowledged before an older one of
-    its partition counts until the older one is acknowledged too.
+    its partition counts until the older one is acknowledged too, or its member has left.
     """
 
     def __init__(

@@ -38,6 +38,7 @@ class Lane:
         """Of the frames behind the saved cursor."""
         self._bytes = 0
         self._done = claim.done
+        self._unsure = claim.cursor + claim.note.unsure
 
     @property
     def full(self) -> bool:
@@ -104,8 +105,9 @@ class Lane:
     def unsaved(self) -> bool:
         return self.window.advance() > self.window.committed
 
-    def progressed(self, *, leaving: bool = False) -> Claim:
-        """The claim as it should be written now. Whoever leaves says exactly what was handed out and acknowledged."""
+    def progressed(self, *, leaving: bool = False, closed: bool = False) -> Claim:
+        """The claim as it should be written now. Whoever leaves says exactly what was handed out and acknowledged, and with a
+        `closed` stream that the rest was not dealt with."""
         window, note = self.window, self.claim.note
         passed = window.advance() - window.committed
         cursor = self._offsets[passed - 1] + 1 if passed else self.claim.cursor
@@ -124,8 +126,14 @@ class Lane:
                 until=note.until if note.until > cursor else 0,
                 done=acknowledged(cursor, done),
                 topic_id=note.topic_id,
+                unsure=max(0, self._doubted(closed) - cursor) if leaving else 0,
             ),
         )
+
+    def _doubted(self, closed: bool) -> int:
+        """Behind the last offset that may have been dealt with though nobody said so."""
+        doubt = self.window.doubted(closed=closed) - self.window.committed
+        return max(self._unsure, self._offsets[doubt - 1] + 1 if doubt > 0 else 0)
 
     def _furthest(self) -> int | None:
         """Behind the last offset that anybody may have handed out."""

@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from posthouse.broker import Progress
-from posthouse.brokers.kafka.places import Claim, Note, Spot
+from posthouse.brokers.kafka.places import ALL, Claim, Note, Spot
 from posthouse.brokers.kafka.topics import Topic
 from posthouse.brokers.kafka.wire import Wire, answer
 
@@ -49,10 +49,14 @@ def progress_of(
     spots: Sequence[Spot], claims: Mapping[Spot, Claim | None], firsts: Mapping[Spot, int], ends: Mapping[Spot, int]
 ) -> Progress:
     """Of one topic. Offsets count frames, and a few more where others use transactions."""
-    behind, late, dropped = list[int](), False, False
+    behind, unsure, late, dropped = list[int](), 0, False, False
     for spot in spots:
         claim = claims[spot] or Claim(firsts[spot], Note(began=firsts[spot]))
-        behind.append(max(0, ends[spot] - max(claim.cursor, firsts[spot])))
+        first, end = max(claim.cursor, firsts[spot]), ends[spot]
+        done = {offset for offset in claim.done if first <= offset < end}
+        behind.append(max(0, end - first - len(done)))
+        doubt = doubted(claim, end)
+        unsure += max(0, doubt - first - sum(offset < doubt for offset in done))
         dropped |= claim.cursor < firsts[spot]
         late |= claim.note.began > 0
     stored = sum(ends[spot] for spot in spots)
@@ -62,5 +66,15 @@ def progress_of(
         truncated=late or dropped,
         dropped=dropped,
         whole=not late,
+        unsure=unsure,
         behind=tuple(behind),
     )
+
+
+def doubted(claim: Claim, end: int) -> int:
+    """The offset behind the last one that may have been dealt with though nobody said so; `end`: of the log. As long as nobody
+    has given the partition back, it may be any."""
+    note = claim.note
+    if note.until == ALL or (note.end is None and note.handed):
+        return end
+    return min(end, max(note.until, claim.cursor + note.unsure))

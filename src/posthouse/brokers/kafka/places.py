@@ -46,6 +46,8 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     topic_id: str = ""
     """Of the topic whose offsets these are: one that was made again has another. Empty where nobody knows it, as in notes of
     older releases, which are believed."""
+    unsure: int = 0
+    """Once it was given back: of so many offsets from the cursor on, each may have been dealt with though nobody said so."""
     state: Literal["", "declared", "removed"] = ""
     """Where there is no place. `declared`: the first member says where the group begins. `removed`: whoever still reads there
     must be told; Kafka's own offsets cannot be deleted one by one."""
@@ -63,11 +65,12 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 def written(spot: Spot, claim: Claim, epoch: int | None = None) -> TopicPartition:
-    """As it is committed. Too many runs are left out: those frames come again, marked as repeats."""
+    """As it is committed. Too many runs are left out: those frames come again, marked as repeats, and are unsure."""
     note = claim.note
     text = msgspec.json.encode(note).decode()
     while len(text) > METADATA:
-        note = msgspec.structs.replace(note, done=note.done[: len(note.done) // 2])
+        unsure = max(note.unsure, note.done[-1][1] + 1)
+        note = msgspec.structs.replace(note, done=note.done[: len(note.done) // 2], unsure=unsure)
         text = msgspec.json.encode(note).decode()
     return TopicPartition(*spot, claim.cursor, metadata=text, leader_epoch=-1 if epoch is None else epoch)
 

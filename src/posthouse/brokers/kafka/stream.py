@@ -225,7 +225,8 @@ class KafkaStream:
                     self._settled.clear()
                     await self._settled.wait()
         self.lose(spots)
-        return {spot: lane.progressed(leaving=True) for spot, lane in lanes.items()}
+        closed = self._closed.is_set()
+        return {spot: lane.progressed(leaving=True, closed=closed) for spot, lane in lanes.items()}
 
     def lose(self, spots: Sequence[Spot]) -> None:
         for spot in spots:
@@ -289,7 +290,9 @@ def known(claim: Claim | None, first: int, end: int, topic_id: str = "") -> Clai
         return Claim(first, Note(began=first, until=end, topic_id=topic_id))
     note = msgspec.structs.replace(claim.note, topic_id=topic_id or claim.note.topic_id)
     until = end if note.until == ALL else note.until
-    return Claim(claim.cursor, msgspec.structs.replace(note, until=until, end=end if note.end is None else note.end))
+    unsure = max(0, end - claim.cursor) if note.end is None and note.handed else note.unsure
+    end = end if note.end is None else note.end
+    return Claim(claim.cursor, msgspec.structs.replace(note, until=until, end=end, unsure=unsure))
 
 
 def taken(claim: Claim, window: int) -> Claim:

@@ -44,7 +44,7 @@ class NatsBroker:
     `driver` is passed to nats-py's `connect` as it is.
 
     `Progress.pending` counts from the cursor: a frame acknowledged before an older one of its partition counts until
-    the older one is acknowledged too. `Progress.truncated` may be True too often where `retention` is set.
+    the older one is acknowledged too, or its member has left. `Progress.truncated` may be True too often where `retention` is set.
     """
 
     def __init__(
@@ -235,8 +235,9 @@ class NatsBroker:
         claims = [claim if claim.born == topic.created else none.claim for claim in claims]
         subjects = subjects_of(name, topic.partitions)
         counts = await asyncio.gather(
-            *(self._behind(name, subject, claim.cursor) for subject, claim in zip(subjects, claims, strict=True))
+            *(self._unread(topic, subject, claim) for subject, claim in zip(subjects, claims, strict=True))
         )
+        unsure = sum(doubted(claim, behind) for claim, behind in zip(claims, counts, strict=True))
         late = any(claim.started > 0 for claim in claims)
         # An idle partition stays behind what retention took of others: nobody can say that it had those to read.
         gone = any(claim.cursor < topic.first - 1 for claim in claims)
@@ -245,14 +246,26 @@ class NatsBroker:
             pending=sum(counts),
             truncated=late or gone,
             whole=not late,
+            unsure=unsure,
             behind=tuple(counts),
         )
 
+    async def _unread(self, topic: Topic, subject: str, claim: Claim) -> int:
+        """How many frames of a partition are behind the cursor, without those acknowledged there that are still stored."""
+        behind = await self._behind(topic.name, subject, claim.cursor)
+        done = [sequence for sequence in claim.done if max(claim.cursor + 1, topic.first) <= sequence <= topic.last]
+        if topic.holes:
+            done = [sequence for sequence in done if await self._is_there(topic.name, subject, sequence)]
+        return max(0, behind - len(done))
+
     async def _behind(self, topic: str, subject: str, cursor: int) -> int:
         """How many frames of a partition are behind a cursor."""
-        query = {"seq": cursor + 1, "next_by_subj": subject, "batch": 1}
-        found = await self._wire.read(stream_of(topic), query)
+        found = await self._wire.read(stream_of(topic), {"seq": cursor + 1, "next_by_subj": subject, "batch": 1})
         return 1 + int((found[0].headers or {})["Nats-Num-Pending"]) if found else 0
+
+    async def _is_there(self, topic: str, subject: str, sequence: int) -> bool:
+        found = await self._wire.read(stream_of(topic), {"seq": sequence, "next_by_subj": subject, "batch": 1})
+        return bool(found) and int((found[0].headers or {})["Nats-Sequence"]) == sequence
 
 
 def servers_of(url: str) -> list[str]:
@@ -269,8 +282,22 @@ def offset(position: int | str | None) -> int:
         raise BrokerError(f"position {position!r} is not one of this log: it takes whole numbers") from None
 
 
+def doubted(claim: Claim, behind: int) -> int:
+    """How many of the frames behind the cursor may have been dealt with though nobody said so, at most."""
+    if claim.until > claim.cursor:
+        return behind
+    return min(behind, claim.unsure if claim.owner is None else claim.handed)
+
+
 def moved_to(cursor: int, topic: Topic, line: Line) -> Line:
     claim = msgspec.structs.replace(
-        line.claim, born=topic.created, epoch=line.claim.epoch + 1, cursor=cursor, at=0.0, until=topic.last, done=()
+        line.claim,
+        born=topic.created,
+        epoch=line.claim.epoch + 1,
+        cursor=cursor,
+        at=0.0,
+        until=topic.last,
+        done=(),
+        unsure=0,
     )
     return Line(claim, line.version)

@@ -28,7 +28,7 @@ class Lane:
         self.partition = partition
         self.claim = claim
         self.version = version
-        self.window = Window(acked=0, touched=claim.handed, size=size)
+        self.window = Window(acked=0, touched=claim.handed, size=size, unsure=claim.unsure)
         self.end = claim.end
         """Nothing behind this sequence was handed out before; None until somebody has looked."""
         self.arrived = 0
@@ -83,8 +83,9 @@ class Lane:
         if delivery is not None:
             self._bytes -= len(delivery.frame.body)
 
-    def progressed(self, owner: str | None) -> Claim:
-        """The claim as it should be written now. One that is given back says exactly what was handed out."""
+    def progressed(self, owner: str | None, *, closed: bool = False) -> Claim:
+        """The claim as it should be written now. One that is given back says exactly what was handed out, and with a `closed`
+        stream that the rest was not dealt with."""
         window = self.window
         passed = window.advance() - window.committed
         cursor = self._sequences[passed - 1] if passed else self.claim.cursor
@@ -100,6 +101,7 @@ class Lane:
             end=self._furthest() if owner is None else None,
             until=self.claim.until,
             done=tuple(sorted(s for s in self._done | self._acknowledged(owner) if s > cursor)),
+            unsure=max(0, window.doubted(closed=closed) - window.prefix) if owner is None else 0,
         )
 
     def _furthest(self) -> int | None:

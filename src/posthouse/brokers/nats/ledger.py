@@ -28,7 +28,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     Everything up to `cursor` (a sequence of the stream) is acknowledged, and the few in `done` behind it; `at` is when
     the frame at the cursor was stored, where that is known. Up to `handed` frames behind the cursor, of those up to `end`,
     and all up to `until`, may have been handed out. `end` is None as long as somebody may hand out more: whoever takes it
-    over finds it where the stream ends then. `epoch` changes with the owner and with every seek. `born` is when the stream
+    over finds it where the stream ends then. Once it was given back, so many as `unsure` behind the cursor may have been dealt
+    with though nobody said so. `epoch` changes with the owner and with every seek. `born` is when the stream
     was made: another one begins anew.
     """
 
@@ -42,6 +43,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     end: int | None = None
     until: int = 0
     done: tuple[int, ...] = ()
+    unsure: int = 0
 
 
 class Line(NamedTuple):

@@ -205,7 +205,8 @@ class NatsStream:
         changed = await self._ledger.change({spot: Line(claim, lines[spot].version) for spot, claim in claims.items()})
         for spot, version in changed.items():
             before = lines[spot].claim
-            claim = msgspec.structs.replace(claims[spot], handed=before.handed, end=before.end)
+            unsure = before.unsure if before.owner is None else before.handed
+            claim = msgspec.structs.replace(claims[spot], handed=before.handed, end=before.end, unsure=unsure)
             self._lanes[spot] = Lane(*spot, claim, version, self._size)
 
     async def _find_ends(self) -> None:
@@ -223,7 +224,10 @@ class NatsStream:
         for spot in spots:
             await self._drop(spot)
         return await self._ledger.change(
-            {spot: Line(lane.progressed(None), lane.version) for spot, lane in lanes.items()}
+            {
+                spot: Line(lane.progressed(None, closed=self._closed.is_set()), lane.version)
+                for spot, lane in lanes.items()
+            }
         )
 
     def _ready_to_leave(self, leave: set[Spot]) -> list[Spot]:

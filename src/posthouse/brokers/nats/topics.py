@@ -39,6 +39,7 @@ class State(msgspec.Struct):
     messages: int = 0
     first_seq: int = 0
     last_seq: int = 0
+    num_deleted: int = 0
 
 
 class Info(msgspec.Struct):
@@ -58,6 +59,8 @@ class Topic(msgspec.Struct, frozen=True):
     first: int
     last: int
     config: Config
+    holes: bool = False
+    """Whether frames in the middle were deleted."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +127,7 @@ class Topics:
             first=info.state.first_seq,
             last=info.state.last_seq,
             config=config,
+            holes=info.state.num_deleted > 0,
         )
         return self.known[name]
 
