@@ -212,7 +212,7 @@ class RedisBroker:
         if topic not in await self._topics.find([topic]):
             return Progress(stored=0, pending=0, truncated=False)
         standings = await self._stand(group, topic)
-        stored, waiting = 0, []
+        stored, unsure, waiting = 0, 0, []
         for lane, standing in standings.items():
             behind = standing.behind
             if (
@@ -221,6 +221,7 @@ class RedisBroker:
                 behind = await self._count(lane, standing.delivered, standing.last)
             stored += standing.added
             waiting.append(min(behind + standing.in_hand, standing.length))
+            unsure += min(waiting[-1], standing.unsure + (behind if standing.until > standing.delivered else 0))
         dropped = any(standing.dropped for standing in standings.values())
         whole = all(standing.hidden == 0 for standing in standings.values())
         return Progress(
@@ -229,6 +230,7 @@ class RedisBroker:
             truncated=dropped or not whole,
             dropped=dropped,
             whole=whole,
+            unsure=unsure,
             behind=tuple(waiting),
         )
 
@@ -244,6 +246,8 @@ class Standing(NamedTuple):
     read: int
     in_hand: int
     hidden: int
+    unsure: int
+    until: Place
 
     @property
     def dropped(self) -> bool:
@@ -252,5 +256,6 @@ class Standing(NamedTuple):
 
     @classmethod
     def of(cls, answer: Sequence[Any]) -> Standing:
-        added, length, last, delivered, behind, read, in_hand, hidden = answer
-        return cls(added, length, place_of(last), place_of(delivered), behind, read, in_hand, hidden)
+        added, length, last, delivered, behind, read, in_hand, hidden, unsure, until = answer
+        places = place_of(last), place_of(delivered)
+        return cls(added, length, *places, behind, read, in_hand, hidden, unsure, place_of(until))

@@ -22,6 +22,8 @@ class Holding(NamedTuple):
     run: str
     until: str
     top: str
+    sure: bool = False
+    """Nothing that was in hand then had been dealt with."""
 
 
 ROOM = 8 * 1024 * 1024
@@ -54,6 +56,8 @@ class Lane:
         self._fresh: deque[tuple[int, Delivery]] = deque()
         self._held: dict[int, Delivery] = {}
         self._again: set[int] = set()
+        self._returned: set[int] = set()
+        self._sure = holding.sure
         self._done: list[str] = []
         self._count = 0
         self.bytes = 0
@@ -122,6 +126,7 @@ class Lane:
         delivery = self._held.pop(number, None)
         if delivery is not None:
             self._again.discard(number)
+            self._returned.discard(number)
             self.bytes -= len(delivery.frame.body)
             self._done.append(str(delivery.position))
 
@@ -129,7 +134,13 @@ class Lane:
         delivery = self._held.get(number)
         if delivery is not None:
             self._again.add(number)
+            self._returned.add(number)
             self._held[number] = msgspec.structs.replace(delivery, redelivered=True)
+
+    def is_sure(self, *, closed: bool) -> bool:
+        """Whether nothing that is here was dealt with but what was acknowledged. As long as the stream is not `closed`, handlers
+        may be at it."""
+        return self._sure and not self._returned and (closed or not self._held)
 
     @property
     def done(self) -> list[str]:

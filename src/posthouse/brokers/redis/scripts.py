@@ -4,7 +4,8 @@ A lane is one stream. The ledger of a group and topic is a hash: `member:<id>` i
 milliseconds of the server's clock; `owner:<n>`, `epoch:<n>`, `until:<n>`, `started:<n>` and `run:<n>` belong to lane n.
 `epoch` changes with the owner and with every seek, so whoever was replaced changes nothing any more. A server that was killed
 or replaced may have lost the last of them and give them to others: so whoever asks names itself, its epoch, and the run of
-the server that gave it. Entries up to `until` may have been handed out before; `run` is the run that this was true for. All members read as one consumer, so that what one leaves unacknowledged is the next one's.
+the server that gave it. Entries up to `until` may have been handed out before; `run` is the run that this was true for. `sure:<n>`
+is there while nobody owns the lane and nothing of it that is in hand was dealt with. All members read as one consumer, so that what one leaves unacknowledged is the next one's.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ return {string.format('%d', now), run_id(), rung[1] and rung[1][1] or '0-0', fla
 )
 
 # Become the owner of lanes whose epoch is still as it was seen, in the same run of the server: of each its number, the new
-# epoch, `until`, and the id of the last entry. A server that was killed has lost count of what a group has read, and says
+# epoch, `until`, the id of the last entry, and 1 if nothing that is in hand was dealt with. A server that was killed has lost count of what a group has read, and says
 # nothing of it: without a number it says that it does not know.
 # KEYS: ledger, lanes. ARGV: member, run, group, then for each lane its number and epoch.
 TAKE = Script(
@@ -159,15 +160,18 @@ for index = 2, #KEYS do
   local number, epoch = ARGV[index * 2], ARGV[index * 2 + 1]
   if redis.call('HGET', KEYS[1], 'epoch:' .. number) == epoch and redis.call('EXISTS', KEYS[index]) == 1 then
     local stream = named(redis.call('XINFO', 'STREAM', KEYS[index]))
+    local group = group_of(KEYS[index], ARGV[3])
+    local sure = redis.call('HDEL', KEYS[1], 'sure:' .. number)
+    if group and group.pending == 0 then sure = 1 end
     if redis.call('HGET', KEYS[1], 'run:' .. number) ~= run then
-      local group = group_of(KEYS[index], ARGV[3])
+      sure = 0
       if group then redis.call('XGROUP', 'SETID', KEYS[index], ARGV[3], group['last-delivered-id']) end
       redis.call('HSET', KEYS[1], 'run:' .. number, run, 'until:' .. number, stream['last-generated-id'])
     end
     redis.call('HSET', KEYS[1], 'owner:' .. number, ARGV[1])
     epoch = redis.call('HINCRBY', KEYS[1], 'epoch:' .. number, 1)
     local until_ = redis.call('HGET', KEYS[1], 'until:' .. number) or '0-0'
-    taken[#taken + 1] = {tonumber(number), epoch, until_, stream['last-generated-id']}
+    taken[#taken + 1] = {tonumber(number), epoch, until_, stream['last-generated-id'], sure}
   end
 end
 return taken
@@ -176,19 +180,19 @@ return taken
 
 # Give lanes back that are still the member's, and let go of entries that were read and never handed out.
 # KEYS: ledger, bell, lanes. ARGV: group, member, 1 if it leaves, then for each lane its number, epoch, run, place to go back
-# to, how many entries were not handed out, and their ids.
+# to, 1 if nothing that it had in hand was dealt with, how many entries were not handed out, and their ids.
 GIVE = Script(
     "giving lanes back",
     TABLE
     + """
 local now, at = run_id(), 4
 for index = 3, #KEYS do
-  local number, place, count = ARGV[at], ARGV[at + 3], tonumber(ARGV[at + 4])
+  local number, place, count = ARGV[at], ARGV[at + 3], tonumber(ARGV[at + 5])
   if holds(now, KEYS[1], number, ARGV[2], ARGV[at + 1], ARGV[at + 2]) then
     local found = count > 0 and redis.call('EXISTS', KEYS[index]) == 1 and group_of(KEYS[index], ARGV[1])
     if found then
-      for first = at + 5, at + 4 + count, 1000 do
-        redis.call('XACK', KEYS[index], ARGV[1], unpack(ARGV, first, math.min(first + 999, at + 4 + count)))
+      for first = at + 6, at + 5 + count, 1000 do
+        redis.call('XACK', KEYS[index], ARGV[1], unpack(ARGV, first, math.min(first + 999, at + 5 + count)))
       end
       if found['entries-read'] then
         redis.call('XGROUP', 'SETID', KEYS[index], ARGV[1], place, 'ENTRIESREAD', found['entries-read'] - count)
@@ -197,9 +201,10 @@ for index = 3, #KEYS do
       end
     end
     redis.call('HDEL', KEYS[1], 'owner:' .. number)
+    if ARGV[at + 4] == '1' then redis.call('HSET', KEYS[1], 'sure:' .. number, 1) end
     redis.call('HINCRBY', KEYS[1], 'epoch:' .. number, 1)
   end
-  at = at + 5 + count
+  at = at + 6 + count
 end
 if ARGV[3] == '1' then redis.call('HDEL', KEYS[1], 'member:' .. ARGV[2]) end
 ring(KEYS[2])
@@ -247,8 +252,8 @@ return lost
 )
 
 # Where the lanes end and where a group stands in them: of each lane how many entries were ever added and how many are left,
-# the last id, the last one that the group got, how many it has yet to get (-1: not known), how many it has in hand, and
-# how many were hidden from it; nothing for a lane that is gone. KEYS: ledger, lanes. ARGV: group.
+# the last id, the last one that the group got, how many it has yet to get (-1: not known), how many it has in hand,
+# how many were hidden from it, how many of those in hand may have been dealt with, and `until`; nothing for a lane that is gone. KEYS: ledger, lanes. ARGV: group.
 STAND = Script(
     "looking at a group",
     TABLE
@@ -263,10 +268,14 @@ for index = 2, #KEYS do
       or {['last-delivered-id'] = '0-0', lag = stream.length, pending = 0,
         ['entries-read'] = stream['entries-added'] - stream.length}
     local hidden = redis.call('HGET', KEYS[1], 'started:' .. index - 2)
-    if (redis.call('HGET', KEYS[1], 'run:' .. index - 2) or run) ~= run then group.lag = -1 end
+    local unsure = redis.call('HEXISTS', KEYS[1], 'sure:' .. index - 2) == 1 and 0 or group.pending
+    if (redis.call('HGET', KEYS[1], 'run:' .. index - 2) or run) ~= run then
+      group.lag, unsure = -1, group.pending
+    end
     answer[#answer + 1] = {
       stream['entries-added'], stream.length, stream['last-generated-id'],
       group['last-delivered-id'], group.lag or -1, group['entries-read'] or -1, group.pending, tonumber(hidden or 0),
+      unsure, redis.call('HGET', KEYS[1], 'until:' .. index - 2) or '0-0',
     }
   end
 end
@@ -297,6 +306,7 @@ for index = 3, #KEYS do
   redis.call('XGROUP', 'DELCONSUMER', lane, ARGV[1], '{CONSUMER}')
   redis.call('HINCRBY', KEYS[1], 'epoch:' .. number, 1)
   redis.call('HSET', KEYS[1], 'until:' .. number, stream['last-generated-id'])
+  redis.call('HDEL', KEYS[1], 'sure:' .. number)
 end
 ring(KEYS[2])
 """,

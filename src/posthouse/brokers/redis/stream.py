@@ -321,8 +321,8 @@ class RedisStream:
         arguments: list[Value] = [self._me, run, self._group]
         for pair in epochs.items():
             arguments += pair
-        for number, epoch, until, top in await self._wire.run(TAKE, keys, arguments):
-            holding = Holding(epoch, run, until.decode(), top.decode())
+        for number, epoch, until, top, sure in await self._wire.run(TAKE, keys, arguments):
+            holding = Holding(epoch, run, until.decode(), top.decode(), sure == 1)
             lane = self._lanes.get((topic, number))
             if lane is not None and (lane.holding.run, lane.holding.until) == (run, holding.until):
                 lane.fence(holding)
@@ -337,7 +337,8 @@ class RedisStream:
         arguments: list[Value] = [self._group, self._me, int(leaving)]
         for lane in lanes:
             place, unread = lane.unread()
-            arguments += (lane.number, lane.holding.epoch, lane.holding.run, place, len(unread), *unread)
+            sure = int(lane.is_sure(closed=self._closed.is_set()))
+            arguments += (lane.number, lane.holding.epoch, lane.holding.run, place, sure, len(unread), *unread)
         await self._wire.run(GIVE, keys, arguments)
 
     def _ready_to_leave(self, topic: str, leave: set[int]) -> list[int]:
