@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from posthouse.broker import Progress
 from posthouse.contracts.deprecation import deprecations
 from posthouse.service import Service
 from posthouse.store import Counts
@@ -20,6 +21,7 @@ Verdict = Literal["adds up", "does not add up", "cannot tell"]
 
 DROPPED = "the broker has dropped frames before they were read"
 GONE = "frames are gone from the broker that it may not have read"
+TWICE = "a consumer has them in hand or did not acknowledge them, or the broker has repeats"
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +34,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     were any. `late` marks a consumer that may have joined when older events were gone already, `gone` one that was there from
     the beginning while frames are gone that it may not have read, `dropped` one that had certainly not read them. `removed`
     is one that the service has no more: what is held for it counts all the same, and what was committed for it cannot be told.
+    `overlap`: so many of those in flight, at most, may be counted a second time: they are in a consumer's hands and may be
+    applied, or the broker has more frames than were sent, so that some are repeats, junk, or still in the outbox as well.
     """
 
     consumer: str
@@ -49,6 +53,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     strange: int = 0
     gone: bool = False
     dropped: bool = False
+    overlap: int = 0
 
     @property
     def moving(self) -> bool:
@@ -65,12 +70,15 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> Verdict:
         """Whatever a broker cannot count could only explain what is missing: a line without a difference adds up all the same,
-        unless the broker dropped what was not read, and one with too much on its right side never does."""
+        unless the broker dropped what was not read, or something may be counted twice: that would hide as many that are lost.
+        What is missing all the same is missing, and more than can be counted twice is too much."""
         if self.foreign or self.removed:
             return "cannot tell"
         if self.difference == 0:
-            return "cannot tell" if self.dropped else "adds up"
-        return "cannot tell" if self.difference > 0 and self._excuses else "does not add up"
+            return "cannot tell" if self.dropped or self.overlap else "adds up"
+        if self.difference < 0:
+            return "cannot tell" if -self.difference <= self.overlap else "does not add up"
+        return "cannot tell" if self._excuses else "does not add up"
 
     @property
     def _excuses(self) -> list[str]:
@@ -85,7 +93,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def reason(self) -> str:
         """Why nobody can tell, or where the events are that are missing, if that is known."""
-        if self.verdict == "adds up" or self.difference < 0:
+        if self.verdict == "adds up":
             return ""
         if self.removed:
             return (
@@ -93,8 +101,12 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.foreign:
             return "the service that says these events was not named"
-        if self.difference == 0:
+        if self.difference < 0:
+            return f"{-self.difference:,} counted twice: {TWICE}" if self.verdict == "cannot tell" else ""
+        if self.difference == 0 and self.dropped:
             return f"{DROPPED}, and something else was counted instead"
+        if self.difference == 0:
+            return f"{self.overlap:,} may be counted twice, and hide as many that are missing: {TWICE}"
         reasons = self._excuses
         if self.dropped or self.gone:
             reasons.append(DROPPED if self.dropped else GONE)
@@ -138,13 +150,22 @@ def worst(lines: Sequence[Line]) -> Verdict:
 
 
 async def status(services: Sequence[Service]) -> Status:
-    """Read the figures. Name producers and consumers together to have the producers' own counts in the lines."""
+    """Read the figures. Name producers and consumers together to have the producers' own counts in the lines.
+
+    Against the stream: first what was applied, then what is at the broker, last what was committed and not sent. So an event
+    that takes a step meanwhile is missed, which the next look corrects, and never counted twice, which could hide a loss."""
     for service in services:
         await service.projections.learn()  # another process may have swapped a generation in
+    heard = {service.name: await service.store.counts() for service in services}
+    progress = [await _progress(service) for service in services]
     counts = {service.name: await service.store.counts() for service in services}
     said = [event_type for service in services for event_type in (*service.catalogue, *service.internal_events)]
     owners = {event_type.topic: event_type.subject.service for event_type in said}
-    lines = [line for service in services for line in await _lines(service, counts, owners)]
+    lines = [
+        line
+        for service, reached in zip(services, progress, strict=True)
+        for line in _lines(heard[service.name], reached, {topic: counts.get(owner) for topic, owner in owners.items()})
+    ]
     return Status(
         lines=lines,
         unsent={name: sum(c.unsent.values()) - sum(c.refused.values()) for name, c in counts.items()},
@@ -171,32 +192,63 @@ async def drained(*services: Service, timeout: float = 30.0) -> Status:
     return figures
 
 
-async def _lines(service: Service, counts: Mapping[str, Counts], owners: Mapping[str, str]) -> list[Line]:
-    own = counts[service.name]
+class _Reached(NamedTuple):
+    """How far the consumers of a service are, and whether its broker counts every frame that it ever stored."""
+
+    progress: Mapping[tuple[str, str], Progress]
+    history: bool
+
+
+async def _progress(service: Service) -> _Reached:
+    groups = service.topology().groups.items()
+    found = {consumer: await service.broker.progress(consumer, topics) for consumer, topics in groups}
+    return _Reached(
+        {(consumer, topic): reached for consumer, of in found.items() for topic, reached in of.items()},
+        service.broker.sheet.history,
+    )
+
+
+def _lines(own: Counts, reached: _Reached, producers: Mapping[str, Counts | None]) -> list[Line]:
     found: list[Line] = []
-    for consumer, topics in service.topology().groups.items():
-        progress = await service.broker.progress(consumer, topics)
-        for topic in topics:
-            producer = counts.get(owners[topic])
-            found.append(
-                Line(
-                    consumer=consumer,
-                    topic=topic,
-                    committed=progress[topic].stored if producer is None else producer.committed.get(topic, 0),
-                    applied=own.applied.get((consumer, topic), 0),
-                    in_flight=progress[topic].pending + (0 if producer is None else producer.unsent.get(topic, 0)),
-                    held={state: n for (name, t, state), n in own.held.items() if (name, t) == (consumer, topic)},
-                    skipped=own.skipped.get((consumer, topic), 0),
-                    foreign=producer is None,
-                    late=progress[topic].truncated and not progress[topic].whole,
-                    uncounted=progress[topic].uncounted,
-                    refused=0 if producer is None else producer.refused.get(topic, 0),
-                    strange=own.strange.get((consumer, topic), 0),
-                    gone=progress[topic].truncated and progress[topic].whole,
-                    dropped=progress[topic].dropped,
-                )
+    for (consumer, topic), progress in reached.progress.items():
+        producer = producers[topic]
+        unsent, refused = (
+            (0, 0) if producer is None else (producer.unsent.get(topic, 0), producer.refused.get(topic, 0))
+        )
+        committed = progress.stored if producer is None else producer.committed.get(topic, 0)
+        found.append(
+            Line(
+                consumer=consumer,
+                topic=topic,
+                committed=committed,
+                applied=own.applied.get((consumer, topic), 0),
+                in_flight=progress.pending + unsent,
+                held={state: n for (name, t, state), n in own.held.items() if (name, t) == (consumer, topic)},
+                skipped=own.skipped.get((consumer, topic), 0),
+                foreign=producer is None,
+                late=progress.truncated and not progress.whole,
+                uncounted=progress.uncounted,
+                refused=refused,
+                strange=own.strange.get((consumer, topic), 0),
+                gone=progress.truncated and progress.whole,
+                dropped=progress.dropped,
+                overlap=overlap(
+                    progress, sent=committed - unsent if reached.history else None, unsent=unsent - refused
+                ),
             )
+        )
     return found + _left_behind(own, {(line.consumer, line.topic) for line in found})
+
+
+def overlap(progress: Progress, *, sent: int | None, unsent: int) -> int:
+    """How many of those in flight may be counted a second time, at most. `sent`: so many did the relay note as accepted; what
+    the broker stored beyond that are repeats, junk, or frames that were sent and not noted. None where the broker does not
+    count what it ever stored. `unsent`: those that may still be sent."""
+    if (
+        sent is None or progress.unsure is None or progress.stored < sent
+    ):  # or the topic is another one than it was sent to
+        return progress.pending + unsent
+    return min(progress.pending + unsent, progress.unsure + progress.stored - sent)
 
 
 def _left_behind(own: Counts, known: Collection[tuple[str, str]]) -> list[Line]:

@@ -20,6 +20,18 @@ class TestMemoryPath(BrokerPathContract):
     async def make_broker(self) -> Broker:
         return MemoryBroker(clock=SystemClock(), log=self.log)
 
+    async def test_what_was_applied_is_acknowledged_while_a_slow_handler_goes_on(self) -> None:
+        self.deadline = 10.0
+        async with self.prepared() as house, self.looking(house) as looker:
+            async with self.running(house.orders):
+                await house.place("slow", 1, 2)
+                await house.place("other", 1, 2, 3)
+                await self.until(house.unsent, lambda unsent: unsent == 0)
+            async with self.running(house.billing):
+                await self.until(looker.line, lambda line: line.applied > 0 and line.difference == 0)
+                assert (await looker.line()).in_flight > 0
+                house.go_on.set()
+
 
 class TestEmbeddedPath(BrokerPathContract):
     @pytest.fixture(autouse=True)

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from posthouse import Event, Payload, Policy, Service, Tx
-from posthouse.status import DROPPED, GONE, Line, Status, drained, status
+from posthouse.broker import Progress
+from posthouse.status import DROPPED, GONE, TWICE, Line, Status, drained, overlap, status
 from posthouse.testing import Harness
 
 shop = Service("shop")
@@ -76,10 +77,35 @@ def test_a_line_says_what_is_missing_and_what_is_counted_twice() -> None:
         ),
         ({"applied": 2, "strange": 2}, "does not add up", ""),
         ({"foreign": True}, "cannot tell", "the service that says these events was not named"),
+        ({"overlap": 2}, "cannot tell", f"2 may be counted twice, and hide as many that are missing: {TWICE}"),
+        ({"applied": 7, "overlap": 2}, "cannot tell", f"2 counted twice: {TWICE}"),
+        ({"applied": 8, "overlap": 2}, "does not add up", ""),
+        ({"applied": 4, "overlap": 2}, "does not add up", ""),
     ],
 )
 def test_a_line_adds_up_or_does_not_or_nobody_can_tell(given: dict[str, object], verdict: str, reason: str) -> None:
     assert (line(**given).verdict, line(**given).reason) == (verdict, reason)
+
+
+@pytest.mark.parametrize(
+    ("stored", "unsure", "sent", "unsent", "found"),
+    [
+        (10, 0, 10, 0, 0),
+        (10, 0, 10, 7, 0),  # nothing of what waits in the outbox was ever stored
+        (10, 2, 10, 0, 2),
+        (13, 0, 10, 0, 3),  # repeats, or junk
+        (13, 0, 10, 5, 3),  # or sent, and not noted by the relay
+        (90, 0, 10, 5, 9),  # never more than is in flight
+        (10, None, 10, 5, 9),
+        (10, 0, None, 5, 9),
+        (8, 0, 10, 5, 9),  # the topic was made anew
+    ],
+)
+def test_what_may_be_counted_twice_is_in_hand_or_more_than_was_sent(
+    stored: int, unsure: int | None, sent: int | None, unsent: int, found: int
+) -> None:
+    progress = Progress(stored=stored, pending=4, truncated=False, unsure=unsure)
+    assert overlap(progress, sent=sent, unsent=unsent) == found
 
 
 def test_the_worst_line_speaks_for_all() -> None:
@@ -172,3 +198,22 @@ async def test_what_is_held_for_a_consumer_that_was_removed_still_counts() -> No
         (left,) = [one for one in figures.lines if one.consumer == "gone"]
         assert (left.topic, left.held, left.verdict) == ("shop.order", {"dead": 1}, "cannot tell")
         assert "nobody reads it any more" in left.reason
+
+
+async def test_repeats_on_the_broker_hide_nothing() -> None:
+    async with Harness(shop, ledger) as harness:
+        await harness.publish(OrderPlaced(key="k"))
+        await harness.settled()
+        harness._stop.set()
+        await asyncio.gather(*harness._tasks)
+        log = harness.broker.log.topics["shop.order"]
+        await harness.broker.publish([stored.frame for stored in log])
+        [found] = (await status([shop, ledger])).lines
+        assert (found.in_flight, found.difference, found.overlap, found.verdict) == (1, -1, 1, "cannot tell")
+        await harness.publish(OrderPlaced(key="lost"))
+        [found] = (await status([shop, ledger])).lines
+        assert (found.in_flight, found.difference, found.verdict) == (2, -1, "cannot tell")
+        async with ledger.store.begin() as tx:
+            await tx.execute("UPDATE posthouse_applied SET applied = 0")
+        [found] = (await status([shop, ledger])).lines
+        assert (found.difference, found.verdict) == (0, "cannot tell"), "one is lost, and one is counted twice"

@@ -89,6 +89,8 @@ class BrokerFixtures:
     """The server that all instances use, where it may be ended and started again."""
     survives_kill: bool = False
     """Whether what was accepted outlives the server's process though not its machine; `durable_ack` implies it."""
+    knows_what_was_given_back: bool = True
+    """Whether it knows of a member that left in good order that what it had in hand was not dealt with."""
     most_in_hand: int = 300
     """How many frames of eight keys a member can have in hand, and not acknowledged, at once."""
     standstill: float = 3.0

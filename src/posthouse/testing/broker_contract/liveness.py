@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 
 import pytest
 
-from posthouse.broker import Broker, Delivery, Frame, Stream, Topology
+from posthouse.broker import Broker, Delivery, Frame, Progress, Stream, Topology
 from posthouse.errors import BrokerError, BrokerUnavailable
 from posthouse.survey import Surveyed
 from posthouse.testing.broker_contract.fixtures import BrokerFixtures, Link
@@ -199,6 +199,49 @@ class LivenessContract(BrokerFixtures):
             assert ids(got) < ids_of(sent)
             await self.acknowledged(broker, group, topic, stream)
 
+    async def test_a_frame_that_was_removed_behind_our_back_is_not_pending_before_anybody_reads(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
+            await broker.ensure(Topology(groups={group: [topic]}))
+            await self.publish(broker, topic, 40, keys=KEYS)
+            lost = await self.lose_frames(topic, group)
+            progress = (await broker.progress(group, [topic]))[topic]
+            if progress.uncounted:
+                pytest.skip(f"this broker cannot count: {progress.uncounted}")
+            assert (progress.pending, progress.unsure or 0) == (40 - lost, 0)
+
+    async def test_what_was_acknowledged_behind_an_older_frame_is_not_pending_once_its_member_left(self) -> None:
+        """Or it would be applied and in flight until somebody reads again, and hide as many that are lost."""
+        async with self.brokers() as make:
+            broker, other = await make(), await make()
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
+            await broker.ensure(Topology(groups={group: [topic]}))
+            count = min(20, self.most_in_hand)
+            sent = await self.publish(broker, topic, count, keys=KEYS)
+            stream = await broker.subscribe(group, [topic])
+            got = await self.collect(stream, count, ack=False)
+            first = got[0].frame.key
+            late = [delivery for delivery in got if delivery.frame.key == first]
+            await stream.ack([delivery for delivery in got if delivery.frame.key != first])
+            await stream.aclose()
+            progress = await self._left(other, group, topic, len(late))
+            assert progress.unsure in ((0,) if self.knows_what_was_given_back else (None, 0, len(late)))
+            heir = await other.subscribe(group, [topic])
+            again = await self.collect(heir, len(late), ack=False)
+            assert ids(again) == ids(late)
+            assert (await other.progress(group, [topic]))[topic].unsure in (None, len(late))
+            await heir.nack(again)
+            await heir.aclose()
+            progress = await self._left(broker, group, topic, len(late))
+            assert progress.unsure in (None, len(late)), "they may have been dealt with"
+            last = await broker.subscribe(group, [topic])
+            assert ids(await self.collect(last, len(late))) == ids(late)
+            await self.acknowledged(broker, group, topic, last)
+            assert ids(got) == ids_of(sent)
+
     # What the tests are written with
 
     async def nobody_is_left(self, broker: Broker, failed: Broker, group: str, topic: str) -> None:
@@ -213,6 +256,15 @@ class LivenessContract(BrokerFixtures):
         async with asyncio.timeout(self.deadline):
             while await self._at_work(broker, group, topic):  # noqa: ASYNC110 - the server sets no event of ours
                 await asyncio.sleep(0.05)
+
+    async def _left(self, broker: Broker, group: str, topic: str, pending: int) -> Progress:
+        """Where the group stands once so much is pending: a server may take a moment to have it back."""
+        async with asyncio.timeout(self.deadline):
+            while (progress := (await broker.progress(group, [topic]))[topic]).pending != pending:
+                if progress.uncounted:
+                    pytest.skip(f"this broker cannot count: {progress.uncounted}")
+                await asyncio.sleep(0.05)
+        return progress
 
     async def _joined(self, broker: Broker, group: str, topic: str) -> Stream:
         """As a consumer joins: again and again; a client may pause before it connects again."""
