@@ -6,12 +6,12 @@ import pytest
 from posthouse.broker import Broker
 from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.clock import ManualClock, SystemClock
-from posthouse.testing.broker_contract import BrokerContract
+from posthouse.testing.broker_contract import LocalBrokerContract
 from tests.conformance.losing import from_embedded
 from tests.conformance.spoiling import in_embedded
 
 
-class TestEmbedded(BrokerContract):
+class TestEmbedded(LocalBrokerContract):
     @pytest.fixture(autouse=True)
     def _log(self, tmp_path: Path) -> None:
         self.path = tmp_path / "log.db"

@@ -3,10 +3,10 @@ import pytest
 from posthouse.broker import Broker
 from posthouse.brokers.memory import MemoryBroker, MemoryLog
 from posthouse.clock import SystemClock
-from posthouse.testing.broker_contract import BrokerContract
+from posthouse.testing.broker_contract import LocalBrokerContract
 
 
-class TestMemory(BrokerContract):
+class TestMemory(LocalBrokerContract):
     @pytest.fixture(autouse=True)
     def _log(self) -> None:
         self.log = MemoryLog()

@@ -10,9 +10,9 @@ import posthouse.brokers.postgres.database as database
 from posthouse.broker import Broker
 from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import ManualClock, SystemClock
-from posthouse.testing.broker_contract import BrokerContract
+from posthouse.testing.broker_contract import LocalBrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
-from posthouse.testing.broker_contract.liveness import LivenessContract
+from posthouse.testing.broker_contract.links import LinkContract
 from posthouse.testing.broker_contract.outages import OutageContract
 from tests.conformance.broker_path import BrokerPathContract
 from tests.conformance.losing import from_postgres
@@ -22,7 +22,7 @@ from tests.servers.proxy import Proxy
 from tests.servers.restartable import RestartablePostgres, restartable
 
 
-class TestPostgresBroker(BrokerContract):
+class TestPostgresBroker(LocalBrokerContract):
     @pytest.fixture(autouse=True)
     def _log(self, postgres_url: str) -> None:
         self.url = postgres_url
@@ -80,7 +80,7 @@ def crashing() -> Iterator[Crashing]:
         yield Crashing(postgres)
 
 
-class TestPostgresBrokerThatGoesAway(OutageContract, LivenessContract):
+class TestPostgresBrokerThatGoesAway(OutageContract, LinkContract):
     """The server crashes, and the way to it is cut."""
 
     @pytest_asyncio.fixture(autouse=True)

@@ -7,11 +7,11 @@ from posthouse.broker import Broker, Topology
 from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.errors import ConfigurationError
-from posthouse.testing.broker_contract import BrokerContract
+from posthouse.testing.broker_contract import LocalBrokerContract
 from tests.servers.postgres import PostgresServer
 
 
-class TestPostgresBrokerBehindAPooler(BrokerContract):
+class TestPostgresBrokerBehindAPooler(LocalBrokerContract):
     @pytest.fixture(autouse=True)
     def _log(self, postgres_url: str, pgbouncer: PostgresServer) -> None:
         self.url = urlsplit(postgres_url)._replace(netloc=urlsplit(pgbouncer.url).netloc).geturl()

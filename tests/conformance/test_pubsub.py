@@ -7,7 +7,7 @@ import pytest_asyncio
 from posthouse.broker import Broker
 from posthouse.brokers.pubsub import PubSubBroker
 from posthouse.clock import ManualClock, SystemClock
-from posthouse.testing.broker_contract import BrokerContract
+from posthouse.testing.broker_contract import BrokerContract, LocalBrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
 from tests.conformance.broker_path import BrokerPathContract
 from tests.conformance.losing import from_pubsub
@@ -72,7 +72,7 @@ BEYOND_PSTEST = {
 }
 
 
-class TestPubSubOnPstest(BrokerContract):
+class TestPubSubOnPstest(LocalBrokerContract):
     knows_what_was_given_back = False
     """Google's fake as it is, for what it can do."""
 

@@ -12,6 +12,7 @@ role of the broker; `fixtures` is what an adapter gives to them, `frames` compar
 from __future__ import annotations
 
 from posthouse.testing.broker_contract.consuming import ConsumingContract
+from posthouse.testing.broker_contract.links import LinkContract
 from posthouse.testing.broker_contract.liveness import LivenessContract
 from posthouse.testing.broker_contract.members import MemberContract
 from posthouse.testing.broker_contract.outages import OutageContract
@@ -19,17 +20,15 @@ from posthouse.testing.broker_contract.publishing import PublishingContract
 from posthouse.testing.broker_contract.seeking import SeekingContract
 from posthouse.testing.broker_contract.surveying import SurveyingContract
 
-__all__ = ["BrokerContract"]
+__all__ = ["BrokerContract", "LocalBrokerContract"]
 
 
-class BrokerContract(
-    PublishingContract,
-    ConsumingContract,
-    MemberContract,
-    SeekingContract,
-    SurveyingContract,
-    OutageContract,
-    LivenessContract,
+class LocalBrokerContract(
+    PublishingContract, ConsumingContract, MemberContract, SeekingContract, SurveyingContract, LivenessContract
 ):
+    """For a broker that has no server of its own: nothing that could be cut or killed but its processes."""
+
+
+class BrokerContract(LocalBrokerContract, OutageContract, LinkContract):
     """Subclass it, give `make_broker`, and of the other hooks in `fixtures` those that the technology has. A test whose
     hook is missing is skipped, and says which."""
