@@ -7,7 +7,7 @@ PEERS := .cache/peers
 RESULTS := .cache/benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help freeze demo quickstart test test-long unit check format bench bench-postgres bench-peers bench-picture clean
+.PHONY: help freeze demo demo-servers quickstart test test-long unit quick room check format bench bench-postgres bench-peers bench-picture clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -35,6 +35,14 @@ test-long: $(READY) ## every test, with the enumerations and storms that take ho
 
 unit: $(READY) ## the unit tests alone, under a minute
 	$(BIN)/python -m pytest tests/unit
+
+quick: $(READY) ## the answer in two minutes: unit tests, and the contracts on what needs no server
+	$(BIN)/python -m pytest tests/unit tests/conformance/test_sqlite.py tests/conformance/test_memory.py tests/conformance/test_embedded.py
+
+ROOM = $(wildcard tests/unit/$(R) tests/unit/$(dir $(R))test_$(notdir $(R))*.py tests/*/test_$(notdir $(R))*.py tests/integration/$(notdir $(R)))
+room: $(READY) ## the tests of one room: make room R=brokers/nats
+	@test -n "$(R)" -a -n "$(ROOM)" || { echo "no tests of a room '$(R)': say one of src/posthouse, as in make room R=brokers/nats" >&2; exit 2; }
+	$(BIN)/python -m pytest $(ROOM)
 
 check: $(READY) ## format, lint, strict types, import contracts
 	$(BIN)/ruff format --check .
