@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +12,10 @@ from tests.faults.kit import tally
 from tests.faults.kit.ground import Databases, Files, Ground
 from tests.faults.kit.nursery import Nursery
 from tests.faults.kit.world import Worlds
+from tests.servers.memory import in_memory
 from tests.servers.postgres import PostgresServer, Unavailable, binaries, give_up, running
 
 CRASH_TESTS = "test_crash_*.py"
-MEMORY = Path("/dev/shm")
-ROOM_FOR_A_SERVER = 2_000_000_000
 
 
 @pytest.fixture(scope="session")
@@ -31,8 +28,7 @@ def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
 def postgres_in_memory() -> Iterator[PostgresServer]:
     """A server that has no disk to wait for, where there is room: processes are killed here, the server never is."""
     try:
-        roomy = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM_FOR_A_SERVER
-        with running(binaries(), within=MEMORY if roomy else None) as url:
+        with running(binaries(), within=in_memory()) as url:
             yield PostgresServer(url)
     except Unavailable as error:
         give_up(f"no PostgreSQL for the crash tests: {error}")
@@ -52,8 +48,7 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
 def worlds(nursery: Nursery, ground: Ground) -> Iterator[Worlds]:
     """Worlds in memory where the system has room for them there: a process that is killed loses nothing of what it
     wrote either way, and hundreds of runs do not wait for the disk."""
-    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="posthouse-", dir=memory) as folder:
+    with tempfile.TemporaryDirectory(prefix="posthouse-", dir=in_memory()) as folder:
         yield Worlds(Path(folder), nursery, ground)
 
 

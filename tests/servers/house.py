@@ -3,13 +3,10 @@ on them: `python -m tests.servers.house --bookings 60`."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 import psycopg
@@ -17,11 +14,10 @@ from psycopg import sql
 
 from melmastoon.facts.everything import SERVICES
 from tests.servers import nats, postgres
+from tests.servers.memory import in_memory
 
 MANY = {**postgres.SETTINGS, "max_connections": "600", "shared_buffers": "128MB"}
 """Each service is open in two processes, with a few connections each."""
-MEMORY = Path("/dev/shm")
-ROOM_FOR_A_SERVER = 2_000_000_000
 
 
 class House(NamedTuple):
@@ -34,9 +30,8 @@ class House(NamedTuple):
 @contextmanager
 def house() -> Iterator[House]:
     """Both servers, empty. Processes are killed here, servers never are: so the databases may be in memory."""
-    roomy = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM_FOR_A_SERVER
     with (
-        postgres.running(postgres.binaries(), MANY, within=MEMORY if roomy else None) as url,
+        postgres.running(postgres.binaries(), MANY, within=in_memory()) as url,
         nats.running() as broker,
     ):
         _make_databases(url, [service.name for service in SERVICES])

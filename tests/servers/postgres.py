@@ -27,6 +27,7 @@ from psycopg import sql
 
 from posthouse.clock import new_id
 from tests.servers import table
+from tests.servers.memory import in_memory
 from tests.servers.ports import free_port
 
 SETTINGS = {
@@ -95,7 +96,7 @@ def postgres_server() -> Iterator[PostgresServer]:
         return
     with contextlib.ExitStack() as stack:
         try:
-            url = stack.enter_context(running(binaries()))
+            url = stack.enter_context(running(binaries(), within=in_memory()))
         except Unavailable as error:
             give_up(f"no PostgreSQL for the tests: {error}; or set POSTHOUSE_TEST_POSTGRES to a URL")
         put_on_the_table(url, f"from {binaries().parent.name} of {binaries().parent.parent.name}")

@@ -15,6 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.servers.memory import in_memory
 from tests.servers.ports import free_port
 from tests.servers.postgres import PATIENCE, SETTINGS, Unavailable, binaries, give_up, unprivileged
 
@@ -102,7 +103,7 @@ class RestartablePostgres:
 
 @contextlib.contextmanager
 def restartable(folder: Path, settings: Mapping[str, str] = SETTINGS) -> Iterator[RestartablePostgres]:
-    place = Path(tempfile.mkdtemp(prefix="posthouse-postgres-"))
+    place = Path(tempfile.mkdtemp(prefix="posthouse-postgres-", dir=in_memory()))
     server = RestartablePostgres(folder, place, settings)
     try:
         server.make()

@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
+from tests.servers.memory import in_memory
 from tests.servers.postgres import PATIENCE, SETTINGS, binaries, give_up
 from tests.servers.restartable import RestartablePostgres
 
@@ -80,7 +81,7 @@ def following(primary: RestartablePostgres) -> Iterator[Standby]:
     """A standby that is up."""
     if not (binaries() / "pg_basebackup").exists():
         give_up("these binaries of PostgreSQL have no pg_basebackup")
-    place = Path(tempfile.mkdtemp(prefix="posthouse-standby-"))
+    place = Path(tempfile.mkdtemp(prefix="posthouse-standby-", dir=in_memory()))
     standby = Standby(binaries(), place, primary)
     try:
         standby.make()

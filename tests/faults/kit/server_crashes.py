@@ -18,6 +18,7 @@ from typing import Literal, Protocol
 
 import psycopg
 
+from tests.servers.memory import in_memory
 from tests.servers.pgbouncer import pooling
 from tests.servers.ports import free_port
 from tests.servers.postgres import PATIENCE, SETTINGS, binaries
@@ -29,10 +30,6 @@ KINDS: tuple[Kind, ...] = ("immediate", "backend", "promotion", "pooler")
 
 # What was rolled back reaches the disk with the next commit, not by itself.
 LAZY = {**SETTINGS, "wal_writer_delay": "10s"}
-
-MEMORY = Path("/dev/shm")
-"""A server that is killed loses what it has not written, to a disk or here; and hundreds of recoveries do not wait."""
-ROOM_FOR_SERVERS = 2_000_000_000
 
 EACH_TIME = 20
 ROLLED_BACK = "BEGIN; SELECT pg_current_xact_id(); ROLLBACK;" * EACH_TIME
@@ -227,8 +224,7 @@ def _port(url: str) -> int:
 @contextlib.contextmanager
 def grounded(kind: Kind) -> Iterator[Ground]:
     """A server of its own, to be taken down in this way."""
-    roomy = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM_FOR_SERVERS
-    place = Path(tempfile.mkdtemp(prefix="posthouse-crashing-", dir=MEMORY if roomy else None))
+    place = Path(tempfile.mkdtemp(prefix="posthouse-crashing-", dir=in_memory()))
     place.chmod(0o755)
     first = place / "0"
     first.mkdir(mode=0o755)
