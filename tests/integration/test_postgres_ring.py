@@ -23,7 +23,6 @@ from posthouse.errors import StoreUnavailable
 from posthouse.store import Lane, OutboxRow
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.outbox import LEAF_BYTES
-from posthouse.stores.postgres.schema import migrations, script
 from posthouse.testing.store_contract.samples import TOPIC, row, stuck
 from posthouse.testing.store_contract.steps import add, drain
 
@@ -476,43 +475,6 @@ async def test_a_role_from_which_rows_are_hidden_empties_nothing(store: Postgres
         assert await keeper.empty(0), "a policy that hides nothing is enough"
     finally:
         await keeper.connection.execute("RESET SESSION AUTHORIZATION; DROP OWNED BY ring_blind; DROP ROLE ring_blind")
-
-
-# From a table to a ring
-
-
-async def test_a_table_becomes_a_ring_with_its_rows_numbers_and_backlogs(postgres_url: str) -> None:
-    async with session(postgres_url) as connection:
-        for name in migrations():
-            if name < "0008":
-                await connection.execute(script(name, 1).replace("{schema}", "posthouse"))
-        await connection.execute("UPDATE posthouse.meta SET lanes = 1; DELETE FROM posthouse.lane WHERE number > 0")
-        await old_append(connection, *(f"e{number}" for number in range(10)))
-        await connection.execute(
-            "UPDATE posthouse.lane SET s2 = pg_current_snapshot(), last_id = 4, hi_id = 10"
-        )  # four of the ten were sent
-        last = await connection.fetchval("SELECT last_value FROM posthouse.outbox_id_seq")
-        store = PostgresStore(postgres_url)
-        assert "0008_ring" in await store.upgrade()
-        await add(store, row("k", event_id="new"))
-        found = await drain(store)
-        assert ids(found) == [*(f"e{number}" for number in range(4, 10)), "new"]
-        assert [one.sequence for one in found] == list(range(5, 12))
-        assert found[-1].id > last
-        keeper = Keeper(connection)
-        assert await keeper.rows() == {0: 11}
-        assert await keeper.turn() == 1
-        assert await keeper.empty(0)
-    await store.aclose()
-
-
-async def old_append(connection: Any, *event_ids: str) -> None:
-    number = len(event_ids)
-    await connection.execute(
-        "SELECT posthouse.append(m.identity, m.lanes, $1, $2, $3, $4, $5, $6, $7, $8, $9, NULL, 60) FROM posthouse.meta m",
-        [0] * number, [TOPIC] * number, ["t1"] * number, ["k"] * number, [True] * number, list(event_ids),
-        [None] * number, [b"{}"] * number, [None] * number,
-    )  # fmt: skip
 
 
 # All at once

@@ -145,6 +145,19 @@ async def test_behind_a_pooler_commits_are_looked_for(postgres_url: str, pgbounc
     await pooled.aclose()
 
 
+async def test_the_first_row_of_a_new_store_is_noticed_by_looking(postgres_url: str) -> None:
+    looking = PostgresStore(postgres_url, pooler="transaction")
+    await looking.upgrade()
+    seen = await looking.changed(-1, 0)
+    while (now := await looking.changed(seen, 0.3)) != seen:
+        seen = now
+    async with session(postgres_url) as connection, connection.transaction():
+        await looking.outbox.append(looking.join(connection), [row("k")])
+    async with asyncio.timeout(5):
+        assert await looking.changed(seen, 20) != seen
+    await looking.aclose()
+
+
 async def test_a_url_round_the_pooler_lets_a_relay_listen(postgres_url: str, pgbouncer: PostgresServer) -> None:
     url = pgbouncer.url_of(urlsplit(postgres_url).path.removeprefix("/"))
     pooled = PostgresStore(url, pooler="transaction", listen_url=postgres_url)

@@ -45,7 +45,7 @@ VALUE_CLASSES = ("22", "54")
 """A value out of range or of another type, and one that is too large for a row of an index."""
 LOST_DURING_COMMIT = ("57P01", "57P02", "57P03")
 OTHER_DATABASE, OTHER_LANES, FENCED, FORK = "PH001", "PH002", "PH005", "PH006"
-"""Raised by our own functions; see the migrations."""
+"""Raised by our own functions; see functions/."""
 PASSED_OVER = (
     "a statement failed inside the block and its error was passed over, so PostgreSQL has rolled everything back: let the "
     "error leave the block, or use a savepoint"

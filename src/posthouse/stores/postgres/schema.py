@@ -10,19 +10,14 @@ import msgspec
 from posthouse.errors import ConfigurationError, StoreError, StoreOutdated
 from posthouse.stores.postgres.steps import Steps
 
+HERE = resources.files("posthouse.stores.postgres")
 DEFAULT_LANES = 16
 MOST_LANES = 64
 """A poll looks at each lane."""
 POST = ".post"
 """Ends the name of a migration that the release before this one could not live with."""
-
-# Where everything lives, and the list of migrations that were applied.
-KEEP_LIST = """
-DO $$ BEGIN
-    IF to_regnamespace('{schema}') IS NULL THEN CREATE SCHEMA {schema}; END IF;  -- somebody with more rights may have
-END $$;
-CREATE TABLE IF NOT EXISTS posthouse.migration (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());
-"""
+FIRST = "0001_schema"
+"""The migration that makes everything: schema.sql and the functions. Later ones are files in migrations/."""
 
 # Whether the database has our tables at all, and which one it is.
 LOOK = "SELECT to_regclass('posthouse.migration') IS NOT NULL, current_database()"
@@ -45,6 +40,9 @@ ADD_LANES = """
 INSERT INTO posthouse.lane (number) SELECT generate_series(0, m.lanes - 1) FROM posthouse.meta m ON CONFLICT DO NOTHING;
 """
 
+# Put the tables with tenants under row-level security.
+GUARD = "SELECT posthouse.guard();"
+
 # The facts that an append must know.
 PLACE = "SELECT m.identity, m.lanes FROM posthouse.meta m"
 
@@ -65,8 +63,7 @@ class Place(msgspec.Struct, frozen=True):
 
 def migrations() -> Sequence[str]:
     """The names of all migrations that this release knows, in order."""
-    folder = resources.files("posthouse.stores.postgres") / "migrations"
-    return sorted(entry.name.removesuffix(".sql") for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return [FIRST, *_names("migrations")]
 
 
 def is_post(name: str) -> bool:
@@ -75,12 +72,12 @@ def is_post(name: str) -> bool:
 
 
 def script(name: str, lanes: int | None = None) -> str:
-    """The statements of one migration, which also note it. The first makes the schema and decides the number of lanes."""
-    text = (resources.files("posthouse.stores.postgres") / "migrations" / f"{name}.sql").read_text(encoding="utf-8")
-    if name != migrations()[0]:
-        return f"{text}\n{NOTE.format(name=name)}\n"
+    """The statements of one migration, which also note it. The first decides the number of lanes."""
+    if name != FIRST:
+        return f"{_text(f'migrations/{name}')}\n{NOTE.format(name=name)}\n"
+    functions = (_text(f"functions/{subject}") for subject in _names("functions"))
     facts = SET_META.format(lanes=lanes or DEFAULT_LANES) + ADD_LANES
-    return f"{KEEP_LIST}\n{text}\n{facts}\n{NOTE.format(name=name)}\n"
+    return "\n".join([_text("schema"), *functions, GUARD, facts, NOTE.format(name=name), ""])
 
 
 def applied() -> Steps[Sequence[str]]:
@@ -139,3 +136,12 @@ def proving() -> Steps[Sequence[str]]:
         for name, value in (("fsync", fsync), ("full_page_writes", full_page_writes))
         if value == "off"
     ]
+
+
+def _names(folder: str) -> Sequence[str]:
+    entries = HERE.joinpath(folder).iterdir()
+    return sorted(entry.name.removesuffix(".sql") for entry in entries if entry.name.endswith(".sql"))
+
+
+def _text(name: str) -> str:
+    return HERE.joinpath(f"{name}.sql").read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 -- Record events as applied. An ordered one, or a run of one key from `first` to `last`, if it comes next and nothing of its
--- key is held: all of the run or nothing. An unordered one (`first` NULL) if it is new, no copy of it is held, and it cannot have been forgotten. False
--- changes nothing. The setting pins the plans: made while the tables were empty, they would read them whole later.
+-- key is held: all of the run or nothing. An unordered one (`first` NULL) if it is new, no copy of it is held, and it cannot
+-- have been forgotten. False changes nothing. The setting pins the plans: made while the tables were empty, they would read
+-- them whole later.
 CREATE FUNCTION posthouse.claim(
     of_consumer text, of_topic text, of_tenant text, of_key text, first bigint, last bigint, of_lineage integer,
     of_event text, of_digest bytea, drawn bigint, of_time double precision, said double precision,
@@ -47,4 +48,36 @@ BEGIN
     INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
     VALUES (of_consumer, of_topic, coalesce(last - first, 0) + 1, 0);
     RETURN true;
+END $$;
+
+-- Where a key stands, and the lowest number that waits behind it. The head is locked first and read then: what is decided
+-- on it must be true until the transaction ends.
+CREATE FUNCTION posthouse.standing(of_consumer text, of_topic text, of_tenant text, of_key text)
+RETURNS TABLE (sequence bigint, lineage integer, event_id text, digest bytea, newest bigint, waiting bigint,
+    waiting_id text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM 1 FROM posthouse.head h
+    WHERE h.consumer = of_consumer AND h.topic = of_topic AND h.tenant = of_tenant AND h.key = of_key FOR UPDATE;
+    RETURN QUERY
+    SELECT h.sequence, h.lineage, h.event_id, h.digest, h.newest, w.sequence, w.event_id
+    FROM posthouse.head h LEFT JOIN LATERAL (
+        SELECT e.sequence, e.event_id FROM posthouse.held e
+        WHERE h.held > 0 AND e.consumer = h.consumer AND e.topic = h.topic AND e.tenant = h.tenant AND e.key = h.key
+            AND e.sequence IS NOT NULL AND e.state IN ('retrying', 'gap', 'blocked', 'dead')
+        ORDER BY e.sequence LIMIT 1) w ON true
+    WHERE h.consumer = of_consumer AND h.topic = of_topic AND h.tenant = of_tenant AND h.key = of_key;
+END $$;
+
+-- Lock the heads of some keys that are there, in one order, before they are changed in another.
+CREATE FUNCTION posthouse.lock_heads(of_consumer text, topics text[], tenants text[], keys text[])
+RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    one record;
+BEGIN
+    FOR one IN SELECT * FROM unnest(topics, tenants, keys) AS g (topic, tenant, key) ORDER BY 1, 2, 3 LOOP
+        PERFORM 1 FROM posthouse.head h
+        WHERE h.consumer = of_consumer AND h.topic = one.topic AND h.tenant = one.tenant AND h.key = one.key FOR UPDATE;
+    END LOOP;
 END $$;

@@ -1,3 +1,12 @@
+-- Whether a row must wait: it, or an earlier one of its key, was refused.
+CREATE FUNCTION posthouse.is_stuck(row_id bigint, of_topic text, of_tenant text, of_key text) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT 1 FROM posthouse.stuck s WHERE s.id = row_id)
+        OR EXISTS (SELECT 1 FROM posthouse.stuck s
+            WHERE s.topic = of_topic AND s.tenant = of_tenant AND s.key = of_key);
+END $$;
+
 -- Park rows that the broker refused, or that wait behind one; part of a settle.
 CREATE FUNCTION posthouse.park(
     now_given double precision, ids bigint[], lanes smallint[], topics text[], tenants text[], keys text[],
@@ -11,7 +20,7 @@ BEGIN
         moment + v.after, v.error, v.quarantined
     FROM unnest(ids, lanes, topics, tenants, keys, tries, firsts, afters, errors, quarantines)
         AS v (id, lane, topic, tenant, key, tries, first_at, after, error, quarantined)
-    ON CONFLICT (id) DO NOTHING;
+    ON CONFLICT (tenant, id) DO NOTHING;
     RETURN true;
 END $$;
 
