@@ -28,6 +28,10 @@ SHARES = {
 FEW = 5
 """More failures than this are no bad luck of the clock."""
 ENDING = re.compile(r"=+ (.* in [\d.]+s.*?) =+")
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {
+    "PYTHONPYCACHEPREFIX": str(ROOT / ".cache/bytecode")
+}
+"""Thousands of processes are started and killed: none of them should compile again what another one has compiled."""
 running: list[subprocess.Popen[str]] = []
 
 
@@ -46,7 +50,13 @@ class Share:
         """Run to the end, saying each line under the name of the share."""
         command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={self.memory}", *self.paths, *options]
         with subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            command,
+            cwd=ROOT,
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
         ) as process:
             running.append(process)
             assert process.stdout is not None
