@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 
 import asyncpg
+import psycopg
 from psycopg import sql
 
 from benchmarks.postgres.shop import CREATE
@@ -16,6 +17,9 @@ from tests.servers.postgres import SETTINGS, PostgresServer, binaries, running
 
 TUNED = {**SETTINGS, "shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeout": "30min"}
 """Every commit is synced. No checkpoint falls into one round and not into the other."""
+
+# A copy knows that it is one, and would send everything again under a new lineage.
+AT_HOME = "UPDATE posthouse.meta SET database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 
 
 class BenchServer(PostgresServer):
@@ -38,6 +42,8 @@ class BenchServer(PostgresServer):
         name, source = f"bench_{new_id().replace('-', '')}", original.rpartition("/")[2]
         self.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(source)))
         try:
+            with psycopg.connect(self.url_of(name), autocommit=True) as connection:
+                connection.execute(AT_HOME)
             self.execute(sql.SQL("CHECKPOINT").format())
             yield self.url_of(name)
         finally:

@@ -12,6 +12,7 @@ from types import ModuleType, TracebackType
 from typing import Self, TypeVar
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 from psycopg import sql
 
@@ -76,6 +77,9 @@ SAME_STATEMENTS = {
 }
 """Tests of many cases that send no statement to the database which others do not send."""
 
+# A copy knows that it is one, and would send everything again under a new lineage.
+AT_HOME = "UPDATE posthouse.meta SET database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+
 TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
 
 
@@ -91,6 +95,8 @@ class Databases:
         name = f"test_{new_id().replace('-', '')}"
         copy = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), self._pattern)
         self._server.execute(copy)
+        with psycopg.connect(self._server.url_of(name), autocommit=True) as connection:
+            connection.execute(AT_HOME)
         try:
             yield self._server.url_of(name)
         finally:

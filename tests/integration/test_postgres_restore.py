@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
 import pytest
 
-from posthouse.errors import StoreUnavailable
+from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import add, drain
@@ -118,28 +120,52 @@ async def test_what_is_said_in_a_restored_dump_before_a_relay_comes_has_a_lineag
     assert before < first == second == third <= last
 
 
-async def test_a_database_made_of_another_is_not_taken_for_it(postgres_server: PostgresServer) -> None:
-    """CREATE DATABASE … TEMPLATE copies the files, also of unlogged tables, while the server goes on."""
-    with postgres_server.database() as url:
-        store = PostgresStore(url)
-        await store.upgrade()
-        lanes = await store.outbox.lease("a", 600)
-        await add(store, *(row("k", event_id=f"e{number}") for number in range(3)))
-        await store.aclose()
-        address, _, name = url.rpartition("/")
-        connection = await asyncpg.connect(f"{address}/postgres")
+@contextlib.asynccontextmanager
+async def copied(url: str) -> AsyncIterator[str]:
+    """The URL of a database made of this one, to which nobody is connected."""
+    address, _, name = url.rpartition("/")
+    connection = await asyncpg.connect(f"{address}/postgres")
+    try:
         await connection.execute(f'CREATE DATABASE "{name}_copy" TEMPLATE "{name}"')
-        copy = PostgresStore(f"{address}/{name}_copy")
-        try:
-            await add(copy, row("k", event_id="new"))
-            with pytest.raises(StoreUnavailable, match="another run"):
-                await copy.outbox.poll(lanes, 10)
-            found = await drain(copy)
-            async with copy.begin() as tx:
-                assert (await tx.execute("SELECT posthouse.at_home()")).scalar() is True
-        finally:
-            await copy.aclose()
-            await connection.execute(f'DROP DATABASE "{name}_copy" WITH (FORCE)')
-            await connection.close()
+        yield f"{address}/{name}_copy"
+    finally:
+        await connection.execute(f'DROP DATABASE "{name}_copy" WITH (FORCE)')
+        await connection.close()
+
+
+async def test_a_database_made_of_another_is_not_taken_for_it(postgres_url: str) -> None:
+    """CREATE DATABASE … TEMPLATE copies the files, also of unlogged tables, while the server goes on."""
+    store = PostgresStore(postgres_url)
+    await store.upgrade()
+    lanes = await store.outbox.lease("a", 600)
+    await add(store, *(row("k", event_id=f"e{number}") for number in range(3)))
+    await store.aclose()
+    async with copied(postgres_url) as url:
+        copy = PostgresStore(url)
+        await add(copy, row("k", event_id="new"))
+        with pytest.raises(StoreUnavailable, match="another run"):
+            await copy.outbox.poll(lanes, 10)
+        found = await drain(copy)
+        async with copy.begin() as tx:
+            assert (await tx.execute("SELECT posthouse.at_home()")).scalar() is True
+        await copy.aclose()
     assert [one.event_id for one in found] == ["e0", "e1", "e2", "new"]
     assert [one.lineage for one in found][-1] > found[0].lineage
+
+
+async def test_the_first_lease_in_restored_tables_gives_way_to_whoever_writes(postgres_url: str) -> None:
+    """It wants the outbox for itself, and a writer may wait for another one that would wait for it."""
+    store = PostgresStore(postgres_url)
+    await store.upgrade()
+    await store.aclose()
+    async with copied(postgres_url) as url:
+        copy = PostgresStore(url)
+        await add(copy, row("a", event_id="before"))
+        async with copy.begin() as tx:
+            await copy.outbox.append(tx, [row("a", event_id="first")])
+            with pytest.raises(StoreError, match="lock"):
+                await copy.outbox.lease("a", 600)
+            await add(copy, row("b", event_id="second"))
+        found = await drain(copy, "a")
+        await copy.aclose()
+    assert sorted(one.event_id for one in found) == ["before", "first", "second"]

@@ -74,8 +74,14 @@ END $$;
 -- transaction that is not certainly over here counts as one of this server, this one. Positions stay, so that the order of
 -- each stream does.
 CREATE FUNCTION posthouse.recover() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    patience text := current_setting('lock_timeout');
 BEGIN
+    -- Whoever writes meanwhile may wait for us as well, each with locks that the other wants: we give way, and come again.
+    PERFORM set_config('lock_timeout', '100ms', true);
+    PERFORM 1 FROM posthouse.meta FOR UPDATE;
     LOCK TABLE posthouse.outbox IN SHARE ROW EXCLUSIVE MODE;
+    PERFORM set_config('lock_timeout', patience, true);
     DELETE FROM posthouse.outbox o USING posthouse.lane l LEFT JOIN posthouse.backlog b ON b.number = l.backlog
     WHERE l.number = o.lane AND o.xid >= pg_snapshot_xmax(pg_current_snapshot())
         AND NOT EXISTS (SELECT 1 FROM posthouse.stuck s WHERE s.id = o.id)
