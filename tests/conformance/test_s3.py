@@ -26,6 +26,8 @@ def opened(port: int, clock: Clock) -> Broker:
 
 class TestS3(BrokerContract):
     knows_what_was_given_back = False
+    deadline = 60.0
+    """Each frame is a few requests to a server that answers one at a time."""
 
     @pytest_asyncio.fixture(autouse=True)
     async def _server(self, s3_port: int) -> AsyncIterator[None]:

@@ -35,7 +35,7 @@ def test_one_that_fails_beside_the_others_and_passes_alone_is_named(
 ) -> None:
     assert run(monkeypatch, tmp_path, UNSTEADY, STEADY) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[-3] == "UNSTEADY test_0.py::test_now_and_then: failed beside the other share, passed alone"
+    assert said[-3] == "UNSTEADY test_0.py::test_now_and_then: failed beside the other shares, passed alone"
     assert said[-2].startswith("share 0: 1 failed in")
     assert said[-1].startswith("share 1: 1 passed in")
 

@@ -31,8 +31,11 @@ Find = Callable[..., list[Finding]]
 
 
 @pytest.fixture
-def gather(tmp_path: Path) -> Iterator[Gather]:
+def gather(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gather]:
     """The facts of services that are declared by a text."""
+    monkeypatch.setattr(
+        sys, "dont_write_bytecode", True
+    )  # another text of the same second and length would not be read
 
     def made(text: str, settings: Settings | None = None) -> Facts:
         file = tmp_path / "shop.py"
