@@ -33,10 +33,10 @@ test: $(READY) ## every test: unit, conformance, integration, faults, documentat
 test-long: $(READY) ## every test, with the enumerations and storms that take hours taken whole
 	POSTHOUSE_LONG=3600 $(BIN)/python -m tests
 
-unit: $(READY) ## the unit tests alone, under a minute
+unit: $(READY) ## the unit tests alone
 	$(BIN)/python -m pytest tests/unit
 
-quick: $(READY) ## the answer in two minutes: unit tests, and the contracts on what needs no server
+quick: $(READY) ## a quick answer: unit tests, and the contracts on what needs no server
 	$(BIN)/python -m pytest tests/unit tests/conformance/test_sqlite.py tests/conformance/test_memory.py tests/conformance/test_embedded.py
 
 ROOM = $(wildcard tests/unit/$(R) tests/unit/$(dir $(R))test_$(notdir $(R))*.py tests/*/test_$(notdir $(R))*.py tests/integration/$(notdir $(R)))
