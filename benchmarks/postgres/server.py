@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import asyncpg
-import psycopg
 from psycopg import sql
 
 from benchmarks.postgres.shop import CREATE
-from posthouse.clock import new_id
 from posthouse.stores.postgres import PostgresStore
 from tests.servers.postgres import SETTINGS, PostgresServer, binaries, running
 
 TUNED = {**SETTINGS, "shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeout": "30min"}
 """Every commit is synced. No checkpoint falls into one round and not into the other."""
-
-# A copy knows that it is one, and would send everything again under a new lineage.
-AT_HOME = "UPDATE posthouse.meta SET database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 
 
 class BenchServer(PostgresServer):
@@ -37,17 +32,11 @@ class BenchServer(PostgresServer):
             yield url
 
     @contextlib.contextmanager
-    def copied(self, original: str) -> Iterator[str]:
-        """A copy of a database that nobody is connected to; its URL."""
-        name, source = f"bench_{new_id().replace('-', '')}", original.rpartition("/")[2]
-        self.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(source)))
-        try:
-            with psycopg.connect(self.url_of(name), autocommit=True) as connection:
-                connection.execute(AT_HOME)
+    def copied(self, original: str, schemas: Sequence[str] = ("posthouse",)) -> Iterator[str]:
+        """Of which everything is on the disk."""
+        with super().copied(original, schemas) as url:
             self.execute(sql.SQL("CHECKPOINT").format())
-            yield self.url_of(name)
-        finally:
-            self.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+            yield url
 
 
 @contextlib.contextmanager

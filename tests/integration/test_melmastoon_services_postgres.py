@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from types import ModuleType, TracebackType
 from typing import Self, TypeVar
-from urllib.parse import urlsplit
 
-import psycopg
 import pytest
-from psycopg import sql
 
 from melmastoon.ai_orchestrator import ai_orchestrator
 from melmastoon.analytics import analytics
@@ -24,7 +21,7 @@ from melmastoon.audit.chain import first_broken
 from melmastoon.facts.ai_orchestrator import AnomalyDetected
 from melmastoon.tables import run, typed
 from posthouse import Event, Service
-from posthouse.clock import SystemClock, new_id
+from posthouse.clock import SystemClock
 from posthouse.service import Parts
 from posthouse.stores import open_store
 from posthouse.testing import Harness
@@ -77,38 +74,19 @@ SAME_STATEMENTS = {
 }
 """Tests of many cases that send no statement to the database which others do not send."""
 
-# A copy knows that it is one, and would send everything again under a new lineage.
-AT_HOME = "UPDATE posthouse.meta SET database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-
 TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
 
 
-class Databases:
-    """New databases that are up to date already: copies of one that was made so."""
-
-    def __init__(self, server: PostgresServer, pattern: str) -> None:
-        self._server = server
-        self._pattern = sql.Identifier(urlsplit(pattern).path.strip("/"))
-
-    @contextmanager
-    def one(self) -> Iterator[str]:
-        name = f"test_{new_id().replace('-', '')}"
-        copy = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), self._pattern)
-        self._server.execute(copy)
-        with psycopg.connect(self._server.url_of(name), autocommit=True) as connection:
-            connection.execute(AT_HOME)
-        try:
-            yield self._server.url_of(name)
-        finally:
-            self._server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+Copied = Callable[[], AbstractContextManager[str]]
+"""Makes databases that are up to date already: copies of one that was made so."""
 
 
 class PostgresHarness(Harness):
     """The harness, with a database for each service."""
 
-    def __init__(self, databases: Databases, *services: Service) -> None:
+    def __init__(self, copied: Copied, *services: Service) -> None:
         super().__init__(*services)
-        self._make = databases.one
+        self._make = copied
         self._databases = ExitStack()
 
     async def __aenter__(self) -> Self:
@@ -147,7 +125,7 @@ class PostgresHarness(Harness):
 
 
 @pytest.fixture(scope="session")
-def databases(postgres_server: PostgresServer) -> Iterator[Databases]:
+def databases(postgres_server: PostgresServer) -> Iterator[Copied]:
     async def upgrade(url: str) -> None:
         store = open_store(url, clock=SystemClock())
         await store.upgrade()
@@ -155,11 +133,11 @@ def databases(postgres_server: PostgresServer) -> Iterator[Databases]:
 
     with postgres_server.database() as pattern:
         asyncio.run(upgrade(pattern))
-        yield Databases(postgres_server, pattern)
+        yield partial(postgres_server.copied, pattern)
 
 
 @pytest.fixture(autouse=True)
-def _on_postgresql(request: pytest.FixtureRequest, databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
+def _on_postgresql(request: pytest.FixtureRequest, databases: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests stay where they are; what they call Harness is another one meanwhile."""
     where = request.function.__globals__
     if where is not globals():
@@ -178,7 +156,7 @@ for _module in MODULES:
     globals().update(_borrowed(_module))
 
 
-async def test_of_two_bookings_of_one_guest_that_come_at_once_one_sees_the_other(databases: Databases) -> None:
+async def test_of_two_bookings_of_one_guest_that_come_at_once_one_sees_the_other(databases: Copied) -> None:
     pairs = range(15)
     async with PostgresHarness(databases, ai_orchestrator) as house:
         await asyncio.gather(
@@ -193,7 +171,7 @@ async def test_of_two_bookings_of_one_guest_that_come_at_once_one_sees_the_other
         assert sorted(map(sorted, found)) == sorted([f"b{pair}x", f"b{pair}y"] for pair in pairs)
 
 
-async def test_a_chain_that_many_write_at_once_has_no_gap_and_no_fork(databases: Databases) -> None:
+async def test_a_chain_that_many_write_at_once_has_no_gap_and_no_fork(databases: Copied) -> None:
     async with PostgresHarness(databases, audit) as house:
         facts = (held, confirmed, cancelled, captured, committed, released)
         await asyncio.gather(*(house.publish(fact(f"b{number}")) for number in range(20) for fact in facts))
@@ -205,7 +183,7 @@ async def test_a_chain_that_many_write_at_once_has_no_gap_and_no_fork(databases:
             assert await first_broken(tx) is None
 
 
-async def test_figures_that_many_add_to_at_once_are_whole(databases: Databases) -> None:
+async def test_figures_that_many_add_to_at_once_are_whole(databases: Copied) -> None:
     async with PostgresHarness(databases, analytics) as house:
         await asyncio.gather(*(house.publish(fact(f"b{n}")) for n in range(30) for fact in (held, captured)))
         await house.settled(60)

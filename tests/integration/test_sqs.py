@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import json
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -22,7 +22,7 @@ from cloudevents.core.v1.event import CloudEvent
 from benchmarks import brokers
 from benchmarks.reading import Scale
 from posthouse import Event, Payload, Service, Tx
-from posthouse.broker import Delivery, Frame, Stream, Topology
+from posthouse.broker import Broker, Delivery, Frame, Stream, Topology
 from posthouse.brokers import open_broker
 from posthouse.brokers.sqs import SqsBroker
 from posthouse.brokers.sqs.letters import queue_name, topic_name
@@ -411,10 +411,10 @@ async def test_a_member_that_leaves_hands_over_at_once(sqs_server: SqsServer, to
     await broker.aclose()
 
 
-async def test_an_acknowledgement_that_did_not_arrive_is_told_and_can_be_said_again(
-    sqs_server: SqsServer, topic: str
-) -> None:
-    async with Proxy("127.0.0.1", sqs_server.port) as proxy:
+@contextlib.asynccontextmanager
+async def unheard(server: SqsServer, topic: str) -> AsyncIterator[tuple[Broker, Stream, Sequence[Delivery]]]:
+    """Three frames whose acknowledgement did not arrive, long before they would come again; the link is well again."""
+    async with Proxy("127.0.0.1", server.port) as proxy:
         broker = open_broker(f"{url_at(proxy.port)}&visibility=30&poll=1&timeout=5", clock=SystemClock())
         stream = await broker.subscribe("g", [topic])
         await broker.publish(frames(topic, 3))
@@ -423,29 +423,27 @@ async def test_an_acknowledgement_that_did_not_arrive_is_told_and_can_be_said_ag
         with pytest.raises(BrokerUnavailable, match="did not delete 3"):
             await stream.ack(got)
         await proxy.heal()
+        yield broker, stream, got
+        await broker.aclose()
+
+
+async def test_an_acknowledgement_that_did_not_arrive_is_told_and_can_be_said_again(
+    sqs_server: SqsServer, topic: str
+) -> None:
+    async with unheard(sqs_server, topic) as (broker, stream, got):
         await stream.ack(got)
         assert (await broker.progress("g", [topic]))[topic].pending == 0
-        await broker.aclose()
 
 
 async def test_an_acknowledgement_that_did_not_arrive_is_said_again_by_itself(
     sqs_server: SqsServer, topic: str
 ) -> None:
     """Nobody asks for it, and long before the 30 s after which the frames would come again: the next of the key comes."""
-    async with Proxy("127.0.0.1", sqs_server.port) as proxy:
-        broker = open_broker(f"{url_at(proxy.port)}&visibility=30&poll=1&timeout=5", clock=SystemClock())
-        stream = await broker.subscribe("g", [topic])
-        await broker.publish(frames(topic, 3))
-        got = await collect(stream, 3, ack=False)
-        await proxy.cut()
-        with pytest.raises(BrokerUnavailable, match="did not delete 3"):
-            await stream.ack(got)
-        await proxy.heal()
+    async with unheard(sqs_server, topic) as (broker, stream, _):
         later = frames(topic, 2)
         await broker.publish(later)
         async with asyncio.timeout(20):
             assert ids(await received(stream, 2)) == [frame.id for frame in later]
-        await broker.aclose()
 
 
 async def received(stream: Stream, count: int) -> list[Delivery]:

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit
@@ -41,6 +41,7 @@ SETTINGS = {
     "autovacuum_naptime": "60s",
     "log_min_messages": "fatal",
 }
+AT_HOME = "UPDATE {schema}.meta SET database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 PATIENCE = 30.0
 """Seconds for the server to start or to stop."""
 
@@ -69,6 +70,17 @@ class PostgresServer:
         finally:
             self._drop(name)
 
+    @contextlib.contextmanager
+    def copied(self, original: str, schemas: Sequence[str] = ("posthouse",)) -> Iterator[str]:
+        """A copy of a database that nobody is connected to, whose stores take themselves for the original; its URL."""
+        name, source = f"test_{new_id().replace('-', '')}", urlsplit(original).path.strip("/")
+        self.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(source)))
+        try:
+            settle(self.url_of(name), schemas)
+            yield self.url_of(name)
+        finally:
+            self._drop(name)
+
     def _drop(self, name: str) -> None:
         """A temporary slot goes with its session, a moment after that was ended."""
         deadline = time.monotonic() + PATIENCE
@@ -84,6 +96,14 @@ class PostgresServer:
         """Run one statement outside a transaction."""
         with psycopg.connect(self.url, autocommit=True, connect_timeout=10) as connection:
             connection.execute(statement)
+
+
+def settle(url: str, schemas: Sequence[str]) -> None:
+    """Let the stores in a copy of a database believe that they are the original: they would send everything again."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for schema in schemas:
+            if connection.execute("SELECT to_regclass(%s)", [f"{schema}.meta"]).fetchone() != (None,):
+                connection.execute(sql.SQL(AT_HOME).format(schema=sql.Identifier(schema)))
 
 
 @pytest.fixture(scope="session")

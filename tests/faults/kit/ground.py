@@ -10,10 +10,9 @@ import psycopg
 from psycopg import sql
 
 from posthouse.clock import new_id
-from tests.servers.postgres import PATIENCE, PostgresServer
+from tests.servers.postgres import PATIENCE, PostgresServer, settle
 
 # A copy is another database than the one that its cursors were written in, and no restored dump all the same.
-AT_HOME = "UPDATE {schema}.meta SET database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 
 
 class Ground(Protocol):
@@ -66,10 +65,7 @@ class Databases:
 
     def copied(self, url: str) -> str:
         copy = self._made(sql.SQL("TEMPLATE {}").format(sql.Identifier(name_of(url))))
-        with psycopg.connect(copy, autocommit=True) as connection:
-            for schema in ("orders", "billing"):
-                if connection.execute("SELECT to_regclass(%s)", [f"{schema}.meta"]).fetchone() != (None,):
-                    connection.execute(sql.SQL(AT_HOME).format(schema=sql.Identifier(schema)))
+        settle(copy, ("orders", "billing"))
         return copy
 
     def clear(self, url: str) -> None:

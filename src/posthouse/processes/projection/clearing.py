@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from posthouse.broker import Topology
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.wiring import Wiring
+from posthouse.pulse import alive
 from posthouse.store.projections import Generation
 from posthouse.survey import Surveyed
 
@@ -41,6 +42,7 @@ async def _remove(wiring: Wiring, projection: Projection, number: int) -> None:
     gone = False
     while not gone:
         gone = await wiring.store.projections.remove(projection.consumer, number, projection.group(number), BATCH)
+        alive()
 
 
 async def _condemned(wiring: Wiring, generation: Generation) -> Sequence[str] | None:

@@ -82,10 +82,11 @@ class Keeper:
             found = await self._wiring.store.projections.generations()
         generations = [row for row in found if self._is_ours(row)]
         self._learned(generations)
+        there = {(row.projection, row.number) for row in generations}
         wanted = {(row.projection, row.number): row for row in generations if row.state == "live"}
         for place in [place for place in self._members if place not in wanted]:
             await self._members.pop(place).end()
-            if place not in {(row.projection, row.number) for row in generations}:
+            if place not in there:
                 await self._clear_lost(*place)
         for place, row in wanted.items():
             if place not in self._members and self._fits(row):
