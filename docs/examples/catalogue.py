@@ -8,10 +8,10 @@ from pydantic import BaseModel
 
 from posthouse import Event, Payload, Service, Tx
 from posthouse.contracts import avro
-from posthouse.contracts.agreement import disagreements
-from posthouse.contracts.freezing import freeze
-from posthouse.frozen import read_folder, write_folder
-from posthouse.listing import catalogue_of
+from posthouse.governance.agreement import disagreements
+from posthouse.governance.folder import read_folder, write_folder
+from posthouse.governance.freezing import freeze
+from posthouse.governance.listing import catalogue_of
 
 orders = Service("orders", namespace="shop", owner="team checkout", residency="eu-west")
 billing = Service("billing", namespace="shop", owner="team finance")

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from posthouse import Event, Payload, Service, Tx
-from posthouse.exports import FORMATS, Source, export
-from posthouse.listing import catalogue_of
+from posthouse.governance.exports import FORMATS, Source, export
+from posthouse.governance.listing import catalogue_of
 
 orders = Service("orders", namespace="shop", owner="team checkout", broker="pubsub://acme-prod")
 billing = Service("billing", namespace="shop", owner="team finance", broker="pubsub://acme-prod")

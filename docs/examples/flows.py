@@ -3,8 +3,8 @@
 import asyncio
 
 from posthouse import Event, Payload, Service, Tx
-from posthouse.exports.flows import expected
-from posthouse.listing import catalogue_of
+from posthouse.governance.exports.flows import expected
+from posthouse.governance.listing import catalogue_of
 from posthouse.testing import Harness
 from posthouse.tracing import trace
 

@@ -2,13 +2,13 @@
 
 from posthouse import Event, Payload, Service
 from posthouse.cli.schema.comparing import compare_schemas
-from posthouse.contracts import Document
-from posthouse.contracts.bundle import Bundle, read_bundle
-from posthouse.contracts.evolution import Mode
-from posthouse.contracts.freezing import freeze
-from posthouse.contracts.gate import examine
-from posthouse.contracts.pacts import expectations_of, pacts_of, read_pact, verify_expectation
-from posthouse.listing import catalogue_of
+from posthouse.governance.bundle import Bundle, read_bundle
+from posthouse.governance.document import Document
+from posthouse.governance.evolution import Mode
+from posthouse.governance.freezing import freeze
+from posthouse.governance.gate import examine
+from posthouse.governance.listing import catalogue_of
+from posthouse.governance.pacts import expectations_of, pacts_of, read_pact, verify_expectation
 
 billing = Service("billing", namespace="shop")
 

@@ -2,8 +2,8 @@
 
 import json
 
-from posthouse.contracts.evolution import Mode
-from posthouse.contracts.evolution.json_schema import Past, compare
+from posthouse.governance.evolution import Mode
+from posthouse.governance.evolution.json_schema import Past, compare
 
 old = json.dumps(
     {

@@ -4,7 +4,7 @@ import asyncio
 from datetime import date
 
 from posthouse import Event, Payload, Service, Tx
-from posthouse.cutover import versions_of
+from posthouse.governance.cutover import versions_of
 from posthouse.testing import Harness
 
 hotel = Service("hotel")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from posthouse.contracts.policies import FAMILIES, RULES, Rule
+from posthouse.governance.policies import FAMILIES, RULES, Rule
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "rules"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from posthouse.cli.check.gathering import facts_of
-from posthouse.contracts.policies import RULES, Facts, Settings, examine
+from posthouse.governance.policies import RULES, Facts, Settings, examine
 from posthouse.service import Service
 from tests.docs.rule_pages import EXAMPLES, PAGES, written
 

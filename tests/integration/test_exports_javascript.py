@@ -14,15 +14,15 @@ import jsonschema_rs
 import pytest
 from msgspec.structs import replace
 
-from posthouse.contracts.bundle import read_bundle
-from posthouse.contracts.freezing import freeze
-from posthouse.exports import Source, export, thawed
-from posthouse.exports.flows import expected
-from posthouse.exports.mermaid import choreography
-from posthouse.exports.states import states
-from posthouse.listing import catalogue_of
-from tests.unit.exports import hotel
-from tests.unit.exports.catalogues import HOSTILE, POISONED, SHOP
+from posthouse.governance.bundle import read_bundle
+from posthouse.governance.exports import Source, export, thawed
+from posthouse.governance.exports.flows import expected
+from posthouse.governance.exports.mermaid import choreography
+from posthouse.governance.exports.states import states
+from posthouse.governance.freezing import freeze
+from posthouse.governance.listing import catalogue_of
+from tests.unit.governance.exports import hotel
+from tests.unit.governance.exports.catalogues import HOSTILE, POISONED, SHOP
 from tests.unit.processes.saga import hotel as stay
 
 PACKAGES = {

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from posthouse import Payload, Service
-from posthouse.contracts.bundle import Bundle
-from posthouse.contracts.freezing import freeze
-from posthouse.frozen import write_folder
-from posthouse.listing import catalogue_of
+from posthouse.governance.bundle import Bundle
+from posthouse.governance.folder import write_folder
+from posthouse.governance.freezing import freeze
+from posthouse.governance.listing import catalogue_of
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

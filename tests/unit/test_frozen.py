@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from posthouse.contracts.bundle import LOCK, Bundle
+from posthouse.contracts.lock import LOCK
 from posthouse.errors import ConfigurationError
-from posthouse.frozen import lock_in, read_folder, write_folder
+from posthouse.frozen import lock_in
+from posthouse.governance.bundle import Bundle
+from posthouse.governance.folder import read_folder, write_folder
 
 PATH = "orders/order/placed/v1.json"
 

@@ -17,10 +17,10 @@ from posthouse import Event, Payload, Service, Tx
 from posthouse.broker import Delivery
 from posthouse.clock import ManualClock
 from posthouse.contracts.retirement import RETIRED, retired_file
-from posthouse.cutover import evidence_of
 from posthouse.errors import ConfigurationError, ContractError
 from posthouse.events import decode_any
-from posthouse.listing import catalogue_of
+from posthouse.governance.cutover import evidence_of
+from posthouse.governance.listing import catalogue_of
 from posthouse.receiving.applying import NEWER_WITHIN
 from posthouse.sending import Cause
 from posthouse.sending.draft import frame_of

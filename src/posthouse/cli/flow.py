@@ -12,11 +12,11 @@ from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, print_json, print_table, say
 from posthouse.cli.target import Targets, load_all
-from posthouse.contracts import Document, FlowEntry
 from posthouse.errors import ConfigurationError, did_you_mean
-from posthouse.exports.flows import Expected, expected
-from posthouse.exports.mermaid import choreography
-from posthouse.listing import catalogue_of
+from posthouse.governance.document import Document, FlowEntry
+from posthouse.governance.exports.flows import Expected, expected
+from posthouse.governance.exports.mermaid import choreography
+from posthouse.governance.listing import catalogue_of
 
 app = typer.Typer(no_args_is_help=True, help="Look at the flows that services declare.")
 

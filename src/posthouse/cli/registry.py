@@ -13,7 +13,7 @@ from posthouse.cli.logs import Level, log_to_stderr
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import print_json, print_table, say
 from posthouse.errors import ConfigurationError
-from posthouse.registry import users
+from posthouse.governance.registry import users
 
 app = typer.Typer(no_args_is_help=True, help="A schema registry over HTTP, for Confluent's clients and serializers.")
 user_app = typer.Typer(no_args_is_help=True, help="The file of those who may use a registry.")
@@ -42,8 +42,8 @@ def serve(
 ) -> None:
     """Serve a registry until it is interrupted. Any number of processes may share one store."""
     try:
-        from posthouse.registry.serving import Listening
-        from posthouse.registry.serving import serve as serve_registry
+        from posthouse.governance.registry.serving import Listening
+        from posthouse.governance.registry.serving import serve as serve_registry
     except ImportError as error:
         raise ConfigurationError("a registry needs starlette and uvicorn: pip install 'posthouse[registry]'") from error
     log_to_stderr(log_level, as_json=log_json)

@@ -11,19 +11,6 @@ from posthouse.contracts.catalogue import (
     is_event_class,
     schema_place,
 )
-from posthouse.contracts.document import (
-    Document,
-    EventEntry,
-    FlowEntry,
-    HandlerEntry,
-    MethodEntry,
-    Reading,
-    Reliability,
-    SagaEntry,
-    TopicEntry,
-    from_json,
-    to_json,
-)
 from posthouse.contracts.flow import Flow, flow_of
 from posthouse.contracts.payload import Payload, PayloadType
 from posthouse.contracts.payloads import payload_of
@@ -33,35 +20,24 @@ from posthouse.contracts.terms import Retention, SchemaFormat, Terms
 
 __all__ = [
     "Catalogue",
-    "Document",
-    "EventEntry",
     "EventType",
     "FirstSight",
     "Flow",
-    "FlowEntry",
-    "HandlerEntry",
-    "MethodEntry",
     "Payload",
     "PayloadType",
-    "Reading",
-    "Reliability",
     "Retention",
-    "SagaEntry",
     "Schema",
     "SchemaFormat",
     "Terms",
-    "TopicEntry",
     "Topics",
     "avro",
     "declare",
     "event_type_of",
     "flow_of",
-    "from_json",
     "is_event",
     "is_event_class",
     "json_schema",
     "payload_of",
     "schema_hash",
     "schema_place",
-    "to_json",
 ]

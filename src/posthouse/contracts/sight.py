@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from posthouse.contracts.bundle import Lock, Locked
 from posthouse.contracts.catalogue import EventType
+from posthouse.contracts.lock import Lock, Locked
 from posthouse.contracts.terms import SchemaFormat
 from posthouse.errors import ConfigurationError, ContractError
 from posthouse.events.envelope import Event

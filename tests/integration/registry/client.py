@@ -9,10 +9,10 @@ from typing import cast
 
 import httpx
 
-from posthouse.registry.app import registry_app
-from posthouse.registry.door import Door
-from posthouse.registry.judge import Judge
-from posthouse.registry.ledgers import open_ledger
+from posthouse.governance.registry.app import registry_app
+from posthouse.governance.registry.door import Door
+from posthouse.governance.registry.judge import Judge
+from posthouse.governance.registry.ledgers import open_ledger
 
 Json = dict[str, object]
 

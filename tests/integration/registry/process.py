@@ -57,7 +57,7 @@ def workers_of(store: str) -> list[Worker]:
     """The workers of the registry that this process runs on the store."""
     registries = [pid for pid in _children(os.getpid()) if store in _command(pid)]
     found = [pid for registry in registries for pid in _children(registry)]
-    return [Worker(pid) for pid in found if "posthouse.registry.worker" in _command(pid)]
+    return [Worker(pid) for pid in found if "posthouse.governance.registry.worker" in _command(pid)]
 
 
 def _children(parent: int) -> list[int]:

@@ -6,9 +6,9 @@ import asyncio
 import json
 import sys
 
-from posthouse.registry.formats import known_formats
-from posthouse.registry.ledgers import open_ledger
-from posthouse.registry.registry import Registry, SchemaRequest
+from posthouse.governance.registry.formats import known_formats
+from posthouse.governance.registry.ledgers import open_ledger
+from posthouse.governance.registry.registry import Registry, SchemaRequest
 
 
 def schema(number: int) -> str:

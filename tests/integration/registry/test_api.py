@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from posthouse.registry.ledgers import open_ledger
+from posthouse.governance.registry.ledgers import open_ledger
 from tests.integration.registry.client import (
     ORDER,
     ORDER_WITH_NOTE,

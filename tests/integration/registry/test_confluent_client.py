@@ -174,7 +174,7 @@ def test_references_of_avro_are_resolved_by_the_serializer(client: SchemaRegistr
 
 
 def test_the_client_names_its_user(tmp_path: Path) -> None:
-    from posthouse.registry.users import Role, User, hashed, keep_user, new_token
+    from posthouse.governance.registry.users import Role, User, hashed, keep_user, new_token
 
     users, token = tmp_path / "users", new_token("robot")
     keep_user(users, User("anna", Role.WRITE, hashed("correct horse")))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from posthouse.registry.door import UsersDoor
-from posthouse.registry.users import Role, User, drop_user, hashed, keep_user, new_token
+from posthouse.governance.registry.door import UsersDoor
+from posthouse.governance.registry.users import Role, User, drop_user, hashed, keep_user, new_token
 from tests.integration.registry.client import ORDER, Client, schema_body, served
 
 PASSWORD = "correct horse"

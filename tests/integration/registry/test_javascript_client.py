@@ -20,7 +20,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from posthouse.registry.users import Role, User, hashed, keep_user
+from posthouse.governance.registry.users import Role, User, hashed, keep_user
 from tests.integration.registry.process import registry_process
 
 CLIENT = "@kafkajs/confluent-schema-registry@4.1.0"

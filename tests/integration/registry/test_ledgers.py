@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 
 from posthouse.errors import StoreError, StoreUnavailable
-from posthouse.registry.books import Books
-from posthouse.registry.ledgers import open_ledger
+from posthouse.governance.registry.books import Books
+from posthouse.governance.registry.ledgers import open_ledger
 from tests.integration.registry.client import ORDER, served
 from tests.servers.postgres import PostgresServer
 
@@ -115,7 +115,7 @@ async def test_a_registry_goes_on_when_its_database_comes_back(postgres_server: 
 
 
 async def test_a_writer_that_waits_too_long_is_told_so(tmp_path_factory: pytest.TempPathFactory) -> None:
-    from posthouse.registry.ledgers.sqlite import SqliteLedger
+    from posthouse.governance.registry.ledgers.sqlite import SqliteLedger
 
     path = tmp_path_factory.mktemp("ledger") / "registry.db"
     ledger, other = SqliteLedger(path, patience=0.2), SqliteLedger(path)

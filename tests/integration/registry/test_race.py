@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from posthouse.registry.books import Reference
-from posthouse.registry.formats import known_formats
-from posthouse.registry.ledger import Ledger, Session
-from posthouse.registry.ledgers import open_ledger
-from posthouse.registry.refusal import Refusal
-from posthouse.registry.registry import Registry, SchemaRequest
+from posthouse.governance.registry.books import Reference
+from posthouse.governance.registry.formats import known_formats
+from posthouse.governance.registry.ledger import Ledger, Session
+from posthouse.governance.registry.ledgers import open_ledger
+from posthouse.governance.registry.refusal import Refusal
+from posthouse.governance.registry.registry import Registry, SchemaRequest
 from tests.integration.registry.client import ORDER, Client, schema_body, served
 
 ROOT = Path(__file__).parents[3]

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from posthouse.cli import app
 from posthouse.errors import ConfigurationError, StoreUnavailable
-from posthouse.registry.app import registry_app
-from posthouse.registry.ledgers import open_ledger
-from posthouse.registry.serving import Listening, check_listening, is_loopback
-from posthouse.registry.users import Role, owner_of, read_users
+from posthouse.governance.registry.app import registry_app
+from posthouse.governance.registry.ledgers import open_ledger
+from posthouse.governance.registry.serving import Listening, check_listening, is_loopback
+from posthouse.governance.registry.users import Role, owner_of, read_users
 from tests.integration.registry.client import ORDER, schema_body
 from tests.integration.registry.process import registry_process
 

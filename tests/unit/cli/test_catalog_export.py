@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from posthouse.exports import FORMATS
+from posthouse.governance.exports import FORMATS
 from tests.unit.cli.conftest import SHOP, Project
 
 

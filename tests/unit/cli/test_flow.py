@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.conftest import Project
-from tests.unit.exports import hotel
+from tests.unit.governance.exports import hotel
 
 TARGETS = ("hotel:bookings", "hotel:rooms", "hotel:money")
 

@@ -12,8 +12,8 @@ from typer.testing import Result
 
 from posthouse.cli.schema.reports.github import commands
 from posthouse.cli.schema.reports.located import Located
-from posthouse.contracts.evolution import Mode
-from posthouse.contracts.gate import Objection, Report, Severity
+from posthouse.governance.evolution import Mode
+from posthouse.governance.gate import Objection, Report, Severity
 from tests.unit.cli.conftest import SHOP, Project
 
 FILE = "event-schemas/orders/order/placed/v1.json"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.conftest import Project
-from tests.unit.exports import hotel
+from tests.unit.governance.exports import hotel
 
 TARGETS = ("hotel:bookings", "hotel:rooms", "hotel:money")
 

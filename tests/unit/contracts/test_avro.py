@@ -22,11 +22,11 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 from posthouse import Event, Payload, Service
 from posthouse.contracts import avro, event_type_of, payload_of
 from posthouse.contracts.avro_schema import avro_schema
-from posthouse.contracts.freezing import freeze
-from posthouse.contracts.schema_files import file_of, schema_in
 from posthouse.errors import ConfigurationError, ContractError
-from posthouse.frozen import read_folder, write_folder
-from posthouse.listing import catalogue_of
+from posthouse.governance.folder import read_folder, write_folder
+from posthouse.governance.freezing import freeze
+from posthouse.governance.listing import catalogue_of
+from posthouse.governance.schema_files import file_of, schema_in
 from posthouse.testing import Harness
 
 NOON = datetime.datetime(2026, 3, 1, 12, 0, 0, 250, tzinfo=datetime.UTC)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from posthouse import Payload, Service
-from posthouse.contracts import from_json, to_json
 from posthouse.errors import ConfigurationError
-from posthouse.listing import catalogue_of
+from posthouse.governance.document import from_json, to_json
+from posthouse.governance.listing import catalogue_of
 
 orders = Service("orders", namespace="shop")
 

@@ -14,9 +14,9 @@ from google.protobuf.message import Message
 
 from posthouse import Event, Service
 from posthouse.contracts import payload_of
-from posthouse.contracts.schema_files import file_of, schema_in
 from posthouse.errors import ConfigurationError, ContractError
-from posthouse.listing import catalogue_of
+from posthouse.governance.listing import catalogue_of
+from posthouse.governance.schema_files import file_of, schema_in
 from posthouse.testing import Harness
 
 protoc = pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools brings the protobuf compiler")

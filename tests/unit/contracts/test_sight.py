@@ -10,12 +10,12 @@ import pytest
 
 from posthouse import Event, Payload, Policy, Service
 from posthouse.contracts import EventType, FirstSight, event_type_of
-from posthouse.contracts.bundle import Lock, Locked
-from posthouse.contracts.freezing import freeze
+from posthouse.contracts.lock import Lock, Locked
 from posthouse.contracts.sight import LOOK_AGAIN, MAX_SEEN
 from posthouse.errors import ConfigurationError, ContractError
-from posthouse.frozen import read_folder, write_folder
-from posthouse.listing import catalogue_of
+from posthouse.governance.folder import read_folder, write_folder
+from posthouse.governance.freezing import freeze
+from posthouse.governance.listing import catalogue_of
 from posthouse.testing import Harness
 
 PLACE = "schemas://orders/order/placed/v1"

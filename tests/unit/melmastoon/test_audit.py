@@ -16,7 +16,7 @@ from melmastoon.facts.everything import SERVICES, facts_of
 from melmastoon.tables import run, typed
 from posthouse import Reject
 from posthouse.contracts import EventType
-from posthouse.contracts.examples import examples
+from posthouse.governance.examples import examples
 from posthouse.testing import Harness
 from tests.unit.melmastoon.samples import captured, confirmed, held
 

@@ -12,7 +12,7 @@ from melmastoon.facts.everything import facts_of as facts_said
 from melmastoon.platform import GROUPS, SERVICES, TARGETS
 from posthouse.cli.check.gathering import facts_of, settings_in
 from posthouse.cli.target import load_all
-from posthouse.contracts.policies import Examination, Facts, Settings, Severity, examine
+from posthouse.governance.policies import Examination, Facts, Settings, Severity, examine
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,12 +10,12 @@ import typer
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import counted, print_json, say
 from posthouse.cli.target import load_all
-from posthouse.contracts.document import from_json
 from posthouse.errors import ConfigurationError
-from posthouse.exports import FORMATS, Files, Source, thawed
-from posthouse.exports import export as exported
-from posthouse.frozen import read_folder, write_folder
-from posthouse.listing import catalogue_of
+from posthouse.governance.document import from_json
+from posthouse.governance.exports import FORMATS, Files, Source, thawed
+from posthouse.governance.exports import export as exported
+from posthouse.governance.folder import read_folder, write_folder
+from posthouse.governance.listing import catalogue_of
 
 Format = Annotated[str, typer.Argument(metavar="FORMAT", help=f"One of {', '.join(FORMATS)}.")]
 Services = Annotated[

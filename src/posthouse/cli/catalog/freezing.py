@@ -12,12 +12,12 @@ from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import complain, counted, print_json, say
 from posthouse.cli.target import Targets, load_all
-from posthouse.contracts import Document
-from posthouse.contracts.agreement import Disagreement, disagreements
-from posthouse.contracts.bundle import FOLDER
-from posthouse.contracts.freezing import freeze as frozen
-from posthouse.frozen import read_folder, write_folder
-from posthouse.listing import catalogue_of
+from posthouse.governance.agreement import Disagreement, disagreements
+from posthouse.governance.bundle import FOLDER
+from posthouse.governance.document import Document
+from posthouse.governance.folder import read_folder, write_folder
+from posthouse.governance.freezing import freeze as frozen
+from posthouse.governance.listing import catalogue_of
 
 Directory = Annotated[Path, typer.Option("--dir", metavar="FOLDER", help="Where the frozen files are.")]
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; do what `catalog check` does.")]

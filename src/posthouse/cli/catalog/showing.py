@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, one_line, print_json, print_table, say, span
 from posthouse.cli.target import Targets, load_all
-from posthouse.contracts import EventEntry, HandlerEntry, TopicEntry
-from posthouse.listing import catalogue_of
+from posthouse.governance.document import EventEntry, HandlerEntry, TopicEntry
+from posthouse.governance.listing import catalogue_of
 
 
 def show(targets: Targets, as_json: AsJson = False) -> None:

@@ -15,9 +15,9 @@ from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.output import print_json
 from posthouse.cli.target import Targets, load_all
 from posthouse.clock import SystemClock
-from posthouse.contracts import Document, from_json
-from posthouse.contracts.policies import RULES, Examination, Facts, examine
 from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.governance.document import Document, from_json
+from posthouse.governance.policies import RULES, Examination, Facts, examine
 
 
 class Format(StrEnum):

@@ -10,9 +10,9 @@ from pathlib import Path
 from posthouse.cli.check.sources import sources_in, sources_of
 from posthouse.contracts import EventType
 from posthouse.contracts.personal import personal_fields
-from posthouse.contracts.policies import RULES, Facts, PayloadClass, Settings, read, settings_of
 from posthouse.errors import ConfigurationError
-from posthouse.listing import catalogue_of
+from posthouse.governance.listing import catalogue_of
+from posthouse.governance.policies import RULES, Facts, PayloadClass, Settings, read, settings_of
 from posthouse.service import Service
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from posthouse.cli.findings import Level, Report, RuleText, github, sarif
 from posthouse.cli.output import counted, plain, print_facts, say
-from posthouse.contracts.policies import RULES, Examination, Finding, Rule, Severity
+from posthouse.governance.policies import RULES, Examination, Finding, Rule, Severity
 
 SIGNS = {
     Severity.ERROR: Text("✗", "bold red"),

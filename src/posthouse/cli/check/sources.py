@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from posthouse.contracts.policies import Source
 from posthouse.errors import ConfigurationError
+from posthouse.governance.policies import Source
 from posthouse.service import Service
 
 TESTS = frozenset({"test", "tests"})

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from posthouse.contracts import Document, EventEntry
-from posthouse.contracts.bundle import Bundle
-from posthouse.contracts.pacts import Expectation, read_pact
 from posthouse.contracts.schema import Schema
 from posthouse.errors import ConfigurationError
 from posthouse.events.limits import UNREADABLE
+from posthouse.governance.bundle import Bundle
+from posthouse.governance.document import Document, EventEntry
+from posthouse.governance.pacts import Expectation, read_pact
 
 
 class Producer(msgspec.Struct, frozen=True):

@@ -17,8 +17,11 @@ from posthouse.cli.options import AsJson
 from posthouse.cli.output import counted, plain, print_facts, print_json, say
 from posthouse.cli.target import load_all
 from posthouse.contracts import EventType
-from posthouse.contracts.bundle import FOLDER
-from posthouse.contracts.pacts import (
+from posthouse.errors import ConfigurationError, ContractError, did_you_mean
+from posthouse.governance.bundle import FOLDER
+from posthouse.governance.folder import read_folder
+from posthouse.governance.listing import catalogue_of
+from posthouse.governance.pacts import (
     Breach,
     Expectation,
     expectations_of,
@@ -26,9 +29,6 @@ from posthouse.contracts.pacts import (
     verify_expectation,
     verify_sample,
 )
-from posthouse.errors import ConfigurationError, ContractError, did_you_mean
-from posthouse.frozen import read_folder
-from posthouse.listing import catalogue_of
 
 SAMPLES = "samples"
 

@@ -10,9 +10,9 @@ import typer
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import counted, print_json, say
 from posthouse.cli.target import Targets, load_all
-from posthouse.contracts.pacts import expectations_of, pacts_of
-from posthouse.frozen import write_folder
-from posthouse.listing import catalogue_of
+from posthouse.governance.folder import write_folder
+from posthouse.governance.listing import catalogue_of
+from posthouse.governance.pacts import expectations_of, pacts_of
 
 PactFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the pact files go.")]
 

@@ -9,8 +9,8 @@ import typer
 from posthouse.cli.output import say
 from posthouse.cli.target import Targets, load_all
 from posthouse.errors import ConfigurationError, did_you_mean
-from posthouse.exports.states import states
-from posthouse.listing import catalogue_of
+from posthouse.governance.exports.states import states
+from posthouse.governance.listing import catalogue_of
 
 
 def draw(

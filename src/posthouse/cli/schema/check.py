@@ -20,14 +20,15 @@ from posthouse.cli.schema.reports import Form, Located, print_report
 from posthouse.cli.schema.sides import past, present
 from posthouse.cli.target import load_all
 from posthouse.clock import SystemClock
-from posthouse.contracts.bundle import FOLDER
-from posthouse.contracts.evolution import Mode
-from posthouse.contracts.gate import BYPASSES, Bypass, Report, examine
-from posthouse.contracts.gate.bypass import bypass_of, bypasses_file, read_bypasses
 from posthouse.errors import ConfigurationError
-from posthouse.frozen import retired_in, write_folder
-from posthouse.listing import catalogue_of
-from posthouse.local.git import Repository
+from posthouse.frozen import retired_in
+from posthouse.governance.bundle import FOLDER
+from posthouse.governance.evolution import Mode
+from posthouse.governance.folder import write_folder
+from posthouse.governance.gate import BYPASSES, Bypass, Report, examine
+from posthouse.governance.gate.bypass import bypass_of, bypasses_file, read_bypasses
+from posthouse.governance.listing import catalogue_of
+from posthouse.governance.local.git import Repository
 
 Services = Annotated[
     list[str] | None,

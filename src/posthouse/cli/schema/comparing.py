@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from posthouse.contracts.evolution import Mode, Verdict
-from posthouse.contracts.evolution.json_schema import compare as compare_json_schema
 from posthouse.contracts.schema import Schema
 from posthouse.errors import SchemaError
+from posthouse.governance.evolution import Mode, Verdict
+from posthouse.governance.evolution.json_schema import compare as compare_json_schema
 
 
 def compare_schemas(old: Schema, new: Schema, mode: Mode) -> Verdict:
@@ -14,7 +14,7 @@ def compare_schemas(old: Schema, new: Schema, mode: Mode) -> Verdict:
         case "json":
             return compare_json_schema(old.text, new.text, mode)
         case "avro":
-            from posthouse.contracts.evolution.avro import compare as compare_avro
+            from posthouse.governance.evolution.avro import compare as compare_avro
 
             return compare_avro(old.text, new.text, mode)
         case "protobuf":
@@ -23,8 +23,8 @@ def compare_schemas(old: Schema, new: Schema, mode: Mode) -> Verdict:
 
 def _compare_protobuf(old: str, new: str, mode: Mode) -> Verdict:
     try:
-        from posthouse.contracts.evolution.protobuf import compare
-        from posthouse.local.protoc import compiled, has_protoc
+        from posthouse.governance.evolution.protobuf import compare
+        from posthouse.governance.local.protoc import compiled, has_protoc
     except ImportError as error:
         raise SchemaError(f"Protobuf needs {error.name}: pip install 'posthouse[protobuf]'") from error
     if not has_protoc():

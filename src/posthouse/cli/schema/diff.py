@@ -13,10 +13,10 @@ from posthouse.cli.options import AsJson
 from posthouse.cli.output import print_json
 from posthouse.cli.schema.formats import Format, compare_files, format_of, text_of
 from posthouse.cli.schema.verdict import EXIT_CODES, show
-from posthouse.contracts.evolution import Mode, Verdict
-from posthouse.contracts.evolution.json_schema import Past, compare
 from posthouse.errors import ConfigurationError, SchemaError
 from posthouse.events.limits import UNREADABLE
+from posthouse.governance.evolution import Mode, Verdict
+from posthouse.governance.evolution.json_schema import Past, compare
 
 Old = Annotated[Path, typer.Argument(metavar="OLD", help="The schema as it was: .json, .avsc or .proto.")]
 New = Annotated[Path, typer.Argument(metavar="NEW", help="The schema as it is to be.")]

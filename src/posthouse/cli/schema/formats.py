@@ -6,9 +6,9 @@ import re
 from enum import StrEnum
 from pathlib import Path
 
-from posthouse.contracts.evolution import Mode, Verdict
-from posthouse.contracts.evolution.json_schema import compare as compare_json_schema
 from posthouse.errors import SchemaError
+from posthouse.governance.evolution import Mode, Verdict
+from posthouse.governance.evolution.json_schema import compare as compare_json_schema
 
 MOST_BYTES = 10_000_000
 MOST_IMPORTS = 500
@@ -62,15 +62,15 @@ def text_of(file: Path) -> str:
 
 
 def _compare_avro(old: Path, new: Path, mode: Mode) -> Verdict:
-    from posthouse.contracts.evolution.avro import compare
+    from posthouse.governance.evolution.avro import compare
 
     return compare(text_of(old), text_of(new), mode)
 
 
 def _compare_protobuf(old: Path, new: Path, mode: Mode) -> Verdict:
     try:
-        from posthouse.contracts.evolution.protobuf import compare
-        from posthouse.local.protoc import compiled, has_protoc
+        from posthouse.governance.evolution.protobuf import compare
+        from posthouse.governance.local.protoc import compiled, has_protoc
     except ImportError as error:
         raise SchemaError(f"Protobuf needs {error.name}: pip install 'posthouse[protobuf]'") from error
     if not has_protoc():

@@ -16,12 +16,13 @@ from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import complain, print_json, say
 from posthouse.cli.target import Targets, load_all
-from posthouse.contracts.bundle import FOLDER, Bundle
 from posthouse.contracts.retirement import RETIRED, obstacles, retired_file
-from posthouse.cutover import evidence_of
 from posthouse.errors import ConfigurationError, did_you_mean
-from posthouse.frozen import read_folder, retired_in, write_folder
-from posthouse.listing import catalogue_of
+from posthouse.frozen import retired_in
+from posthouse.governance.bundle import FOLDER, Bundle
+from posthouse.governance.cutover import evidence_of
+from posthouse.governance.folder import read_folder, write_folder
+from posthouse.governance.listing import catalogue_of
 from posthouse.service import Service
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="The full subject, as in shop.orders.order.placed.v1.")]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from posthouse.contracts.bundle import Bundle, is_part, read_bundle
 from posthouse.errors import ConfigurationError
-from posthouse.frozen import read_folder
-from posthouse.local.archives import files_in, is_archive
-from posthouse.local.git import Repository
+from posthouse.governance.bundle import Bundle, is_part, read_bundle
+from posthouse.governance.folder import read_folder
+from posthouse.governance.local.archives import files_in, is_archive
+from posthouse.governance.local.git import Repository
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):

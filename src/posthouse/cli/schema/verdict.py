@@ -6,7 +6,7 @@ import msgspec
 from rich.text import Text
 
 from posthouse.cli.output import counted, one_line, plain, print_facts, say
-from posthouse.contracts.evolution import Finding, Outcome, Verdict, Weight
+from posthouse.governance.evolution import Finding, Outcome, Verdict, Weight
 
 EXIT_CODES = {Outcome.COMPATIBLE: 0, Outcome.INCOMPATIBLE: 1, Outcome.UNJUDGED: 2}
 

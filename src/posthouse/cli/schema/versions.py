@@ -12,9 +12,9 @@ from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, print_json, print_table, say
 from posthouse.cli.target import Targets, load_all
-from posthouse.contracts.bundle import FOLDER
-from posthouse.cutover import VersionLine, versions_of
 from posthouse.frozen import retired_in
+from posthouse.governance.bundle import FOLDER
+from posthouse.governance.cutover import VersionLine, versions_of
 from posthouse.service import Service
 
 COLUMNS = ("VERSION", "PUBLISHED BY", "APPLIED BY", "DEPRECATED", "")

@@ -18,7 +18,7 @@ from posthouse.cli.target import Targets, load_all
 from posthouse.cli.trace.expecting import Expectation, expectation
 from posthouse.cli.trace.showing import facts, show, show_expectation
 from posthouse.events import timestamp
-from posthouse.listing import catalogue_of
+from posthouse.governance.listing import catalogue_of
 from posthouse.service import Service
 from posthouse.tracing import Trace
 from posthouse.tracing import trace as find

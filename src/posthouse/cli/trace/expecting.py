@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from posthouse.contracts import Document, FlowEntry, HandlerEntry
+from posthouse.governance.document import Document, FlowEntry, HandlerEntry
 from posthouse.tracing import Trace
 
 

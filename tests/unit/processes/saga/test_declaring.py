@@ -6,7 +6,7 @@ import pytest
 
 from posthouse import Event, Payload, Policy, Service
 from posthouse.errors import ConfigurationError
-from posthouse.listing import catalogue_of
+from posthouse.governance.listing import catalogue_of
 from posthouse.processes import Saga, Turn, deadline, late, on, partial_retry, starts, step, undo
 from posthouse.testing import Harness
 from tests.unit.processes.saga import hotel

@@ -12,7 +12,7 @@ from posthouse.cli.schema.reports.github import commands
 from posthouse.cli.schema.reports.located import Located
 from posthouse.cli.schema.reports.people import show_report, summary
 from posthouse.cli.schema.reports.sarif import sarif
-from posthouse.contracts.gate import Objection, Report
+from posthouse.governance.gate import Objection, Report
 
 __all__ = ["Form", "Located", "print_report"]
 

@@ -8,7 +8,7 @@ from posthouse.cli.findings import annotation
 from posthouse.cli.schema.reports.located import Located
 from posthouse.cli.schema.reports.people import told
 from posthouse.cli.schema.reports.sarif import LEVELS
-from posthouse.contracts.gate import Report
+from posthouse.governance.gate import Report
 
 
 def commands(report: Report, located: Located) -> Iterator[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from posthouse.contracts.gate import Objection
-from posthouse.contracts.gate.lines import line_of
 from posthouse.errors import ConfigurationError
-from posthouse.local.git import Repository
+from posthouse.governance.gate import Objection
+from posthouse.governance.gate.lines import line_of
+from posthouse.governance.local.git import Repository
 
 
 class Located:

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from posthouse.cli.output import counted, one_line, plain, print_facts, say
 from posthouse.cli.schema.reports.located import Located
-from posthouse.contracts.gate import Bypass, Objection, Report, Severity
+from posthouse.governance.gate import Bypass, Objection, Report, Severity
 
 SIGNS = {
     Severity.ERROR: Text("✗", "bold red"),

@@ -8,7 +8,7 @@ from posthouse.cli import findings
 from posthouse.cli.findings import Level, RuleText
 from posthouse.cli.schema.reports.located import Located
 from posthouse.cli.schema.reports.people import told
-from posthouse.contracts.gate import Objection, Report, Severity
+from posthouse.governance.gate import Objection, Report, Severity
 
 LEVELS: Mapping[Severity, Level] = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
 

@@ -1,8 +1,0 @@
-"""The gate: what a change of frozen schemas does to others, and whether it may pass. Pure: bundles in, objections out."""
-
-from posthouse.contracts.gate.bypass import BYPASSES, Bypass, Bypassed
-from posthouse.contracts.gate.examining import Compare, examine
-from posthouse.contracts.gate.objection import Objection, Severity, Touched
-from posthouse.contracts.gate.report import Report
-
-__all__ = ["BYPASSES", "Bypass", "Bypassed", "Compare", "Objection", "Report", "Severity", "Touched", "examine"]

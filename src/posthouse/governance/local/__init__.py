@@ -1,0 +1,1 @@
+"""What build time uses of this machine: git, protoc, archives."""

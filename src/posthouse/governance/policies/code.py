@@ -1,0 +1,282 @@
+"""Code: what source files say about publishing, calling and importing, read without running them."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+from posthouse.errors import ConfigurationError
+from posthouse.events.envelope import PLATFORM
+from posthouse.governance.policies.finding import Place
+from posthouse.governance.policies.words import one_of
+
+_ALLOW = re.compile(r"#\s*posthouse:\s*allow\s+([\w-]+)\s*(?::\s*(.*))?$")
+_RANDOM = one_of("uuid1 uuid4 uuid7 new_id token_hex token_urlsafe random randint time now utcnow monotonic")
+
+KeyGiven = Literal["missing", "random", "given"]
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of Python, by its module's name."""
+
+    module: str
+    file: str
+    text: str
+
+
+class Import(msgspec.Struct, frozen=True, kw_only=True):
+    """`name` is imported in `module`."""
+
+    module: str
+    name: str
+    place: Place
+
+
+class Publish(msgspec.Struct, frozen=True, kw_only=True):
+    """An event is published, or added to an outbox, in `function`. `event` is the class by its full name as far as imports
+    tell; `platform` means that the code says it belongs to no tenant; `prefix` is the constant text that the idempotency
+    key begins with, None where it is not written there."""
+
+    function: str
+    event: str
+    key: KeyGiven
+    prefix: str | None
+    platform: bool
+    place: Place
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """`name` is called in `function`, by its full name as far as imports tell."""
+
+    function: str
+    name: str
+    place: Place
+
+
+class Comment(msgspec.Struct, frozen=True, kw_only=True):
+    """`# posthouse: allow <rule>: <reason>` in a line."""
+
+    rule: str
+    reason: str
+    place: Place
+
+
+class Code(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found. `declarations` are classes and functions by `module.qualname`."""
+
+    imports: tuple[Import, ...] = ()
+    publishes: tuple[Publish, ...] = ()
+    calls: tuple[Call, ...] = ()
+    comments: tuple[Comment, ...] = ()
+    declarations: dict[str, Place] = {}
+
+
+def read(sources: Iterable[Source]) -> Code:
+    """Read every file. Raises ConfigurationError for those that are not Python."""
+    readers: list[_Reader] = []
+    comments: list[Comment] = []
+    problems: list[str] = []
+    for source in sources:
+        try:
+            reader = _Reader(source)
+            reader.visit(ast.parse(source.text, filename=source.file))
+        except (SyntaxError, ValueError, RecursionError) as error:
+            line = getattr(error, "lineno", None) or 1
+            problems.append(f"{source.file}, line {line}: this is not Python that can be read: {error}")
+            continue
+        readers.append(reader)
+        comments += _comments(source)
+    if problems:
+        raise ConfigurationError(*problems)
+    return Code(
+        imports=tuple(one for reader in readers for one in reader.imports),
+        publishes=tuple(one for reader in readers for one in reader.publishes),
+        calls=tuple(one for reader in readers for one in reader.calls),
+        comments=tuple(comments),
+        declarations={name: place for reader in readers for name, place in reader.declarations.items()},
+    )
+
+
+def _comments(source: Source) -> Iterator[Comment]:
+    if "posthouse:" not in source.text:
+        return
+    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+        if token.type == tokenize.COMMENT and (found := _ALLOW.match(token.string)):
+            line = token.start[0]
+            place = Place(file=source.file, line=line, until=line)
+            yield Comment(rule=found[1], reason=(found[2] or "").strip(), place=place)
+
+
+class _Reader(ast.NodeVisitor):
+    """Walks one file, and knows in which function it is, what names stand for, and for whom a transaction works."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._scope: list[str] = []
+        self._names: dict[str, str] = {}
+        self._values: dict[str, str] = {}
+        self._platform = 0
+        self.imports: list[Import] = []
+        self.publishes: list[Publish] = []
+        self.calls: list[Call] = []
+        self.declarations: dict[str, Place] = {}
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self._imported(alias.name, node)
+            self._names[alias.asname or alias.name.partition(".")[0]] = (
+                alias.name if alias.asname else alias.name.partition(".")[0]
+            )
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        origin = self._origin(node)
+        for alias in node.names:
+            full = f"{origin}.{alias.name}"
+            self._imported(full, node)
+            self._names[alias.asname or alias.name] = full
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._declared(node)
+        self._inside(node, node.name)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._function(node)
+
+    def visit_With(self, node: ast.With) -> None:
+        self._block(node)
+
+    def visit_AsyncWith(self, node: ast.AsyncWith) -> None:
+        self._block(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        """`placed = OrderPlaced(…)`: a name that is published later."""
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Call):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    self._values[target.id] = self._full(node.value.func)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        name = self._full(node.func)
+        self.calls.append(Call(function=self._where, name=name, place=self._place(node)))
+        verb = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if verb == "publish" and node.args:
+            self._published(node, node.args[:1], platform=self._platform > 0)
+        elif verb in ("add", "add_now") and any(word.arg == "tenant" for word in node.keywords):
+            self._published(node, node.args[1:], platform=_says_platform(_keyword(node, "tenant")))
+
+    def _published(self, node: ast.Call, payloads: list[ast.expr], *, platform: bool) -> None:
+        key = _keyword(node, "idempotency_key")
+        for payload in payloads:
+            if event := self._event(payload):
+                self.publishes.append(
+                    Publish(
+                        function=self._where,
+                        event=event,
+                        key=_key_given(key),
+                        prefix=_prefix(key),
+                        platform=platform,
+                        place=self._place(node),
+                    )
+                )
+
+    def _event(self, payload: ast.expr) -> str:
+        if isinstance(payload, ast.Call):
+            return self._full(payload.func)
+        return self._values.get(payload.id, "") if isinstance(payload, ast.Name) else ""
+
+    def _block(self, node: ast.With | ast.AsyncWith) -> None:
+        opened = sum(_is_platform_transaction(item.context_expr) for item in node.items)
+        self._platform += opened
+        self.generic_visit(node)
+        self._platform -= opened
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._declared(node)
+        outer, self._values = self._values, dict(self._values)
+        self._inside(node, node.name, "<locals>")
+        self._values = outer
+
+    def _inside(self, node: ast.AST, *names: str) -> None:
+        self._scope += names
+        self.generic_visit(node)
+        del self._scope[-len(names) :]
+
+    def _declared(self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        header = max(node.lineno, node.body[0].lineno - 1)
+        place = Place(file=self._source.file, line=first, until=header)
+        self.declarations[".".join((self._source.module, *self._scope, node.name))] = place
+
+    def _imported(self, name: str, node: ast.stmt) -> None:
+        self.imports.append(Import(module=self._source.module, name=name, place=self._place(node)))
+
+    def _origin(self, node: ast.ImportFrom) -> str:
+        """The module that is imported from, also where it is written with leading dots."""
+        if not node.level:
+            return node.module or ""
+        package = self._source.module.split(".")
+        is_package = self._source.file.endswith("__init__.py")
+        above = package[: len(package) - node.level + is_package]
+        return ".".join((*above, node.module) if node.module else above)
+
+    def _full(self, node: ast.expr) -> str:
+        """`shop.orders.OrderPlaced`, for a name that is imported or of this module; empty for anything else."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return ""
+        first = self._names.get(node.id)
+        return ".".join((first or f"{self._source.module}.{node.id}", *reversed(parts)))
+
+    @property
+    def _where(self) -> str:
+        return ".".join((self._source.module, *self._scope)).removesuffix(".<locals>")
+
+    def _place(self, node: ast.stmt | ast.expr) -> Place:
+        return Place(file=self._source.file, line=node.lineno, until=node.end_lineno or node.lineno)
+
+
+def _keyword(node: ast.Call, name: str) -> ast.expr | None:
+    return next((word.value for word in node.keywords if word.arg == name), None)
+
+
+def _is_platform_transaction(node: ast.expr) -> bool:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "transaction"):
+        return False
+    return _says_platform(node.args[0] if node.args else _keyword(node, "tenant"))
+
+
+def _says_platform(node: ast.expr | None) -> bool:
+    named = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return named == "PLATFORM" or (isinstance(node, ast.Constant) and node.value == PLATFORM)
+
+
+def _key_given(node: ast.expr | None) -> KeyGiven:
+    if node is None or (isinstance(node, ast.Constant) and not node.value):
+        return "missing"
+    called = (inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call))
+    names = {func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in called}
+    return "random" if names & _RANDOM else "given"
+
+
+def _prefix(node: ast.expr | None) -> str | None:
+    """The constant text at the start; None where the key is no text that is written there."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        first = node.values[0] if node.values else None
+        return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
+    return None

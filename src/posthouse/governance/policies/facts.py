@@ -1,0 +1,103 @@
+"""Facts: everything that the rules look at, as one value. Whoever gathers it does the reading of files and classes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+
+import msgspec
+
+from posthouse.governance.document import Document, EventEntry, HandlerEntry
+from posthouse.governance.policies.code import Code, Publish
+from posthouse.governance.policies.finding import Place
+from posthouse.governance.policies.settings import Settings
+from posthouse.governance.policies.shapes import Field, fields_of
+from posthouse.governance.policies.words import is_inventory, is_money
+
+
+class PayloadClass(msgspec.Struct, frozen=True, kw_only=True):
+    """The class that an event was declared with: its full name, those of its ancestors, and the fields that its author
+    marked as personal."""
+
+    name: str
+    ancestors: tuple[str, ...] = ()
+    personal: frozenset[str] = frozenset()
+
+    def is_marked(self, path: str) -> bool:
+        """Whether a field, or one that it is inside of, is marked."""
+        return any(path == marked or path.startswith(f"{marked}.") for marked in self.personal)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """`classes` is by subject, `inbox_retention` by service, in seconds; both may lack some: then the rules that need them
+    say nothing."""
+
+    document: Document
+    today: date
+    settings: Settings = field(default_factory=Settings)
+    classes: Mapping[str, PayloadClass] = field(default_factory=dict)
+    inbox_retention: Mapping[str, float] = field(default_factory=dict)
+    code: Code = field(default_factory=Code)
+
+    @cached_property
+    def fields(self) -> Mapping[str, tuple[Field, ...]]:
+        """The fields of each event, by subject."""
+        return {entry.subject: fields_of(entry) for entry in self.document.events}
+
+    @cached_property
+    def money(self) -> frozenset[str]:
+        """Subjects whose payload holds an amount of money."""
+        return frozenset(subject for subject in self.fields if next(self.amounts(subject), None) is not None)
+
+    def amounts(self, subject: str) -> Iterator[Field]:
+        """The fields of a payload that hold money."""
+        return (field for field in self.fields.get(subject, ()) if is_money(field.name) and _can_count(field))
+
+    def stocks(self, subject: str) -> Iterator[Field]:
+        """The fields of a payload that count what can be sold once."""
+        return (field for field in self.fields.get(subject, ()) if is_inventory(field.name) and _can_count(field))
+
+    def entry_of(self, publish: Publish) -> EventEntry | None:
+        """The event that is published: by the full name of its class, or by its own name where that is the only one."""
+        subject = self._by_class.get(publish.event) or self._by_name.get(publish.event.rpartition(".")[2])
+        return None if subject is None else self._by_subject.get(subject)
+
+    def in_handler(self, function: str) -> HandlerEntry | None:
+        """The handler that a function is, or is inside of."""
+        parts = function.split(".<locals>")
+        names = (".<locals>".join(parts[:end]) for end in range(len(parts), 0, -1))
+        return next((self._by_handler[name] for name in names if name in self._by_handler), None)
+
+    def place_of(self, entry: EventEntry | HandlerEntry) -> Place | None:
+        """Where an event or a handler is declared."""
+        if isinstance(entry, HandlerEntry):
+            return self.code.declarations.get(entry.name)
+        declared = self.classes.get(entry.subject)
+        return None if declared is None else self.code.declarations.get(declared.name)
+
+    @cached_property
+    def _by_subject(self) -> Mapping[str, EventEntry]:
+        return {entry.subject: entry for entry in self.document.events}
+
+    @cached_property
+    def _by_handler(self) -> Mapping[str, HandlerEntry]:
+        return {handler.name: handler for handler in self.document.handlers}
+
+    @cached_property
+    def _by_class(self) -> Mapping[str, str]:
+        return {declared.name: subject for subject, declared in self.classes.items()}
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, str]:
+        short = {subject: declared.name.rpartition(".")[2] for subject, declared in self.classes.items()}
+        times = Counter(short.values())
+        return {name: subject for subject, name in short.items() if times[name] == 1}
+
+
+def _can_count(field: Field) -> bool:
+    """A number, a decimal in a text, or an object that holds one; `refund: bool` is none."""
+    return bool({"integer", "number", "object", "string"} & field.kinds)

@@ -1,0 +1,160 @@
+"""Serving a registry: where it listens, and the refusal to listen where it must not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import uvicorn
+
+from posthouse.errors import ConfigurationError
+from posthouse.governance.registry.app import registry_app
+from posthouse.governance.registry.connections import patient_protocol
+from posthouse.governance.registry.door import OpenDoor, UsersDoor
+from posthouse.governance.registry.ledgers import open_ledger
+from posthouse.governance.registry.workers import WorkerJudge
+
+log = logging.getLogger("posthouse.governance.registry")
+
+MOST_CONNECTIONS = 500
+"""More at a time are told to come back later."""
+
+
+class Listening(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a registry listens. `users` is the file of those who may ask; `certificate` and `key` are files for TLS."""
+
+    host: str = "127.0.0.1"
+    port: int = 8081
+    users: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    most_bytes: int
+    patience: float
+
+    @property
+    def scheme(self) -> str:
+        """Of its URLs."""
+        return "https" if self.certificate else "http"
+
+
+async def serve(url: str, listening: Listening, say: Callable[[str], None]) -> None:
+    """Serve the registry that is kept at `url` until a signal ends it. `say` is told where, once it listens.
+
+    Raises ConfigurationError with everything that is wrong, and StoreErrors of the ledger.
+    """
+    check_listening(listening)
+    ledger = open_ledger(url)
+    door = UsersDoor(listening.users) if listening.users else OpenDoor()
+    judge = WorkerJudge(patience=listening.patience / 2)
+    app = registry_app(
+        ledger,
+        door=door,
+        judge=judge,
+        opened=True,
+        loopback=is_loopback(listening.host),
+        most_bytes=listening.most_bytes,
+        patience=listening.patience,
+    )
+    with _listener(listening) as listener:
+        await ledger.open()
+        config = uvicorn.Config(
+            app,
+            http=patient_protocol(),
+            ws="none",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_graceful_shutdown=5,
+            ssl_certfile=listening.certificate,
+            ssl_keyfile=listening.key,
+        )
+        try:
+            server = _Server(config, lambda: say(_address(listening, listener)), judge.aclose)
+            await server.serve(sockets=[listener])
+        finally:
+            await judge.aclose()
+            await ledger.aclose()
+
+
+def check_listening(listening: Listening) -> None:
+    """Raises ConfigurationError where the registry would be open to strangers, or TLS is only half set up."""
+    problems: list[str] = []
+    if listening.users is None and not is_loopback(listening.host):
+        problems.append(
+            f"on {listening.host} everybody who reaches this machine could change schemas: name the users with --users FILE "
+            "(`posthouse registry user add` makes one), or listen on 127.0.0.1"
+        )
+    if (listening.certificate is None) != (listening.key is None):
+        problems.append("TLS needs both --certificate and --key")
+    problems += [
+        f"there is no file {path}"
+        for path in (listening.users, listening.certificate, listening.key)
+        if path is not None and not path.is_file()
+    ]
+    if problems:
+        raise ConfigurationError(*problems)
+    if listening.certificate is None and not is_loopback(listening.host):
+        log.warning("passwords and tokens travel unencrypted: use --certificate and --key, or a proxy that does TLS")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    if host == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False
+
+
+class _Server(uvicorn.Server):
+    def __init__(
+        self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], Awaitable[None]]
+    ) -> None:
+        super().__init__(config)
+        self._tell = started
+        self._ending = ending
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """End well on a signal. Uvicorn would raise it once more when all is done, and the process would die of it."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started:
+            self._tell()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Comparisons are given up first: they may take longer than requests are given to end."""
+        await self._ending()
+        await super().shutdown(sockets=sockets)
+
+
+def _listener(listening: Listening) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
+    try:
+        return socket.create_server((listening.host, listening.port), family=family, backlog=512)
+    except OSError as error:
+        raise ConfigurationError(f"cannot listen on {listening.host}, port {listening.port}: {error}") from error
+
+
+def _address(listening: Listening, listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"{listening.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
