@@ -17,7 +17,7 @@ import msgspec
 import pydantic
 
 from posthouse import Event, Service
-from posthouse.contracts import FirstSight, event_type_of, payload_of
+from posthouse.contracts import SchemaGuard, event_type_of, payload_of
 
 ROUNDS = 60
 CALLS = 500
@@ -95,7 +95,7 @@ def readings() -> dict[str, float]:
     plain = msgspec.json.Decoder()
     validator = jsonschema_rs.validator_for(json.loads(event_type.payload.schema.text))
     model = payload_of(OrderModel)
-    sight = FirstSight()
+    sight = SchemaGuard()
     event = Event(id="1", type=event_type.name, source="/", data=data, time="", schema=event_type.schema)
     value = plain.decode(data)
     steps: dict[str, Callable[[], object]] = {

@@ -52,7 +52,7 @@ async def report(events: list[Event[OrderPlaced]], tx: Tx) -> None:
 
 
 # Says itself what its failure means.
-@shop.on(ParcelPacked, policy=Policy(deliveries=5, deadline=10, never=(KeyError,), on_dead="skip"))
+@shop.on(ParcelPacked, policy=Policy(max_attempts=5, deadline=10, never_retry=(KeyError,), on_dead="skip"))
 async def ship(event: Event[ParcelPacked], tx: Tx) -> None:
     if event.data.order_id == "o2":
         raise Reject("the address does not exist")  # never again: dead at once

@@ -16,7 +16,7 @@ from posthouse.processes import Timers
 from posthouse.processes.projection import Keeper
 from posthouse.pulse import Pulse
 from posthouse.receiving import Consumer, Retrier
-from posthouse.sending import Relay, Sightings
+from posthouse.sending import Relay, VersionUsage
 from posthouse.sending.breaker import Breaker
 from posthouse.store import Store
 
@@ -55,7 +55,7 @@ class Runtime:
     consumers: Sequence[Consumer]
     retriers: Sequence[Retrier]
     inbox_retention: float
-    sightings: Sightings = dataclasses.field(default_factory=Sightings)
+    sightings: VersionUsage = dataclasses.field(default_factory=VersionUsage)
     saga_retention: float | None = None
     """For how many seconds sagas that ended are kept; None where there are none to forget."""
     housekeeping_every: float = 10.0

@@ -17,7 +17,7 @@ from posthouse.broker import Broker, Start, Topology
 from posthouse.brokers import open_broker
 from posthouse.checks import refusals, warnings
 from posthouse.clock import Clock, SystemClock
-from posthouse.contracts import EventType, FirstSight, Topics
+from posthouse.contracts import EventType, SchemaGuard, Topics
 from posthouse.contracts.deprecation import deprecations
 from posthouse.contracts.versions import chain, missing_links
 from posthouse.declaring import Declarations
@@ -32,17 +32,27 @@ from posthouse.processes import (
     Projections,
     Saga,
     SagaBook,
-    SagaDesk,
+    SagaInstances,
     SagaType,
     Timers,
 )
 from posthouse.processes.projection import Terms as ModelTerms
 from posthouse.processes.projection import Wiring
 from posthouse.processes.stream import Evolve, Home
-from posthouse.receiving import Applier, Consumer, Desk, Handler, Policy, Retrier, dead_letter_topic
+from posthouse.receiving import Consumer, Executor, Handler, HeldEvents, Policy, Retrier, dead_letter_topic
 from posthouse.receiving.readers import is_ordered, problems_of, topics_of
 from posthouse.runtime import PARTS, Part, Runtime
-from posthouse.sending import Block, Cause, Drafter, Outbox, Relay, RelaySettings, Sightings, Tx, record
+from posthouse.sending import (
+    EnvelopeBuilder,
+    EventContext,
+    Outbox,
+    Relay,
+    RelaySettings,
+    TransactionScope,
+    Tx,
+    VersionUsage,
+    record,
+)
 from posthouse.store import OutboxRow, Parameters, RelaySource, Store, Transaction
 from posthouse.stores import open_store
 
@@ -104,8 +114,8 @@ class Service(Declarations):
         super().__init__(name, namespace, topics=topics, owner=owner, residency=residency, schemas=schemas)
         self._parts = Parts(store, broker, clock or SystemClock())
         self._sagas = SagaBook(name, namespace, self)
-        self._sightings = Sightings()
-        self.outbox = Outbox(lambda: self.store, lambda: self._drafter)
+        self._sightings = VersionUsage()
+        self.outbox = Outbox(lambda: self.store, lambda: self._builder)
         self.in_flight = in_flight
         self.wire = wire
         self._aggregates = AggregateBook(self._home)
@@ -132,10 +142,10 @@ class Service(Declarations):
             region=region,
         )
         source = f"/{namespace}/{name}" if namespace else f"/{name}"
-        self._draft_with: Callable[[Clock], Drafter] = lambda clock: Drafter(
+        self._build_with: Callable[[Clock], EnvelopeBuilder] = lambda clock: EnvelopeBuilder(
             producer, source, codec, clock, limit, self._downcasts
         )
-        self._drafter = self._draft_with(self.clock)
+        self._builder = self._build_with(self.clock)
 
     # What takes its time.
 
@@ -212,8 +222,8 @@ class Service(Declarations):
         self, tenant: str, *, correlation: str | None = None, actor: Actor | None = None, traceparent: str | None = None
     ) -> AbstractAsyncContextManager[Tx]:
         """One database transaction: committed when the block ends, with everything that was published in it."""
-        cause = Cause(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
-        return Block(self._begin, cause)
+        cause = EventContext(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
+        return TransactionScope(self._begin, cause)
 
     async def record(
         self,
@@ -231,8 +241,8 @@ class Service(Declarations):
             raise ConfigurationError("there is no fact to record: give one after the parameters, or use a transaction")
         if not self._ready:
             await self.open()
-        cause = Cause(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
-        return await record(self.store, self._begin, self._drafter, cause, sql, parameters, facts)
+        cause = EventContext(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
+        return await record(self.store, self._begin, self._builder, cause, sql, parameters, facts)
 
     def joined(
         self,
@@ -245,22 +255,22 @@ class Service(Declarations):
     ) -> AbstractAsyncContextManager[Tx]:
         """A Tx on a transaction that you began, on a connection or session that the store can join: to publish, start sagas
         and decide on aggregates there. What was said is written when the block ends; whether it stays is up to you."""
-        cause = Cause(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
-        return Block(partial(self._join, theirs), cause)
+        cause = EventContext(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
+        return TransactionScope(partial(self._join, theirs), cause)
 
-    async def _join(self, theirs: object, cause: Cause) -> tuple[AbstractAsyncContextManager[object], Tx]:
+    async def _join(self, theirs: object, cause: EventContext) -> tuple[AbstractAsyncContextManager[object], Tx]:
         if not self._ready:
             await self.open()
         transaction, attending = self.store.join(theirs), AsyncExitStack()
         attending.callback(await transaction.attend())
-        return attending, Tx(transaction, self.store, self._drafter, cause, self._parts.clock)
+        return attending, Tx(transaction, self.store, self._builder, cause, self._parts.clock)
 
-    async def _begin(self, cause: Cause) -> tuple[AbstractAsyncContextManager[Transaction], Tx]:
+    async def _begin(self, cause: EventContext) -> tuple[AbstractAsyncContextManager[Transaction], Tx]:
         if not self._ready:
             await self.open()
         store = self.store
         block = store.begin(tenant=cause.tenant)
-        return block, Tx(await block.__aenter__(), store, self._drafter, cause, self._parts.clock)
+        return block, Tx(await block.__aenter__(), store, self._builder, cause, self._parts.clock)
 
     async def start_saga(self, tx: Tx, saga: Saga) -> bool:
         """Start a saga in this transaction: its `@starts` method runs at once. False, and nothing done, when there is one
@@ -268,9 +278,9 @@ class Service(Declarations):
         return await self._sagas.of(saga).start(tx, saga)
 
     @property
-    def sagas(self) -> SagaDesk:
+    def sagas(self) -> SagaInstances:
         """The operator's verbs for sagas."""
-        return SagaDesk(self._sagas, self)
+        return SagaInstances(self._sagas, self)
 
     @property
     def saga_types(self) -> Mapping[str, SagaType]:
@@ -361,9 +371,9 @@ class Service(Declarations):
         return given if isinstance(given, str) else given.sheet.name
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> HeldEvents:
         """The operator's verbs for held events."""
-        return Desk(self.store)
+        return HeldEvents(self.store)
 
     async def open(self) -> None:
         """Bring an embedded store up to date, refuse another one that is not, and run the set-up functions. Idempotent."""
@@ -385,7 +395,7 @@ class Service(Declarations):
             raise StoreOutdated(f"the store of {self.name} lacks {', '.join(pending)}: run `posthouse db upgrade`")
         if pending:
             await self.store.upgrade()
-        self._drafter.limit_to(self.broker.sheet.max_bytes)
+        self._builder.limit_to(self.broker.sheet.max_bytes)
         for function in self._setups:
             async with self.transaction("platform") as tx:
                 await function(tx)
@@ -395,7 +405,7 @@ class Service(Declarations):
         """Run on other parts from the next opening on, as tests do; returns those before. Close the service first."""
         before, self._parts = self._parts, parts
         self._forget()
-        self._drafter = self._draft_with(parts.clock)
+        self._builder = self._build_with(parts.clock)
         return before
 
     async def aclose(self) -> None:
@@ -413,7 +423,7 @@ class Service(Declarations):
     def _forget(self) -> None:
         """Open everything anew at the next use, which may be on another event loop."""
         self._store, self._broker, self._runtime, self._ready = None, None, None, False
-        self._sightings = Sightings()
+        self._sightings = VersionUsage()
         self.projections.forget()
         self._opening = asyncio.Lock()
 
@@ -451,7 +461,7 @@ class Service(Declarations):
             in_flight=self.in_flight,
             aggregates={name: found for name, found in wanted.items() if name not in self.published_beside},
             handlers=lambda consumer: self.consumers.get(consumer, {}),
-            applier=self._applier,
+            executor=self._executor,
             transaction=self.transaction,
         )
 
@@ -470,8 +480,8 @@ class Service(Declarations):
             sight=self._sight(),
         )
 
-    def _sight(self) -> FirstSight:
-        return FirstSight(None if self._schemas is None else partial(lock_in, self._schemas), lambda: self.clock.now())
+    def _sight(self) -> SchemaGuard:
+        return SchemaGuard(None if self._schemas is None else partial(lock_in, self._schemas), lambda: self.clock.now())
 
     async def _refuse_what_cannot_work(self) -> None:
         """Every problem at once, of the store, the broker and the handlers; what only weakens the promise is logged."""
@@ -506,7 +516,7 @@ class Service(Declarations):
 
     async def _wire(self, source: RelaySource) -> Runtime:
         tail = await self.store.tail() if source == "wal" else None
-        appliers = [await self._applier(name, handlers, self._start) for name, handlers in self._standing.items()]
+        executors = [await self._executor(name, handlers, self._start) for name, handlers in self._standing.items()]
         watched = self._watched()
         sent = partial(self._note_sent, watched, frozenset(watched.values())) if watched else None
         return Runtime(
@@ -517,26 +527,26 @@ class Service(Declarations):
             relay=Relay(self.store, self.broker, self.clock, self._relay_settings, tail, sent),
             timers=Timers(self.store, self.clock),
             consumers=[
-                Consumer(a, self.broker, self.clock, start=self._start, in_flight=self.in_flight) for a in appliers
+                Consumer(a, self.broker, self.clock, start=self._start, in_flight=self.in_flight) for a in executors
             ],
-            retriers=[Retrier(applier, self.clock) for applier in appliers],
+            retriers=[Retrier(executor, self.clock) for executor in executors],
             inbox_retention=self.inbox_retention,
             saga_retention=self.saga_retention if self.saga_types else None,
             sightings=self._sightings,
             projections=self.projections.keeper(),
         )
 
-    async def _applier(self, name: str, handlers: Mapping[str, Handler], start: Start) -> Applier:
+    async def _executor(self, name: str, handlers: Mapping[str, Handler], start: Start) -> Executor:
         topics = topics_of(handlers)
         progress = await self.broker.progress(name, sorted(topics))
         late = {topic: start != "earliest" or progress[topic].truncated for topic in topics}
-        return Applier(
+        return Executor(
             consumer=name,
             handlers=handlers,
             ordered={topic: is_ordered(handlers, topic) for topic in topics},
             adopts={topic: await self.store.inbox.register(name, topic, late[topic]) for topic in topics},
             store=self.store,
-            drafter=self._drafter,
+            builder=self._builder,
             clock=self.clock,
             limit=self._limit + METADATA_LIMIT,
             sightings=self._sightings,

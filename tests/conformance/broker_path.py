@@ -49,7 +49,7 @@ class House:
         self.orders.event("order.placed.v1", key="order_id")(OrderPlaced)
         self.billing.event("invoice.issued.v1", key="order_id")(InvoiceIssued)
         self.billing.setup(self._tables)
-        self.billing.on(OrderPlaced, policy=Policy(deliveries=2, first_delay=0.05))(self._invoice)
+        self.billing.on(OrderPlaced, policy=Policy(max_attempts=2, first_delay=0.05))(self._invoice)
         for service, broker in zip((self.orders, self.billing), brokers, strict=True):
             service.use(Parts(f"sqlite:///{folder / service.name}.db", broker, SystemClock()))
 

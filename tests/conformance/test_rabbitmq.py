@@ -52,7 +52,7 @@ class TestRabbitmq(BrokerContract):
     async def test_headers_too_long_for_the_server_are_refused_for_good_and_the_others_are_stored(
         self, known: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Known or not: where the measure is wrong, the server ends the connection, and all would be said again for ever."""
+        """Seen or not: where the measure is wrong, the server ends the connection, and all would be said again for ever."""
         if not known:
             monkeypatch.setattr(publishing, "too_long", lambda *_: "")
         async with self.brokers() as make:

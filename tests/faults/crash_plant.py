@@ -20,7 +20,7 @@ from tests.faults.kit.report import Report
 
 QUICK = RelaySettings(lease=9.0, idle=0.2, first_delay=0.05, last_delay=0.3)
 """A lease that outlives the crash: whoever was at work settles what it has in hand."""
-POLICY = Policy(deliveries=1000, first_delay=0.05, last_delay=0.3, deadline=2.0)
+POLICY = Policy(max_attempts=1000, first_delay=0.05, last_delay=0.3, deadline=2.0)
 TENANT = "t1"
 KEYS = ("a", "b", "c")
 FAILS_EVERY = 7
@@ -113,7 +113,7 @@ class CrashPlant:
         self.entries = service.projection("entries")
         self.entries.setup(_entry_table)
         self.entries.on(
-            Posted, policy=Policy(grouped=True, deliveries=1000, first_delay=0.05, last_delay=0.3, deadline=2.0)
+            Posted, policy=Policy(grouped=True, max_attempts=1000, first_delay=0.05, last_delay=0.3, deadline=2.0)
         )(_enter)
 
     async def _make(self, event: Event[Made], tx: Tx) -> Noted:

@@ -42,7 +42,7 @@ async def tables(model: Model) -> None:
     )
 
 
-@entries.on(Posted, policy=Policy(grouped=True, deliveries=100, first_delay=0.2, last_delay=0.4))
+@entries.on(Posted, policy=Policy(grouped=True, max_attempts=100, first_delay=0.2, last_delay=0.4))
 async def note(events: Sequence[Event[Posted]], model: Model) -> None:
     """Each posting once, and in order: `after` is the posting before it."""
     table = model.table("entry")

@@ -116,7 +116,7 @@ def test_an_event_that_kills_its_process_runs_as_often_as_allowed_and_is_dead_th
         Deal(tenant="t1", intents=[Intent(n="behind", kind="cancelled", key="px")]),
         *(Deal(tenant="t2", intents=[Intent(n=f"later-{n}", kind="placed", key=f"pl{n}")]) for n in range(40)),
     ]
-    world = relayed(worlds, deals, Conditions(deliveries=deliveries, writers=1))
+    world = relayed(worlds, deals, Conditions(max_attempts=deliveries, writers=1))
     while (ended := (child := world.work(quiet=True)).wait()) != 0:
         assert ended == code, child.trouble()
         world.crashes += 1

@@ -15,7 +15,7 @@ from tests.faults.kit.jobs import Deal, Intent
 from tests.faults.kit.shop import Conditions
 from tests.faults.kit.world import World, Worlds, until
 
-BRISK = Conditions(speed=4.0, relay_lease=3.0, broker_lease=4.0, deliveries=1000, in_flight=100)
+BRISK = Conditions(speed=4.0, relay_lease=3.0, broker_lease=4.0, max_attempts=1000, in_flight=100)
 """Four times the machine's clock: leases run out within a second."""
 
 STORM = float(os.environ.get("POSTHOUSE_STORM_SECONDS", "10"))

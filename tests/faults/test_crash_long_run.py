@@ -29,7 +29,7 @@ __all__ = ["restartable_postgres"]
 
 LONG = float(os.environ.get("POSTHOUSE_LONG", "60"))
 CONDITIONS = Conditions(
-    speed=1.0, relay_lease=3.0, broker_lease=3.0, deliveries=10_000, in_flight=30, log="postgres", more=True
+    speed=1.0, relay_lease=3.0, broker_lease=3.0, max_attempts=10_000, in_flight=30, log="postgres", more=True
 )
 STALLED = 60.0
 LEAST_RESTARTS, LEAST_KILLS, LEAST_APPLIED = 10, 20, 3_000

@@ -203,7 +203,7 @@ class Chain:
 
     def __init__(self, worlds: Worlds, seed: int) -> None:
         self.seed = seed
-        self.world = worlds.new(Conditions(deliveries=1000))
+        self.world = worlds.new(Conditions(max_attempts=1000))
         self._dice = random.Random(seed)
         self._deals = [*FAILING, *islice(made_up("c", seed), 10)]
         self._producing = True

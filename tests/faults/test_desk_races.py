@@ -11,8 +11,8 @@ import pytest
 
 from posthouse.clock import ManualClock
 from posthouse.errors import DeskError
-from posthouse.receiving.desk import Desk
-from posthouse.store import Head, HeldFilter, HeldState, Store, Transaction
+from posthouse.receiving.held import HeldEvents
+from posthouse.store import HeldFilter, HeldState, KeyPosition, Store, Transaction
 from posthouse.stores import open_store
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import CONSUMER, arrival, held
@@ -55,7 +55,7 @@ async def holds(store: Store, sequence: int, state: HeldState) -> int:
 async def meanwhile(store: Store, change: Change, verb: Awaitable[object]) -> None:
     """Begin the verb while a worker has locked the key, and let that one change it before the verb can go on."""
     async with store.begin() as tx:
-        await store.inbox.standing(tx, CONSUMER, arrival(1))
+        await store.inbox.position_of(tx, CONSUMER, arrival(1))
         deciding = asyncio.ensure_future(verb)
         await until(lambda: waits(store), "the verb to wait for the key")
         await change(tx)
@@ -73,8 +73,8 @@ async def states(store: Store) -> dict[int | None, HeldState]:
 
 async def head(store: Store) -> int:
     async with store.begin() as tx:
-        known = await store.inbox.standing(tx, CONSUMER, arrival(1))
-    assert isinstance(known, Head)
+        known = await store.inbox.position_of(tx, CONSUMER, arrival(1))
+    assert isinstance(known, KeyPosition)
     return known.sequence
 
 
@@ -84,7 +84,7 @@ async def test_a_missing_number_that_arrives_and_is_held_meanwhile_is_not_given_
     async def second_fails(tx: Transaction) -> None:
         assert await store.held.hold(tx, held(arrival(2), "retrying"))
 
-    await meanwhile(store, second_fails, Desk(store).release(third))
+    await meanwhile(store, second_fails, HeldEvents(store).release(third))
     assert await states(store) == {2: "retrying", 3: "gap"}
     assert await head(store) == 1, "number 2 was given up, and would never run"
 
@@ -96,7 +96,7 @@ async def test_a_missing_number_that_is_applied_meanwhile_is_not_given_up(store:
         await store.inbox.advance(tx, CONSUMER, arrival(2))
         assert await store.held.promote(tx, CONSUMER, arrival(2))
 
-    await meanwhile(store, second_is_applied, Desk(store).release(third))
+    await meanwhile(store, second_is_applied, HeldEvents(store).release(third))
     assert await states(store) == {3: "retrying"}
     assert await head(store) == 2
     [due] = await store.held.claim_due(CONSUMER, 10, 30)
@@ -110,13 +110,13 @@ async def test_an_event_that_was_set_aside_is_refused_when_its_key_passes_it_mea
         await store.inbox.advance(tx, CONSUMER, arrival(2, event_id="another"))
 
     with pytest.raises(DeskError, match="went on to number 2"):
-        await meanwhile(store, key_goes_on, Desk(store).retry(aside))
+        await meanwhile(store, key_goes_on, HeldEvents(store).retry(aside))
     assert await states(store) == {2: "quarantined"}
 
 
-@pytest.mark.parametrize("verb", [Desk.skip, Desk.quarantine])
+@pytest.mark.parametrize("verb", [HeldEvents.skip, HeldEvents.quarantine])
 async def test_an_event_that_is_applied_meanwhile_is_not_skipped(
-    store: Store, verb: Callable[[Desk, int], Awaitable[object]]
+    store: Store, verb: Callable[[HeldEvents, int], Awaitable[object]]
 ) -> None:
     second = await holds(store, 2, "dead")
 
@@ -126,7 +126,7 @@ async def test_an_event_that_is_applied_meanwhile_is_not_skipped(
         await store.inbox.advance(tx, CONSUMER, arrival(2))
 
     with pytest.raises(DeskError, match=f"no held event has the number {second}"):
-        await meanwhile(store, applied, verb(Desk(store), second))
+        await meanwhile(store, applied, verb(HeldEvents(store), second))
     assert await head(store) == 2
 
 
@@ -135,18 +135,18 @@ async def test_an_event_that_its_key_left_behind_is_refused_and_runs_by_force(ei
     async with either.begin() as tx:
         await either.inbox.advance(tx, CONSUMER, arrival(3))
     assert await either.held.claim_due(CONSUMER, 10, 30) == [], "it can never be its turn"
-    for verb in (Desk(either).retry, Desk(either).release):
+    for verb in (HeldEvents(either).retry, HeldEvents(either).release):
         with pytest.raises(DeskError, match="went on to number 3"):
             await verb(second)
-    await Desk(either).retry(second, force=True)
+    await HeldEvents(either).retry(second, force=True)
     [due] = await either.held.claim_due(CONSUMER, 10, 30)
     assert due.arrival.event_id == arrival(2).event_id
 
 
 async def test_who_leaves_the_line_out_of_turn_does_not_lead_the_key_past_those_before_it(either: Store) -> None:
     fourth = await holds(either, 4, "quarantined")
-    await Desk(either).retry(fourth)
-    await Desk(either).skip(fourth)
+    await HeldEvents(either).retry(fourth)
+    await HeldEvents(either).skip(fourth)
     assert await head(either) == 1, "numbers 2 and 3 are still to come"
     async with either.begin() as tx:
         assert await either.inbox.claim(tx, CONSUMER, [arrival(2)]) == [True]

@@ -118,7 +118,7 @@ async def test_poison_backs_off_with_jitter_and_is_dead_after_seven_runs() -> No
 async def test_a_key_stops_behind_its_dead_event_or_skips_it(on_dead: str, after: list[tuple[str, int]]) -> None:
     plant = service()
 
-    @plant.on(Made, policy=Policy(deliveries=2, on_dead=on_dead))  # type: ignore[arg-type]
+    @plant.on(Made, policy=Policy(max_attempts=2, on_dead=on_dead))  # type: ignore[arg-type]
     async def handle(event: Event[Made], tx: Tx) -> None:
         await write(event, tx)
         if event.data.number == 1:
@@ -147,7 +147,7 @@ async def test_an_error_that_cannot_be_said_or_stored_is_held_all_the_same() -> 
 
     errors = [ValueError("half \udc80 a pair"), ValueError("a NUL \0"), Unspeakable(), ValueError("long " * 100_000)]
 
-    @plant.on(Made, policy=Policy(deliveries=2))
+    @plant.on(Made, policy=Policy(max_attempts=2))
     async def fail(event: Event[Made], tx: Tx) -> None:
         raise errors[event.data.number]
 
@@ -350,7 +350,7 @@ async def test_a_plain_handler_that_hangs_inside_a_statement_is_stopped(place: P
 async def test_a_handler_that_is_cancelled_from_inside_has_failed_and_the_worker_lives() -> None:
     plant, ran = service(), []
 
-    @plant.on(Made, policy=Policy(deliveries=3))
+    @plant.on(Made, policy=Policy(max_attempts=3))
     async def cancelled(event: Event[Made], tx: Tx) -> None:
         ran.append(event.data.key)
         await write(event, tx)
@@ -376,7 +376,7 @@ async def test_a_handler_that_is_cancelled_from_inside_has_failed_and_the_worker
 async def test_a_plain_handler_may_raise_what_no_future_takes(error: BaseException) -> None:
     plant = service()
 
-    @plant.on(Made, policy=Policy(deliveries=1))
+    @plant.on(Made, policy=Policy(max_attempts=1))
     def fail(event: Event[Made]) -> None:
         raise error
 
@@ -491,7 +491,7 @@ async def test_copies_inside_one_group_are_one_effect() -> None:
 async def test_a_commit_inside_a_plain_handler_is_refused_and_leaves_nothing(place: Path | None) -> None:
     plant = service()
 
-    @plant.on(Made, policy=Policy(deliveries=1))
+    @plant.on(Made, policy=Policy(max_attempts=1))
     def commit(event: Event[Made], connection: sqlite3.Connection) -> None:
         connection.execute(INSERT, (event.tenant, event.data.key, event.data.number))
         if event.data.key == "method":
@@ -514,7 +514,7 @@ async def test_a_commit_inside_a_plain_handler_is_refused_and_leaves_nothing(pla
 async def test_a_commit_of_a_session_inside_a_handler_does_not_end_the_transaction(place: Path | None) -> None:
     plant = service()
 
-    @plant.on(Made, policy=Policy(deliveries=1))
+    @plant.on(Made, policy=Policy(max_attempts=1))
     def commit(event: Event[Made], session: Session) -> Iterable[Told]:
         session.execute(
             text("INSERT INTO effect (tenant, key, number) VALUES ('t1', :key, 0)"), {"key": event.data.key}
@@ -553,7 +553,7 @@ async def test_a_plain_handler_without_a_transaction_runs_and_publishes() -> Non
 async def test_a_handler_says_what_should_happen_next() -> None:
     plant, ran = service(), []
 
-    @plant.on(Made, policy=Policy(deliveries=3))
+    @plant.on(Made, policy=Policy(max_attempts=3))
     async def handle(event: Event[Made], tx: Tx) -> None:
         key = event.data.key
         ran.append(key)
@@ -594,7 +594,7 @@ async def test_a_handler_says_what_should_happen_next() -> None:
 async def test_what_a_failed_handler_said_is_never_seen() -> None:
     plant = service()
 
-    @plant.on(Made, policy=Policy(deliveries=2))
+    @plant.on(Made, policy=Policy(max_attempts=2))
     async def handle(event: Event[Made], tx: Tx) -> list[Told]:
         tx.publish(Told(key="early"))
         tx.publish(Told(key="timer"), after=5, timer=f"t-{event.data.key}")
@@ -646,7 +646,7 @@ class Floor:
         self.plant = service()
         self.broken = {"dead"}
 
-        @self.plant.on(Made, policy=Policy(deliveries=1))
+        @self.plant.on(Made, policy=Policy(max_attempts=1))
         async def handle(event: Event[Made], tx: Tx) -> None:
             await write(event, tx)
             if event.data.key in self.broken and event.data.number == 1:

@@ -137,7 +137,7 @@ async def test_a_group_that_is_only_slow_is_not_given_up_and_costs_no_event_an_a
     service.event("order.placed.v1", key="order")(Placed)
     heard: list[int] = []
 
-    @service.on(Placed, policy=Policy(grouped=True, deadline=0.3, deliveries=1))
+    @service.on(Placed, policy=Policy(grouped=True, deadline=0.3, max_attempts=1))
     async def hear(event: Event[Placed], tx: Tx) -> None:
         await asyncio.sleep(0.2)  # two of them are more than the deadline of their group: they run one by one
         heard.append(event.data.number)

@@ -15,7 +15,7 @@ from posthouse.events.limits import MAX_BYTES, MAX_LINEAGE, MAX_SEQUENCE
 from posthouse.events.subject import MAX_LENGTH
 from posthouse.receiving.fact import fact_of
 from posthouse.receiving.holding import held_event
-from posthouse.store import Arrival, OutboxRow, Store, Timer
+from posthouse.store import InboxEntry, OutboxRow, Store, Timer
 from posthouse.stores import open_store
 
 INDEX_ROW = 2704
@@ -93,18 +93,18 @@ async def test_no_limit_is_wider_than_any_index_or_column_of_postgresql(postgres
 
 async def test_the_longest_of_everything_is_kept_by_every_store(store: Store) -> None:
     consumer, topic = longest(NAMES, "consumer"), longest(MAX_LENGTH, "topic")
-    ordered = Arrival(
+    ordered = InboxEntry(
         topic=topic, tenant=longest(MAX_BYTES["tenant"], "t"), event_id=longest(MAX_BYTES["id"], "i"), digest=b"d" * 16,
         time=-6e10, key=longest(MAX_BYTES["key"], "k"), sequence=MAX_SEQUENCE, lineage=MAX_LINEAGE,
     )  # fmt: skip
-    alone = Arrival(
+    alone = InboxEntry(
         topic=topic, tenant=ordered.tenant, event_id=f"{ordered.event_id}#{'0' * 32}", digest=b"d", time=3e11
     )
     await store.inbox.register(consumer, topic, True)
     async with store.begin() as tx:
         assert list(await store.inbox.claim(tx, consumer, [ordered, alone])) == [True, True]
     async with store.begin() as tx:
-        assert await store.inbox.standing(tx, consumer, ordered) is not None
+        assert await store.inbox.position_of(tx, consumer, ordered) is not None
         assert not await store.held.promote(tx, consumer, ordered)
         for arrival in (ordered, alone):
             held = held_event(f"{consumer[1:]}h", arrival, state="retrying", headers={}, body=b"")
@@ -158,14 +158,14 @@ def test_what_no_store_keeps_cannot_be_said_in_any_format(wire: str, event: Even
 
 def test_the_longest_fact_is_remembered_in_less_than_an_index_takes() -> None:
     event = said(type=f"{longest(MAX_LENGTH - 3)}.v1", extensions={"dualof": longest(MAX_BYTES["dualof"])})
-    fact = fact_of(event, Arrival(topic="t", tenant="t", event_id="1", digest=b"", time=0.0))
+    fact = fact_of(event, InboxEntry(topic="t", tenant="t", event_id="1", digest=b"", time=0.0))
     assert fact is not None
     assert len(fact.arrival.event_id) <= COLUMNS["event_id"]
 
 
 @pytest.mark.parametrize("wrong", ["a\0b", "half \ud800", longest(60_000)])
 async def test_a_value_that_a_store_cannot_keep_is_refused_as_such(store: Store, wrong: str) -> None:
-    arrival = Arrival(topic="t", tenant="t1", event_id=wrong, digest=b"", time=SystemClock().now())
+    arrival = InboxEntry(topic="t", tenant="t1", event_id=wrong, digest=b"", time=SystemClock().now())
     held = held_event("c", arrival, state="quarantined", headers={}, body=b"")
     if store.embedded and "\ud800" not in wrong:
         return  # SQLite keeps any text that is one, of any length
@@ -175,7 +175,7 @@ async def test_a_value_that_a_store_cannot_keep_is_refused_as_such(store: Store,
 
 
 async def test_a_number_that_a_store_cannot_keep_is_refused_as_such(store: Store) -> None:
-    arrival = Arrival(topic="t", tenant="t1", event_id=new_id(), digest=b"", time=1.0, key="k", sequence=2**63)
+    arrival = InboxEntry(topic="t", tenant="t1", event_id=new_id(), digest=b"", time=1.0, key="k", sequence=2**63)
     held = held_event("c", arrival, state="retrying", headers={}, body=b"")
     with pytest.raises(ValueRefused):
         async with store.begin() as tx:

@@ -36,7 +36,7 @@ async def test_two_handlers_that_wait_for_each_others_rows_are_both_applied_at_o
 ) -> None:
     service, runs, meeting = plant(), Counter[str](), asyncio.Barrier(2)
 
-    @service.on(Made, policy=Policy(deliveries=1))
+    @service.on(Made, policy=Policy(max_attempts=1))
     async def move(event: Event[Made], tx: Tx) -> None:
         runs[event.data.key] += 1
         first, second = ("x", "y") if event.data.key == "there" else ("y", "x")
@@ -64,7 +64,7 @@ async def test_a_serialization_failure_runs_the_handler_again_at_once_in_the_ord
     """READ COMMITTED has none of its own, but a trigger, a foreign table or a server of another maker may."""
     service, runs = plant(), Counter[int]()
 
-    @service.on(Made, policy=Policy(deliveries=1))
+    @service.on(Made, policy=Policy(max_attempts=1))
     async def collide(event: Event[Made], tx: Tx) -> None:
         runs[event.data.number] += 1
         await book(event, tx)
@@ -83,7 +83,7 @@ async def test_a_handler_cannot_raise_the_isolation_of_a_transaction_that_has_be
     """The claim comes first, so the sentence of the server is the answer, and it counts as a failure of the handler."""
     service = plant()
 
-    @service.on(Made, policy=Policy(deliveries=1))
+    @service.on(Made, policy=Policy(max_attempts=1))
     async def ask(event: Event[Made], tx: Tx) -> None:
         await tx.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
 

@@ -163,7 +163,7 @@ async def test_a_row_that_somebody_locks_makes_a_handler_wait_and_not_fail(postg
         admin.execute("INSERT INTO stock VALUES ('a', 5)")
     service, runs = plant(), list[int]()
 
-    @service.on(Made, policy=Policy(deliveries=1))
+    @service.on(Made, policy=Policy(max_attempts=1))
     async def take(event: Event[Made], tx: Tx) -> None:
         runs.append(event.data.number)
         await tx.execute("UPDATE stock SET left_over = left_over - 1 WHERE name = 'a'")

@@ -1,4 +1,4 @@
-"""Faults 5, 10 and 59: sessions are ended, the server refuses to write, connections run out. Work waits and goes on."""
+"""Faults 5, 10 and 59: sessions are ended, the server refuses to write, connections run out. InboundEvent waits and goes on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def stubborn(service: Service, key: str, number: int) -> None:
 
 
 async def test_sessions_that_are_ended_all_the_time_lose_double_and_invert_nothing(postgres_url: str) -> None:
-    service, over, ended = booking(Policy(first_delay=0.05, last_delay=0.2, deliveries=100)), asyncio.Event(), 0
+    service, over, ended = booking(Policy(first_delay=0.05, last_delay=0.2, max_attempts=100)), asyncio.Event(), 0
 
     async def storm() -> None:
         nonlocal ended

@@ -21,7 +21,7 @@ CHAIN = 200
 async def test_a_released_chain_runs_at_the_rate_of_a_list(opened: OpenStore, tmp_path: Path) -> None:
     service, ran, broken = plant(), list[int](), [True]
 
-    @service.on(Made, policy=Policy(deliveries=1))
+    @service.on(Made, policy=Policy(max_attempts=1))
     async def make(event: Event[Made], tx: Tx) -> None:
         if event.data.number == 1 and broken[0]:
             raise ValueError("not yet")

@@ -117,7 +117,7 @@ async def soon(condition: Callable[[], bool], what: str, seconds: float = 15.0) 
 async def test_retries_wait_as_long_as_they_should_and_no_longer(opened: OpenStore, off: float) -> None:
     service, ran = plant(), []
 
-    @service.on(Made, policy=Policy(deliveries=4, first_delay=0.3, last_delay=0.3))
+    @service.on(Made, policy=Policy(max_attempts=4, first_delay=0.3, last_delay=0.3))
     async def fail(event: Event[Made], tx: Tx) -> None:
         ran.append(time.monotonic())
         raise ValueError("always")

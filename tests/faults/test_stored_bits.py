@@ -39,7 +39,7 @@ class Plant:
         self.service = Service("plant")
         self.service.event("thing.made.v1", key="key")(ThingMade)
         self.service.setup(self._tables)
-        self.service.on(ThingMade, policy=Policy(deliveries=1))(self._make)
+        self.service.on(ThingMade, policy=Policy(max_attempts=1))(self._make)
         self._clock = SystemClock()
         self._broker: Broker = MemoryBroker(clock=self._clock)
         self.service.use(Parts(url, self._broker, self._clock))

@@ -31,7 +31,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{request.getfixturevalue('postgres_url')}?schema={{}}&writers=4"
 
 
-class Desk:
+class HeldEvents:
     """A consumer in several releases, on one store."""
 
     def __init__(self, store: str, broker: str) -> None:
@@ -81,7 +81,7 @@ async def test_a_consumer_that_moves_from_one_version_to_the_next_applies_every_
 ) -> None:
     broker = f"embedded:///{tmp_path}/log.db"
     hotel = hotel_on(place.format("hotel"), broker, topics)
-    desk = Desk(place.format("desk"), broker)
+    desk = HeldEvents(place.format("desk"), broker)
     last = desk.release(lifted=True)
     for service in (hotel, last):
         await service.store.upgrade()

@@ -155,7 +155,7 @@ async def test_an_event_whose_handler_committed_behind_our_back_is_set_aside(
     shop.event("invoice.made.v1", key="order_id")(Made)
     runs: list[str] = []
 
-    @shop.on(Placed, policy=Policy(first_delay=0.05, last_delay=0.05, deliveries=deliveries))
+    @shop.on(Placed, policy=Policy(first_delay=0.05, last_delay=0.05, max_attempts=deliveries))
     async def invoice(event: Event[Placed], tx: Tx) -> Made:
         runs.append(event.data.order_id)
         if fails_first and len(runs) == 1:

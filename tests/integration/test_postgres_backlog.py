@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from posthouse.store import Lane, OutboxRow, Poll
+from posthouse.store import OutboxRow, OutboxShard, Poll
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row, stuck
 from posthouse.testing.store_contract.steps import add
@@ -48,7 +48,7 @@ async def fill(store: PostgresStore) -> None:
         await add(store, *map(row, KEYS))
 
 
-async def sent(store: PostgresStore, owner: str, lanes: Sequence[Lane], most: int = 1_000) -> list[OutboxRow]:
+async def sent(store: PostgresStore, owner: str, lanes: Sequence[OutboxShard], most: int = 1_000) -> list[OutboxRow]:
     """What a relay sends in at most so many polls of 10."""
     found: list[OutboxRow] = []
     for _ in range(most):

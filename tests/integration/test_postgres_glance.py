@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from posthouse.errors import StoreError
-from posthouse.store import Lane, OutboxRow
+from posthouse.store import OutboxRow, OutboxShard
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.glance import FEW, glance_of
 from posthouse.testing.store_contract.samples import row, stuck
@@ -53,7 +53,7 @@ def ids(rows: Sequence[OutboxRow]) -> set[str]:
     return {found.event_id for found in rows}
 
 
-def numbers(lanes: Sequence[Lane]) -> tuple[list[int], list[int], str]:
+def numbers(lanes: Sequence[OutboxShard]) -> tuple[list[int], list[int], str]:
     return [lane.number for lane in lanes], [lane.epoch for lane in lanes], lanes[0].run
 
 

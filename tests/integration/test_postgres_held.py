@@ -36,7 +36,7 @@ async def test_an_event_whose_turn_came_while_it_was_being_held_is_due_also_befo
             assert await store.held.hold(tx, held(arrival(2), "gap"))
 
     async with store.begin() as tx:
-        await store.inbox.standing(tx, CONSUMER, arrival(1))
+        await store.inbox.position_of(tx, CONSUMER, arrival(1))
         other = asyncio.create_task(hold_second())
         await waits_for_a_lock(store)
         await store.inbox.advance(tx, CONSUMER, arrival(1))
@@ -85,7 +85,7 @@ async def test_what_comes_again_while_it_is_being_forgotten_is_not_claimed(store
         await other
     assert not await claim()
     async with store.begin() as tx:
-        assert await store.inbox.standing(tx, CONSUMER, one) is None
+        assert await store.inbox.position_of(tx, CONSUMER, one) is None
 
 
 async def waits_for_a_lock(store: PostgresStore) -> None:

@@ -19,7 +19,7 @@ from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import StoreError
 from posthouse.processes import Aggregate, Model, Projection, Saga, Turn, on, starts
-from posthouse.store import Arrival, HeldEvent
+from posthouse.store import HeldEvent, InboxEntry
 from posthouse.store.sagas import SagaFilter
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row
@@ -208,8 +208,8 @@ def _held(key: str, sequence: int) -> HeldEvent:
     )
 
 
-def _arrival(key: str, sequence: int | None) -> Arrival:
-    return Arrival(
+def _arrival(key: str, sequence: int | None) -> InboxEntry:
+    return InboxEntry(
         topic="shop.order",
         tenant="t1",
         event_id=f"{key}-{sequence}-{new_id()}",

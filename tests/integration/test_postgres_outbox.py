@@ -567,7 +567,7 @@ async def test_a_number_that_is_applied_while_it_is_being_held_is_not_held(
     store: PostgresStore, other: PostgresStore
 ) -> None:
     async with store.begin() as tx:
-        assert await store.inbox.standing(tx, CONSUMER, arrival(1)) is None
+        assert await store.inbox.position_of(tx, CONSUMER, arrival(1)) is None
         assert await claim(other, arrival(1))
         assert not await store.held.hold(tx, held(arrival(1), "retrying"))
     assert await claim(store, arrival(2))
@@ -577,7 +577,7 @@ async def test_a_gap_that_closes_while_it_is_being_held_is_due_at_once(
     store: PostgresStore, other: PostgresStore
 ) -> None:
     async with store.begin() as tx:
-        assert await store.inbox.standing(tx, CONSUMER, arrival(2)) is None
+        assert await store.inbox.position_of(tx, CONSUMER, arrival(2)) is None
         assert await claim(other, arrival(1))
         assert await store.held.hold(tx, held(arrival(2), "gap"))
     [found] = await store.held.find(HeldFilter())
@@ -590,7 +590,7 @@ async def test_where_a_key_stands_stays_true_until_the_transaction_ends(
 ) -> None:
     await claim(store, arrival(1))
     async with store.begin() as tx:
-        await store.inbox.standing(tx, CONSUMER, arrival(3))
+        await store.inbox.position_of(tx, CONSUMER, arrival(3))
         claiming = asyncio.create_task(claim(other, arrival(2)))
         await asyncio.wait({claiming}, timeout=0.1)
         assert not claiming.done()

@@ -50,7 +50,7 @@ async def tables(tx: Tx) -> None:
     await tx.execute("CREATE TABLE IF NOT EXISTS note (note text)")
 
 
-@billing.on(OrderPlaced, policy=Policy(deliveries=3, first_delay=0.05))
+@billing.on(OrderPlaced, policy=Policy(max_attempts=3, first_delay=0.05))
 async def invoice(event: Event[OrderPlaced], tx: Tx) -> InvoiceIssued:
     sql = "INSERT INTO invoice (order_id, number) VALUES ($1, $2)"
     await tx.execute(sql, (event.data.order_id, event.data.number))

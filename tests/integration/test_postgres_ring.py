@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 
 from posthouse.errors import StoreUnavailable
-from posthouse.store import Lane, OutboxRow
+from posthouse.store import OutboxRow, OutboxShard
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.outbox import LEAF_BYTES
 from posthouse.testing.store_contract.samples import TOPIC, row, stuck
@@ -372,7 +372,7 @@ async def test_when_no_leaf_is_empty_writers_stay_where_they_are(
 # Stuck rows
 
 
-async def refused(store: PostgresStore, *keys: str) -> tuple[Sequence[Lane], list[OutboxRow]]:
+async def refused(store: PostgresStore, *keys: str) -> tuple[Sequence[OutboxShard], list[OutboxRow]]:
     """Lanes of relay `a`, after the broker refused a row of each key."""
     lanes = await store.outbox.lease("a", 60)
     await add(store, *(row(key, body=b"what it says") for key in keys))

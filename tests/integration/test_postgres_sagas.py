@@ -15,7 +15,7 @@ from posthouse.stores.postgres import PostgresStore
 from tests.servers.roles import Ground
 
 PATIENCE = 30.0
-POLICY = Policy(first_delay=0.1, last_delay=0.1, deliveries=4)
+POLICY = Policy(first_delay=0.1, last_delay=0.1, max_attempts=4)
 
 
 class Placed(Payload):

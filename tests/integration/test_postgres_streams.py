@@ -203,7 +203,7 @@ async def test_handlers_that_meet_at_one_stream_run_again_and_none_is_held(
 
     both = asyncio.Barrier(2)
 
-    @billing.service.on(Asked, policy=Policy(deliveries=1))
+    @billing.service.on(Asked, policy=Policy(max_attempts=1))
     async def charge(event: Event[Asked], tx: Tx) -> None:
         nonlocal runs
         runs += 1

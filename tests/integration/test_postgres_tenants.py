@@ -69,7 +69,7 @@ async def look(tx: Tx) -> None:
     seen.setdefault(tx.tenant, set()).add(tuple(sorted(str(tenant) for (tenant,) in rows)))
 
 
-@billing.on(OrderPlaced, policy=Policy(deliveries=2, first_delay=0.02))
+@billing.on(OrderPlaced, policy=Policy(max_attempts=2, first_delay=0.02))
 async def invoice(event: Event[OrderPlaced], tx: Tx) -> InvoiceIssued:
     await tx.execute("INSERT INTO invoice VALUES ($1, $2, $3)", (event.tenant, event.data.order_id, event.data.number))
     await look(tx)

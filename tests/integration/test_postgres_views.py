@@ -137,7 +137,7 @@ async def test_a_grouped_handler_shares_one_transaction(scene: Scene, postgres_u
 async def test_what_goes_wrong_too_often_is_dead(scene: Scene, postgres_url: str) -> None:
     """An error that the handler passes over is one all the same."""
     scene.misbehave = _pass_over(scene.kind)
-    scene.handle(Policy(deliveries=1))
+    scene.handle(Policy(max_attempts=1))
     async with scene.running(postgres_url):
         await scene.place(("o1", 1))
         dead = await eventually(lambda: scene.billing.store.held.find(HeldFilter(state="dead")))

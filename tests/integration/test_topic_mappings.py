@@ -53,7 +53,7 @@ class Shop:
         for kind, verb in zip(KINDS, ("placed", "changed", "cancelled"), strict=True):
             self.orders.event(f"order.{verb}.v1", key="order_id")(kind)
         self.billing.setup(self._tables)
-        self.billing.on(*KINDS, policy=Policy(deliveries=1000, first_delay=0.05, last_delay=0.1))(self._write)
+        self.billing.on(*KINDS, policy=Policy(max_attempts=1000, first_delay=0.05, last_delay=0.1))(self._write)
         for service, broker in zip((self.orders, self.billing), brokers, strict=True):
             service.use(Parts(f"sqlite:///{folder / service.name}.db", broker, SystemClock()))
 

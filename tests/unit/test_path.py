@@ -186,7 +186,7 @@ async def test_errors_are_told_apart() -> None:
 
     calls: list[str] = []
 
-    @shop.on(ThingMade, policy=Policy(never=(KeyError,)))
+    @shop.on(ThingMade, policy=Policy(never_retry=(KeyError,)))
     async def handle(event: Event[ThingMade], tx: Tx) -> None:
         calls.append(event.data.name)
         if event.data.name == "never":

@@ -119,13 +119,13 @@ async def test_everything_that_cannot_work_is_said_at_once() -> None:
     class ThingLost(Payload):
         key: str
 
-    service.on(made, policy=Policy(deliveries=0, deadline=-1))(handle)
+    service.on(made, policy=Policy(max_attempts=0, deadline=-1))(handle)
     service.on(ThingLost, policy=Policy(order="none", last_delay=1e9, first_delay=1e9))(handle_too)
     with pytest.raises(ConfigurationError) as refused:
         await service.prepare()
     problems = "\n".join(refused.value.problems)
     assert len(refused.value.problems) == 4
-    for part in ("deliveries must be", "deadline must be", "do not agree on order", "raise inbox_retention"):
+    for part in ("max_attempts must be", "deadline must be", "do not agree on order", "raise inbox_retention"):
         assert part in problems
     await service.aclose()
 

@@ -21,7 +21,7 @@ class OrderPlaced(Payload):
     number: int = 0
 
 
-@ledger.on(OrderPlaced, policy=Policy(deliveries=1))
+@ledger.on(OrderPlaced, policy=Policy(max_attempts=1))
 async def book(event: Event[OrderPlaced], tx: Tx) -> None:
     if event.data.number < 0:
         raise ValueError("no")

@@ -21,9 +21,9 @@ from posthouse.errors import ConfigurationError, ContractError
 from posthouse.events import decode_any
 from posthouse.governance.cutover import evidence_of
 from posthouse.governance.listing import catalogue_of
-from posthouse.receiving.applying import NEWER_WITHIN
-from posthouse.sending import Cause
-from posthouse.sending.draft import frame_of
+from posthouse.receiving.executor import NEWER_WITHIN
+from posthouse.sending import EventContext
+from posthouse.sending.envelope_builder import frame_of
 from posthouse.status import status
 from posthouse.store import Sighting
 from posthouse.testing import Harness
@@ -135,7 +135,7 @@ def test_all_versions_of_a_fact_became_true_at_the_same_time() -> None:
 
     house = made()
     house.hotel.use(house.hotel._parts._replace(clock=Ticking()))
-    rows = house.hotel._drafter.drafts(ADA, Cause(tenant="t1"))
+    rows = house.hotel._builder.build(ADA, EventContext(tenant="t1"))
     assert len({decode_any(row.headers, row.body).time for row in rows}) == 1
 
 
@@ -267,7 +267,7 @@ async def test_an_older_version_is_applied_when_the_newer_one_does_not_come() ->
     house = made("subject")
     house.handles(V1, V3)
     async with Harness(house.desk) as harness:
-        *_, old = house.hotel._drafter.drafts(ADA, Cause(tenant="t1"))
+        *_, old = house.hotel._builder.build(ADA, EventContext(tenant="t1"))
         await harness.broker.publish([frame_of(msgspec.structs.replace(old, sequence=1))])
         await harness.settled()
         [waiting] = await harness.held(house.desk)
@@ -284,7 +284,7 @@ async def test_in_one_topic_an_older_version_waits_only_where_there_is_no_order(
     house = made(key=key)
     house.handles(V1, V3)
     async with Harness(house.desk) as harness:
-        *_, old = house.hotel._drafter.drafts(ADA, Cause(tenant="t1"))
+        *_, old = house.hotel._builder.build(ADA, EventContext(tenant="t1"))
         await harness.broker.publish([frame_of(msgspec.structs.replace(old, sequence=1 if key else None))])
         await harness.settled()
         assert [held.state for held in await harness.held(house.desk)] == (["retrying"] if waits else [])
@@ -297,12 +297,12 @@ async def test_a_consumer_that_joined_late_does_not_begin_behind_a_version_that_
     house.desk = Service("desk", start="latest")
     house.handles(V1, V3)
     async with Harness(house.desk) as harness:
-        *_, beside = house.hotel._drafter.drafts(ADA, Cause(tenant="t1"))
-        [alone] = house.hotel._drafter.drafts(V1(stay="s1", guest="c d"), Cause(tenant="t1"))
+        *_, beside = house.hotel._builder.build(ADA, EventContext(tenant="t1"))
+        [alone] = house.hotel._builder.build(V1(stay="s1", guest="c d"), EventContext(tenant="t1"))
         frames = [frame_of(msgspec.structs.replace(row, sequence=n)) for n, row in enumerate((beside, alone), 5)]
-        applier = harness._runtimes[0].consumers[0]._applier
+        executor = harness._runtimes[0].consumers[0]._executor
         deliveries = [Delivery(frame=frame, position="1", stored_at=harness.clock.now()) for frame in frames]
-        await applier.apply_group([applier.read(delivery) for delivery in deliveries])
+        await executor.apply_group([executor.read(delivery) for delivery in deliveries])
         assert [held.state for held in await harness.held(house.desk)] == ["retrying", "blocked"]
         harness.clock.advance(NEWER_WITHIN + 1)
 
@@ -320,7 +320,7 @@ async def test_every_wire_format_carries_what_versions_have_in_common(
     house = made()
     hotel = Service("hotel", wire=wire)
     hotel.downcast(V3, to=V2)(as_second)
-    events = [decode_any(row.headers, row.body) for row in hotel._drafter.drafts(ADA, Cause(tenant="t1"))]
+    events = [decode_any(row.headers, row.body) for row in hotel._builder.build(ADA, EventContext(tenant="t1"))]
     assert [event.extensions for event in events] == [{"dualof": events[0].id, "dualversion": "3"}] * 2
     assert house.hotel.published_beside == {
         "hotel.stay.booked.v2": "hotel.stay.booked.v3",

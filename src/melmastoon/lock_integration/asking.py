@@ -22,7 +22,7 @@ PAUSE = 1.0
 
 QUICK = Policy(deadline=120.0)
 """For handlers that ask a vendor: what fails goes to the manual queue, so that nothing of the booking waits behind it."""
-PATIENT = Policy(deliveries=60, first_delay=seconds(10.0), last_delay=seconds(300.0), deadline=120.0)
+PATIENT = Policy(max_attempts=60, first_delay=seconds(10.0), last_delay=seconds(300.0), deadline=120.0)
 """For what is tried again until it is done."""
 APART = replace(PATIENT, order="none")
 """The same, where one key's troubles need not wait for each other."""

@@ -21,7 +21,7 @@ TRIES = 4
 PAUSE = 1.0
 """Seconds of the house before the second try; it doubles."""
 
-PATIENT = Policy(deliveries=60, first_delay=seconds(2.0), last_delay=seconds(60.0), deadline=120.0)
+PATIENT = Policy(max_attempts=60, first_delay=seconds(2.0), last_delay=seconds(60.0), deadline=120.0)
 """For handlers that move money: a vendor that is down is waited for."""
 
 

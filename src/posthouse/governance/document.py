@@ -86,7 +86,7 @@ class Reliability(msgspec.Struct, frozen=True, kw_only=True):
     """How a handler's failures are answered. Durations are seconds; `in_flight` bounds the events that its consumer has
     accepted and not yet applied, and is its back-pressure."""
 
-    deliveries: int
+    max_attempts: int
     first_delay: float
     last_delay: float
     deadline: float

@@ -153,7 +153,7 @@ def _handler(service: Service, consumer: str, handler: Handler, saga: SagaEntry 
         reads=tuple(_reading(handler, known) for known in sorted(handler.event_types, key=lambda known: known.name)),
         publishes=tuple(sorted(said)),
         reliability=Reliability(
-            deliveries=policy.deliveries,
+            max_attempts=policy.max_attempts,
             first_delay=policy.first_delay,
             last_delay=policy.last_delay,
             deadline=policy.deadline,

@@ -1,9 +1,9 @@
 """The way in: from the broker to an applied effect."""
 
-from posthouse.receiving.applying import Applier
 from posthouse.receiving.consumer import Consumer
-from posthouse.receiving.desk import Desk
+from posthouse.receiving.executor import Executor
 from posthouse.receiving.handler import Calling, Handler, handler_of
+from posthouse.receiving.held import HeldEvents
 from posthouse.receiving.holding import dead_letter_topic
 from posthouse.receiving.lifting import lifted
 from posthouse.receiving.policy import Policy
@@ -11,11 +11,11 @@ from posthouse.receiving.retrier import Retrier
 from posthouse.receiving.uses import Uses
 
 __all__ = [
-    "Applier",
     "Calling",
     "Consumer",
-    "Desk",
+    "Executor",
     "Handler",
+    "HeldEvents",
     "Policy",
     "Retrier",
     "Uses",

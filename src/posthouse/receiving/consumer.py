@@ -11,14 +11,14 @@ from posthouse.broker import Broker, Delivery, Start, Stream
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, StoreError
 from posthouse.pulse import Pulse
-from posthouse.receiving.applying import NOTHING_KNOWN, Applier
+from posthouse.receiving.executor import NOTHING_KNOWN, Executor
 from posthouse.receiving.gate import Gate
+from posthouse.receiving.inbound import InboundEvent
 from posthouse.receiving.policy import Policy
-from posthouse.receiving.work import Work
 
 log = logging.getLogger("posthouse.consumer")
 
-Item = tuple[Delivery, Work]
+Item = tuple[Delivery, InboundEvent]
 Run = tuple[Hashable | None, list[Item]]
 """Events of one key, in their order."""
 
@@ -34,18 +34,18 @@ class Consumer:
     """One member of a consumer group, again and again: whenever broker or database are in trouble it starts over."""
 
     def __init__(
-        self, applier: Applier, broker: Broker, clock: Clock, *, start: Start = "earliest", in_flight: int = 1000
+        self, executor: Executor, broker: Broker, clock: Clock, *, start: Start = "earliest", in_flight: int = 1000
     ) -> None:
-        self.name = applier.consumer
+        self.name = executor.consumer
         self.pulse = Pulse()
         self.start = start
         self.begun = asyncio.Event()
         """It has joined its group once: where the group begins is settled."""
-        self._applier = applier
+        self._executor = executor
         self._broker = broker
         self._clock = clock
         self._in_flight = in_flight
-        self._topics = sorted(applier.ordered)
+        self._topics = sorted(executor.ordered)
         self._membership: Membership | None = None
 
     @property
@@ -56,7 +56,7 @@ class Consumer:
     async def take(self, delivery: Delivery) -> None:
         """Deal with a frame that was brought here and did not come through a stream. Returning means: committed, as
         applied or held or known already. What it raises is the database's trouble, and then nothing is known."""
-        await self._applier.apply(self._applier.read(delivery))
+        await self._executor.apply(self._executor.read(delivery))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Consume until `stop`: what is in flight is finished and acknowledged, the rest goes back to the broker. Cancelled,
@@ -72,7 +72,7 @@ class Consumer:
                 await self._clock.wait(stop, PAUSE)
                 continue
             self.begun.set()
-            membership = self._membership = Membership(self._applier, stream, self.pulse, self._in_flight)
+            membership = self._membership = Membership(self._executor, stream, self.pulse, self._in_flight)
             patience = self.pulse.last_words
             try:
                 if await membership.last(stop):
@@ -99,15 +99,15 @@ class Membership:
     """From subscribing to leaving: a task that receives, and as many workers as the store can use. What is given up
     keeps to itself: nothing of it is seen by the next one."""
 
-    def __init__(self, applier: Applier, stream: Stream, pulse: Pulse, in_flight: int) -> None:
-        self.name = applier.consumer
-        self._applier = applier
+    def __init__(self, executor: Executor, stream: Stream, pulse: Pulse, in_flight: int) -> None:
+        self.name = executor.consumer
+        self._executor = executor
         self._stream = stream
         self._pulse = pulse
         self._in_flight = in_flight
-        deadlines = [handler.policy.deadline for handler in applier.handlers.values()]
+        deadlines = [handler.policy.deadline for handler in executor.handlers.values()]
         self._longest = max(deadlines, default=0.0)
-        """Seconds that a handler may rightly take; the applier is alive between two of its calls."""
+        """Seconds that a handler may rightly take; the executor is alive between two of its calls."""
         self._gate: Gate[Item] = Gate(in_flight)
         self._acks: list[Delivery] = []
         self._dealt = asyncio.Event()
@@ -126,7 +126,7 @@ class Membership:
         """Until `stop`, or until the broker or the database is in trouble (True): then everything starts over from what is
         acknowledged."""
         halt = asyncio.Event()
-        workers = [asyncio.create_task(self._work(halt)) for _ in range(self._applier.workers)]
+        workers = [asyncio.create_task(self._work(halt)) for _ in range(self._executor.workers)]
         receiver = asyncio.create_task(self._receive())
         tasks = [receiver, asyncio.create_task(self._flush_in_time(halt)), *workers]
         stopper = asyncio.create_task(stop.wait())
@@ -161,7 +161,7 @@ class Membership:
             with self._pulse.doing("receiving", longer=RECEIVE_WAIT):
                 received = await self._stream.receive(room, RECEIVE_WAIT)
             for delivery in received:
-                work = self._applier.read(delivery)
+                work = self._executor.read(delivery)
                 self._gate.put(work.arrival.tenant, _line(work), (delivery, work))
             if self._gate.ready:
                 self._wake_one()
@@ -181,7 +181,7 @@ class Membership:
             self._at_work.append(deliveries)
             try:
                 with self._pulse.doing("applying events", longer=self._longest):
-                    await self._applier.apply_group([work for _, work in items])
+                    await self._executor.apply_group([work for _, work in items])
                 self._done_with(deliveries)
                 self._acks += deliveries
                 self._dealt.set()
@@ -267,7 +267,7 @@ def _run_of(taken: tuple[Hashable | None, Item]) -> Run:
     return key, [item]
 
 
-def _line(work: Work) -> Hashable | None:
+def _line(work: InboundEvent) -> Hashable | None:
     """Events of one line are applied one at a time."""
     arrival = work.arrival
     return None if arrival.sequence is None else (arrival.topic, arrival.tenant, arrival.key)

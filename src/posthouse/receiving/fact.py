@@ -5,25 +5,25 @@ from __future__ import annotations
 import msgspec
 
 from posthouse.events import DUAL_OF, Event
-from posthouse.sending.draft import DUAL_VERSION
-from posthouse.store import Arrival
+from posthouse.sending.envelope_builder import DUAL_VERSION
+from posthouse.store import InboxEntry
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`arrival` is how a consumer's inbox remembers that the fact was applied, in whatever version. `newer` are the
     subjects of the later versions that it may have been published in."""
 
-    arrival: Arrival
+    arrival: InboxEntry
     newer: tuple[str, ...] = ()
 
 
-def fact_of(event: Event[bytes], arrival: Arrival) -> Fact | None:
+def fact_of(event: Event[bytes], arrival: InboxEntry) -> Fact | None:
     """The fact that an event is one of several versions of; None for one that was published alone."""
     first, newest = event.extensions.get(DUAL_OF), event.extensions.get(DUAL_VERSION)
     unversioned, _, version = event.type.rpartition(".v")
     if not isinstance(first, str) or not first or not unversioned or not version.isdecimal():
         return None
-    remembered = Arrival(
+    remembered = InboxEntry(
         topic=f"{unversioned}.v*",
         tenant=arrival.tenant,
         event_id=f"{unversioned}#{first}",

@@ -10,7 +10,7 @@ W = TypeVar("W")
 
 
 class Gate(Generic[W]):
-    """Work waits here until its key is free. Everything is a plain queue operation; nothing blocks."""
+    """InboundEvent waits here until its key is free. Everything is a plain queue operation; nothing blocks."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

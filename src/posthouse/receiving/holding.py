@@ -14,7 +14,17 @@ from posthouse.pulse import alive
 from posthouse.receiving.order import is_outlived
 from posthouse.receiving.policy import Policy
 from posthouse.redaction import redacted
-from posthouse.store import Arrival, Head, HeldEvent, HeldFilter, HeldState, Known, OutboxRow, Store, Transaction
+from posthouse.store import (
+    HeldEvent,
+    HeldFilter,
+    HeldState,
+    InboxEntry,
+    KeyPosition,
+    OutboxRow,
+    Seen,
+    Store,
+    Transaction,
+)
 
 log = logging.getLogger("posthouse.consumer")
 
@@ -41,7 +51,7 @@ class Holder:
 
     store: Store
 
-    async def bury(self, transaction: Transaction, held: HeldEvent, reason: str, policy: Policy) -> bool:
+    async def dead_letter(self, transaction: Transaction, held: HeldEvent, reason: str, policy: Policy) -> bool:
         """No further run. The key stops behind it or goes on, as the policy says; a copy goes to the dead letters. False when
         it is not held any more, in its turn."""
         state: HeldState = "dead" if policy.on_dead == "stop" else "skipped"
@@ -50,10 +60,10 @@ class Holder:
             return False
         await self._publish_dead(transaction, buried)
         if state == "skipped":
-            await self.pass_over(transaction, buried, policy)
+            await self.skip(transaction, buried, policy)
         return True
 
-    async def set_aside(self, transaction: Transaction, held: HeldEvent, reason: str) -> None:
+    async def quarantine(self, transaction: Transaction, held: HeldEvent, reason: str) -> None:
         """Out of line, for people to look at: it never runs by itself and keeps nobody waiting."""
         aside = msgspec.structs.replace(held, state="quarantined", reason=reason)
         if not await self._store(transaction, aside):
@@ -68,30 +78,32 @@ class Holder:
     async def _is_held(self, transaction: Transaction, held: HeldEvent) -> bool:
         """Whether these very bytes are held under their id, and not others: one id may stand for several."""
         arrival = held.arrival
-        known = await self.store.inbox.standing(transaction, held.consumer, arrival)
-        if isinstance(known, Known) and known.digest == arrival.digest:
+        known = await self.store.inbox.position_of(transaction, held.consumer, arrival)
+        if isinstance(known, Seen) and known.digest == arrival.digest:
             return True
         same = HeldFilter(consumer=held.consumer, tenant=arrival.tenant, event_id=arrival.event_id)
         return any(other.arrival.digest == arrival.digest for other in await self.store.held.find(same))
 
-    async def pass_over(self, transaction: Transaction, held: HeldEvent, policy: Policy = DEFAULT) -> None:
+    async def skip(self, transaction: Transaction, held: HeldEvent, policy: Policy = DEFAULT) -> None:
         """The key goes on without this event."""
         if held.arrival.sequence is not None:
             await self.store.inbox.advance(transaction, held.consumer, held.arrival, counted=False)
-        await self.go_on(transaction, held.consumer, held.arrival, policy)
+        await self.unblock_next(transaction, held.consumer, held.arrival, policy)
 
-    async def go_on(self, transaction: Transaction, consumer: str, arrival: Arrival, policy: Policy = DEFAULT) -> bool:
+    async def unblock_next(
+        self, transaction: Transaction, consumer: str, arrival: InboxEntry, policy: Policy = DEFAULT
+    ) -> bool:
         """`arrival` is out of the way: the next of its key becomes due (True). Where that one never came, the first of
         those that were blocked waits for a missing number from now on, so that somebody is told."""
         if await self.store.held.promote(transaction, consumer, arrival):
             return True
-        known = await self.store.inbox.standing(transaction, consumer, arrival)
-        if isinstance(known, Head) and known.waiting is not None:
+        known = await self.store.inbox.position_of(transaction, consumer, arrival)
+        if isinstance(known, KeyPosition) and known.waiting is not None:
             await self._await_missing(transaction, consumer, arrival, known.waiting, policy)
         return False
 
     async def _await_missing(
-        self, transaction: Transaction, consumer: str, arrival: Arrival, first: int, policy: Policy
+        self, transaction: Transaction, consumer: str, arrival: InboxEntry, first: int, policy: Policy
     ) -> None:
         async for held in self._in_line(consumer, arrival, "blocked"):
             if held.arrival.sequence == first:
@@ -100,18 +112,18 @@ class Holder:
                 await self.store.held.change(transaction, gap)
                 return
 
-    async def set_outlived_aside(self, transaction: Transaction, consumer: str, arrival: Arrival) -> bool:
+    async def quarantine_outlived(self, transaction: Transaction, consumer: str, arrival: InboxEntry) -> bool:
         """Whoever waits under a number that was given anew, to `arrival` or to one that comes after it, makes room; whether
         somebody did."""
         made_room = False
         async for held in self._in_line(consumer, arrival):
             if held.state not in OUT_OF_LINE and is_outlived(held.arrival, arrival):
-                await self.set_aside(transaction, held, OUTLIVED)
+                await self.quarantine(transaction, held, OUTLIVED)
                 made_room = True
         return made_room
 
     async def _in_line(
-        self, consumer: str, arrival: Arrival, state: HeldState | None = None
+        self, consumer: str, arrival: InboxEntry, state: HeldState | None = None
     ) -> AsyncIterator[HeldEvent]:
         """What is held of the key of `arrival`."""
         line = HeldFilter(consumer=consumer, topic=arrival.topic, tenant=arrival.tenant, key=arrival.key, state=state)
@@ -155,7 +167,7 @@ def dead_letter_topic(topic: str) -> str:
 
 def held_event(
     consumer: str,
-    arrival: Arrival,
+    arrival: InboxEntry,
     *,
     state: HeldState,
     headers: Mapping[str, str],

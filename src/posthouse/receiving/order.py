@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from enum import Enum
 
-from posthouse.store import Arrival, Head, Known
+from posthouse.store import InboxEntry, KeyPosition, Seen
 
 
-class Standing(Enum):
+class OrderDecision(Enum):
     """next: apply it. duplicate: it was applied, or is held, already. gap: an earlier number is missing.
     blocked: an earlier one of its key is held. fork: its number, or its id, belongs to another event."""
 
@@ -18,27 +18,27 @@ class Standing(Enum):
     FORK = "fork"
 
 
-def judge(known: Head | Known | None, arrival: Arrival, *, adopt: bool) -> Standing:
+def classify(known: KeyPosition | Seen | None, arrival: InboxEntry, *, adopt: bool) -> OrderDecision:
     """What to do with an arrival, from what the inbox knows. `adopt`: the consumer joined late and takes the first
     number that it sees of a key; otherwise numbers begin at 1."""
-    if isinstance(known, Known):
-        return Standing.DUPLICATE if known.digest == arrival.digest else Standing.FORK
+    if isinstance(known, Seen):
+        return OrderDecision.DUPLICATE if known.digest == arrival.digest else OrderDecision.FORK
     if arrival.sequence is None:
-        return Standing.NEXT
+        return OrderDecision.NEXT
     if known is None:
-        return Standing.NEXT if adopt or arrival.sequence == 1 else Standing.GAP
+        return OrderDecision.NEXT if adopt or arrival.sequence == 1 else OrderDecision.GAP
     if arrival.sequence <= known.sequence:
         return _behind(known, arrival)
     if known.event_id and arrival.lineage < known.lineage:
-        return Standing.FORK
+        return OrderDecision.FORK
     if known.waiting == arrival.sequence:
-        return Standing.DUPLICATE if known.waiting_id == arrival.event_id else Standing.FORK
+        return OrderDecision.DUPLICATE if known.waiting_id == arrival.event_id else OrderDecision.FORK
     if arrival.sequence == known.sequence + 1:
-        return Standing.NEXT
-    return Standing.BLOCKED if known.waiting == known.sequence + 1 else Standing.GAP
+        return OrderDecision.NEXT
+    return OrderDecision.BLOCKED if known.waiting == known.sequence + 1 else OrderDecision.GAP
 
 
-def _behind(head: Head, arrival: Arrival) -> Standing:
+def _behind(head: KeyPosition, arrival: InboxEntry) -> OrderDecision:
     """A number at or below the head: seen before, or from before a late beginning, unless it is a re-used one.
 
     A store that was put back from a copy of its disk gives numbers again under the same lineage. What it says then has ids
@@ -46,14 +46,14 @@ def _behind(head: Head, arrival: Arrival) -> Standing:
     newest of them is a fork, however long a transaction stayed open between drawing an id and getting its number.
     """
     if arrival.lineage > head.lineage:
-        return Standing.FORK
+        return OrderDecision.FORK
     if arrival.sequence == head.sequence and arrival.lineage == head.lineage and head.event_id:
         same = arrival.event_id == head.event_id and arrival.digest == head.digest
-        return Standing.DUPLICATE if same else Standing.FORK
-    return Standing.FORK if 0 < head.newest < arrival.drawn else Standing.DUPLICATE
+        return OrderDecision.DUPLICATE if same else OrderDecision.FORK
+    return OrderDecision.FORK if 0 < head.newest < arrival.drawn else OrderDecision.DUPLICATE
 
 
-def is_outlived(waiting: Arrival, by: Head | Arrival) -> bool:
+def is_outlived(waiting: InboxEntry, by: KeyPosition | InboxEntry) -> bool:
     """Whether an event that waits was lost with its server: a newer lineage has given its number, or an earlier one, to
     another event and goes on counting from there. A head that has applied nothing gave none."""
     if waiting.sequence is None or by.sequence is None or waiting.lineage >= by.lineage:

@@ -15,7 +15,7 @@ Errors = tuple[type[BaseException], ...]
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """The reliability of one handler. Durations are seconds."""
 
-    deliveries: int = 7
+    max_attempts: int = 7
     """How often an event is tried before it is dead; the first run counts, also one that a crash may have cut short: with
     1, an event that was in flight during a crash is dead."""
     first_delay: float = 10.0
@@ -34,9 +34,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """At most so many events in one transaction, or in one call of a handler that takes a list."""
     gap_deadline: float = 60.0
     """How long a missing number may stay missing before the alarm."""
-    now: Errors = ()
+    retry_immediately: Errors = ()
     """Errors that are worth an immediate second try (RetryNow is always one)."""
-    never: Errors = ()
+    never_retry: Errors = ()
     """Errors that no second try can cure (Reject and contract errors always are)."""
 
     def delay(self, attempts: int) -> float:
@@ -46,7 +46,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def horizon(self) -> float:
         """The longest time between the first run of an event and its last."""
-        return sum(self._longest_delay(attempts) for attempts in range(1, self.deliveries))
+        return sum(self._longest_delay(attempts) for attempts in range(1, self.max_attempts))
 
     def _longest_delay(self, attempts: int) -> float:
         """Bounded, so that no number of attempts is too large for a float."""
@@ -55,7 +55,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     def problems(self, name: str) -> list[str]:
         """What cannot work, one sentence each."""
         checks = (
-            (self.deliveries >= 1, f"deliveries must be at least 1, not {self.deliveries}"),
+            (self.max_attempts >= 1, f"max_attempts must be at least 1, not {self.max_attempts}"),
             (self.deadline > 0, f"deadline must be above 0 seconds, not {self.deadline:g}"),
             (0 <= self.first_delay <= self.last_delay, "first_delay must lie between 0 and last_delay"),
             (self.group_size >= 1, f"group_size must be at least 1, not {self.group_size}"),
@@ -79,11 +79,11 @@ def decide(policy: Policy, error: BaseException, attempts: int) -> Again | Dead:
     """What follows when run number `attempts` ended with `error`."""
     if isinstance(error, ContractError | DecodeError):
         return Dead("contract")
-    if isinstance(error, (Reject, *policy.never)):
+    if isinstance(error, (Reject, *policy.never_retry)):
         return Dead("rejected")
-    if attempts >= policy.deliveries:
+    if attempts >= policy.max_attempts:
         return Dead("attempts spent")
-    if isinstance(error, (RetryNow, *policy.now)):
+    if isinstance(error, (RetryNow, *policy.retry_immediately)):
         return Again(0.0)
     if isinstance(error, RetryLater) and error.seconds is not None:
         return Again(error.seconds)

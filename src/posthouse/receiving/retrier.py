@@ -9,7 +9,7 @@ from typing import NamedTuple
 from posthouse.clock import Clock
 from posthouse.errors import StoreError
 from posthouse.pulse import Pulse
-from posthouse.receiving.applying import Applier
+from posthouse.receiving.executor import Executor
 from posthouse.store import HeldEvent
 
 log = logging.getLogger("posthouse.held")
@@ -36,18 +36,18 @@ class Retrier:
     renewed while their runs take no longer than they may: whoever hangs does not hide an event for ever.
     """
 
-    def __init__(self, applier: Applier, clock: Clock) -> None:
-        self._applier = applier
+    def __init__(self, executor: Executor, clock: Clock) -> None:
+        self._executor = executor
         self._clock = clock
         self._alarmed: set[int] = set()
-        self._most = max(1, applier.workers // 2)
+        self._most = max(1, executor.workers // 2)
         self._running: dict[asyncio.Task[None], Run] = {}
         self._claiming = False
         self.pulse = Pulse()
         self._missed = False
         """Whether the last look found something due that could not be had."""
         deadlines = [
-            handler.policy.deadline * (1 if handler.calling is None else 2) for handler in applier.handlers.values()
+            handler.policy.deadline * (1 if handler.calling is None else 2) for handler in executor.handlers.values()
         ]
         self._longest = max(deadlines, default=0.0) + 5.0
         self._visibility = min(LEASE, self._longest)
@@ -59,7 +59,7 @@ class Retrier:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Retry until `stop`; what runs then is finished."""
-        stirred = self._applier.stirred
+        stirred = self._executor.stirred
         waking = asyncio.create_task(_set_after(stop, stirred))
         keeping = asyncio.create_task(self._keep_claims())
         try:
@@ -96,14 +96,14 @@ class Retrier:
             with self.pulse.doing("looking for held events"):
                 return 0.0 if await self._begin() else await self._until_next()
         except StoreError as error:
-            log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)
+            log.warning("%s: held events wait for the store: %s", self._executor.consumer, error)
             return LOOK
 
     async def _begin(self) -> asyncio.Task[None] | None:
-        applier = self._applier
+        executor = self._executor
         self._claiming = True
         try:
-            due = await applier.store.held.claim_due(applier.consumer, 1, self._visibility)
+            due = await executor.store.held.claim_due(executor.consumer, 1, self._visibility)
             if not due:
                 return None
             self._missed = False
@@ -117,11 +117,11 @@ class Retrier:
     async def _retry(self, event: HeldEvent) -> None:
         try:
             with self.pulse.doing("running a held event", longer=self._longest):
-                await self._applier.retry(event)
+                await self._executor.retry(event)
         except StoreError as error:
-            log.warning("%s: held events wait for the store: %s", self._applier.consumer, error)
+            log.warning("%s: held events wait for the store: %s", self._executor.consumer, error)
         except Exception:
-            log.exception("%s: running the held event %d failed", self._applier.consumer, event.id)
+            log.exception("%s: running the held event %d failed", self._executor.consumer, event.id)
 
     async def _keep_claims(self) -> None:
         while True:
@@ -131,18 +131,18 @@ class Retrier:
             try:
                 if kept:
                     with self.pulse.doing("keeping held events from others"):
-                        await self._applier.store.held.keep(kept, self._visibility)
+                        await self._executor.store.held.keep(kept, self._visibility)
             except StoreError as error:
-                log.warning("%s: what runs could not be kept from others: %s", self._applier.consumer, error)
+                log.warning("%s: what runs could not be kept from others: %s", self._executor.consumer, error)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """The next one of its key may be due now."""
         self._running.pop(task, None)
-        self._applier.stirred.set()
+        self._executor.stirred.set()
 
     async def _alarm(self) -> None:
         """Say once per process that a number is missing for too long."""
-        for gap in await self._applier.store.held.overdue_gaps(self._applier.consumer):
+        for gap in await self._executor.store.held.overdue_gaps(self._executor.consumer):
             if gap.id not in self._alarmed:
                 self._alarmed.add(gap.id)
                 log.error(
@@ -154,7 +154,7 @@ class Retrier:
         """Seconds to wait. Nothing was to be had when it was last looked: what became due since then is not to wait for the
         next look, and what somebody else holds is."""
         await self._alarm()
-        seconds = await self._applier.store.held.next_due(self._applier.consumer)
+        seconds = await self._executor.store.held.next_due(self._executor.consumer)
         if seconds is None:
             return LOOK
         if seconds > 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from posthouse.events import Actor
-from posthouse.sending.draft import Cause, Drafter
+from posthouse.sending.envelope_builder import EnvelopeBuilder, EventContext
 from posthouse.store import OutboxRow, Store
 
 Rows = list[OutboxRow]
@@ -18,9 +18,9 @@ class Outbox:
     `AsyncSession`, `Connection` or `AsyncConnection`.
     """
 
-    def __init__(self, store: Callable[[], Store], drafter: Callable[[], Drafter]) -> None:
+    def __init__(self, store: Callable[[], Store], builder: Callable[[], EnvelopeBuilder]) -> None:
         self._store = store
-        self._drafter = drafter
+        self._builder = builder
 
     async def add(
         self,
@@ -34,7 +34,7 @@ class Outbox:
     ) -> Sequence[str]:
         """Add facts to their open transaction; returns the event ids. An id that was there before comes back when the
         idempotency key was used already."""
-        cause = Cause(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
+        cause = EventContext(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
         store = self._store()
         facts = self._facts(payloads, cause, idempotency_key)
         return _firsts(await store.outbox.append(store.join(theirs), _rows(facts)), facts)
@@ -50,15 +50,15 @@ class Outbox:
         idempotency_key: str | None = None,
     ) -> Sequence[str]:
         """`add` for code without an event loop: their connection or session must be a synchronous one."""
-        cause = Cause(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
+        cause = EventContext(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
         facts = self._facts(payloads, cause, idempotency_key)
         return _firsts(self._store().append_now(theirs, _rows(facts)), facts)
 
-    def _facts(self, payloads: Sequence[object], cause: Cause, idempotency_key: str | None) -> list[Rows]:
+    def _facts(self, payloads: Sequence[object], cause: EventContext, idempotency_key: str | None) -> list[Rows]:
         if idempotency_key is not None and len(payloads) != 1:
             raise ValueError("an idempotency key stands for one fact: add the others in a call of their own")
-        drafter = self._drafter()
-        return [drafter.drafts(payload, cause, idempotency_key=idempotency_key) for payload in payloads]
+        builder = self._builder()
+        return [builder.build(payload, cause, idempotency_key=idempotency_key) for payload in payloads]
 
 
 def _rows(facts: Sequence[Rows]) -> Rows:

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from posthouse.sending.draft import Cause, Drafter
-from posthouse.sending.transaction import Begin, Block
+from posthouse.sending.envelope_builder import EnvelopeBuilder, EventContext
+from posthouse.sending.transaction import Begin, TransactionScope
 from posthouse.store import Parameters, Store
 
 
 async def record(
     store: Store,
     begin: Begin,
-    drafter: Drafter,
-    cause: Cause,
+    builder: EnvelopeBuilder,
+    cause: EventContext,
     sql: str,
     parameters: Parameters,
     facts: Sequence[object],
 ) -> bool:
     """Run a statement and, if it changed a row, say the facts, in a transaction of their own; whether it did. At one stroke
     where the store can."""
-    rows = [row for fact in facts for row in drafter.drafts(fact, cause)]
+    rows = [row for fact in facts for row in builder.build(fact, cause)]
     changed = await store.append_after(sql, parameters, rows[0]) if len(rows) == 1 else None
     if changed is not None:
         return changed
-    async with Block(begin, cause) as tx:
+    async with TransactionScope(begin, cause) as tx:
         found = await tx.execute(sql, parameters)
         if found or found.rowcount > 0:
-            tx.say(rows)
+            tx.append(rows)
             return True
         return False

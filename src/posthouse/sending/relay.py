@@ -14,8 +14,8 @@ from posthouse.errors import BrokerError, StoreError
 from posthouse.pulse import Pulse
 from posthouse.redaction import redacted
 from posthouse.sending.breaker import Breaker
-from posthouse.sending.draft import frames_of
-from posthouse.store import Lane, OutboxReader, OutboxRow, OutboxTail, Poll, RelaySource, Store, StuckRow, parked
+from posthouse.sending.envelope_builder import frames_of
+from posthouse.store import OutboxReader, OutboxRow, OutboxShard, OutboxTail, Poll, RelaySource, Store, StuckRow, parked
 
 log = logging.getLogger("posthouse.relay")
 
@@ -69,7 +69,7 @@ class Relay:
         self._settings = settings or RelaySettings()
         self._breaker = Breaker(self._settings.first_delay, self._settings.last_delay)
         self._owner = new_id()
-        self._lanes: Sequence[Lane] = ()
+        self._lanes: Sequence[OutboxShard] = ()
         self._leased_at = float("-inf")
         self._stop = asyncio.Event()
         self.pulse = Pulse()
@@ -140,7 +140,7 @@ class Relay:
         average = sum([len(row.body) for row in poll.rows]) // len(poll.rows) + 1
         self._limit = max(1, min(2 * self._limit, settings.backlog_batch, settings.backlog_bytes // average))
 
-    async def _relay_new(self, lanes: Sequence[Lane]) -> Poll:
+    async def _relay_new(self, lanes: Sequence[OutboxShard]) -> Poll:
         with self.pulse.doing("reading the outbox"):
             poll = await self._outbox.poll(lanes, self._limit)
         if not poll.rows and poll.cursor is None:

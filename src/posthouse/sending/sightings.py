@@ -1,4 +1,4 @@
-"""Sightings: which versions were published and applied, when last. Kept in memory, written once in a while."""
+"""VersionUsage: which versions were published and applied, when last. Kept in memory, written once in a while."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HOUR = 3600.0
 Place = tuple[SightingRole, str, str]
 
 
-class Sightings:
+class VersionUsage:
     """A note is one entry in a dictionary. What is new is written with the next housekeeping, what is known already once
     an hour: what stands in the store is never more than that behind, as long as processes end in order."""
 

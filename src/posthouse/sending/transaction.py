@@ -13,10 +13,10 @@ from typing import NamedTuple
 from posthouse.clock import Clock
 from posthouse.contracts import is_event
 from posthouse.errors import StoreError
-from posthouse.sending.draft import Cause, Drafter
+from posthouse.sending.envelope_builder import EnvelopeBuilder, EventContext
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
 
-Begin = Callable[[Cause], Awaitable[tuple[AbstractAsyncContextManager[object], "Tx"]]]
+Begin = Callable[[EventContext], Awaitable[tuple[AbstractAsyncContextManager[object], "Tx"]]]
 """Opens a transaction of a store, and a Tx around it."""
 
 _numbers = itertools.count(1)
@@ -35,8 +35,8 @@ class Tx:
 
     __slots__ = (
         "__weakref__",
+        "_builder",
         "_clock",
-        "_drafter",
         "_dropped",
         "_rows",
         "_savepoints",
@@ -46,10 +46,12 @@ class Tx:
         "cause",
     )
 
-    def __init__(self, transaction: Transaction, store: Store, drafter: Drafter, cause: Cause, clock: Clock) -> None:
+    def __init__(
+        self, transaction: Transaction, store: Store, builder: EnvelopeBuilder, cause: EventContext, clock: Clock
+    ) -> None:
         self._transaction = transaction
         self._store = store
-        self._drafter = drafter
+        self._builder = builder
         self._clock = clock
         self._rows: list[OutboxRow] = []
         self._timers: list[Timer] = []
@@ -92,11 +94,11 @@ class Tx:
         that stands is then the first one's, which is not known before the commit.
         """
         if after <= 0 and timer is None:
-            rows = self._drafter.drafts(payload, self.cause, idempotency_key=idempotency_key)
-            self.say(rows)
+            rows = self._builder.build(payload, self.cause, idempotency_key=idempotency_key)
+            self.append(rows)
             return rows[0].event_id
         due_at = self._clock.now() + max(after, 0.0)
-        rows = self._drafter.drafts(payload, self.cause, at=due_at, idempotency_key=idempotency_key)
+        rows = self._builder.build(payload, self.cause, at=due_at, idempotency_key=idempotency_key)
         names = self._names(timer or rows[0].event_id)
         timers = [
             Timer(name=name, due_at=due_at, after=max(after, 0.0), row=row)
@@ -120,11 +122,11 @@ class Tx:
             raise
         await self.execute(f"RELEASE SAVEPOINT {name}")
 
-    def drafts(self, payload: object, extensions: Mapping[str, str]) -> list[OutboxRow]:
-        """The rows that would say a fact, its own first; for whoever also keeps it elsewhere, and then gives them to `say`."""
-        return self._drafter.drafts(payload, self.cause, extensions=extensions)
+    def build(self, payload: object, extensions: Mapping[str, str]) -> list[OutboxRow]:
+        """The rows that would say a fact, its own first; for whoever also keeps it elsewhere, and then gives them to `append`."""
+        return self._builder.build(payload, self.cause, extensions=extensions)
 
-    def say(self, rows: Iterable[OutboxRow]) -> None:
+    def append(self, rows: Iterable[OutboxRow]) -> None:
         """Say what `drafts` has written when this transaction commits."""
         if self._savepoints.late:
             asyncio.get_running_loop().call_soon(self._add, list(rows))
@@ -140,11 +142,11 @@ class Tx:
         for payload in payloads:
             self.publish(payload)
 
-    async def arm(self, payload: object, *, timer: str, after: float) -> str:
+    async def schedule(self, payload: object, *, timer: str, after: float) -> str:
         """Set a timer of the library's own at once rather than with the flush, so that whoever shares the transaction can
         cancel it, and the rows that go out stay the last thing before the commit; returns the event's id."""
         due_at = self._clock.now() + after
-        row = self._drafter.draft(payload, self.cause, at=due_at)
+        row = self._builder.build_one(payload, self.cause, at=due_at)
         await self._store.timers.set(self._transaction, Timer(name=timer, due_at=due_at, after=after, row=row))
         return row.event_id
 
@@ -161,7 +163,7 @@ class Tx:
 
     def _names(self, timer: str) -> list[str]:
         """The names under which a timer and the older versions beside it are set."""
-        return [timer, *(f"{timer} (older version {number})" for number, _ in enumerate(self._drafter.older, 1))]
+        return [timer, *(f"{timer} (older version {number})" for number, _ in enumerate(self._builder.older, 1))]
 
     def _drop(self, names: Sequence[str]) -> None:
         """Stop the timers of older versions: here at once, in the store with the next flush."""
@@ -192,7 +194,7 @@ class Tx:
         """What was said so far, to look back or to go back to."""
         return Mark(tuple(self._rows), tuple(self._timers), tuple(self._dropped))
 
-    def said_since(self, mark: Mark) -> list[tuple[OutboxRow, float]]:
+    def appended_since(self, mark: Mark) -> list[tuple[OutboxRow, float]]:
         """What was said since a mark, each with the seconds after which it will be."""
         timers = [timer for timer in self._timers if timer not in mark.timers]
         return [(row, 0.0) for row in self._rows[len(mark.rows) :]] + [(t.row, t.after or 0.0) for t in timers]
@@ -244,13 +246,13 @@ class Tx:
                 await self._store.timers.set(self._transaction, timer)
 
 
-class Block:
+class TransactionScope:
     """`async with`: a transaction whose facts are written just before it commits. Written out, because a generator
     would cost every publish more than all of this."""
 
     __slots__ = ("_begin", "_cause", "_transaction", "_tx")
 
-    def __init__(self, begin: Begin, cause: Cause) -> None:
+    def __init__(self, begin: Begin, cause: EventContext) -> None:
         self._begin = begin
         self._cause = cause
 

@@ -17,11 +17,11 @@ import msgspec
 
 from posthouse.checks import Check
 from posthouse.store.held import BLOCKING, HeldEvent, HeldFilter, HeldState, HeldTable
-from posthouse.store.inbox import Arrival, Head, InboxTable, Known
+from posthouse.store.inbox import InboxEntry, InboxTable, KeyPosition, Seen
 from posthouse.store.outbox import (
-    Lane,
     OutboxReader,
     OutboxRow,
+    OutboxShard,
     OutboxTable,
     OutboxTail,
     Poll,
@@ -39,19 +39,18 @@ from posthouse.store.transaction import Parameters, Rows, Submit, Transaction
 
 __all__ = [
     "BLOCKING",
-    "Arrival",
     "Counts",
-    "Head",
     "HeldEvent",
     "HeldFilter",
     "HeldState",
     "HeldTable",
+    "InboxEntry",
     "InboxTable",
-    "Known",
-    "Lane",
+    "KeyPosition",
     "Migration",
     "OutboxReader",
     "OutboxRow",
+    "OutboxShard",
     "OutboxTable",
     "OutboxTail",
     "Parameters",
@@ -59,6 +58,7 @@ __all__ = [
     "RelaySource",
     "Restoration",
     "Rows",
+    "Seen",
     "Sighting",
     "SightingRole",
     "SightingTable",

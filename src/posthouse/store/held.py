@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from posthouse.store.inbox import Arrival
+from posthouse.store.inbox import InboxEntry
 from posthouse.store.transaction import Transaction
 
 HeldState = Literal["retrying", "gap", "blocked", "dead", "quarantined", "skipped"]
@@ -27,7 +27,7 @@ class HeldEvent(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     consumer: str
-    arrival: Arrival
+    arrival: InboxEntry
     state: HeldState
     body: bytes
     headers: Mapping[str, str] = {}
@@ -91,7 +91,7 @@ class HeldTable(Protocol):
         waiting under a number that another event waits under."""
         ...
 
-    async def promote(self, tx: Transaction, consumer: str, arrival: Arrival) -> bool:
+    async def promote(self, tx: Transaction, consumer: str, arrival: InboxEntry) -> bool:
         """`arrival` is out of the way: the held event with the next number of its key becomes retrying, due now, with
         no attempts. True when there was one."""
         ...

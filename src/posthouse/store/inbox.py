@@ -19,7 +19,7 @@ def drawn_at(event_id: str) -> int:
     return 0 if found is None else int(found[1] + found[2], 16)
 
 
-class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class InboxEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event as a consumer's inbox sees it. With a `sequence` it is ordered by (topic, tenant, key), without one it
     stands alone. `digest` tells whether two events with one id are the same. `time` is when the broker stored it, or what
     its producer says where that is earlier: a producer may make its event older than it is, never younger. `said` is what
@@ -45,7 +45,7 @@ MOST_AHEAD = 30 * 86_400.0
 """Seconds: a date further ahead is not believed, or whoever lies could fill the inbox for good."""
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class KeyPosition(msgspec.Struct, frozen=True, kw_only=True):
     """The last event applied of one key, and the lowest number that is held behind it (None when nothing is).
 
     `event_id` is empty when none was applied yet and the key's first is held: `sequence` is then the number before the
@@ -64,7 +64,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     waiting_id: str | None = None
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """An unordered event that was applied before, or is held."""
 
     digest: bytes
@@ -78,19 +78,19 @@ class InboxTable(Protocol):
         expects 1. Returns what is in force: the first answer stays."""
         ...
 
-    async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[Arrival]) -> Sequence[bool]:
+    async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[InboxEntry]) -> Sequence[bool]:
         """Record each event as applied if it is the next of its key and nothing is held for that key, or, unordered, if
         it is new, no copy of it is held, and it is not so old that it may be forgotten (`purged_until`); events of one key stand in the order of their numbers. One answer each.
         False changes nothing: ask `standing` why. It may be that the event is the next after all, behind one that was
         not claimed."""
         ...
 
-    async def standing(self, tx: Transaction, consumer: str, arrival: Arrival) -> Head | Known | None:
+    async def position_of(self, tx: Transaction, consumer: str, arrival: InboxEntry) -> KeyPosition | Seen | None:
         """What is known about the event's key (ordered) or about the event (unordered)."""
         ...
 
     async def advance(
-        self, tx: Transaction, consumer: str, arrival: Arrival, *, skipped: bool = False, counted: bool = True
+        self, tx: Transaction, consumer: str, arrival: InboxEntry, *, skipped: bool = False, counted: bool = True
     ) -> bool:
         """Record the event as the last of its key, or as known, whatever is held: for held events in their turn. It
         counts as applied; with `skipped` as given up; and not at all unless `counted`, because it stays among the held.

@@ -32,7 +32,7 @@ class OutboxRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     lineage: int = 1
 
 
-class Lane(msgspec.Struct, frozen=True):
+class OutboxShard(msgspec.Struct, frozen=True):
     """A share of the outbox that one relay holds; `epoch` grows with every change of owner. `run` tells in which run of the
     database's server it was leased: whoever reads or settles it in another one is refused, and leases anew. Empty where a
     store has no server."""
@@ -48,7 +48,7 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     is waiting. `more` is True when the limit was reached. `cursor` is the store's own; None when there is nothing to
     settle."""
 
-    lanes: Sequence[Lane]
+    lanes: Sequence[OutboxShard]
     rows: Sequence[OutboxRow]
     stuck: frozenset[int] = frozenset()
     none_stuck: bool = False
@@ -77,7 +77,7 @@ class OutboxReader(Protocol):
     """Committed rows, as a relay that leases lanes reads them. Only durations come in, and go out: what is due is decided by
     the store's own clock, because those of the relays may differ."""
 
-    async def lease(self, owner: str, seconds: float) -> Sequence[Lane]:
+    async def lease(self, owner: str, seconds: float) -> Sequence[OutboxShard]:
         """Renew what `owner` holds and take or give up lanes so that live owners hold equal shares.
         Call it only while nothing of the lanes held is in flight."""
         ...
@@ -86,7 +86,7 @@ class OutboxReader(Protocol):
         """Give up every lane at once."""
         ...
 
-    async def poll(self, lanes: Sequence[Lane], limit: int) -> Poll:
+    async def poll(self, lanes: Sequence[OutboxShard], limit: int) -> Poll:
         """Committed rows of these lanes after their cursors; per key in commit order. Reads only. StoreUnavailable when
         the lanes were leased in another run of the server: lease them again."""
         ...
@@ -97,12 +97,12 @@ class OutboxReader(Protocol):
         the server has begun another run since: then publish nothing more from it."""
         ...
 
-    async def stuck_due(self, lanes: Sequence[Lane], limit: int) -> Sequence[StuckRow]:
+    async def stuck_due(self, lanes: Sequence[OutboxShard], limit: int) -> Sequence[StuckRow]:
         """The first row of each stuck key whose time has come."""
         ...
 
     async def settle_stuck(
-        self, owner: str, lanes: Sequence[Lane], sent: Sequence[int], failed: Sequence[StuckRow]
+        self, owner: str, lanes: Sequence[OutboxShard], sent: Sequence[int], failed: Sequence[StuckRow]
     ) -> bool:
         """Remove the rows that were sent (their followers are due at once) and reschedule the others. Fenced as settle."""
         ...

@@ -15,8 +15,8 @@ from posthouse.contracts import event_type_of
 from posthouse.errors import PosthouseError
 from posthouse.events import STRUCTURED, Event, Producer, decode_any
 from posthouse.runtime import Runtime
-from posthouse.sending import Cause, Drafter
-from posthouse.sending.draft import frame_of
+from posthouse.sending import EnvelopeBuilder, EventContext
+from posthouse.sending.envelope_builder import frame_of
 from posthouse.service import Parts, Service
 from posthouse.status import Status, status
 from posthouse.store import HeldEvent, HeldFilter
@@ -81,8 +81,8 @@ class Harness:
                 async with service.transaction(tenant, correlation=correlation) as tx:
                     return tx.publish(payload)
         producer = Producer(service=event_type.subject.service)
-        drafter = Drafter(producer, f"/{producer.service}", STRUCTURED, self.clock, 256 * 1024)
-        row = drafter.draft(payload, Cause(tenant=tenant, correlation=correlation))
+        builder = EnvelopeBuilder(producer, f"/{producer.service}", STRUCTURED, self.clock, 256 * 1024)
+        row = builder.build_one(payload, EventContext(tenant=tenant, correlation=correlation))
         if row.key is not None:
             line = (row.topic, row.tenant, row.key)
             self._numbers[line] += 1

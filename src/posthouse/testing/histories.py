@@ -16,8 +16,8 @@ from posthouse.events import Event, timestamp
 from posthouse.events.limits import UNREADABLE
 from posthouse.processes import Saga, SagaType, SagaView
 from posthouse.processes.saga.transition import RETRY_UNDO
-from posthouse.sending import Cause
-from posthouse.sending.draft import cause_of
+from posthouse.sending import EventContext
+from posthouse.sending.envelope_builder import context_of
 from posthouse.service import Service
 from posthouse.store.sagas import SagaFilter, SagaInput, SagaRow, SagaTurn, Said
 from posthouse.testing.sagas_bench import Answers, Bench
@@ -127,17 +127,17 @@ class _Replay:
         bench, row = self._bench, self._view.row
         match given.kind:
             case "start":
-                async with bench.turn(Cause(tenant=row.tenant)) as tx:
+                async with bench.turn(EventContext(tenant=row.tenant)) as tx:
                     await bench.conductor.start(tx, bench.conductor.of.decode(bytes(given.data), row.id))
             case "event":
                 event = self._event(given)
-                async with bench.turn(cause_of(event)) as tx:
+                async with bench.turn(context_of(event)) as tx:
                     await bench.conductor.take(event, tx)
             case "deadline":
                 armed = bench.row_of(row.saga, row.tenant, row.id).deadlines.get(given.type)
                 timer = next((t for t in bench.timers.values() if armed and t.row.event_id == armed.event_id), None)
                 if timer is not None:
-                    await bench.passed(bench.timers.pop(timer.name), Cause(tenant=row.tenant))
+                    await bench.passed(bench.timers.pop(timer.name), EventContext(tenant=row.tenant))
             case "operator":
                 await self._operate(given)
 

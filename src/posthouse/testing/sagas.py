@@ -13,8 +13,8 @@ from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.events import Event, timestamp
 from posthouse.processes import Saga, SagaType
 from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN
-from posthouse.sending import Cause
-from posthouse.sending.draft import cause_of
+from posthouse.sending import EventContext
+from posthouse.sending.envelope_builder import context_of
 from posthouse.service import Service
 from posthouse.store import Parameters
 from posthouse.store.sagas import SagaRow, SagaStatus, SagaTurn
@@ -68,7 +68,7 @@ class SagaCase(Generic[S]):
         self._begin()
         event = self._event(payload)
         self._id = self._id or self._of.id_in(event.type, event) or ""
-        async with self._bench.turn(cause_of(event)) as tx:
+        async with self._bench.turn(context_of(event)) as tx:
             await self._bench.conductor.take(event, tx)
         return self
 
@@ -78,7 +78,7 @@ class SagaCase(Generic[S]):
         until = self._bench.clock.now() + seconds
         while (timer := self._bench.due(until)) is not None:
             self._bench.clock.advance(max(0.0, timer.due_at - self._bench.clock.now()))
-            await self._bench.passed(timer, Cause(tenant=self._tenant))
+            await self._bench.passed(timer, EventContext(tenant=self._tenant))
         self._bench.clock.advance(until - self._bench.clock.now())
         return self
 

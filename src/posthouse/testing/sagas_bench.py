@@ -10,9 +10,9 @@ import msgspec
 
 from posthouse.clock import ManualClock
 from posthouse.events import STRUCTURED, Actor, Event, Producer, decode_any
-from posthouse.processes import SagaBook, SagaDesk, SagaType
+from posthouse.processes import SagaBook, SagaInstances, SagaType
 from posthouse.processes.saga.conductor import Conductor
-from posthouse.sending import Cause, Drafter, Tx
+from posthouse.sending import EnvelopeBuilder, EventContext, Tx
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
 from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn
 from posthouse.store.savepoints import Savepoints
@@ -122,7 +122,7 @@ class Bench:
         self.statements: list[tuple[str, Parameters]] = []
         self.said: list[Event[bytes]] = []
         self._namespace = namespace
-        self._drafter = Drafter(Producer(service=of.service), f"/{of.service}", STRUCTURED, self.clock, LIMIT)
+        self._builder = EnvelopeBuilder(Producer(service=of.service), f"/{of.service}", STRUCTURED, self.clock, LIMIT)
         self._book = self._declared(of)
 
     def use(self, of: SagaType) -> None:
@@ -150,9 +150,9 @@ class Bench:
         return self._book[self.of.name]
 
     @property
-    def desk(self) -> SagaDesk:
+    def desk(self) -> SagaInstances:
         """The operator's verbs."""
-        return SagaDesk(self._book, self)
+        return SagaInstances(self._book, self)
 
     @property
     def deadline_subject(self) -> str:
@@ -162,16 +162,16 @@ class Bench:
     @asynccontextmanager
     async def transaction(self, tenant: str, *, actor: Actor | None = None) -> AsyncIterator[Tx]:
         """One turn from outside."""
-        async with self.turn(Cause(tenant=tenant, actor=actor)) as tx:
+        async with self.turn(EventContext(tenant=tenant, actor=actor)) as tx:
             yield tx
 
     @asynccontextmanager
-    async def turn(self, cause: Cause) -> AsyncIterator[Tx]:
+    async def turn(self, cause: EventContext) -> AsyncIterator[Tx]:
         """A transaction: what is said in it counts when the block ends, and nothing when it raises."""
         rows, turns = dict(self.sagas.rows), {key: list(known) for key, known in self.sagas.turns.items()}
         timers = dict(self.timers)
         inner = BenchTransaction(self.answers)
-        tx = Tx(inner, self.store, self._drafter, cause, self.clock)
+        tx = Tx(inner, self.store, self._builder, cause, self.clock)
         try:
             yield tx
         except BaseException:
@@ -197,7 +197,7 @@ class Bench:
             return None
         return self.timers.pop(soon.name)
 
-    async def passed(self, timer: Timer, cause: Cause) -> None:
+    async def passed(self, timer: Timer, cause: EventContext) -> None:
         """A deadline has passed; or a fact is said that was to be said later."""
         event = event_of(timer.row)
         if event.type != self.deadline_subject:

@@ -10,7 +10,7 @@ import msgspec
 from posthouse.errors import BrokerUnavailable
 from posthouse.receiving import Handler
 from posthouse.service import Service
-from posthouse.store import Arrival, Head, HeldEvent, HeldState, Known, Store, Transaction
+from posthouse.store import HeldEvent, HeldState, InboxEntry, KeyPosition, Seen, Store, Transaction
 from posthouse.tracing.spot import Spot
 
 State = HeldState | Literal["applied", "passed", "waiting", "unknown"]
@@ -101,9 +101,9 @@ class _Group:
         known = await self._known({self._line(spot): spot for spot in free})
         return [(spot, self._heard(spot, known.get(self._line(spot)), late, forgotten)) for spot in spots]
 
-    async def _known(self, lines: Mapping[_Line, Spot]) -> dict[_Line, Head | Known | None]:
+    async def _known(self, lines: Mapping[_Line, Spot]) -> dict[_Line, KeyPosition | Seen | None]:
         store: Store = self._service.store
-        found: dict[_Line, Head | Known | None] = {}
+        found: dict[_Line, KeyPosition | Seen | None] = {}
         asked = list(lines.items())
         for first in range(0, len(asked), AT_ONCE):
             async with store.begin() as tx:
@@ -111,9 +111,9 @@ class _Group:
                     found[line] = await self._ask(tx, store, spot)
         return found
 
-    async def _ask(self, tx: Transaction, store: Store, spot: Spot) -> Head | Known | None:
+    async def _ask(self, tx: Transaction, store: Store, spot: Spot) -> KeyPosition | Seen | None:
         event = spot.event
-        arrival = Arrival(
+        arrival = InboxEntry(
             topic=spot.topic,
             tenant=event.tenant,
             event_id=event.id,
@@ -123,10 +123,10 @@ class _Group:
             sequence=event.sequence if self._ordered(spot) else None,
             lineage=event.lineage,
         )
-        return await store.inbox.standing(tx, self._consumer, arrival)
+        return await store.inbox.position_of(tx, self._consumer, arrival)
 
     def _heard(
-        self, spot: Spot, known: Head | Known | None, late: Mapping[str, bool], forgotten: float | None
+        self, spot: Spot, known: KeyPosition | Seen | None, late: Mapping[str, bool], forgotten: float | None
     ) -> Heard:
         event = spot.event
         handler = self._handlers[event.type].name
@@ -140,13 +140,13 @@ class _Group:
                 note=held.error or held.reason,
             )
         state = self._state(spot, known, forgotten)
-        if state == "applied" and isinstance(known, Head) and late[spot.topic] and not self._has_answered(spot):
+        if state == "applied" and isinstance(known, KeyPosition) and late[spot.topic] and not self._has_answered(spot):
             state = "passed"
         return Heard(consumer=self._consumer, service=self._service.name, handler=handler, state=state)
 
-    def _state(self, spot: Spot, known: Head | Known | None, forgotten: float | None) -> State:
+    def _state(self, spot: Spot, known: KeyPosition | Seen | None, forgotten: float | None) -> State:
         event = spot.event
-        if isinstance(known, Head):
+        if isinstance(known, KeyPosition):
             done = (known.lineage, known.sequence) >= (event.lineage, event.sequence or 0)
             return "applied" if done else "waiting"
         if known is not None:

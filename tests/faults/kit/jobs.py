@@ -146,7 +146,7 @@ class Produce(Job, tag=True, kw_only=True):
                 raise Broken
 
 
-class Work(Job, tag=True, kw_only=True):
+class InboundEvent(Job, tag=True, kw_only=True):
     """Run parts of services: until SIGTERM, or until everything that these parts can move has been moved."""
 
     services: Sequence[str] = ("orders", "billing")

@@ -19,11 +19,11 @@ from typing import Self
 
 import msgspec
 
-from tests.faults.kit.jobs import Produce, Result, Work
+from tests.faults.kit.jobs import InboundEvent, Produce, Result
 from tests.faults.kit.joined import ProduceJoined
 from tests.faults.saga_scene import Stay
 
-AnyJob = Produce | ProduceJoined | Work | Stay
+AnyJob = Produce | ProduceJoined | InboundEvent | Stay
 
 PATIENCE = 150.0
 """Seconds that a process may take to do what it was told."""

@@ -40,7 +40,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     relay_lease: float = 10.0
     batch: int = 500
     broker_lease: float = 6.0
-    deliveries: int = 7
+    max_attempts: int = 7
     in_flight: int = 1000
     database: str = ""
     log: Literal["embedded", "postgres"] = "embedded"
@@ -135,7 +135,7 @@ class Shop:
         self.clock = HurriedClock(conditions.base or time.time(), conditions.speed, conditions.shift)
         self._conditions = conditions
         self._runs = os.open(folder / "runs.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self.policy = Policy(deliveries=conditions.deliveries, first_delay=0.4, last_delay=2.0)
+        self.policy = Policy(max_attempts=conditions.max_attempts, first_delay=0.4, last_delay=2.0)
         self.orders = self._service("orders")
         self.billing = self._service("billing")
         self._declare_orders()

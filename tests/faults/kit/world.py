@@ -12,7 +12,7 @@ import msgspec
 from posthouse.runtime import PARTS, Part
 from tests.faults.kit.failpoint import NEVER, Failpoint
 from tests.faults.kit.ground import Ground
-from tests.faults.kit.jobs import Deal, Produce, Result, Work
+from tests.faults.kit.jobs import Deal, InboundEvent, Produce, Result
 from tests.faults.kit.joined import ProduceJoined
 from tests.faults.kit.nursery import PATIENCE, Child, Nursery
 from tests.faults.kit.quiet import UNSENT, UNSENT_IN_POSTGRES
@@ -80,7 +80,7 @@ class World:
         tidy: bool = False,
     ) -> Child:
         """A process that runs parts of services, until it is told to stop or, with `quiet`, nothing is left to do."""
-        job = Work(
+        job = InboundEvent(
             folder=str(self.folder),
             conditions=self.conditions,
             failpoint=failpoint,

@@ -37,7 +37,7 @@ async def tables(tx: Tx) -> None:
     await tx.execute("CREATE TABLE IF NOT EXISTS invoice (order_id TEXT, total_cents INTEGER)")
 
 
-@orders.on(OrderPlaced, policy=Policy(deliveries=1))
+@orders.on(OrderPlaced, policy=Policy(max_attempts=1))
 async def invoice(event: Event[OrderPlaced], tx: Tx) -> None:
     if event.data.total_cents < 0:
         raise ValueError(f"a negative total: [bold]{event.data.total_cents}[/bold] \\x1b[31mcents")

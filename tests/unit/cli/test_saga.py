@@ -57,7 +57,7 @@ TARGET = "stay:reservation"
 def stay(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.syspath_prepend(str(tmp_path))
     text = Path(hotel.__file__).read_text(encoding="utf-8")
-    project.write("stay.py", text.replace("POLICY = Policy(deliveries=3", "POLICY = Policy(deliveries=1"))
+    project.write("stay.py", text.replace("POLICY = Policy(max_attempts=3", "POLICY = Policy(max_attempts=1"))
     project.write("drive.py", DRIVE)
     return project
 

@@ -41,7 +41,7 @@ def main(correlation, *bookings):
 """
 
 FAILING = """
-@money.on(AllocationReleased, policy=Policy(deliveries=1))
+@money.on(AllocationReleased, policy=Policy(max_attempts=1))
 async def settle(event: Event[AllocationReleased], tx: Tx) -> RefundPaid | FeeCharged:
     raise ValueError("the bank says \\x1b[31mno")
 """

@@ -43,7 +43,7 @@ class House:
         self.orders.event("order.placed.v1", key="order_id")(OrderPlaced)
         self.billing = Service("billing", namespace="shop", store=f"sqlite:///{folder}/billing.db", broker=_memory())
         self.billing.setup(self._tables)
-        self.billing.on(OrderPlaced, policy=Policy(deliveries=2, first_delay=60.0))(self._invoice)
+        self.billing.on(OrderPlaced, policy=Policy(max_attempts=2, first_delay=60.0))(self._invoice)
         self.failing: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()

@@ -55,7 +55,9 @@ class ItemReserved(Payload):
     item: str
 
 
-@billing.on(OrderPlaced, OrderCancelled, reads=["total_cents", "order_id"], policy=Policy(deliveries=3, on_dead="skip"))
+@billing.on(
+    OrderPlaced, OrderCancelled, reads=["total_cents", "order_id"], policy=Policy(max_attempts=3, on_dead="skip")
+)
 async def invoice(event: Event[object], tx: Tx) -> Iterable[InvoiceIssued] | None:
     return None
 
@@ -115,7 +117,7 @@ def test_a_handler_is_listed_with_what_it_reads_and_says() -> None:
         Reading(subject="shop.orders.order.placed.v1", fields=("order_id", "total_cents")),
     )
     assert entry.publishes == ("shop.billing.invoice.issued.v1",), "from its return annotation"
-    assert (entry.reliability.deliveries, entry.reliability.on_dead, entry.reliability.in_flight) == (3, "skip", 1000)
+    assert (entry.reliability.max_attempts, entry.reliability.on_dead, entry.reliability.in_flight) == (3, "skip", 1000)
 
 
 def test_a_foreign_fact_is_read_in_the_fields_that_its_reader_declared() -> None:

@@ -82,7 +82,7 @@ async def test_an_event_that_runs_for_long_is_kept_from_others(outside: Post) ->
     async with Harness(office) as harness:
         retrier, stop, running = await a_letter_in_hand(harness, outside)
         await pass_slowly(harness, int(2 * LEASE))
-        other = Retrier(retrier._applier, harness.clock)
+        other = Retrier(retrier._executor, harness.clock)
         assert not await other.step()
         outside.answers.set()
         stop.set()
@@ -96,7 +96,7 @@ async def test_what_a_dead_process_ran_comes_again_long_before_its_handler_must_
         retrier, _, running = await a_letter_in_hand(harness, outside)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        other = Retrier(retrier._applier, harness.clock)
+        other = Retrier(retrier._executor, harness.clock)
         assert not await other.step(), "nobody knows yet"
         harness.clock.advance(LEASE)
         outside.answers.set()

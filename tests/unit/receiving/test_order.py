@@ -4,62 +4,66 @@ from __future__ import annotations
 
 import pytest
 
-from posthouse.receiving.order import Standing, is_outlived, judge
-from posthouse.store import Arrival, Head, Known
+from posthouse.receiving.order import OrderDecision, classify, is_outlived
+from posthouse.store import InboxEntry, KeyPosition, Seen
 
 
-def arrival(sequence: int | None, event_id: str = "e", digest: bytes = b"d", lineage: int = 1) -> Arrival:
-    return Arrival(
+def arrival(sequence: int | None, event_id: str = "e", digest: bytes = b"d", lineage: int = 1) -> InboxEntry:
+    return InboxEntry(
         topic="t", tenant="x", key="k", event_id=event_id, digest=digest, time=0.0, sequence=sequence, lineage=lineage
     )
 
 
-def head(sequence: int, waiting: int | None = None, waiting_id: str | None = None, lineage: int = 1) -> Head:
-    return Head(sequence=sequence, lineage=lineage, event_id="h", digest=b"h", waiting=waiting, waiting_id=waiting_id)
+def head(sequence: int, waiting: int | None = None, waiting_id: str | None = None, lineage: int = 1) -> KeyPosition:
+    return KeyPosition(
+        sequence=sequence, lineage=lineage, event_id="h", digest=b"h", waiting=waiting, waiting_id=waiting_id
+    )
 
 
 @pytest.mark.parametrize(
     ("known", "event", "expected"),
     [
-        (None, arrival(1), Standing.NEXT),
-        (None, arrival(2), Standing.GAP),
-        (head(4), arrival(5), Standing.NEXT),
-        (head(4), arrival(6), Standing.GAP),
-        (head(4), arrival(3), Standing.DUPLICATE),
-        (head(4), arrival(4, "h", b"h"), Standing.DUPLICATE),
-        (head(4), arrival(4, "other", b"h"), Standing.FORK),
-        (head(4), arrival(4, "h", b"other content"), Standing.FORK),
-        (head(4, waiting=5, waiting_id="e"), arrival(5), Standing.DUPLICATE),
-        (head(4, waiting=5, waiting_id="other"), arrival(5), Standing.FORK),
-        (head(4, waiting=5, waiting_id="w"), arrival(6), Standing.BLOCKED),
-        (head(4, waiting=6, waiting_id="w"), arrival(5), Standing.NEXT),
-        (head(4, waiting=6, waiting_id="w"), arrival(7), Standing.GAP),
-        (head(4, lineage=2), arrival(5, lineage=1), Standing.FORK),
-        (head(4, lineage=2), arrival(3, lineage=1), Standing.DUPLICATE),
-        (head(4), arrival(5, lineage=2), Standing.NEXT),
-        (head(4), arrival(3, lineage=2), Standing.FORK),
-        (head(4), arrival(4, "h", b"h", lineage=2), Standing.FORK),
+        (None, arrival(1), OrderDecision.NEXT),
+        (None, arrival(2), OrderDecision.GAP),
+        (head(4), arrival(5), OrderDecision.NEXT),
+        (head(4), arrival(6), OrderDecision.GAP),
+        (head(4), arrival(3), OrderDecision.DUPLICATE),
+        (head(4), arrival(4, "h", b"h"), OrderDecision.DUPLICATE),
+        (head(4), arrival(4, "other", b"h"), OrderDecision.FORK),
+        (head(4), arrival(4, "h", b"other content"), OrderDecision.FORK),
+        (head(4, waiting=5, waiting_id="e"), arrival(5), OrderDecision.DUPLICATE),
+        (head(4, waiting=5, waiting_id="other"), arrival(5), OrderDecision.FORK),
+        (head(4, waiting=5, waiting_id="w"), arrival(6), OrderDecision.BLOCKED),
+        (head(4, waiting=6, waiting_id="w"), arrival(5), OrderDecision.NEXT),
+        (head(4, waiting=6, waiting_id="w"), arrival(7), OrderDecision.GAP),
+        (head(4, lineage=2), arrival(5, lineage=1), OrderDecision.FORK),
+        (head(4, lineage=2), arrival(3, lineage=1), OrderDecision.DUPLICATE),
+        (head(4), arrival(5, lineage=2), OrderDecision.NEXT),
+        (head(4), arrival(3, lineage=2), OrderDecision.FORK),
+        (head(4), arrival(4, "h", b"h", lineage=2), OrderDecision.FORK),
     ],
 )
-def test_an_ordered_event_is_judged_by_its_number(known: Head | None, event: Arrival, expected: Standing) -> None:
-    assert judge(known, event, adopt=False) is expected
+def test_an_ordered_event_is_judged_by_its_number(
+    known: KeyPosition | None, event: InboxEntry, expected: OrderDecision
+) -> None:
+    assert classify(known, event, adopt=False) is expected
 
 
 def test_a_consumer_that_joined_late_adopts_the_first_number_it_sees() -> None:
-    assert judge(None, arrival(57), adopt=True) is Standing.NEXT
-    assert judge(head(57), arrival(59), adopt=True) is Standing.GAP
+    assert classify(None, arrival(57), adopt=True) is OrderDecision.NEXT
+    assert classify(head(57), arrival(59), adopt=True) is OrderDecision.GAP
 
 
 def test_a_number_before_a_late_beginning_is_passed_over() -> None:
-    begun = Head(sequence=6, lineage=1, event_id="", digest=b"", waiting=7, waiting_id="e7")
-    assert judge(begun, arrival(6), adopt=True) is Standing.DUPLICATE
-    assert judge(begun, arrival(8), adopt=True) is Standing.BLOCKED
+    begun = KeyPosition(sequence=6, lineage=1, event_id="", digest=b"", waiting=7, waiting_id="e7")
+    assert classify(begun, arrival(6), adopt=True) is OrderDecision.DUPLICATE
+    assert classify(begun, arrival(8), adopt=True) is OrderDecision.BLOCKED
 
 
 def test_an_unordered_event_is_judged_by_its_id_and_content() -> None:
-    assert judge(None, arrival(None), adopt=False) is Standing.NEXT
-    assert judge(Known(digest=b"d"), arrival(None), adopt=False) is Standing.DUPLICATE
-    assert judge(Known(digest=b"x"), arrival(None), adopt=False) is Standing.FORK
+    assert classify(None, arrival(None), adopt=False) is OrderDecision.NEXT
+    assert classify(Seen(digest=b"d"), arrival(None), adopt=False) is OrderDecision.DUPLICATE
+    assert classify(Seen(digest=b"x"), arrival(None), adopt=False) is OrderDecision.FORK
 
 
 def drawn(milliseconds: int) -> str:
@@ -69,29 +73,34 @@ def drawn(milliseconds: int) -> str:
 
 @pytest.mark.parametrize(
     ("later", "expected"),
-    [(-5_000, Standing.DUPLICATE), (0, Standing.DUPLICATE), (1, Standing.FORK), (2_100, Standing.FORK)],
+    [
+        (-5_000, OrderDecision.DUPLICATE),
+        (0, OrderDecision.DUPLICATE),
+        (1, OrderDecision.FORK),
+        (2_100, OrderDecision.FORK),
+    ],
 )
 def test_a_lower_number_with_an_id_that_is_newer_than_all_that_its_key_has_passed_is_a_fork(
-    later: int, expected: Standing
+    later: int, expected: OrderDecision
 ) -> None:
     """The head's own id may be an old one: it was drawn early in a long transaction."""
     newest = 1_800_000_000_000
-    known = Head(sequence=9, lineage=1, event_id=drawn(newest - 3_600_000), digest=b"h", newest=newest)
-    assert judge(known, arrival(5, drawn(newest + later)), adopt=False) is expected
+    known = KeyPosition(sequence=9, lineage=1, event_id=drawn(newest - 3_600_000), digest=b"h", newest=newest)
+    assert classify(known, arrival(5, drawn(newest + later)), adopt=False) is expected
 
 
 @pytest.mark.parametrize("other", ["e", "", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "c232ab00-9414-11ec-b3c8-9f68deced846"])
 def test_ids_that_do_not_tell_when_they_were_drawn_prove_nothing(other: str) -> None:
-    known = Head(sequence=9, lineage=1, event_id=drawn(1), digest=b"h", newest=1)
-    assert judge(known, arrival(5, other), adopt=False) is Standing.DUPLICATE
-    known = Head(sequence=9, lineage=1, event_id=other, digest=b"h")
-    assert judge(known, arrival(5, drawn(1_800_000_000_000)), adopt=False) is Standing.DUPLICATE
+    known = KeyPosition(sequence=9, lineage=1, event_id=drawn(1), digest=b"h", newest=1)
+    assert classify(known, arrival(5, other), adopt=False) is OrderDecision.DUPLICATE
+    known = KeyPosition(sequence=9, lineage=1, event_id=other, digest=b"h")
+    assert classify(known, arrival(5, drawn(1_800_000_000_000)), adopt=False) is OrderDecision.DUPLICATE
 
 
 def test_a_head_that_applied_nothing_knows_no_lineage() -> None:
     """Number 2, of a newer lineage, came first and is held; number 1 was said before the server was replaced."""
-    begun = Head(sequence=0, lineage=2, event_id="", digest=b"", waiting=2, waiting_id="e2")
-    assert judge(begun, arrival(1, lineage=1), adopt=False) is Standing.NEXT
+    begun = KeyPosition(sequence=0, lineage=2, event_id="", digest=b"", waiting=2, waiting_id="e2")
+    assert classify(begun, arrival(1, lineage=1), adopt=False) is OrderDecision.NEXT
     assert not is_outlived(arrival(1, lineage=1), begun)
 
 

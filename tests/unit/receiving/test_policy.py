@@ -34,21 +34,21 @@ def test_the_seventh_failure_is_the_last() -> None:
     ],
 )
 def test_errors_are_told_apart(error: Exception, answer: Again | Dead) -> None:
-    assert decide(Policy(now=(TimeoutError,), never=(KeyError,)), error, 1) == answer
+    assert decide(Policy(retry_immediately=(TimeoutError,), never_retry=(KeyError,)), error, 1) == answer
 
 
 def test_an_immediate_retry_is_an_attempt_too() -> None:
-    assert decide(Policy(deliveries=3), RetryNow(), 3) == Dead("attempts spent")
+    assert decide(Policy(max_attempts=3), RetryNow(), 3) == Dead("attempts spent")
 
 
 def test_every_problem_of_a_policy_is_named() -> None:
-    problems = Policy(deliveries=0, deadline=0, first_delay=9, last_delay=1, group_size=0).problems("f")
+    problems = Policy(max_attempts=0, deadline=0, first_delay=9, last_delay=1, group_size=0).problems("f")
     assert len(problems) == 4
     assert all(sentence.startswith("f: ") for sentence in problems)
     assert Policy().problems("f") == []
 
 
 def test_any_number_of_deliveries_has_delays_and_a_horizon() -> None:
-    patient = Policy(deliveries=5000)
+    patient = Policy(max_attempts=5000)
     assert patient.delay(5000) <= patient.last_delay
     assert patient.horizon <= 5000 * patient.last_delay

@@ -68,7 +68,7 @@ def assert_left_alone(slow: Slow) -> None:
 async def test_a_group_redone_one_by_one_may_take_as_long_as_all_its_events_together() -> None:
     slow, stores = Slow(), Service("stores", namespace="grid")
 
-    @stores.on(SackFilled, policy=Policy(grouped=True, deadline=DEADLINE, deliveries=1))
+    @stores.on(SackFilled, policy=Policy(grouped=True, deadline=DEADLINE, max_attempts=1))
     async def store(event: Event[SackFilled], tx: Tx) -> None:
         if not slow.seen:
             slow.seen.append(Seen(-1, late=False))
@@ -86,7 +86,7 @@ async def test_a_group_redone_one_by_one_may_take_as_long_as_all_its_events_toge
 async def test_a_list_redone_one_by_one_may_take_as_long_as_all_its_events_together() -> None:
     slow, stores = Slow(), Service("stores", namespace="grid")
 
-    @stores.on(SackFilled, policy=Policy(deadline=DEADLINE, deliveries=1))
+    @stores.on(SackFilled, policy=Policy(deadline=DEADLINE, max_attempts=1))
     async def store(events: list[Event[SackFilled]], tx: Tx) -> None:
         if len(events) > 1:
             raise RuntimeError("too much at once")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from posthouse.sending import Sightings
+from posthouse.sending import VersionUsage
 from posthouse.store import Sighting
 
 
@@ -22,7 +22,7 @@ class Notebook:
 
 
 async def test_a_first_sight_is_written_at_once_and_a_known_one_once_an_hour() -> None:
-    sightings, notebook = Sightings(), Notebook()
+    sightings, notebook = VersionUsage(), Notebook()
     for second in range(0, 7200, 10):
         sightings.note("applied", "billing", "a.done.v1", float(second))
         await sightings.write(notebook, float(second))
@@ -32,7 +32,7 @@ async def test_a_first_sight_is_written_at_once_and_a_known_one_once_an_hour() -
 
 
 async def test_nothing_is_written_while_nothing_is_seen() -> None:
-    sightings, notebook = Sightings(), Notebook()
+    sightings, notebook = VersionUsage(), Notebook()
     assert await sightings.write(notebook, 1.0) == 0
     sightings.note("published", "orders", "a.done.v1", 1.0)
     assert await sightings.write(notebook, 1.0) == 1
@@ -41,7 +41,7 @@ async def test_nothing_is_written_while_nothing_is_seen() -> None:
 
 
 async def test_at_the_end_all_that_is_newer_is_written() -> None:
-    sightings, notebook = Sightings(), Notebook()
+    sightings, notebook = VersionUsage(), Notebook()
     sightings.note("applied", "c", "a.done.v1", 1.0)
     await sightings.write(notebook, 1.0)
     sightings.note("applied", "c", "a.done.v1", 2.0)
@@ -51,7 +51,7 @@ async def test_at_the_end_all_that_is_newer_is_written() -> None:
 
 
 async def test_a_clock_that_was_set_back_does_not_stop_the_writing() -> None:
-    sightings, notebook = Sightings(), Notebook()
+    sightings, notebook = VersionUsage(), Notebook()
     sightings.note("applied", "c", "a.done.v1", 100_000.0)
     await sightings.write(notebook, 200_000.0)
     sightings.note("applied", "c", "a.done.v1", 100_001.0)

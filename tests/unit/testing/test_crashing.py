@@ -96,7 +96,7 @@ async def test_a_saga_ends_the_same_wherever_the_power_is_cut() -> None:
 
 
 async def test_handlers_with_retries_timers_and_facts_end_the_same() -> None:
-    shop = Shop(policy=Policy(deliveries=5, first_delay=5.0, last_delay=5.0))
+    shop = Shop(policy=Policy(max_attempts=5, first_delay=5.0, last_delay=5.0))
 
     async def scenario(harness: Harness) -> None:
         shop.broken_until = harness.clock.now() + 2

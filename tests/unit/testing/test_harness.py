@@ -34,8 +34,8 @@ async def test_services_are_as_they_were_afterwards_also_when_the_block_fails() 
 async def test_services_are_as_they_were_when_one_of_them_cannot_start() -> None:
     first, _ = shop()
     second = Service("second", store="sqlite:///never-made-either.db")
-    second.on(shop()[1], policy=Policy(deliveries=0))(_nothing)
-    with pytest.raises(ConfigurationError, match="deliveries"):
+    second.on(shop()[1], policy=Policy(max_attempts=0))(_nothing)
+    with pytest.raises(ConfigurationError, match="max_attempts"):
         async with Harness(first, second):
             pass
     assert (first.store_url, second.store_url) == ("sqlite:///never-made.db", "sqlite:///never-made-either.db")

@@ -96,7 +96,7 @@ class Release:
             chosen: type[Order] = Wider
         else:
             chosen = Order
-        policy = Policy(deliveries=2, first_delay=5.0, last_delay=5.0)
+        policy = Policy(max_attempts=2, first_delay=5.0, last_delay=5.0)
         self.order: Callable[..., Any] = self.shop.saga("order", correlate="order_id", policy=policy)(chosen)
         self.paid, self.doubted = Paid, Doubted
 

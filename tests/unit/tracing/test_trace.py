@@ -45,7 +45,7 @@ class Shop:
 
         self.placed = Placed
         self.issued = Issued
-        policy = Policy(deliveries=1, order="key" if order == "key" else "none")
+        policy = Policy(max_attempts=1, order="key" if order == "key" else "none")
 
         @self.billing.on(Placed, policy=policy)
         async def invoice(event: Event[Placed], tx: Tx) -> Issued:

@@ -9,5 +9,5 @@ class OrderPlaced(Payload):
     order_id: str
 
 
-@billing.on(OrderPlaced, policy=Policy(deliveries=1000))
+@billing.on(OrderPlaced, policy=Policy(max_attempts=1000))
 async def invoice(event: Event[OrderPlaced], tx: Tx) -> None: ...

@@ -60,7 +60,7 @@ def _topic(entry: TopicEntry) -> tuple[Cell, ...]:
 def _handler(entry: HandlerEntry) -> list[tuple[Cell, ...]]:
     """One row for each subject that it reads; what is the same for all stands in the first."""
     policy = entry.reliability
-    runs = f"{policy.deliveries}, within {span(policy.deadline)}"
+    runs = f"{policy.max_attempts}, within {span(policy.deadline)}"
     first = (entry.name, entry.consumer, runs, policy.on_dead)
     rows: list[tuple[Cell, ...]] = []
     for number, reading in enumerate(entry.reads):

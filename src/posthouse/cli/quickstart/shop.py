@@ -7,7 +7,7 @@ from posthouse import Event, Payload, Policy, Service, Tx
 orders = Service("orders", namespace="shop")
 billing = Service("billing", namespace="shop")
 
-PATIENCE = Policy(deliveries=3, first_delay=0.3, last_delay=1.0)
+PATIENCE = Policy(max_attempts=3, first_delay=0.3, last_delay=1.0)
 """Little of it: the demonstration ends within a minute."""
 
 

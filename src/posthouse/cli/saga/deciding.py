@@ -16,11 +16,11 @@ from posthouse.cli.saga.advice import advice
 from posthouse.cli.saga.choosing import SagaId, SagaName, Tenant, chosen, declared
 from posthouse.cli.saga.looking import summary
 from posthouse.cli.target import Target, load
-from posthouse.processes import SagaDesk
+from posthouse.processes import SagaInstances
 from posthouse.store.sagas import SagaRow, SagaTurn
 
 By = Annotated[str, typer.Option(help="Who says so, for the history. Default: the name of this login.")]
-Act = Callable[[SagaDesk, SagaRow, str], Awaitable[SagaRow]]
+Act = Callable[[SagaInstances, SagaRow, str], Awaitable[SagaRow]]
 """Given the desk, the saga as it stands, and who asks."""
 
 

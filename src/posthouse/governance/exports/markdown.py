@@ -104,14 +104,14 @@ def _topic(topic: TopicEntry) -> Sequence[str]:
 
 def _handler(handler: HandlerEntry) -> Sequence[str]:
     policy = handler.reliability
-    pauses = f", pauses of {policy.first_delay:g} to {policy.last_delay:g} s" if policy.deliveries > 1 else ""
+    pauses = f", pauses of {policy.first_delay:g} to {policy.last_delay:g} s" if policy.max_attempts > 1 else ""
     return (
         code(handler.consumer),
         code(handler.name),
         codes(reading.subject for reading in handler.reads),
         codes(handler.publishes) or "nothing",
         "per key" if policy.order == "key" else "none",
-        f"{policy.deliveries}{pauses}",
+        f"{policy.max_attempts}{pauses}",
         f"at most {policy.deadline:g} s",
         "its key waits for an operator" if policy.on_dead == "stop" else "its key goes on without it",
         f"takes no more while {policy.in_flight:,} are in flight",

@@ -27,8 +27,8 @@ def skips_dead_events(facts: Facts) -> Iterator[Found]:
 
 def endless_retry(facts: Facts) -> Iterator[Found]:
     for handler in facts.document.handlers:
-        if handler.reliability.deliveries > MOST_DELIVERIES:
-            sentence = f"{handler.name} tries an event {handler.reliability.deliveries:,} times, over {_span(_horizon(handler))}"
+        if handler.reliability.max_attempts > MOST_DELIVERIES:
+            sentence = f"{handler.name} tries an event {handler.reliability.max_attempts:,} times, over {_span(_horizon(handler))}"
             yield Found(where=handler.name, sentence=sentence, place=facts.place_of(handler))
 
 
@@ -62,8 +62,8 @@ def inbox_horizon(facts: Facts) -> Iterator[Found]:
 def _horizon(handler: HandlerEntry) -> float:
     """The longest time between the first run and the last."""
     policy = handler.reliability
-    return sum(_delay(policy, attempt) for attempt in range(min(policy.deliveries - 1, 100))) + (
-        max(policy.deliveries - 101, 0) * policy.last_delay
+    return sum(_delay(policy, attempt) for attempt in range(min(policy.max_attempts - 1, 100))) + (
+        max(policy.max_attempts - 101, 0) * policy.last_delay
     )
 
 

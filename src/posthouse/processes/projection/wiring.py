@@ -12,7 +12,7 @@ from posthouse.clock import Clock
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.feeding import Aggregates, Face, handlers_of
 from posthouse.pulse import Pulse
-from posthouse.receiving import Applier, Consumer, Handler, Retrier
+from posthouse.receiving import Consumer, Executor, Handler, Retrier
 from posthouse.sending import Tx
 from posthouse.store import Store
 from posthouse.store.projections import Generation
@@ -30,7 +30,7 @@ class Wiring:
     aggregates: Aggregates
     handlers: Callable[[str], Mapping[str, Handler]]
     """Of a consumer, by subject."""
-    applier: Callable[[str, Mapping[str, Handler], Start], Awaitable[Applier]]
+    executor: Callable[[str, Mapping[str, Handler], Start], Awaitable[Executor]]
     transaction: Callable[[str], AbstractAsyncContextManager[Tx]]
 
     def topics(self, projection: Projection) -> list[str]:
@@ -48,9 +48,9 @@ class Wiring:
         face = Face(projection, generation, self.aggregates)
         handlers = handlers_of(self.handlers(projection.consumer), face, self.store, self.clock)
         start = self._start(generation)
-        applier = await self.applier(projection.group(generation.number), handlers, start)
-        consumer = Consumer(applier, self.broker, self.clock, start=start, in_flight=self.in_flight)
-        return Member(face, consumer, Retrier(applier, self.clock))
+        executor = await self.executor(projection.group(generation.number), handlers, start)
+        consumer = Consumer(executor, self.broker, self.clock, start=start, in_flight=self.in_flight)
+        return Member(face, consumer, Retrier(executor, self.clock))
 
     def _start(self, generation: Generation) -> Start:
         match generation.source:

@@ -2,7 +2,7 @@
 
 from posthouse.processes.saga.book import SagaBook
 from posthouse.processes.saga.declared import SagaType, Taken, Undo
-from posthouse.processes.saga.desk import SagaDesk, SagaView
+from posthouse.processes.saga.instances import SagaInstances, SagaView
 from posthouse.processes.saga.marks import deadline, late, on, partial_resume, partial_retry, starts, step, undo
 from posthouse.processes.saga.saga import Saga
 from posthouse.processes.saga.turn import Turn
@@ -10,7 +10,7 @@ from posthouse.processes.saga.turn import Turn
 __all__ = [
     "Saga",
     "SagaBook",
-    "SagaDesk",
+    "SagaInstances",
     "SagaType",
     "SagaView",
     "Taken",

@@ -147,14 +147,14 @@ class Course:
     async def finish(self, table: SagaTable, make: type[DeadlinePassed]) -> None:
         """Arm and cancel deadlines, and save the row with the record of this turn."""
         await self._tx.settled()
-        said = tuple(_said(row, after) for row, after in self._tx.said_since(self._before))
+        said = tuple(_said(row, after) for row, after in self._tx.appended_since(self._before))
         state = self._state()
         row, to_set, to_cancel = rearmed(self.row, fired=self._fired, cleared=self._cleared, set_for=self._set_for)
         names = {name: timer_name(row.saga, row.id, name) for name in (*to_set, *to_cancel)}
         armed = dict(row.deadlines)
         for name, seconds in to_set.items():
             payload = make(saga=row.saga, id=row.id, deadline=name)
-            event_id = await self._tx.arm(payload, timer=names[name], after=seconds)
+            event_id = await self._tx.schedule(payload, timer=names[name], after=seconds)
             armed[name] = Armed(event_id, self.now + seconds)
         row = replace(row, state=state, deadlines=armed, turn=row.turn + 1, changed_at=self.now)
         record = SagaTurn(

@@ -10,7 +10,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from posthouse.contracts import EventType, FirstSight, event_type_of
+from posthouse.contracts import EventType, SchemaGuard, event_type_of
 from posthouse.contracts.versions import Casts
 from posthouse.errors import ConfigurationError, ContractError, StoreCollision, VersionConflict, did_you_mean
 from posthouse.events import Actor, Event
@@ -50,7 +50,7 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
     owns: Callable[[EventType[object]], bool]
     """Whether an event is its own to say."""
     upcasts: Casts
-    sight: FirstSight
+    sight: SchemaGuard
 
 
 class Loaded(msgspec.Struct, Generic[S], frozen=True):
@@ -194,7 +194,7 @@ class Aggregate(Generic[S, E]):
             else:
                 before = 0 if expected == "new" else expected
             facts = [
-                tx.drafts(event, {STREAM_VERSION: str(version)}) for version, event in enumerate(events, before + 1)
+                tx.build(event, {STREAM_VERSION: str(version)}) for version, event in enumerate(events, before + 1)
             ]
             rows = [
                 StreamEvent(
@@ -209,7 +209,7 @@ class Aggregate(Generic[S, E]):
                 if expected == "any" and before == 0:
                     continue
                 raise
-            tx.say(row for fact in facts for row in fact)
+            tx.append(row for fact in facts for row in fact)
             return before
 
     def _refuse_strangers(self, stream: Stream, events: Sequence[E]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar, cast
 
-from posthouse.contracts import EventType, FirstSight
+from posthouse.contracts import EventType, SchemaGuard
 from posthouse.contracts.versions import Cast, Casts, chain, lift
 from posthouse.errors import ContractError, DecodeError, did_you_mean
 from posthouse.events import Event, decode_any
@@ -23,7 +23,7 @@ Way = tuple[EventType[object], Sequence[Cast]]
 class Reader(Generic[E]):
     """Reads the events of one aggregate. `upcasts` may grow while the service is declared."""
 
-    def __init__(self, events: Sequence[EventType[object]], upcasts: Casts, sight: FirstSight) -> None:
+    def __init__(self, events: Sequence[EventType[object]], upcasts: Casts, sight: SchemaGuard) -> None:
         self._wanted: Mapping[str, EventType[object]] = {known.name: known for known in events}
         self._upcasts = upcasts
         self._sight = sight

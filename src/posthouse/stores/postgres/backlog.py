@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from posthouse.store import Lane
+from posthouse.store import OutboxShard
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.stuck import run_of
 
@@ -65,7 +65,7 @@ class _Ahead(msgspec.Struct):
     """A page that is being read before the one before it was settled, and what it rests on."""
 
     behind: Page
-    lanes: Sequence[Lane]
+    lanes: Sequence[OutboxShard]
     limit: int
     page: asyncio.Task[Page]
     number: int | None = None
@@ -79,11 +79,11 @@ class Pages:
         self._database = database
         self._ahead: _Ahead | None = None
 
-    async def first(self, backlog: Backlog, lanes: Sequence[Lane], limit: int) -> Page:
+    async def first(self, backlog: Backlog, lanes: Sequence[OutboxShard], limit: int) -> Page:
         """The next page of a backlog that a poll has named."""
         return await self._and_on(await self._read(backlog, lanes, limit, 0), lanes, limit)
 
-    async def next(self, lanes: Sequence[Lane], limit: int) -> Page | None:
+    async def next(self, lanes: Sequence[OutboxShard], limit: int) -> Page | None:
         """The page that was read ahead. None when there is none, when the one before was not settled whole, or when lanes
         have changed since, with the run of the server or without."""
         ahead, self._ahead = self._ahead, None
@@ -98,7 +98,7 @@ class Pages:
         if self._ahead is not None and self._ahead.behind is page:
             self._ahead.number = number
 
-    async def _and_on(self, page: Page, lanes: Sequence[Lane], limit: int) -> Page:
+    async def _and_on(self, page: Page, lanes: Sequence[OutboxShard], limit: int) -> Page:
         if page.last_id < page.backlog.hi_id and page.in_a_row < IN_A_ROW:
             after = msgspec.structs.replace(page.backlog, last_id=page.last_id)
             task = asyncio.get_running_loop().create_task(self._read(after, lanes, limit, page.in_a_row + 1))
@@ -107,7 +107,7 @@ class Pages:
             await asyncio.sleep(0)  # it is on its way before this page is worked on
         return page
 
-    async def _read(self, backlog: Backlog, lanes: Sequence[Lane], limit: int, in_a_row: int) -> Page:
+    async def _read(self, backlog: Backlog, lanes: Sequence[OutboxShard], limit: int, in_a_row: int) -> Page:
         bounds = (backlog.since, backlog.s2, backlog.last_id, backlog.hi_id)
         rows = await self._database.fetch(PAGE, run_of(lanes), *bounds, limit)
         last = rows[-1][0] if len(rows) == limit else backlog.hi_id

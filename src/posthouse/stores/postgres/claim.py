@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from posthouse.store import Arrival
+from posthouse.store import InboxEntry
 from posthouse.stores.postgres.steps import literal
 from posthouse.stores.postgres.transaction import Begun, PostgresTransaction
 
@@ -104,7 +104,7 @@ Line = tuple[str, str, str | None]
 """Topic, tenant and key."""
 
 
-async def claim_one(tx: Begun, consumer: str, arrival: Arrival, now: float | None) -> bool:
+async def claim_one(tx: Begun, consumer: str, arrival: InboxEntry, now: float | None) -> bool:
     """Record one event as applied; in the round trip of the BEGIN where that is still to come."""
     if isinstance(tx, PostgresTransaction) and tx.unbegun and tx.may_spell_out:
         quickly = arrival.sequence is not None and _may_stray(tx) and not tx.database.settings.pooled
@@ -115,12 +115,12 @@ async def claim_one(tx: Begun, consumer: str, arrival: Arrival, now: float | Non
     return bool((await tx.run(CLAIM, consumer, *_claimed([arrival]), now)).scalar())
 
 
-async def _claim_first(tx: PostgresTransaction, consumer: str, arrival: Arrival, now: float | None) -> bool:
+async def _claim_first(tx: PostgresTransaction, consumer: str, arrival: InboxEntry, now: float | None) -> bool:
     words = _words(consumer, *_claimed([arrival]), now)
     return await tx.begin_with(f"{tx.database.text(CLAIM_FIRST)}({words})") == "SELECT 1"
 
 
-async def _claim_next(tx: PostgresTransaction, consumer: str, arrival: Arrival) -> bool:
+async def _claim_next(tx: PostgresTransaction, consumer: str, arrival: InboxEntry) -> bool:
     topic, tenant, key, sequence = arrival.topic, arrival.tenant, arrival.key, arrival.sequence
     words = _words(
         consumer, topic, tenant, key, sequence, arrival.lineage, arrival.event_id, arrival.digest, arrival.drawn
@@ -147,7 +147,7 @@ def _words(*values: object) -> str:
         raise Unspeakable from None
 
 
-async def claim_many(tx: Begun, consumer: str, arrivals: Sequence[Arrival], now: float | None) -> Sequence[bool]:
+async def claim_many(tx: Begun, consumer: str, arrivals: Sequence[InboxEntry], now: float | None) -> Sequence[bool]:
     """Record events as applied; one answer each."""
     answers = [False] * len(arrivals)
     runs = _runs(arrivals)
@@ -171,7 +171,7 @@ def _may_stray(tx: PostgresTransaction) -> bool:
 
 
 async def _claim_together(
-    tx: PostgresTransaction, consumer: str, arrivals: Sequence[Arrival], lines: Mapping[Line, list[int]]
+    tx: PostgresTransaction, consumer: str, arrivals: Sequence[InboxEntry], lines: Mapping[Line, list[int]]
 ) -> Iterable[list[int]]:
     """Of the runs of different keys, those that were claimed."""
     runs = lines.values()
@@ -203,13 +203,13 @@ async def _settle(tx: PostgresTransaction, consumer: str, strays: Sequence[tuple
     return kept
 
 
-def _count(arrivals: Sequence[Arrival], runs: Iterable[list[int]]) -> Counter[str]:
+def _count(arrivals: Sequence[InboxEntry], runs: Iterable[list[int]]) -> Counter[str]:
     """How many events of each topic."""
     return Counter([arrivals[place].topic for run in runs for place in run])
 
 
 def _of_different_keys(
-    arrivals: Sequence[Arrival], runs: Sequence[list[int]]
+    arrivals: Sequence[InboxEntry], runs: Sequence[list[int]]
 ) -> tuple[dict[Line, list[int]], list[list[int]]]:
     """The first run of each key, and the others: later ones of a key, and events that stand alone."""
     lines: dict[Line, list[int]] = {}
@@ -221,7 +221,7 @@ def _of_different_keys(
     return lines, others
 
 
-def _runs(arrivals: Sequence[Arrival]) -> list[list[int]]:
+def _runs(arrivals: Sequence[InboxEntry]) -> list[list[int]]:
     """Their places: those of one key whose numbers follow each other together, the others alone. Sorted, so that two
     transactions that claim the same events wait for each other in one order."""
     runs: list[list[int]] = []
@@ -233,12 +233,12 @@ def _runs(arrivals: Sequence[Arrival]) -> list[list[int]]:
     return runs
 
 
-def _rank(one: Arrival) -> tuple[bool, str, str, str, str]:
+def _rank(one: InboxEntry) -> tuple[bool, str, str, str, str]:
     """Heads before inbox rows, as they are claimed."""
     return (one.sequence is None, one.topic, one.tenant, one.key or "", one.event_id if one.sequence is None else "")
 
 
-def _follows(one: Arrival, before: Arrival) -> bool:
+def _follows(one: InboxEntry, before: InboxEntry) -> bool:
     return (
         one.sequence is not None
         and before.sequence is not None
@@ -247,7 +247,7 @@ def _follows(one: Arrival, before: Arrival) -> bool:
     )
 
 
-def _claimed(run: Sequence[Arrival]) -> tuple[object, ...]:
+def _claimed(run: Sequence[InboxEntry]) -> tuple[object, ...]:
     """What a claim of a run says."""
     first, last = run[0], run[-1]
     return (

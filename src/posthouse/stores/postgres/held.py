@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posthouse.clock import Clock
-from posthouse.store import Arrival, HeldEvent, HeldFilter, Transaction
+from posthouse.store import HeldEvent, HeldFilter, InboxEntry, Transaction
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.steps import packed, unpacked
 from posthouse.stores.postgres.transaction import own
@@ -128,7 +128,7 @@ class PostgresHeld:
     async def change(self, tx: Transaction, event: HeldEvent) -> bool:
         return bool((await own(tx).run(CHANGE, *_columns(event), self._now(), event.after)).scalar())
 
-    async def promote(self, tx: Transaction, consumer: str, arrival: Arrival) -> bool:
+    async def promote(self, tx: Transaction, consumer: str, arrival: InboxEntry) -> bool:
         if arrival.sequence is None:
             return False
         following = (consumer, arrival.topic, arrival.tenant, arrival.key, arrival.sequence + 1)
@@ -173,7 +173,7 @@ def _held(columns: Sequence[Any]) -> HeldEvent:
         id, consumer, topic, tenant, key, sequence, lineage, event_id, digest, time, state, type, headers, body,
         attempts, next_at, first_at, last_at, reason, error, stack, turn,
     ) = columns  # fmt: skip
-    arrival = Arrival(
+    arrival = InboxEntry(
         topic=topic,
         tenant=tenant,
         event_id=event_id,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posthouse.clock import Clock
-from posthouse.store import Arrival, Head, Known, Transaction
+from posthouse.store import InboxEntry, KeyPosition, Seen, Transaction
 from posthouse.store.inbox import MOST_AHEAD
 from posthouse.stores.postgres.claim import claim_many, claim_one
 from posthouse.stores.postgres.database import Database
@@ -96,21 +96,21 @@ class PostgresInbox:
     async def register(self, consumer: str, topic: str, adopt: bool) -> bool:
         return bool((await self._database.run(REGISTER, consumer, topic, adopt)).scalar())
 
-    async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[Arrival]) -> Sequence[bool]:
+    async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[InboxEntry]) -> Sequence[bool]:
         now = None if self._clock is None else self._clock.now()
         if len(arrivals) == 1:
             return [await claim_one(own(tx), consumer, arrivals[0], now)]
         return await claim_many(own(tx), consumer, arrivals, now)
 
-    async def standing(self, tx: Transaction, consumer: str, arrival: Arrival) -> Head | Known | None:
+    async def position_of(self, tx: Transaction, consumer: str, arrival: InboxEntry) -> KeyPosition | Seen | None:
         if arrival.sequence is None:
             known = await own(tx).run(KNOWN, consumer, arrival.tenant, arrival.event_id)
-            return Known(digest=_any(known.scalar())) if known else None
+            return Seen(digest=_any(known.scalar())) if known else None
         rows = await own(tx).run(HEAD, consumer, arrival.topic, arrival.tenant, arrival.key)
         if not rows:
             return None
         sequence, lineage, event_id, digest, newest, waiting, waiting_id = _any(rows.one())
-        return Head(
+        return KeyPosition(
             sequence=sequence,
             lineage=lineage,
             event_id=event_id,
@@ -121,7 +121,7 @@ class PostgresInbox:
         )
 
     async def advance(
-        self, tx: Transaction, consumer: str, arrival: Arrival, *, skipped: bool = False, counted: bool = True
+        self, tx: Transaction, consumer: str, arrival: InboxEntry, *, skipped: bool = False, counted: bool = True
     ) -> bool:
         figures = (int(counted and not skipped), int(counted and skipped))
         if arrival.sequence is not None:
@@ -139,12 +139,12 @@ class PostgresInbox:
         now = None if self._clock is None else self._clock.now()
         return int(_any((await self._database.run(PURGE, now, age, limit)).scalar()))
 
-    def _inbox_columns(self, consumer: str, arrival: Arrival) -> tuple[object, ...]:
+    def _inbox_columns(self, consumer: str, arrival: InboxEntry) -> tuple[object, ...]:
         now = None if self._clock is None else self._clock.now()
         return (now, consumer, arrival.tenant, arrival.event_id, arrival.topic, arrival.digest, arrival.time)
 
 
-def _head_columns(consumer: str, arrival: Arrival) -> tuple[object, ...]:
+def _head_columns(consumer: str, arrival: InboxEntry) -> tuple[object, ...]:
     """A head row that says: this event was the last."""
     return (
         consumer,

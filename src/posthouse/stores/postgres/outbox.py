@@ -14,7 +14,7 @@ from typing import Any
 from posthouse.clock import Clock
 from posthouse.errors import StoreError
 from posthouse.pulse import alive
-from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction, parked
+from posthouse.store import OutboxRow, OutboxShard, Poll, StuckRow, Transaction, parked
 from posthouse.stores.postgres.append import APPEND_WORDS, appending, words_of
 from posthouse.stores.postgres.backlog import Backlog, Page, Pages
 from posthouse.stores.postgres.database import Database
@@ -130,12 +130,12 @@ class PostgresOutbox(StuckRows):
         place = theirs.checked_now()
         return theirs.carry_out_now(appending(rows, place, self.now(), self._window))
 
-    async def lease(self, owner: str, seconds: float) -> Sequence[Lane]:
-        lanes = [Lane(*_any(row)) for row in await self._database.run(LEASE, owner, seconds, self.now())]
+    async def lease(self, owner: str, seconds: float) -> Sequence[OutboxShard]:
+        lanes = [OutboxShard(*_any(row)) for row in await self._database.run(LEASE, owner, seconds, self.now())]
         self._notice(lanes)
         return lanes
 
-    def _notice(self, lanes: Sequence[Lane]) -> None:
+    def _notice(self, lanes: Sequence[OutboxShard]) -> None:
         if not lanes or lanes[0].run == self._run:
             return
         if self._run:
@@ -148,7 +148,7 @@ class PostgresOutbox(StuckRows):
     async def release(self, owner: str) -> None:
         await self._database.run(RELEASE, owner)
 
-    async def poll(self, lanes: Sequence[Lane], limit: int) -> Poll:
+    async def poll(self, lanes: Sequence[OutboxShard], limit: int) -> Poll:
         if not lanes:
             return Poll(lanes=lanes, rows=())
         page = await self._pages.next(lanes, limit)
@@ -156,13 +156,13 @@ class PostgresOutbox(StuckRows):
             return _poll_of(page, lanes)
         return await self._glance(lanes, min(limit, FEW)) or await self._search(lanes, limit)
 
-    async def poll_at(self, lanes: Sequence[Lane], limit: int) -> tuple[Poll, Snapshot]:
+    async def poll_at(self, lanes: Sequence[OutboxShard], limit: int) -> tuple[Poll, Snapshot]:
         """A poll, and the snapshot in which it looked."""
         found, drawn = await self._look(POLL_AT, lanes, limit)
         rows = [row[1:] for row in found]
         return await self._read(lanes, limit, rows, drawn), Snapshot.of(found[0][0])
 
-    async def _glance(self, lanes: Sequence[Lane], few: int) -> Poll | None:
+    async def _glance(self, lanes: Sequence[OutboxShard], few: int) -> Poll | None:
         """All that is new, if it is little; None when only a search tells, or when cursors may have to be tidied."""
         if self._next_backlog:
             return None
@@ -185,12 +185,12 @@ class PostgresOutbox(StuckRows):
             cursor=Whole(seen.moves, drawn) if seen.moves else None,
         )
 
-    async def _search(self, lanes: Sequence[Lane], limit: int) -> Poll:
+    async def _search(self, lanes: Sequence[OutboxShard], limit: int) -> Poll:
         found, drawn = await self._look(POLL, lanes, limit)
         return await self._read(lanes, limit, found, drawn)
 
     async def _look(
-        self, statement: str, lanes: Sequence[Lane], limit: int
+        self, statement: str, lanes: Sequence[OutboxShard], limit: int
     ) -> tuple[Sequence[Sequence[Any]], int | None]:
         """What a poll found, and an id up to which all were drawn before it."""
         tidy = self._is_untidy()
@@ -205,11 +205,13 @@ class PostgresOutbox(StuckRows):
     def _is_untidy(self) -> bool:
         return asyncio.get_running_loop().time() - self._tidied >= TIDY
 
-    def _drawn_in(self, lanes: Sequence[Lane]) -> int | None:
+    def _drawn_in(self, lanes: Sequence[OutboxShard]) -> int | None:
         """An id up to which all are drawn already, if it was said in the run in which the lanes were leased."""
         return self._drawn.id if self._drawn is not None and self._drawn.run == run_of(lanes) else None
 
-    async def _read(self, lanes: Sequence[Lane], limit: int, found: Iterable[Sequence[Any]], drawn: int | None) -> Poll:
+    async def _read(
+        self, lanes: Sequence[OutboxShard], limit: int, found: Iterable[Sequence[Any]], drawn: int | None
+    ) -> Poll:
         moves: list[Move] = []
         rows: list[OutboxRow] = []
         stuck: set[int] = set()
@@ -252,7 +254,7 @@ class PostgresOutbox(StuckRows):
         return await self.move(owner, poll.lanes, cursor, sent, waiting)
 
     async def move(
-        self, owner: str, lanes: Sequence[Lane], whole: Whole, sent: Counter[str], waiting: Sequence[StuckRow]
+        self, owner: str, lanes: Sequence[OutboxShard], whole: Whole, sent: Counter[str], waiting: Sequence[StuckRow]
     ) -> bool:
         """Move cursors, count what was sent and park what waits, all or nothing. False when the lanes are not held, or
         a cursor stands elsewhere."""
@@ -271,7 +273,7 @@ class PostgresOutbox(StuckRows):
         return await self._settled(SETTLE, parameters, waiting) is not None
 
     async def _turn(
-        self, owner: str, lanes: Sequence[Lane], page: Page, sent: Counter[str], waiting: Sequence[StuckRow]
+        self, owner: str, lanes: Sequence[OutboxShard], page: Page, sent: Counter[str], waiting: Sequence[StuckRow]
     ) -> bool:
         """The same for a page of a backlog. Those behind it are read anew when some of it is parked: they may be of the
         same keys."""
@@ -327,7 +329,7 @@ def _topics(rows: Sequence[OutboxRow]) -> Counter[str]:
     return Counter(map(_topic, rows))
 
 
-def _poll_of(page: Page, lanes: Sequence[Lane]) -> Poll:
+def _poll_of(page: Page, lanes: Sequence[OutboxShard]) -> Poll:
     """A page as a relay sees it. There may always be more: at its end what was committed meanwhile."""
     rows: Any = page.rows
     return Poll(

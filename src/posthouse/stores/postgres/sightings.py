@@ -1,4 +1,4 @@
-"""Sightings: who used which version of an event, first and last."""
+"""VersionUsage: who used which version of an event, first and last."""
 
 from __future__ import annotations
 

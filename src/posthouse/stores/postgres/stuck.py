@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posthouse.clock import Clock
-from posthouse.store import Lane, OutboxRow, StuckRow
+from posthouse.store import OutboxRow, OutboxShard, StuckRow
 from posthouse.stores.postgres.append import lane_of_row
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.steps import NOW, unpacked
@@ -47,12 +47,12 @@ class StuckRows:
         """The time, or None for the database's own clock."""
         return None if self._clock is None else self._clock.now()
 
-    async def stuck_due(self, lanes: Sequence[Lane], limit: int) -> Sequence[StuckRow]:
+    async def stuck_due(self, lanes: Sequence[OutboxShard], limit: int) -> Sequence[StuckRow]:
         numbers = [lane.number for lane in lanes]
         return [_stuck_row(columns) for columns in await self._database.run(DUE, self.now(), numbers, limit)]
 
     async def settle_stuck(
-        self, owner: str, lanes: Sequence[Lane], sent: Sequence[int], failed: Sequence[StuckRow]
+        self, owner: str, lanes: Sequence[OutboxShard], sent: Sequence[int], failed: Sequence[StuckRow]
     ) -> bool:
         ids = [row.row.id for row in failed]
         done = await self._database.run(SETTLE, owner, self.now(), *held_as(lanes), list(sent), ids, *_tries(failed))
@@ -67,17 +67,17 @@ class StuckRows:
         return done.rowcount > 0
 
 
-def numbers_of(lanes: Sequence[Lane]) -> tuple[list[int], list[int]]:
+def numbers_of(lanes: Sequence[OutboxShard]) -> tuple[list[int], list[int]]:
     """Lanes as two arrays: numbers and epochs."""
     return [lane.number for lane in lanes], [lane.epoch for lane in lanes]
 
 
-def run_of(lanes: Sequence[Lane]) -> str:
+def run_of(lanes: Sequence[OutboxShard]) -> str:
     """The run of the server in which they were leased: one lease gives out all that a relay holds."""
     return lanes[0].run if lanes else ""
 
 
-def held_as(lanes: Sequence[Lane]) -> tuple[list[int], list[int], str]:
+def held_as(lanes: Sequence[OutboxShard]) -> tuple[list[int], list[int], str]:
     """Lanes, epochs and run, as `posthouse.holds` takes them."""
     return *numbers_of(lanes), run_of(lanes)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from posthouse.clock import Clock
 from posthouse.errors import StoreError
-from posthouse.store import BLOCKING, Arrival, HeldEvent, HeldFilter, Transaction
+from posthouse.store import BLOCKING, HeldEvent, HeldFilter, InboxEntry, Transaction
 from posthouse.stores.sqlite.database import Database
 from posthouse.stores.sqlite.steps import packed, unpacked
 
@@ -193,7 +193,7 @@ class SqliteHeld:
                 "skip, quarantine or apply that one first"
             )
 
-    async def promote(self, tx: Transaction, consumer: str, arrival: Arrival) -> bool:
+    async def promote(self, tx: Transaction, consumer: str, arrival: InboxEntry) -> bool:
         if arrival.sequence is None:
             return False
         following = (consumer, arrival.topic, arrival.tenant, arrival.key, arrival.sequence + 1)
@@ -252,7 +252,7 @@ def _held(columns: Sequence[Any]) -> HeldEvent:
         id, consumer, topic, tenant, key, sequence, lineage, event_id, digest, time, state, type, headers, body,
         attempts, next_at, first_at, last_at, reason, error, stack, turn,
     ) = columns  # fmt: skip
-    arrival = Arrival(
+    arrival = InboxEntry(
         topic=topic,
         tenant=tenant,
         event_id=event_id,

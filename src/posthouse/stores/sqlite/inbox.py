@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posthouse.clock import Clock
-from posthouse.store import Arrival, Head, Known, Transaction
+from posthouse.store import InboxEntry, KeyPosition, Seen, Transaction
 from posthouse.store.inbox import MOST_AHEAD
 from posthouse.stores.sqlite.database import Database, own
 
@@ -103,7 +103,7 @@ class SqliteInbox:
             tx.run(REGISTER, (consumer, topic, adopt))
             return bool(tx.run(REGISTERED, (consumer, topic)).scalar())
 
-    async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[Arrival]) -> Sequence[bool]:
+    async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[InboxEntry]) -> Sequence[bool]:
         ours, answers = own(tx), []
         for arrival in arrivals:
             if arrival.sequence is not None:
@@ -116,15 +116,15 @@ class SqliteInbox:
             answers.append(claimed)
         return answers
 
-    async def standing(self, tx: Transaction, consumer: str, arrival: Arrival) -> Head | Known | None:
+    async def position_of(self, tx: Transaction, consumer: str, arrival: InboxEntry) -> KeyPosition | Seen | None:
         if arrival.sequence is None:
             known = own(tx).run(KNOWN, (consumer, arrival.tenant, arrival.event_id))
-            return Known(digest=_any(known.scalar())) if known else None
+            return Seen(digest=_any(known.scalar())) if known else None
         rows = own(tx).run(HEAD, (consumer, arrival.topic, arrival.tenant, arrival.key))
         if not rows:
             return None
         sequence, lineage, event_id, digest, newest, waiting, waiting_id = _any(rows.one())
-        return Head(
+        return KeyPosition(
             sequence=sequence,
             lineage=lineage,
             event_id=event_id,
@@ -135,7 +135,7 @@ class SqliteInbox:
         )
 
     async def advance(
-        self, tx: Transaction, consumer: str, arrival: Arrival, *, skipped: bool = False, counted: bool = True
+        self, tx: Transaction, consumer: str, arrival: InboxEntry, *, skipped: bool = False, counted: bool = True
     ) -> bool:
         ours = own(tx)
         if arrival.sequence is not None:
@@ -163,7 +163,7 @@ class SqliteInbox:
             tx.run_many(FORGET, until.items())
         return len(purged)
 
-    def _inbox_columns(self, consumer: str, arrival: Arrival, result: str) -> tuple[object, ...]:
+    def _inbox_columns(self, consumer: str, arrival: InboxEntry, result: str) -> tuple[object, ...]:
         now = self._clock.now()
         return (
             consumer,
@@ -177,7 +177,7 @@ class SqliteInbox:
         )
 
 
-def head_columns(consumer: str, arrival: Arrival) -> tuple[object, ...]:
+def head_columns(consumer: str, arrival: InboxEntry) -> tuple[object, ...]:
     """A head row that says: this event was the last."""
     return (
         consumer,

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.store import Lane, OutboxRow, Poll, StuckRow, Transaction, parked
+from posthouse.store import OutboxRow, OutboxShard, Poll, StuckRow, Transaction, parked
 from posthouse.stores.sqlite.append import appending
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
 from posthouse.stores.sqlite.joins import Joined, joined
@@ -178,7 +178,7 @@ class SqliteOutbox:
         steps = appending(rows, lanes=lanes, now=self._clock.now(), window=self._window)
         return theirs.carry_out_now(steps)
 
-    async def lease(self, owner: str, seconds: float) -> Sequence[Lane]:
+    async def lease(self, owner: str, seconds: float) -> Sequence[OutboxShard]:
         async with self._database.begin(books=True) as tx:
             now = self._clock.now()
             tx.run(REGISTER, (owner, now + seconds))
@@ -191,17 +191,17 @@ class SqliteOutbox:
             elif len(mine) < share:
                 tx.run(TAKE, (owner, now, owner, share - len(mine)))
             held = map(_numbers, sorted(tx.run(RENEW, (now + seconds, owner))))
-            return [Lane(number, epoch) for number, epoch in held]
+            return [OutboxShard(number, epoch) for number, epoch in held]
 
     async def release(self, owner: str) -> None:
         async with self._database.begin(books=True) as tx:
             tx.run(GIVE_UP, (owner, -1))
             tx.run(LEAVE, (owner,))
 
-    async def poll(self, lanes: Sequence[Lane], limit: int) -> Poll:
+    async def poll(self, lanes: Sequence[OutboxShard], limit: int) -> Poll:
         return await self._database.read(lambda connection: self._poll(connection, lanes, limit))
 
-    def _poll(self, connection: sqlite3.Connection, lanes: Sequence[Lane], limit: int) -> Poll:
+    def _poll(self, connection: sqlite3.Connection, lanes: Sequence[OutboxShard], limit: int) -> Poll:
         cursors = {(number, epoch): cursor for number, epoch, cursor in connection.execute(CURSORS).fetchall()}
         before = {lane.number: cursors[key] for lane in lanes if (key := (lane.number, lane.epoch)) in cursors}
         if not before:
@@ -251,7 +251,7 @@ class SqliteOutbox:
         self,
         reader: SqliteTransaction | sqlite3.Connection,
         owner: str,
-        lanes: Iterable[Lane],
+        lanes: Iterable[OutboxShard],
         before: Mapping[int, int],
     ) -> bool:
         """The fence: every lane is held by `owner` under its epoch, and its cursor stands where it was read."""
@@ -263,14 +263,14 @@ class SqliteOutbox:
                 return False
         return True
 
-    async def stuck_due(self, lanes: Sequence[Lane], limit: int) -> Sequence[StuckRow]:
+    async def stuck_due(self, lanes: Sequence[OutboxShard], limit: int) -> Sequence[StuckRow]:
         mask = _mask(lane.number for lane in lanes)
         return [
             _stuck_row(columns) for columns in await self._database.select(STUCK_DUE, (self._clock.now(), mask, limit))
         ]
 
     async def settle_stuck(
-        self, owner: str, lanes: Sequence[Lane], sent: Sequence[int], failed: Sequence[StuckRow]
+        self, owner: str, lanes: Sequence[OutboxShard], sent: Sequence[int], failed: Sequence[StuckRow]
     ) -> bool:
         async with self._database.begin(books=True) as tx:
             if not self._holds(tx, owner, lanes, {}):

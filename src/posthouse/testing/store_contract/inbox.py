@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from posthouse.store import Head, Known, Store
+from posthouse.store import KeyPosition, Seen, Store
 from posthouse.testing.store_contract.fixtures import StoreFixtures
 from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, drawn, held
 from posthouse.testing.store_contract.steps import claim, failing, hold, standing
@@ -35,14 +35,14 @@ class InboxContract(StoreFixtures):
             assert not await claim(store, refused, lazily=lazily)
         head = await standing(store, arrival(2, event_id="fork"))
         expected = arrival(2)
-        assert head == Head(sequence=2, lineage=1, event_id=expected.event_id, digest=expected.digest)
+        assert head == KeyPosition(sequence=2, lineage=1, event_id=expected.event_id, digest=expected.digest)
         assert (await store.counts()).applied == {(CONSUMER, TOPIC): 2}
 
     @either
     async def test_a_key_begins_at_one(self, store: Store, lazily: bool) -> None:
         assert not await claim(store, arrival(2), lazily=lazily)
         async with store.begin() as tx:
-            assert await store.inbox.standing(tx, CONSUMER, arrival(2)) is None
+            assert await store.inbox.position_of(tx, CONSUMER, arrival(2)) is None
         assert await claim(store, arrival(1), lazily=lazily)
 
     @either
@@ -64,7 +64,7 @@ class InboxContract(StoreFixtures):
         async with store.begin() as tx:
             assert await store.inbox.claim(tx, CONSUMER, many) == [True, True, True, True, False, True]
         async with store.begin() as tx:
-            assert await store.inbox.standing(tx, CONSUMER, other) is None
+            assert await store.inbox.position_of(tx, CONSUMER, other) is None
             following = [arrival(9), arrival(4, key="k2"), arrival(3, key="k3")]
             assert await store.inbox.claim(tx, CONSUMER, following) == [True, True, False]
         assert (await standing(store, late)).sequence == 9
@@ -109,7 +109,7 @@ class InboxContract(StoreFixtures):
         async with store.begin() as tx:
             assert await store.inbox.claim(tx, CONSUMER, run) == [True] * 4
         last = run[-1]
-        head = Head(sequence=4, lineage=2, event_id=last.event_id, digest=last.digest)
+        head = KeyPosition(sequence=4, lineage=2, event_id=last.event_id, digest=last.digest)
         assert await standing(store, arrival(4)) == head
         assert (await store.counts()).applied == {(CONSUMER, TOPIC): 4}
 
@@ -151,8 +151,8 @@ class InboxContract(StoreFixtures):
         async with store.begin() as tx:
             first, second, third = await store.inbox.claim(tx, CONSUMER, [arrival(1), arrival(2), arrival(3)])
             assert (first, second) == (False, False)
-            head = await store.inbox.standing(tx, CONSUMER, arrival(3))
-            assert isinstance(head, Head)
+            head = await store.inbox.position_of(tx, CONSUMER, arrival(3))
+            assert isinstance(head, KeyPosition)
             assert head.sequence == (3 if third else 2)
 
     @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ class InboxContract(StoreFixtures):
             async with store.begin(lazily=True) as tx:
                 assert await store.inbox.claim(tx, CONSUMER, [one]) == [expected]
                 assert (await tx.execute("SELECT 1")) == [(1,)]
-        head = Head(sequence=1, lineage=1, event_id=one.event_id, digest=one.digest)
+        head = KeyPosition(sequence=1, lineage=1, event_id=one.event_id, digest=one.digest)
         assert await standing(store, one) == head
         assert (await store.counts()).applied == {(CONSUMER, TOPIC): 1}
 
@@ -201,8 +201,8 @@ class InboxContract(StoreFixtures):
         one = arrival(None)
         assert [await claim(store, one), await claim(store, one)] == [True, False]
         async with store.begin() as tx:
-            assert await store.inbox.standing(tx, CONSUMER, one) == Known(digest=one.digest)
-            assert await store.inbox.standing(tx, CONSUMER, arrival(None)) is None
+            assert await store.inbox.position_of(tx, CONSUMER, one) == Seen(digest=one.digest)
+            assert await store.inbox.position_of(tx, CONSUMER, arrival(None)) is None
         assert await claim(store, one, consumer="shipping")
         assert await claim(store, msgspec.structs.replace(one, tenant="t2"))
 

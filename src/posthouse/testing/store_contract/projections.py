@@ -196,8 +196,8 @@ class ProjectionContract(StoreFixtures):
         counts = await store.counts()
         assert {consumer for consumer, _ in counts.applied} == {stays}
         async with store.begin() as tx:
-            assert await store.inbox.standing(tx, gone, arrival(1, key="k1")) is None
-            assert await store.inbox.standing(tx, stays, arrival(1, key="k1")) is not None
+            assert await store.inbox.position_of(tx, gone, arrival(1, key="k1")) is None
+            assert await store.inbox.position_of(tx, stays, arrival(1, key="k1")) is not None
         assert not await store.inbox.register(gone, "shop.orders", False)  # it was forgotten that it adopted
 
     async def test_streams_are_covered_up_to_the_version_that_they_have(self, store: Store) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from posthouse.clock import new_id
-from posthouse.store import Arrival, HeldEvent, HeldState, OutboxRow, StuckRow
+from posthouse.store import HeldEvent, HeldState, InboxEntry, OutboxRow, StuckRow
 
 TOPIC = "shop.orders"
 CONSUMER = "billing"
@@ -52,10 +52,10 @@ def arrival(
     event_id: str | None = None,
     lineage: int = 1,
     time: float = 1000.0,
-) -> Arrival:
+) -> InboxEntry:
     """An event of a key with a number, or one that stands alone."""
     name = event_id or (new_id() if sequence is None else f"{topic}/{tenant}/{key}/{sequence}")
-    return Arrival(
+    return InboxEntry(
         topic=topic,
         tenant=tenant,
         event_id=name,
@@ -67,6 +67,6 @@ def arrival(
     )
 
 
-def held(one: Arrival, state: HeldState) -> HeldEvent:
+def held(one: InboxEntry, state: HeldState) -> HeldEvent:
     """An event held by the consumer of these tests."""
     return HeldEvent(consumer=CONSUMER, arrival=one, state=state, body=b"{}")

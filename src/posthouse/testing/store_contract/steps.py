@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from posthouse.store import Arrival, Head, HeldEvent, OutboxRow, Store, Transaction
+from posthouse.store import HeldEvent, InboxEntry, KeyPosition, OutboxRow, Store, Transaction
 from posthouse.testing.store_contract.samples import CONSUMER
 
 
@@ -37,15 +37,15 @@ async def drain(store: Store, owner: str = "a") -> list[OutboxRow]:
     return found
 
 
-async def claim(store: Store, one: Arrival, *, consumer: str = CONSUMER, lazily: bool = False) -> bool:
+async def claim(store: Store, one: InboxEntry, *, consumer: str = CONSUMER, lazily: bool = False) -> bool:
     async with store.begin(lazily=lazily) as tx:
         return (await store.inbox.claim(tx, consumer, [one]))[0]
 
 
-async def standing(store: Store, one: Arrival) -> Head:
+async def standing(store: Store, one: InboxEntry) -> KeyPosition:
     async with store.begin() as tx:
-        head = await store.inbox.standing(tx, CONSUMER, one)
-    assert isinstance(head, Head)
+        head = await store.inbox.position_of(tx, CONSUMER, one)
+    assert isinstance(head, KeyPosition)
     return head
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from posthouse.store import Lane, Store
+from posthouse.store import OutboxShard, Store
 from posthouse.testing.store_contract.fixtures import StoreFixtures
 from posthouse.testing.store_contract.samples import TOPIC, row, stuck
 from posthouse.testing.store_contract.steps import add
@@ -135,7 +135,9 @@ class StuckContract(StoreFixtures):
         await store.outbox.retry_stuck(refused.row.id)
         assert (await store.counts()).refused == {}
 
-    async def with_stuck_key(self, store: Store, *, delay: float = 0.0, quarantined: bool = False) -> Sequence[Lane]:
+    async def with_stuck_key(
+        self, store: Store, *, delay: float = 0.0, quarantined: bool = False
+    ) -> Sequence[OutboxShard]:
         """Lanes of relay `a`, after the broker refused one row of the key `bad`."""
         lanes = await store.outbox.lease("a", 10)
         await add(store, row("bad"))

@@ -405,16 +405,16 @@ def test_skipping_is_fine_where_each_fact_stands_for_itself(find: Find) -> None:
 
 
 def test_fifty_deliveries_and_ten_minutes_are_the_most(find: Find) -> None:
-    for policy, rule in (("deliveries=51", "endless-retry"), ("deadline=601", "long-deadline")):
+    for policy, rule in (("max_attempts=51", "endless-retry"), ("deadline=601", "long-deadline")):
         assert find(rule, PLACED + handler("OrderPlacedV1", policy=f", policy=Policy({policy})"))
-    for policy, rule in (("deliveries=50", "endless-retry"), ("deadline=600", "long-deadline")):
+    for policy, rule in (("max_attempts=50", "endless-retry"), ("deadline=600", "long-deadline")):
         assert not find(rule, PLACED + handler("OrderPlacedV1", policy=f", policy=Policy({policy})"))
 
 
 def test_the_horizon_is_that_of_the_policy_and_of_the_broker(find: Find) -> None:
     def text(seconds: int) -> str:
         service = f'billing = Service("billing", namespace="shop", owner="x", inbox_retention={seconds})\n'
-        return service + PLACED + handler("OrderPlacedV1", policy=", policy=Policy(deliveries=3, first_delay=10)")
+        return service + PLACED + handler("OrderPlacedV1", policy=", policy=Policy(max_attempts=3, first_delay=10)")
 
     settings = Settings(redelivery=100.0)
     assert find("inbox-horizon", text(129), settings)

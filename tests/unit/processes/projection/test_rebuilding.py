@@ -375,7 +375,7 @@ async def test_generations_are_numbered_on() -> None:
 
 
 async def test_a_dead_event_stops_the_swap_unless_it_is_accepted() -> None:
-    hotel = Hotel(policy=Policy(deliveries=1))
+    hotel = Hotel(policy=Policy(max_attempts=1))
     async with Harness(hotel.service) as harness:
         await hotel.list_room("r1", 10)
         await hotel.list_room("r2", 10)

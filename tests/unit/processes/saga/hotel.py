@@ -68,7 +68,7 @@ class Weather:
     release_fails = 0
 
 
-POLICY = Policy(deliveries=3, first_delay=10.0, last_delay=10.0)
+POLICY = Policy(max_attempts=3, first_delay=10.0, last_delay=10.0)
 
 
 @reservation.setup

@@ -204,7 +204,7 @@ async def test_resume_runs_the_method_for_what_was_done_by_hand_and_that_decides
         guest_id: str
 
     @desk.saga("arrival", correlate="guest_id")
-    class Arrival(Saga):
+    class InboxEntry(Saga):
         guest_id: str
         hasty: bool = False
 
@@ -220,10 +220,10 @@ async def test_resume_runs_the_method_for_what_was_done_by_hand_and_that_decides
 
     async with Harness(desk) as h:
         async with desk.transaction("t1") as tx:
-            await desk.start_saga(tx, Arrival(guest_id="g1"))
-            await desk.start_saga(tx, Arrival(guest_id="g2", hasty=True))
+            await desk.start_saga(tx, InboxEntry(guest_id="g1"))
+            await desk.start_saga(tx, InboxEntry(guest_id="g2", hasty=True))
         row = await desk.sagas.resume("arrival", "t1", "g1", by="ada")
-        with pytest.raises(ConfigurationError, match=r"Arrival.let_in calls turn.complete\(\)"):
+        with pytest.raises(ConfigurationError, match=r"InboxEntry.let_in calls turn.complete\(\)"):
             await desk.sagas.resume("arrival", "t1", "g2")
         await h.settled()
         assert row.status == "completed"

@@ -89,7 +89,7 @@ class Till:
 
     def release(self, cls: type[Saga]) -> Service:
         service = Service("shop", store=self._store, broker=self._broker, clock=self.clock)
-        service.saga("order", correlate="order_id", policy=Policy(deliveries=1))(cls)
+        service.saga("order", correlate="order_id", policy=Policy(max_attempts=1))(cls)
         return service
 
     async def say(self, payload: object) -> None:

@@ -53,7 +53,7 @@ class Script:
     calls: list[str]
 
 
-@shop.saga("order", correlate="order_id", policy=Policy(deliveries=2, first_delay=5.0))
+@shop.saga("order", correlate="order_id", policy=Policy(max_attempts=2, first_delay=5.0))
 class OrderSaga(Saga):
     order_id: str
     cents: int = 0

@@ -277,7 +277,7 @@ async def test_a_handler_whose_decision_was_overtaken_runs_again_and_no_attempt_
     class Asked(Payload):
         folio_id: str
 
-    @billing.service.on(Asked, policy=Policy(deliveries=1))
+    @billing.service.on(Asked, policy=Policy(max_attempts=1))
     async def charge(event: Event[Asked], tx: Tx) -> None:
         runs.append(1)
         if len(runs) < 3:
@@ -294,14 +294,14 @@ async def test_a_handler_whose_decision_was_overtaken_runs_again_and_no_attempt_
 
 
 async def test_a_handler_that_can_never_be_right_is_held_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("posthouse.receiving.applying.PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("posthouse.receiving.executor.PAUSES", (0.0, 0.0))
     billing = Billing()
 
     @billing.service.event("payment.asked.v1", key="folio_id")
     class Asked(Payload):
         folio_id: str
 
-    @billing.service.on(Asked, policy=Policy(deliveries=1))
+    @billing.service.on(Asked, policy=Policy(max_attempts=1))
     async def charge(event: Event[Asked], tx: Tx) -> None:
         await billing.folios.append(tx, "f1", [Charged("f1", 5)], expected=7)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 import msgspec
 
 from posthouse.errors import StoreUnavailable
-from posthouse.store import Lane, StuckRow
+from posthouse.store import OutboxShard, StuckRow
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.log.pgoutput import Inserted
 from posthouse.stores.postgres.log.proving import PUBLISHED
@@ -78,7 +78,7 @@ async def inspect(database: Database, guard: Guard) -> None:
     guard.check(found[0] if found else ())
 
 
-async def marked(database: Database, guard: Guard, lanes: Sequence[Lane], now: float) -> Mark:
+async def marked(database: Database, guard: Guard, lanes: Sequence[OutboxShard], now: float) -> Mark:
     """Take a snapshot and the place in the log that belongs to it."""
     found = await database.run(MARK, guard.slot, *held_as(lanes))
     if not found:

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 import msgspec
 
 from posthouse.errors import StoreError, StoreUnavailable
-from posthouse.store import Lane, Poll, RelaySource, StuckRow, parked
+from posthouse.store import OutboxShard, Poll, RelaySource, StuckRow, parked
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.log.cursor import Guard, marked
 from posthouse.stores.postgres.log.following import NUDGE, STUCK_PAUSE, Following, line, line_of
@@ -72,7 +72,7 @@ class PostgresTail:
         self._outbox = outbox
         self._changed = changed
         self._receiving = Receiving(database, wal_keep, self)
-        self._lanes: Sequence[Lane] = ()
+        self._lanes: Sequence[OutboxShard] = ()
         self._numbers: frozenset[int] = frozenset()
         self._run = ""
         self._polled: Snapshot | None = None
@@ -85,7 +85,7 @@ class PostgresTail:
     def mode(self) -> RelaySource:
         return "poll" if self._now.base is None else "wal"
 
-    async def lease(self, owner: str, seconds: float) -> Sequence[Lane]:
+    async def lease(self, owner: str, seconds: float) -> Sequence[OutboxShard]:
         self._hold(await self._outbox.lease(owner, seconds))
         self._receiving.start()
         await self._note(owner)
@@ -99,7 +99,7 @@ class PostgresTail:
                     await asyncio.sleep(0.01)
         await self._outbox.release(owner)
 
-    async def poll(self, lanes: Sequence[Lane], limit: int) -> Poll:
+    async def poll(self, lanes: Sequence[OutboxShard], limit: int) -> Poll:
         now = self._now
         if now.base is not None:
             return self._from_log(lanes, limit)
@@ -118,13 +118,13 @@ class PostgresTail:
             await self._passed(poll)
         return done
 
-    async def stuck_due(self, lanes: Sequence[Lane], limit: int) -> Sequence[StuckRow]:
+    async def stuck_due(self, lanes: Sequence[OutboxShard], limit: int) -> Sequence[StuckRow]:
         if self._now.base is not None and not self._now.looks_for_stuck(_time()):
             return []
         return await self._outbox.stuck_due(lanes, limit)
 
     async def settle_stuck(
-        self, owner: str, lanes: Sequence[Lane], sent: Sequence[int], failed: Sequence[StuckRow]
+        self, owner: str, lanes: Sequence[OutboxShard], sent: Sequence[int], failed: Sequence[StuckRow]
     ) -> bool:
         done = await self._outbox.settle_stuck(owner, lanes, sent, failed)
         if done and sent:
@@ -196,7 +196,7 @@ class PostgresTail:
 
     # Which lanes are ours.
 
-    def _hold(self, lanes: Sequence[Lane]) -> None:
+    def _hold(self, lanes: Sequence[OutboxShard]) -> None:
         """Lanes that are new begin with polls: what the stream has brought of them so far was thrown away."""
         new, now = set(lanes) - set(self._lanes), self._now
         self._lanes, self._numbers = lanes, frozenset(lane.number for lane in lanes)
@@ -243,7 +243,7 @@ class PostgresTail:
 
     # From the log to the broker.
 
-    def _from_log(self, lanes: Sequence[Lane], limit: int) -> Poll:
+    def _from_log(self, lanes: Sequence[OutboxShard], limit: int) -> Poll:
         now = self._now
         found = now.unsent.first(limit)
         if not found and now.until_due(_time()) > 0:

@@ -24,7 +24,7 @@ ENCODINGS: Mapping[SchemaFormat, frozenset[str]] = {
 Sight = tuple[str, str | None, str | None]
 
 
-class FirstSight:
+class SchemaGuard:
     """Remembers what was looked at and found fine; that costs one look into a set.
 
     Without frozen schemas only a URI that belongs to another subject is refused, and the typed decoder judges the rest.

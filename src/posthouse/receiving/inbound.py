@@ -1,4 +1,4 @@
-"""Work: one event on its way to its handler, as it came from the broker or as it was held."""
+"""InboundEvent: one event on its way to its handler, as it came from the broker or as it was held."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from posthouse.receiving.fact import Fact, fact_of
 from posthouse.receiving.handler import Handler
 from posthouse.receiving.holding import storable, words_of
 from posthouse.receiving.policy import Policy
-from posthouse.store import Arrival, HeldEvent
+from posthouse.store import HeldEvent, InboxEntry
 
 DEFAULT = Policy()
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class InboundEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event on its way to its handler. `event` is None when its bytes could not be read, and `defect` says why;
     `handler` is None when the consumer has no use for its type. `cautious`: it may have been run before. `fact` is what it
     shares with other versions; None when it was published in one."""
 
-    arrival: Arrival
+    arrival: InboxEntry
     headers: Mapping[str, str]
     body: bytes
     event: Event[bytes] | None = None
@@ -40,7 +40,9 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return DEFAULT if self.handler is None else self.handler.policy
 
 
-def arrived(delivery: Delivery, handlers: Mapping[str, Handler], ordered: Mapping[str, bool], limit: int) -> Work:
+def arrived(
+    delivery: Delivery, handlers: Mapping[str, Handler], ordered: Mapping[str, bool], limit: int
+) -> InboundEvent:
     """What a delivery is, once its envelope is decoded. `ordered` says per topic whether numbers count; a body of more than
     `limit` bytes is not looked at."""
     frame = delivery.frame
@@ -52,10 +54,10 @@ def arrived(delivery: Delivery, handlers: Mapping[str, Handler], ordered: Mappin
             raise DecodeError("too_large", f"{len(frame.body):,} bytes, the service reads {limit:,}: raise its limit")
         return _read(delivery, decode_any(frame.headers, frame.body), digest, handlers, ordered)
     except Exception as error:  # whatever it is, it belongs to this one event: its neighbours go on
-        unread = Arrival(
+        unread = InboxEntry(
             topic=frame.topic, tenant=PLATFORM, event_id=_name(frame.id, digest), digest=digest, time=delivery.stored_at
         )
-        return Work(arrival=unread, headers=frame.headers, body=frame.body, defect=words_of(error))
+        return InboundEvent(arrival=unread, headers=frame.headers, body=frame.body, defect=words_of(error))
 
 
 def _name(id: str, digest: bytes) -> str:
@@ -70,11 +72,11 @@ def _read(
     digest: bytes,
     handlers: Mapping[str, Handler],
     ordered: Mapping[str, bool],
-) -> Work:
+) -> InboundEvent:
     frame = delivery.frame
     said = event.occurred_at.timestamp() if event.time else delivery.stored_at
     numbered = event.key is not None and ordered.get(frame.topic, True)
-    arrival = Arrival(
+    arrival = InboxEntry(
         topic=frame.topic,
         tenant=event.tenant,
         event_id=event.id,
@@ -85,7 +87,7 @@ def _read(
         sequence=event.sequence if numbered else None,
         lineage=event.lineage,
     )
-    return Work(
+    return InboundEvent(
         arrival=arrival,
         headers=frame.headers,
         body=frame.body,
@@ -96,13 +98,13 @@ def _read(
     )
 
 
-def held_back(held: HeldEvent, handlers: Mapping[str, Handler]) -> Work:
+def from_held(held: HeldEvent, handlers: Mapping[str, Handler]) -> InboundEvent:
     """What a held event is."""
     try:
         event = decode_any(held.headers, held.body)
     except Exception as error:
-        return Work(arrival=held.arrival, headers=held.headers, body=held.body, defect=words_of(error))
-    return Work(
+        return InboundEvent(arrival=held.arrival, headers=held.headers, body=held.body, defect=words_of(error))
+    return InboundEvent(
         arrival=held.arrival,
         headers=held.headers,
         body=held.body,
@@ -112,10 +114,10 @@ def held_back(held: HeldEvent, handlers: Mapping[str, Handler]) -> Work:
     )
 
 
-def under_digest(work: Work) -> Work:
+def under_digest(work: InboundEvent) -> InboundEvent:
     """The same under the digest of its bytes, outside of any tenant and line: for what no store takes under its own name."""
     arrival = work.arrival
-    nameless = Arrival(
+    nameless = InboxEntry(
         topic=arrival.topic,
         tenant=PLATFORM,
         event_id=arrival.digest.hex(),
@@ -125,7 +127,7 @@ def under_digest(work: Work) -> Work:
     return msgspec.structs.replace(work, arrival=nameless, event=None, handler=None, fact=None)
 
 
-def line_of(arrival: Arrival) -> tuple[str, ...]:
+def ordering_key(arrival: InboxEntry) -> tuple[str, ...]:
     """Events of one line are applied in order; one without a number stands alone."""
     if arrival.sequence is None or arrival.key is None:
         return (arrival.topic, arrival.tenant, "", arrival.event_id)

@@ -15,7 +15,7 @@ from posthouse.events import DUAL_OF, Actor, Codec, Event, Producer, check_size,
 from posthouse.store import OutboxRow
 
 
-class Cause(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class EventContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a new event inherits: its tenant, and the request or the event that led to it. An event without a
     correlation begins one, under its own id."""
 
@@ -27,9 +27,9 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tracestate: str | None = None
 
 
-def cause_of(event: Event[object]) -> Cause:
+def context_of(event: Event[object]) -> EventContext:
     """What follows from an event belongs to its tenant and continues its correlation and trace."""
-    return Cause(
+    return EventContext(
         tenant=event.tenant,
         correlation=event.correlation or event.id,
         causation=event.id,
@@ -50,7 +50,7 @@ ALONE: Mapping[str, str] = {}
 """What a fact shares with other versions when there are none."""
 
 
-class Drafter:
+class EnvelopeBuilder:
     """Writes envelopes for one service. With `downcasts` it writes older versions beside the new ones."""
 
     def __init__(
@@ -72,10 +72,10 @@ class Drafter:
         """The subjects that are published beside a newer version of theirs."""
         return [cast.target.name for cast in self._downcasts.values()]
 
-    def drafts(
+    def build(
         self,
         payload: object,
-        cause: Cause,
+        cause: EventContext,
         *,
         at: float | None = None,
         idempotency_key: str | None = None,
@@ -85,22 +85,22 @@ class Drafter:
         with each."""
         casts = whole(self._downcasts, event_type_of(type(payload)).name) if self._downcasts else ()
         if not casts:
-            return [self.draft(payload, cause, at=at, idempotency_key=idempotency_key, fact=extensions)]
+            return [self.build_one(payload, cause, at=at, idempotency_key=idempotency_key, fact=extensions)]
         at = self._clock.now() if at is None else at
         first = new_id()
         fact = {**extensions, DUAL_OF: first, DUAL_VERSION: str(casts[0].source.subject.version)}
-        rows = [self.draft(payload, cause, at=at, idempotency_key=idempotency_key, event_id=first, fact=fact)]
+        rows = [self.build_one(payload, cause, at=at, idempotency_key=idempotency_key, event_id=first, fact=fact)]
         cause = msgspec.structs.replace(cause, correlation=cause.correlation or first)
         for cast in casts:
             payload = cast(payload)
-            row = self.draft(payload, cause, at=at, idempotency_key=idempotency_key, fact=fact)
+            row = self.build_one(payload, cause, at=at, idempotency_key=idempotency_key, fact=fact)
             rows.append(_beside(rows[0], row, cast))
         return rows
 
-    def draft(
+    def build_one(
         self,
         payload: object,
-        cause: Cause,
+        cause: EventContext,
         *,
         at: float | None = None,
         idempotency_key: str | None = None,

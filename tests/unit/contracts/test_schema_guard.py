@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from posthouse import Event, Payload, Policy, Service
-from posthouse.contracts import EventType, FirstSight, event_type_of
+from posthouse.contracts import EventType, SchemaGuard, event_type_of
 from posthouse.contracts.lock import Lock, Locked
-from posthouse.contracts.sight import LOOK_AGAIN, MAX_SEEN
+from posthouse.contracts.schema_guard import LOOK_AGAIN, MAX_SEEN
 from posthouse.errors import ConfigurationError, ContractError
 from posthouse.governance.folder import read_folder, write_folder
 from posthouse.governance.freezing import freeze
@@ -68,36 +68,36 @@ def clock(start: float = 0.0) -> tuple[list[float], Callable[[], float]]:
     "schema", [None, "https://example.org/schema#1", PLACE, f"{PLACE}#sha256-new", "schemas:/odd", ""]
 )
 def test_without_frozen_schemas_the_decoder_judges(schema: str | None) -> None:
-    FirstSight().check(order_placed(), event(schema))
+    SchemaGuard().check(order_placed(), event(schema))
 
 
 def test_a_uri_of_another_subject_is_refused() -> None:
     with pytest.raises(ContractError, match="its schema URI names schemas://orders/order/placed/v2"):
-        FirstSight().check(order_placed(), event("schemas://orders/order/placed/v2#sha256-new"))
+        SchemaGuard().check(order_placed(), event("schemas://orders/order/placed/v2#sha256-new"))
 
 
 def test_hashes_that_a_version_has_or_had_are_fine() -> None:
-    sight = FirstSight(Reader(lock("sha256-now", "sha256-before")))
+    sight = SchemaGuard(Reader(lock("sha256-now", "sha256-before")))
     sight.check(order_placed(), event(f"{PLACE}#sha256-now"))
     sight.check(order_placed(), event(f"{PLACE}#sha256-before"))
 
 
 def test_a_hash_that_contradicts_the_frozen_one_is_refused_each_time() -> None:
-    sight = FirstSight(Reader(lock("sha256-now")))
+    sight = SchemaGuard(Reader(lock("sha256-now")))
     for _ in range(2):
         with pytest.raises(ContractError, match=r"sha256-other is none that shop.orders.order.placed.v1 has or had"):
             sight.check(order_placed(), event(f"{PLACE}#sha256-other"))
 
 
 def test_what_is_not_frozen_or_belongs_to_another_namespace_is_left_to_the_decoder() -> None:
-    FirstSight(Reader(Lock())).check(order_placed(), event(f"{PLACE}#sha256-other"))
+    SchemaGuard(Reader(Lock())).check(order_placed(), event(f"{PLACE}#sha256-other"))
     other = lock("sha256-now", subject="depot.orders.order.placed.v1")
-    FirstSight(Reader(other)).check(order_placed(), event(f"{PLACE}#sha256-other"))
+    SchemaGuard(Reader(other)).check(order_placed(), event(f"{PLACE}#sha256-other"))
 
 
 def test_an_unknown_hash_is_looked_up_again_but_not_all_the_time() -> None:
     reader, (moments, now) = Reader(lock("sha256-now"), lock("sha256-new", "sha256-now")), clock(100.0)
-    sight = FirstSight(reader, now)
+    sight = SchemaGuard(reader, now)
     for moments[0] in (100.0, 100.0 + LOOK_AGAIN / 2):
         with pytest.raises(ContractError):
             sight.check(order_placed(), event(f"{PLACE}#sha256-new"))
@@ -110,7 +110,7 @@ def test_an_unknown_hash_is_looked_up_again_but_not_all_the_time() -> None:
 
 def test_what_was_found_fine_is_not_looked_at_again() -> None:
     moments, now = clock()
-    sight = FirstSight(Reader(lock("sha256-now"), lock("sha256-later")), now)
+    sight = SchemaGuard(Reader(lock("sha256-now"), lock("sha256-later")), now)
     sight.check(order_placed(), event(f"{PLACE}#sha256-now"))
     moments[0] = LOOK_AGAIN
     with pytest.raises(ContractError):
@@ -127,7 +127,7 @@ def test_a_lock_that_cannot_be_read_for_a_moment_leaves_what_was_known() -> None
         return known.pop()
 
     moments, now = clock()
-    sight = FirstSight(read, now)
+    sight = SchemaGuard(read, now)
     sight.check(order_placed(), event(f"{PLACE}#sha256-now"))
     moments[0] = LOOK_AGAIN
     with pytest.raises(ContractError):
@@ -135,7 +135,7 @@ def test_a_lock_that_cannot_be_read_for_a_moment_leaves_what_was_known() -> None
 
 
 def test_many_invented_uris_do_not_fill_the_memory() -> None:
-    sight, event_type = FirstSight(), order_placed()
+    sight, event_type = SchemaGuard(), order_placed()
     for number in range(MAX_SEEN + 10):
         sight.check(event_type, event(f"{PLACE}#sha256-{number}"))
     assert len(sight._seen) <= MAX_SEEN
@@ -145,13 +145,13 @@ def test_many_invented_uris_do_not_fill_the_memory() -> None:
     "content_type", [None, "application/json; charset=utf-8", "text/json", "a/b+json", "text/plain"]
 )
 def test_json_and_whatever_says_nothing_certain_is_left_to_the_decoder(content_type: str | None) -> None:
-    FirstSight().check(order_placed(), event(content_type=content_type))
+    SchemaGuard().check(order_placed(), event(content_type=content_type))
 
 
 @pytest.mark.parametrize("content_type", ["application/avro", "application/x-protobuf"])
 def test_another_encoding_is_refused(content_type: str) -> None:
     with pytest.raises(ContractError, match=f"its data is {content_type}, but .* is declared here as json"):
-        FirstSight().check(order_placed(), event(content_type=content_type))
+        SchemaGuard().check(order_placed(), event(content_type=content_type))
 
 
 # With a whole service.
@@ -170,7 +170,7 @@ def shop(folder: Path) -> tuple[Service, Service, type[Payload], list[str]]:
     class Placed(Payload):
         order_id: str
 
-    @consumer.on(Placed, policy=Policy(deliveries=1))
+    @consumer.on(Placed, policy=Policy(max_attempts=1))
     async def bill(event: Event[Placed]) -> None:
         heard.append(event.data.order_id)
 

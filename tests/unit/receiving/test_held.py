@@ -21,7 +21,7 @@ class NoteTaken(Payload):
     text: str
 
 
-@shop.on(ThingMade, NoteTaken, policy=Policy(deliveries=1))
+@shop.on(ThingMade, NoteTaken, policy=Policy(max_attempts=1))
 async def handle(event: Event[ThingMade | NoteTaken]) -> None:
     if broken:
         raise ValueError("broken")

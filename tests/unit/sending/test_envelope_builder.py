@@ -12,8 +12,8 @@ from posthouse.clock import ManualClock
 from posthouse.contracts import event_type_of
 from posthouse.errors import ConfigurationError, ContractError, EventError, EventTooLarge
 from posthouse.events import CODECS, Event, Producer, decode_any
-from posthouse.sending import Cause, Drafter, cause_of
-from posthouse.sending.draft import STAMP_ROOM, frame_of
+from posthouse.sending import EnvelopeBuilder, EventContext, context_of
+from posthouse.sending.envelope_builder import STAMP_ROOM, frame_of
 from posthouse.store import OutboxRow
 
 plant = Service("plant", namespace="works")
@@ -39,8 +39,8 @@ class ThingFound:
     key: str
 
 
-def drafter(limit: int = 100_000, wire: str = "structured") -> Drafter:
-    return Drafter(Producer(service="plant"), "/works/plant", CODECS[wire], ManualClock(1_800_000_000.0), limit)
+def builder(limit: int = 100_000, wire: str = "structured") -> EnvelopeBuilder:
+    return EnvelopeBuilder(Producer(service="plant"), "/works/plant", CODECS[wire], ManualClock(1_800_000_000.0), limit)
 
 
 def read(row: OutboxRow) -> Event[bytes]:
@@ -48,7 +48,7 @@ def read(row: OutboxRow) -> Event[bytes]:
 
 
 def test_a_fact_is_named_timed_and_signed_with_its_producer_and_schema() -> None:
-    row = drafter().draft(ThingMade("k", "hello"), Cause(tenant="t1"))
+    row = builder().build_one(ThingMade("k", "hello"), EventContext(tenant="t1"))
     event = read(row)
     assert (row.topic, row.tenant, row.key, row.numbered) == ("works.plant.thing", "t1", "k", True)
     assert (event.type, event.source, event.tenant, event.key) == (
@@ -68,7 +68,7 @@ def test_a_fact_is_named_timed_and_signed_with_its_producer_and_schema() -> None
 
 
 def test_a_fact_inherits_what_its_cause_knows() -> None:
-    cause = Cause(
+    cause = EventContext(
         tenant="t1",
         correlation="01JCORRELATION",
         causation="earlier",
@@ -76,56 +76,56 @@ def test_a_fact_inherits_what_its_cause_knows() -> None:
         traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         tracestate="a=b",
     )
-    event = read(drafter().draft(ViewSeen(), cause))
+    event = read(builder().build_one(ViewSeen(), cause))
     assert (event.correlation, event.causation, event.actor) == ("01JCORRELATION", "earlier", cause.actor)
     assert (event.traceparent, event.tracestate) == (cause.traceparent, "a=b")
-    follows = cause_of(msgspec.structs.replace(event, data=object()))
+    follows = context_of(msgspec.structs.replace(event, data=object()))
     assert (follows.tenant, follows.correlation, follows.causation) == ("t1", "01JCORRELATION", event.id)
     assert follows.actor == cause.actor
 
 
 def test_what_follows_from_a_story_without_a_name_is_named_after_its_first_fact() -> None:
     event: Event[object] = Event(id="first", type="t", source="/s", data=None, time="", tenant="t1")
-    assert cause_of(event).correlation == "first"
+    assert context_of(event).correlation == "first"
 
 
 def test_every_event_needs_a_tenant() -> None:
     with pytest.raises(ConfigurationError, match="needs a tenant"):
-        drafter().draft(ViewSeen(), Cause(tenant=""))
+        builder().build_one(ViewSeen(), EventContext(tenant=""))
 
 
 def test_another_services_event_may_be_read_not_said() -> None:
     with pytest.raises(ConfigurationError, match=r"other.thing.found.v1 belongs to the service 'other'"):
-        drafter().draft(ThingFound("k"), Cause(tenant="t1"))
+        builder().build_one(ThingFound("k"), EventContext(tenant="t1"))
 
 
 def test_something_that_is_no_event_is_named() -> None:
     with pytest.raises(ConfigurationError, match="dict is not an event"):
-        drafter().draft({"key": "k"}, Cause(tenant="t1"))
+        builder().build_one({"key": "k"}, EventContext(tenant="t1"))
 
 
 def test_a_payload_that_breaks_its_own_type_is_refused() -> None:
     with pytest.raises(ContractError, match="ViewSeen"):
-        drafter().draft(ViewSeen(number="many"), Cause(tenant="t1"))  # type: ignore[arg-type]
+        builder().build_one(ViewSeen(number="many"), EventContext(tenant="t1"))  # type: ignore[arg-type]
     with pytest.raises(ContractError, match="key field 'key'"):
-        drafter().draft(ThingMade(""), Cause(tenant="t1"))
+        builder().build_one(ThingMade(""), EventContext(tenant="t1"))
 
 
 def test_too_many_bytes_are_refused_with_size_limit_and_name() -> None:
     for text in ("x" * 5000, "x" * 900):
         with pytest.raises(EventTooLarge, match=r"works.plant.thing.made.v1 .* limit is 1,000") as refused:
-            drafter(limit=1000).draft(ThingMade("k", text), Cause(tenant="t1"))
+            builder(limit=1000).build_one(ThingMade("k", text), EventContext(tenant="t1"))
         assert refused.value.limit == 1000 < refused.value.size
 
 
 @pytest.mark.parametrize("wire", CODECS)
 def test_the_brokers_limit_leaves_room_for_the_stamp(wire: str) -> None:
-    small = drafter(wire=wire)
+    small = builder(wire=wire)
     small.limit_to(2000)
     text = "x" * 2000
     while True:
         try:
-            row = small.draft(ThingMade("k", text), Cause(tenant="t1"))
+            row = small.build_one(ThingMade("k", text), EventContext(tenant="t1"))
             break
         except EventTooLarge:
             text = text[:-1]
@@ -134,12 +134,12 @@ def test_the_brokers_limit_leaves_room_for_the_stamp(wire: str) -> None:
     assert 2000 - STAMP_ROOM <= size <= 2000
     small.limit_to(10_000)
     with pytest.raises(EventTooLarge):
-        small.draft(ThingMade("k", "x" * 2000), Cause(tenant="t1"))
+        small.build_one(ThingMade("k", "x" * 2000), EventContext(tenant="t1"))
 
 
 @pytest.mark.parametrize("wire", CODECS)
 def test_a_frame_carries_the_number_that_the_store_gave(wire: str) -> None:
-    row = drafter(wire=wire).draft(ThingMade("k"), Cause(tenant="t1"))
+    row = builder(wire=wire).build_one(ThingMade("k"), EventContext(tenant="t1"))
     stamped = frame_of(msgspec.structs.replace(row, sequence=42, lineage=3))
     event = decode_any(stamped.headers, stamped.body)
     assert (event.sequence, event.lineage, event.data) == (42, 3, b'{"key":"k","text":""}')
@@ -147,7 +147,7 @@ def test_a_frame_carries_the_number_that_the_store_gave(wire: str) -> None:
 
 
 def test_a_frame_without_a_key_is_sent_as_it_was_written() -> None:
-    row = drafter().draft(ViewSeen(), Cause(tenant="t1"))
+    row = builder().build_one(ViewSeen(), EventContext(tenant="t1"))
     assert (row.key, row.numbered) == (None, False)
     frame = frame_of(row)
     assert (frame.key, frame.body, frame.headers) == (None, row.body, row.headers)
@@ -157,7 +157,7 @@ def test_a_frame_without_a_key_is_sent_as_it_was_written() -> None:
 def test_a_fact_that_the_store_numbers_brings_no_number_of_its_own(wire: str) -> None:
     """Both would stand in the event, and every reader refuses a name that is given twice."""
     with pytest.raises(EventError, match="sequence"):
-        drafter(wire=wire).drafts(ThingMade("k"), Cause(tenant="t1"), extensions={"sequence": "7th"})
-    (row,) = drafter(wire=wire).drafts(ViewSeen(), Cause(tenant="t1"), extensions={"sequence": "7th"})
+        builder(wire=wire).build(ThingMade("k"), EventContext(tenant="t1"), extensions={"sequence": "7th"})
+    (row,) = builder(wire=wire).build(ViewSeen(), EventContext(tenant="t1"), extensions={"sequence": "7th"})
     frame = frame_of(row)
     assert decode_any(frame.headers, frame.body).extensions == {"sequence": "7th"}

@@ -1,4 +1,4 @@
-"""Desk: what an operator may do with held events."""
+"""HeldEvents: what an operator may do with held events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from posthouse.errors import DeskError
 from posthouse.events import codec_of, decode_any
 from posthouse.receiving.holding import Holder
-from posthouse.store import BLOCKING, Head, HeldEvent, HeldFilter, Store, Transaction
+from posthouse.store import BLOCKING, HeldEvent, HeldFilter, KeyPosition, Store, Transaction
 
 MOST_MISSING = 1_000
 """A gap of more numbers than this is a new beginning rather than a loss."""
@@ -20,7 +20,7 @@ Check = Callable[[str, bytes], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Desk:
+class HeldEvents:
     """The verbs. Each is one transaction; running consumers notice within a second."""
 
     store: Store
@@ -102,8 +102,8 @@ class Desk:
 
     async def _head(self, tx: Transaction, held: HeldEvent) -> int | None:
         """How far the key of an event has come, locked; None when it has not begun."""
-        known = await self.store.inbox.standing(tx, held.consumer, held.arrival)
-        return known.sequence if isinstance(known, Head) else None
+        known = await self.store.inbox.position_of(tx, held.consumer, held.arrival)
+        return known.sequence if isinstance(known, KeyPosition) else None
 
     async def _give_up_before(self, tx: Transaction, first: HeldEvent) -> None:
         """Skip every missing number before the first that waits; of very many, only the last are counted."""
@@ -126,7 +126,7 @@ class Desk:
             raise DeskError(f"{held.id} is not the first of its key: deal with the earlier event, or release the key")
         left = await self._change(tx, msgspec.structs.replace(held, state=state))
         if held.state in BLOCKING and await self._is_in_turn(tx, held):
-            await Holder(self.store).pass_over(tx, left)
+            await Holder(self.store).skip(tx, left)
         return left
 
     async def _is_in_turn(self, tx: Transaction, held: HeldEvent) -> bool:

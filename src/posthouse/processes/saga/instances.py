@@ -1,4 +1,4 @@
-"""SagaDesk: what an operator may see of sagas, and do with them."""
+"""SagaInstances: what an operator may see of sagas, and do with them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SagaView(msgspec.Struct, frozen=True, kw_only=True):
 Act = Callable[[Conductor, Course], Awaitable[None]]
 
 
-class SagaDesk:
+class SagaInstances:
     """The verbs. Each is one transaction, a turn of the saga, and in its history. `by` names who asked."""
 
     def __init__(self, book: SagaBook, home: OpenHome) -> None:
