@@ -74,6 +74,7 @@ class Declarations:
         residency: str | None = None,
         deprecated: date | None = None,
         provenance: str | None = None,
+        cross_tenant: bool = False,
     ) -> Callable[[type[T]], type[T]]:
         """Declare a fact that this service owns: `order.placed.v1`, relative to its namespace and name.
 
@@ -81,7 +82,8 @@ class Declarations:
         be a Payload, a dataclass, a msgspec Struct or a pydantic model; a plain annotated class becomes a dataclass.
         Its docstring describes the fact. `owner` and `residency` are the service's unless they are given here;
         `deprecated` is the day from which no new consumer should start. `provenance` names the field that says which model
-        made the fact: it travels in the envelope too, and consumers hold one that comes without.
+        made the fact: it travels in the envelope too, and consumers hold one that comes without. `cross_tenant`: it is about
+        several tenants, or for readers of all; then its topic must be on the list of the rules.
         """
         full = Subject.relative(subject, service=self.name, namespace=self.namespace)
         if (retired := refusal(str(full), self._retired)) is not None:
@@ -91,6 +93,7 @@ class Declarations:
             owner=self._terms.owner if owner is None else owner,
             residency=self._terms.residency if residency is None else residency,
             deprecated=deprecated,
+            cross_tenant=cross_tenant,
         )
         return self._declared(full, key, self._topics, terms, provenance)
 

@@ -8,6 +8,7 @@ PosthouseError
 │   ├── EventTooLarge         more bytes than the limit
 │   ├── DecodeError           bytes from the wire that cannot be read safely
 │   └── ContractError         a payload that does not fit its declared type
+│       └── RuleBroken        a fact that may not be published: its rule is named
 ├── StoreError
 │   ├── StoreUnavailable      busy or unreachable: trying again may help
 │   │   └── StoreCollision    rolled back because of another transaction: run the whole transaction again
@@ -86,6 +87,15 @@ class DecodeError(EventError):
 
 class ContractError(EventError):
     """A payload that does not fit the type declared for its subject."""
+
+
+class RuleBroken(ContractError):
+    """A fact that a rule of publishing forbids; `rule` is its name: `platform`, `cross-tenant`, `residency`, `provenance` or
+    `retention`. Nothing was written."""
+
+    def __init__(self, rule: str, detail: str) -> None:
+        self.rule = rule
+        super().__init__(f"rule {rule!r}: {detail}")
 
 
 class StoreError(PosthouseError):

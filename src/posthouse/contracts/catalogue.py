@@ -13,7 +13,7 @@ import msgspec
 from posthouse.contracts.payload import PayloadType
 from posthouse.contracts.payloads import as_payload_class, payload_of
 from posthouse.contracts.terms import Terms
-from posthouse.errors import ConfigurationError, ContractError, did_you_mean
+from posthouse.errors import ConfigurationError, ContractError, RuleBroken, did_you_mean
 from posthouse.events.envelope import Metadata
 from posthouse.events.subject import Subject
 
@@ -60,8 +60,9 @@ class EventType(Generic[T]):
             return self.metadata
         found = msgspec.to_builtins(getattr(value, self.provenance))
         if not isinstance(found, dict) or not found:
-            raise ContractError(
-                f"{self.name}: {self.provenance!r} must say which model made it, as an object with fields, not {found!r}"
+            raise RuleBroken(
+                "provenance",
+                f"{self.name}: {self.provenance!r} must say which model made it, as an object with fields, not {found!r}",
             )
         return msgspec.structs.replace(self.metadata, ai_provenance=found)
 

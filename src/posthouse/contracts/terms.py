@@ -18,12 +18,14 @@ SchemaFormat = Literal["json", "avro", "protobuf"]
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """`owner` is the team that answers for the event, empty where nobody said. `residency` names the region that its data
-    must not leave; None means anywhere. `deprecated` is the day from which no new consumer should start."""
+    must not leave; None means anywhere. `deprecated` is the day from which no new consumer should start. `cross_tenant`: it is
+    about several tenants, or for readers of all of them."""
 
     retention: Retention = "hot"
     owner: str = ""
     residency: str | None = None
     deprecated: date | None = None
+    cross_tenant: bool = False
 
     def problems(self) -> list[str]:
         """What cannot be meant, one sentence each."""

@@ -4,6 +4,8 @@ A fact on its way out, a frame on its way in, a call of a handler, a publish and
 store. Whatever is to be done, measured or refused at one of them has its place here, and nowhere else.
 """
 
+from posthouse.seam.rules import Rules
+from posthouse.seam.seam import OutwardStep, Seam
 from posthouse.seam.timing import Crossing, Figure, Timing
 
-__all__ = ["Crossing", "Figure", "Timing"]
+__all__ = ["Crossing", "Figure", "OutwardStep", "Rules", "Seam", "Timing"]

@@ -1,0 +1,72 @@
+"""Rules: what may be published at all, beyond what its type allows. Whoever breaks one learns its name before the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import get_args
+
+import msgspec
+
+from posthouse.contracts import EventType
+from posthouse.contracts.terms import Retention
+from posthouse.errors import RuleBroken
+from posthouse.events import PLATFORM
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """The lists that a platform keeps. In a pattern `*` stands for anything.
+
+    Without any, a fact of the tenant `platform` and one that is declared `cross_tenant` is refused, and nothing else is: the
+    other rules ask for what was said here, or by the broker."""
+
+    platform: Collection[str] = ("*platform.*",)
+    """Subjects that may belong to no tenant: may be published for the tenant `platform`."""
+    cross_tenant: Collection[str] = ()
+    """Topics that may hold facts that are declared `cross_tenant`: that are about, or for, several tenants."""
+    region: str = ""
+    """Where the broker keeps what is published; empty: where its own sheet says, and anywhere if that says nothing."""
+    residency: Mapping[str, Collection[str]] = {}
+    """The regions that a residency stands for beside the one of its own name, as in `{"eu": ["europe-west1"]}`."""
+    provenance: Collection[str] = ()
+    """Subjects of facts that a model makes, beside those that name a field for it: they must have one."""
+    retention: Mapping[str, Retention] = {}
+    """The retention class that subjects must be declared with, by pattern; the first that fits counts."""
+
+    def check(self, event_type: EventType[object], tenant: str, region: str = "") -> None:
+        """Raise RuleBroken with the first rule that a fact of this type breaks for this tenant. `region`: the broker's, where
+        `self.region` does not say."""
+        if event_type.internal:
+            return
+        for rule, sentence in self._broken(event_type, tenant, self.region or region):
+            raise RuleBroken(rule, f"{event_type.name} {sentence}")
+
+    def _broken(self, event_type: EventType[object], tenant: str, region: str) -> Iterator[tuple[str, str]]:
+        name, topic, terms = event_type.name, event_type.topic, event_type.terms
+        if tenant == PLATFORM and not _listed(name, self.platform):
+            yield (
+                "platform",
+                "is not among the facts of no tenant: give the tenant that it belongs to, or list it in Rules(platform=[…])",
+            )
+        if terms.cross_tenant and not _listed(topic, self.cross_tenant):
+            yield (
+                "cross-tenant",
+                f"is about several tenants, and {topic} is not on the list: add it to Rules(cross_tenant=[…]) after a review",
+            )
+        if terms.residency and region and region not in (terms.residency, *self.residency.get(terms.residency, ())):
+            yield (
+                "residency",
+                f"must not leave {terms.residency!r}, and the broker is in {region!r}: publish it to a broker there, or say in "
+                "Rules(residency={…}) which regions belong to it",
+            )
+        if event_type.provenance is None and _listed(name, self.provenance):
+            yield "provenance", "is made by a model and does not say which: declare it with provenance=…"
+        if terms.retention not in (known := get_args(Retention)):
+            yield "retention", f"has the retention class {terms.retention!r}, which there is not: {', '.join(known)}"
+        wanted = next((kept for pattern, kept in self.retention.items() if fnmatchcase(name, pattern)), terms.retention)
+        if terms.retention != wanted:
+            yield "retention", f"is declared with retention={terms.retention!r}, and the list says {wanted!r}"
+
+
+def _listed(name: str, patterns: Collection[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

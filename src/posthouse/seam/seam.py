@@ -1,0 +1,103 @@
+"""Seam: what happens to an event wherever it crosses from one world into another. All five crossings are on this page.
+
+| crossing | steps, in their order | where |
+|---|---|---|
+| a fact on its way out | validate, rules, quota, encrypt, claim check, sign, row | `outward.py` |
+| a frame on its way in | verify, fetch, decrypt, decode, lift, guard | `inward.py` |
+| a call of a handler | | `call` |
+| the broker's publish and receive | | `publish`, `receive` |
+| a transaction of the store | | `transaction` |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import cached_property
+from types import TracebackType
+
+from posthouse.broker import Broker, Delivery, Frame, Stream, Verdict
+from posthouse.events import Event
+from posthouse.seam.rules import Rules
+from posthouse.seam.timing import OK, Measured, Timing
+from posthouse.store import Transaction
+
+OutwardStep = Callable[[Transaction, Sequence[Event[bytes]]], Awaitable[Sequence[Event[bytes]]]]
+"""Run when a transaction is flushed, over the facts that go out with it: returns them, as many and in the same order, perhaps with
+other data or extensions. Whatever it raises ends the transaction before its commit: a named error of `posthouse.errors`."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Seam:
+    """What a process does at each crossing. A step that is None is not there, and costs nothing."""
+
+    rules: Rules = dataclasses.field(default_factory=Rules)
+    """What may be published: see `Rules`."""
+    quota: OutwardStep | None = None
+    encrypt: OutwardStep | None = None
+    claim_check: OutwardStep | None = None
+    sign: OutwardStep | None = None
+    timing: Timing = dataclasses.field(default_factory=Timing)
+    """How long each crossing took, and how it ended."""
+
+    @cached_property
+    def at_flush(self) -> Sequence[OutwardStep]:
+        """The outward steps that wait for the flush, in their order."""
+        steps = (self.quota, self.encrypt, self.claim_check, self.sign)
+        return tuple(step for step in steps if step is not None)
+
+    def call(self, handler: str) -> Measured:
+        """Around a call of a handler."""
+        return self.timing.measure("handler", handler)
+
+    async def publish(self, broker: Broker, by: str, frames: Sequence[Frame]) -> Sequence[Verdict]:
+        """`Broker.publish`, for the service `by`."""
+        with self.timing.measure("publish", by) as crossing:
+            verdicts = await broker.publish(frames)
+            if not all(verdict.accepted for verdict in verdicts):
+                crossing.outcome = "refused"
+        return verdicts
+
+    async def receive(self, stream: Stream, consumer: str, limit: int, wait: float) -> Sequence[Delivery]:
+        """`Stream.receive`, for a consumer. `empty`: it waited, and nothing came."""
+        with self.timing.measure("receive", consumer) as crossing:
+            received = await stream.receive(limit, wait)
+            if not received:
+                crossing.outcome = "empty"
+        return received
+
+    def transaction(self, by: str, block: AbstractAsyncContextManager[Transaction]) -> TransactionCrossing:
+        """Around a transaction of a store, from its beginning to its commit."""
+        return TransactionCrossing(self.timing, by, block)
+
+
+class TransactionCrossing:
+    """`async with`: the block inside, measured. What it is left with is its outcome."""
+
+    __slots__ = ("_began", "_block", "_by", "_timing")
+
+    def __init__(self, timing: Timing, by: str, block: AbstractAsyncContextManager[Transaction]) -> None:
+        self._timing = timing
+        self._by = by
+        self._block = block
+
+    async def __aenter__(self) -> Transaction:
+        self._began = self._timing.now()
+        try:
+            return await self._block.__aenter__()
+        except BaseException as error:
+            self._timing.note("transaction", self._by, self._began, type(error).__name__)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        outcome = OK if kind is None else kind.__name__
+        try:
+            await self._block.__aexit__(kind, error, trace)
+        except BaseException as failed:
+            outcome = type(failed).__name__
+            raise
+        finally:
+            self._timing.note("transaction", self._by, self._began, outcome)
