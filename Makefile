@@ -12,10 +12,10 @@ RESULTS := .cache/benchmarks
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml melmastoon/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Posthouse needs Python 3.11 or later; run make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' --editable ./melmastoon
 	@touch $@
 
 demo: $(READY) ## a hotel platform of 22 services: bookings, failing vendors, killed processes; then everything is counted
@@ -49,9 +49,10 @@ check: $(READY) ## format, lint, strict types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/lint-imports --no-cache --config melmastoon/pyproject.toml
 
-freeze: $(READY) ## write what Melmastoon's services say into event-schemas/, to be committed
-	$(BIN)/posthouse catalog freeze --prune $$($(BIN)/python -c 'from melmastoon.platform import TARGETS; print(*TARGETS)')
+freeze: $(READY) ## write what Melmastoon's services say into melmastoon/event-schemas/, to be committed
+	$(BIN)/posthouse catalog freeze --prune --dir melmastoon/event-schemas $$($(BIN)/python -c 'from melmastoon.platform import TARGETS; print(*TARGETS)')
 
 format: $(READY) ## rewrite the files in the house format
 	$(BIN)/ruff format .

@@ -14,7 +14,7 @@ from posthouse.cli.check.gathering import facts_of, settings_in
 from posthouse.cli.target import load_all
 from posthouse.governance.policies import Examination, Facts, Settings, Severity, examine
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[3] / "melmastoon"
 
 
 @cache

@@ -11,7 +11,7 @@ from melmastoon.facts.everything import facts_of
 from melmastoon.platform import SERVICES, TARGETS
 from posthouse.cli import app
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[3] / "melmastoon"
 FOLDER = str(ROOT / "event-schemas")
 
 
