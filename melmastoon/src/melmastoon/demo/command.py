@@ -20,8 +20,8 @@ from rich.live import Live
 
 from melmastoon.demo.figures import Figures
 from melmastoon.demo.glance import Glance
-from posthouse.cli.demo.tables import print_figures
-from posthouse.cli.demo.view import View
+from melmastoon.demo.report import print_figures
+from melmastoon.demo.view import View
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.output import print_json, say, stdout
 from posthouse.errors import ConfigurationError

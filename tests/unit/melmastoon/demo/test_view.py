@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from melmastoon.demo.figures import Figures, Money
 from melmastoon.demo.glance import Glance
+from melmastoon.demo.report import print_figures
+from melmastoon.demo.view import View
 from posthouse.cli import app
-from posthouse.cli.demo.tables import print_figures
-from posthouse.cli.demo.view import View
 
 
 def glance(facts: int, **bookings: int) -> Glance:
