@@ -397,9 +397,9 @@ async def test_a_last_row_goes_with_the_commit_as_it_is(store: PostgresStore, co
         await tx.execute(f"SET LOCAL standard_conforming_strings = {conforming}")
         connection: Any = tx.connection
         connection.add_query_logger(lambda record: said.append(record.query))
-        await store.outbox.append(tx, [given], last=True)
+        await store.outbox.append(tx, [given], with_commit=True)
         assert said == []
-    assert said[0].endswith("COMMIT;")
+    assert said[0].endswith("; COMMIT")
     [found] = await drain(store)
     assert (found.tenant, found.event_id, found.headers, found.key) == (NASTY, NASTY, {"a": NASTY}, NASTY)
     assert (found.body, found.sequence) == (given.body, 1)
@@ -408,8 +408,8 @@ async def test_a_last_row_goes_with_the_commit_as_it_is(store: PostgresStore, co
 async def test_what_comes_after_a_last_row_finds_it_there(store: PostgresStore) -> None:
     async with store.begin() as tx:
         await tx.execute("SELECT 1")
-        await store.outbox.append(tx, [row("k", event_id="first")], last=True)
-        await store.outbox.append(tx, [row("k", event_id="second")], last=True)
+        await store.outbox.append(tx, [row("k", event_id="first")], with_commit=True)
+        await store.outbox.append(tx, [row("k", event_id="second")], with_commit=True)
         assert (await tx.execute("SELECT count(*) FROM posthouse.outbox")).scalar() == 2
     assert ids(await drain(store)) == ["first", "second"]
 
@@ -417,7 +417,7 @@ async def test_what_comes_after_a_last_row_finds_it_there(store: PostgresStore) 
 async def test_a_last_row_of_a_transaction_that_has_run_nothing_is_committed(store: PostgresStore) -> None:
     async with store.begin(lazily=True) as tx:
         await tx.execute("SELECT 1")
-        await store.outbox.append(tx, [row("k", event_id="e")], last=True)
+        await store.outbox.append(tx, [row("k", event_id="e")], with_commit=True)
     assert ids(await drain(store)) == ["e"]
 
 
@@ -429,7 +429,7 @@ async def test_a_last_row_that_is_refused_takes_the_transaction_with_it(store: P
     async def commit() -> None:
         async with store.begin() as tx:
             await tx.execute("INSERT INTO mine VALUES ('a')")
-            await store.outbox.append(tx, [row("k", event_id="much too long")], last=True)
+            await store.outbox.append(tx, [row("k", event_id="much too long")], with_commit=True)
 
     with pytest.raises(StoreError, match="short"):
         await commit()

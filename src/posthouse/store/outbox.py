@@ -111,10 +111,10 @@ class OutboxReader(Protocol):
 class OutboxTable(OutboxReader, Protocol):
     """Append-only rows."""
 
-    async def append(self, tx: Transaction, rows: Sequence[OutboxRow], *, last: bool = False) -> Sequence[str]:
+    async def append(self, tx: Transaction, rows: Sequence[OutboxRow], *, with_commit: bool = False) -> Sequence[str]:
         """Add rows inside `tx`; returns the event id that stands for each: its own, or the earlier one with the same
-        idempotency key. Numbers follow commit order per key; a rollback leaves no gap. `last`: nothing but the commit is
-        to follow, so that a store may send both at once; then it is the commit that raises."""
+        idempotency key. Numbers follow commit order per key; a rollback leaves no gap. `with_commit`: nothing but the commit is
+        is to follow, so that a store may send both at once; then it is the commit that raises."""
         ...
 
     async def stuck(self) -> Sequence[StuckRow]:

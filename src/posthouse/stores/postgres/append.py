@@ -60,8 +60,8 @@ def appending(rows: Sequence[OutboxRow], place: Place, now: float | None, window
     return ids if standing is None else list(standing)
 
 
-def words_of(rows: Sequence[OutboxRow], place: Place) -> str | None:
-    """What `APPEND_WORDS` is called with, in words that another statement can take along; None where it would not do."""
+def append_call(rows: Sequence[OutboxRow], place: Place) -> str | None:
+    """What `APPEND_WORDS` is called with, written out, for a statement without parameters; None where that cannot be."""
     if not is_plain(rows):
         return None
     try:

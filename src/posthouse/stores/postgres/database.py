@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 import asyncpg
@@ -44,6 +44,12 @@ HASTY = "SELECT current_setting('synchronous_commit') = 'off'"
 # … as each of our transactions does then: the broker is told that an event was dealt with, which no crash may take back.
 LASTING = "SET LOCAL synchronous_commit = on"
 
+Isolation = Literal["read_committed", "repeatable_read"]
+BEGIN: Mapping[Isolation, str] = {
+    "read_committed": "BEGIN ISOLATION LEVEL READ COMMITTED",
+    "repeatable_read": "BEGIN ISOLATION LEVEL REPEATABLE READ",
+}
+
 # End a session whose transaction was given up while it may still be at work.
 END_SESSION = "SELECT pg_terminate_backend($1)"
 
@@ -66,10 +72,6 @@ class StoreConnection(asyncpg.Connection):
     """Somebody may have changed the session: settings, locks, listeners."""
     status = ""
     """The server's word on the last command: COMMIT of a failed transaction says ROLLBACK."""
-    first_words = ""
-    """What the next BEGIN takes along."""
-    last_words = ""
-    """What the next COMMIT takes along, before it."""
     prepared: frozenset[str] = frozenset()
     """The names of the statements that we have prepared in this session."""
     heard: Savepoints | None = None
@@ -82,13 +84,21 @@ class StoreConnection(asyncpg.Connection):
         """The connection behind what the pool gives out."""
         return self
 
-    def begin_with(self, *words: str) -> None:
-        """Let the next BEGIN take statements along, in its own round trip."""
-        self.first_words = "; ".join(words)
+    async def begin(self, *statements: str, isolation: Isolation = "read_committed") -> str:
+        """BEGIN, and behind it statements without parameters, in one round trip; the server's word on the last one. The
+        driver is told, so that its own blocks inside become savepoints."""
+        self._top_xact = self.transaction(isolation=isolation)
+        return await self.execute("; ".join((BEGIN[isolation], *statements)))
 
-    def end_with(self, words: str) -> None:
-        """Let the next COMMIT take a statement along, before it, in its own round trip."""
-        self.last_words = words
+    async def commit(self, *statements: str) -> str:
+        """Statements without parameters, and behind them COMMIT, in one round trip; the server's word on the last one. When
+        one of them fails, nothing is committed, and the transaction is to be rolled back."""
+        self._top_xact = None  # type: ignore[assignment]  # as the driver itself has it outside of a transaction
+        return await self.execute("; ".join((*statements, "COMMIT")))
+
+    async def roll_back(self) -> None:
+        self._top_xact = None  # type: ignore[assignment]  # as the driver itself has it outside of a transaction
+        await self.execute("ROLLBACK")
 
     def mark_unclean(self) -> None:
         """Reset the session before the next one has it."""
@@ -102,10 +112,6 @@ class StoreConnection(asyncpg.Connection):
         self.unclean = False
 
     async def execute(self, query: str, *arguments: object, timeout: float | None = None) -> str:
-        if self.first_words and query.startswith("BEGIN"):
-            query, self.first_words = f"{query} {self.first_words}", ""
-        elif self.last_words and query.startswith("COMMIT"):
-            query, self.last_words = f"{self.last_words}; {query}", ""
         heard = self.heard
         if heard is not None:
             refuse_ending(query)

@@ -130,15 +130,16 @@ class History:
         """The window that it is in, and rows of it; the position is the last column."""
         await self._database.check()
         async with self._database.connected() as connection:
-            connection.begin_with(PINNED)
-            async with connection.transaction(isolation="repeatable_read"):
+            await connection.begin(PINNED, isolation="repeatable_read")
+            try:
                 cursor = await self._window(connection, given)
-                if not cursor.hi:
-                    return cursor, []
-                found = await self._page(connection, cursor, wanted)
-                if not given.s2:
-                    await connection.run(LASTING, ())
-                return cursor, found
+                found = await self._page(connection, cursor, wanted) if cursor.hi else []
+                opens = bool(cursor.hi) and not given.s2
+                await connection.commit(*([LASTING] if opens else []))
+            except Exception:
+                await connection.roll_back()
+                raise
+            return cursor, found
 
     async def _window(self, connection: StoreConnection, cursor: Cursor) -> Cursor:
         """The window that the cursor is in, or a new one behind it."""

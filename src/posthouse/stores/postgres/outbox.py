@@ -15,7 +15,7 @@ from posthouse.clock import Clock
 from posthouse.errors import StoreError
 from posthouse.pulse import alive
 from posthouse.store import OutboxRow, OutboxShard, Poll, StuckRow, Transaction, parked
-from posthouse.stores.postgres.append import APPEND_WORDS, appending, words_of
+from posthouse.stores.postgres.append import APPEND_WORDS, append_call, appending
 from posthouse.stores.postgres.backlog import Backlog, Page, Pages
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FENCED, sqlstate_of
@@ -112,13 +112,18 @@ class PostgresOutbox(StuckRows):
         self._run = ""
         """The run of the server that gave out lanes last."""
 
-    async def append(self, tx: Transaction, rows: Sequence[OutboxRow], *, last: bool = False) -> Sequence[str]:
+    async def append(self, tx: Transaction, rows: Sequence[OutboxRow], *, with_commit: bool = False) -> Sequence[str]:
         if isinstance(tx, BEGUN):
             tx.ready()
             tx.appended = True
             place = self._database.place or await self._database.check()
-            if last and isinstance(tx, PostgresTransaction) and tx.may_spell_out and (words := words_of(rows, place)):
-                await tx.part_with(self._database.text(APPEND_WORDS) + words)
+            if (
+                with_commit
+                and isinstance(tx, PostgresTransaction)
+                and tx.may_spell_out
+                and (call := append_call(rows, place))
+            ):
+                await tx.run_with_commit(self._database.text(APPEND_WORDS) + call)
                 return [row.event_id for row in rows]
             return await tx.carry_out(appending(rows, place, self.now(), self._window))
         theirs = theirs_of(self._database, tx)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import asyncpg
 
@@ -30,11 +30,11 @@ class PostgresTransaction:
 
     submit = None
     __slots__ = (
-        "_block",
+        "_begun",
         "_check",
+        "_commit_sql",
         "_connection",
         "_lazily",
-        "_parting",
         "appended",
         "database",
         "open",
@@ -56,9 +56,10 @@ class PostgresTransaction:
         self.task: asyncio.Task[object] | None = None
         self._check = check
         self._lazily = lazily
-        self._parting = ""
+        self._commit_sql = ""
+        """A statement that goes to the server together with the COMMIT."""
         self._connection: StoreConnection | None = None
-        self._block: Any = None
+        self._begun = False
 
     @property
     def connection(self) -> asyncpg.Connection:
@@ -103,7 +104,7 @@ class PostgresTransaction:
     def ready(self) -> StoreConnection:
         """The connection, as long as it is in this transaction."""
         connection = self._ready()
-        if self._block is None:
+        if not self._begun:
             raise StoreError("the transaction was begun lazily and has run no statement yet")
         return connection
 
@@ -115,7 +116,7 @@ class PostgresTransaction:
     @property
     def unbegun(self) -> bool:
         """Whether its BEGIN is still to be sent."""
-        return self._block is None
+        return not self._begun
 
     @property
     def may_spell_out(self) -> bool:
@@ -123,22 +124,20 @@ class PostgresTransaction:
         text in `pg_stat_activity`: where tenants are kept apart, values travel as parameters."""
         return self.tenant is None
 
-    async def part_with(self, words: str) -> None:
+    async def run_with_commit(self, sql: str) -> None:
         """Run a statement without parameters, as it is, in the round trip of the commit, or before whatever still comes."""
-        if self._parting or self._block is None:
-            await self._run(words)
+        if self._commit_sql or not self._begun:
+            await self._run(sql)
         else:
             self._ready()
-            self._parting = words
+            self._commit_sql = sql
 
-    async def begin_with(self, words: str) -> str:
+    async def begin_with(self, sql: str) -> str:
         """Begin, and run a statement without parameters, as it is, in the same round trip; the server's word on it."""
-        connection = self._ready()
         try:
-            await self._begin(connection, words)
+            return await self._begin(self._ready(), sql)
         except FOREIGN as error:
             raise translated(error, "beginning a transaction") from error
-        return connection.status
 
     async def begin_executing(self, name: str, preparing: str, parameters: str) -> str:
         """The same for a statement that is prepared under its name when the session has it for the first time."""
@@ -152,11 +151,11 @@ class PostgresTransaction:
     async def _run(self, sql: str, *parameters: object) -> Rows:
         connection = self._ready()
         try:
-            if self._block is None:
+            if not self._begun:
                 await self._begin(connection)
-            if self._parting:
-                words, self._parting = self._parting, ""
-                await connection.execute(words)
+            if self._commit_sql:
+                earlier, self._commit_sql = self._commit_sql, ""
+                await connection.execute(earlier)
             return await connection.run(sql, parameters)
         except (*FOREIGN, ValueError, TypeError) as error:  # the last two: a parameter that does not fit its type
             raise translated(error, f"running {' '.join(sql.split())[:60]!r}") from error
@@ -181,15 +180,14 @@ class PostgresTransaction:
         self.open = True
         return self
 
-    async def _begin(self, connection: StoreConnection, *words: str) -> None:
+    async def _begin(self, connection: StoreConnection, *statements: str) -> str:
         if self.tenant is not None:
-            words = (f"SET LOCAL posthouse.tenant = {literal(self.tenant)}", *words)
+            statements = (f"SET LOCAL posthouse.tenant = {literal(self.tenant)}", *statements)
         if self.database.hasty:
-            words = (LASTING, *words)
-        connection.begin_with(*words)
-        self._block = connection.transaction(isolation="read_committed")
+            statements = (LASTING, *statements)
+        self._begun = True
         try:
-            await self._block.start()
+            return await connection.begin(*statements)
         except BaseException:
             self.database.abandon(connection)
             raise
@@ -222,42 +220,35 @@ class PostgresTransaction:
                 self.database.leave_seat()
 
     async def _commit(self, connection: StoreConnection) -> None:
-        if self._block is None:
+        if not self._begun:
             return
         lost_before = connection.is_closed()
         if not lost_before and not connection.is_in_transaction():
             self.database.abandon(connection)  # its driver still takes it to be in one
             raise TransactionClosed("the transaction was ended inside its block, by a statement: this is not a commit")
-        if self._parting and not lost_before:
-            connection.end_with(self._parting)
         try:
-            await self._block.commit()
+            if self._commit_sql:
+                said = await connection.commit(self._commit_sql)
+            else:
+                said = await connection.commit()
         except FOREIGN as error:
             if is_lost(error) and not lost_before:
                 self.database.abandon(connection)
                 raise CommitUnknown(f"committing: {error}: it may or may not have happened") from error
-            if self._parting and not connection.is_closed():
-                await self._end_failed(connection)
+            if self._commit_sql:  # it failed, so that there was no COMMIT
+                await self._roll_back(connection)
             raise translated(error, "committing") from error
-        if connection.status == "ROLLBACK":
+        if said == "ROLLBACK":
             raise StoreError(PASSED_OVER)
         if self.appended:
             self.database.bell.ring()
 
-    async def _end_failed(self, connection: StoreConnection) -> None:
-        """What was said before the COMMIT failed, so that there was none."""
-        try:
-            await connection.execute("ROLLBACK")
-        except FOREIGN as error:
-            log.info("rolling back failed, the connection is replaced: %s", error)
-            self.database.abandon(connection)
-
     async def _roll_back(self, connection: StoreConnection) -> None:
         try:
-            if connection.is_closed() or self._block is None:
+            if connection.is_closed() or not self._begun:
                 return
             if connection.is_in_transaction():
-                await self._block.rollback()
+                await connection.roll_back()
             else:
                 self.database.abandon(connection)
         except FOREIGN as error:

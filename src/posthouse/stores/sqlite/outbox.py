@@ -162,7 +162,7 @@ class SqliteOutbox:
         self._clock = clock
         self._window = window
 
-    async def append(self, tx: Transaction, rows: Sequence[OutboxRow], *, last: bool = False) -> Sequence[str]:
+    async def append(self, tx: Transaction, rows: Sequence[OutboxRow], *, with_commit: bool = False) -> Sequence[str]:
         now = self._clock.now()
         if isinstance(tx, SqliteTransaction):
             tx.appended = True
