@@ -102,3 +102,14 @@ def new_ulid(now: float | None = None) -> str:
 def jitter(seconds: float, spread: float = 0.5) -> float:
     """`seconds`, shortened at random by up to `spread` of itself, so that many retries do not march in step."""
     return seconds * (1 - spread * random.random())
+
+
+def longest_backoff(attempts: int, first: float, last: float, factor: float = 2.0) -> float:
+    """The most seconds that may lie between `attempts` tries and the next: `first` after one, `factor` times as many after
+    each further one, never more than `last`."""
+    return min(last, first * factor ** min(attempts - 1, 100))  # bounded: no number of tries is too large for a float
+
+
+def backoff(attempts: int, first: float, last: float, *, factor: float = 2.0, spread: float = 0.5) -> float:
+    """Seconds to wait after `attempts` tries: the longest ones, shortened at random by up to `spread` of themselves."""
+    return jitter(longest_backoff(attempts, first, last, factor), spread)

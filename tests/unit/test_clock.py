@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from posthouse.clock import ManualClock, SystemClock, jitter, new_id, new_ulid
+from posthouse.clock import ManualClock, SystemClock, backoff, jitter, longest_backoff, new_id, new_ulid
 
 
 async def test_a_manual_clock_stands_still_until_it_is_moved() -> None:
@@ -81,3 +81,15 @@ def test_jitter_shortens_by_at_most_its_spread() -> None:
     assert 9 < max(drawn) <= 10
     assert all(9 <= jitter(10, spread=0.1) <= 10 for _ in range(100))
     assert jitter(0) == 0
+
+
+def test_back_off_grows_from_the_first_pause_to_the_last_and_is_never_longer() -> None:
+    assert [longest_backoff(attempts, 1.0, 10.0) for attempts in range(1, 6)] == [1.0, 2.0, 4.0, 8.0, 10.0]
+    assert [longest_backoff(attempts, 1.0, 20.0, 4.0) for attempts in range(1, 5)] == [1.0, 4.0, 16.0, 20.0]
+    assert longest_backoff(10**9, 0.001, 600.0) == 600.0
+
+
+def test_back_off_is_shortened_at_random_by_up_to_its_spread() -> None:
+    assert all(4.0 <= backoff(4, 1.0, 10.0) <= 8.0 for _ in range(100))
+    assert all(8.0 <= backoff(5, 1.0, 10.0, spread=0.2) <= 10.0 for _ in range(100))
+    assert backoff(3, 1.0, 10.0, spread=0.0) == 4.0

@@ -11,13 +11,13 @@ import asyncio
 import contextlib
 import logging
 import os
-import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from posthouse.clock import backoff
 from posthouse.errors import ConfigurationError, PosthouseError, StoreError, StoreFull, StoreUnavailable, ValueRefused
 
 try:  # Windows has no flock; there every process checkpoints and the lock is SQLite's own.
@@ -41,6 +41,9 @@ LOOK = 8
 """Commits between two looks at the WAL."""
 PAGES_PER_COMMIT, PAGES_PER_ROW = 6, 1 / 3
 """What a commit writes to the WAL, roughly: some pages in any case, and more for each row of about a kilobyte."""
+
+FIRST_PAUSE, LAST_PAUSE = 0.0003, 0.015
+"""Seconds between two tries at what another process holds."""
 
 Synchronous = Literal["FULL", "NORMAL"]
 Inode = tuple[int, int]
@@ -113,8 +116,9 @@ async def patiently(run: Callable[[], T], *, patience: float = 30.0) -> T:
     after `patience` seconds; other errors pass through.
     """
     deadline = time.monotonic() + patience
-    pause = 0.0002
+    attempts = 0
     while True:
+        attempts += 1
         try:
             return run()
         except (sqlite3.OperationalError, StoreUnavailable) as error:
@@ -124,8 +128,7 @@ async def patiently(run: Callable[[], T], *, patience: float = 30.0) -> T:
             raise StoreUnavailable(
                 f"another process has held the write lock for {patience:g} s: look for a transaction that was left open"
             )
-        await asyncio.sleep(pause * (0.5 + random.random()))
-        pause = min(pause * 1.5, 0.01)
+        await asyncio.sleep(backoff(attempts, FIRST_PAUSE, LAST_PAUSE, factor=1.5, spread=2 / 3))
 
 
 def is_busy(error: BaseException | None) -> bool:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from posthouse.clock import jitter
+from posthouse.clock import backoff, longest_backoff
 from posthouse.errors import ContractError, DecodeError, Reject, RetryLater, RetryNow
 
 Errors = tuple[type[BaseException], ...]
@@ -41,16 +41,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def delay(self, attempts: int) -> float:
         """Seconds before the next run, after `attempts` runs; shortened at random by up to half."""
-        return jitter(self._longest_delay(attempts))
+        return backoff(attempts, self.first_delay, self.last_delay)
 
     @property
     def horizon(self) -> float:
         """The longest time between the first run of an event and its last."""
-        return sum(self._longest_delay(attempts) for attempts in range(1, self.max_attempts))
-
-    def _longest_delay(self, attempts: int) -> float:
-        """Bounded, so that no number of attempts is too large for a float."""
-        return min(self.last_delay, self.first_delay * 2.0 ** min(attempts - 1, 100))
+        runs = range(1, self.max_attempts)
+        return sum(longest_backoff(attempts, self.first_delay, self.last_delay) for attempts in runs)
 
     def problems(self, name: str) -> list[str]:
         """What cannot work, one sentence each."""

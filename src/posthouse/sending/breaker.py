@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from posthouse.clock import jitter
+from posthouse.clock import backoff
 
 
 class Breaker:
-    """Counts failures in a row. Delays double from `first` to `last` seconds, shortened at random by up to half."""
+    """Counts failures in a row. Delays go from `first` to `last` seconds."""
 
     def __init__(self, first: float, last: float) -> None:
         self._first = first
@@ -16,7 +16,7 @@ class Breaker:
     def failed(self) -> float:
         """Note a failure; returns the seconds to wait before the next try."""
         self.failures += 1
-        return jitter(min(self._last, self._first * 2.0 ** min(self.failures - 1, 30)))
+        return backoff(self.failures, self._first, self._last)
 
     def succeeded(self) -> bool:
         """Note a success; True when it ends a row of failures."""

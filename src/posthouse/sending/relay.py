@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 import msgspec
 
 from posthouse.broker import Broker, Verdict
-from posthouse.clock import Clock, jitter, new_id
+from posthouse.clock import Clock, backoff, new_id
 from posthouse.errors import BrokerError, StoreError
 from posthouse.pulse import Pulse
 from posthouse.redaction import redacted
@@ -213,7 +213,7 @@ class Relay:
             "%s refused event %s of key %s (try %d): %s%s",
             row.topic, row.event_id, row.key, attempts, verdict.reason, "; quarantined" if quarantined else "",
         )  # fmt: skip
-        delay = jitter(min(settings.stuck_delay, settings.first_delay * 2.0 ** min(attempts, 30)))
+        delay = backoff(attempts + 1, settings.first_delay, settings.stuck_delay)
         return StuckRow(
             row=row,
             attempts=attempts,

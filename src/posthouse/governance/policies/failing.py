@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from posthouse.governance.document import HandlerEntry, Reliability
+from posthouse.clock import longest_backoff
+from posthouse.governance.document import HandlerEntry
 from posthouse.governance.policies.facts import Facts
 from posthouse.governance.policies.finding import Found, Severity
 from posthouse.governance.policies.rule import Rule
@@ -62,13 +63,10 @@ def inbox_horizon(facts: Facts) -> Iterator[Found]:
 def _horizon(handler: HandlerEntry) -> float:
     """The longest time between the first run and the last."""
     policy = handler.reliability
-    return sum(_delay(policy, attempt) for attempt in range(min(policy.max_attempts - 1, 100))) + (
+    growing = range(1, min(policy.max_attempts, 101))
+    return sum(longest_backoff(attempts, policy.first_delay, policy.last_delay) for attempts in growing) + (
         max(policy.max_attempts - 101, 0) * policy.last_delay
     )
-
-
-def _delay(policy: Reliability, attempt: int) -> float:
-    return min(policy.last_delay, policy.first_delay * 2.0**attempt)
 
 
 def _span(seconds: float) -> str:

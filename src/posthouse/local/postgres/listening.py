@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
+from posthouse.clock import backoff
+
 CONNECTING = 10.0
 FIRST_AGAIN, LAST_AGAIN = 0.5, 30.0
 """Seconds after which a listener that lost its connection tries again."""
@@ -62,17 +64,15 @@ class Listener:
             await asyncio.wait([task])
 
     async def _keep(self) -> None:
-        pause = FIRST_AGAIN
+        failures = 0
         while True:
             try:
                 await self._listen()
             except Exception as error:  # whatever it was, polling goes on
                 self.trouble = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            if self.listening:
-                pause = FIRST_AGAIN
+            failures = 1 if self.listening else failures + 1
             self._turn(False)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LAST_AGAIN)
+            await asyncio.sleep(backoff(failures, FIRST_AGAIN, LAST_AGAIN))
 
     async def _listen(self) -> None:
         """Until the connection is lost."""

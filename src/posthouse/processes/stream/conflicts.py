@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from posthouse.clock import jitter
+from posthouse.clock import backoff
 
 
 class Conflicts(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +20,7 @@ class Conflicts(msgspec.Struct, frozen=True, kw_only=True):
     def pause(self, attempts: int) -> float:
         """Seconds before the next attempt, after `attempts`; any part of the longest pause, so that two writers do not meet
         again."""
-        return jitter(min(self.last_pause, self.first_pause * 2.0 ** min(attempts - 1, 100)), spread=1.0)
+        return backoff(attempts, self.first_pause, self.last_pause, spread=1.0)
 
     def problems(self, name: str) -> list[str]:
         """What cannot work, one sentence each."""

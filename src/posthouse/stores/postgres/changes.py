@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from posthouse.clock import Clock
+from posthouse.clock import Clock, longest_backoff
 from posthouse.stores.postgres.database import LAST_PAUSE, Database
 
 FIRST_PAUSE = 0.005
@@ -32,7 +32,7 @@ class Changes:
         """The number, as soon as it differs from `seen`, at the latest after `seconds`."""
         loop, clock = asyncio.get_running_loop(), self._clock
         by_loop, by_clock = loop.time() + seconds, clock.now() + seconds if clock else 0.0
-        pause = FIRST_PAUSE
+        waits = 0
         looks = not self._was_rung  # whoever rang a moment ago may well do so again: then nobody need look
         if self._rung(await self._database.bell.wait(-1, 0)):
             looks = False
@@ -44,8 +44,9 @@ class Changes:
                 left = min(left, by_clock - clock.now())
             if self._number != seen or left <= 0:
                 return self._number
+            waits += 1
+            pause = longest_backoff(waits, FIRST_PAUSE, LAST_PAUSE, 1.3)
             looks = not self._rung(await self._database.bell.wait(self._rings, min(pause, left)))
-            pause = min(pause * 1.3, LAST_PAUSE)
 
     async def mode(self) -> str:
         """What wakes a relay here, in words, found out by trying."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from posthouse.clock import jitter
+from posthouse.clock import backoff
 from posthouse.errors import StoreUnavailable
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import sqlstate_of
@@ -52,8 +52,9 @@ async def upgraded(database: Database, *, post: bool) -> Sequence[str]:
 async def _patient_step(database: Database, post: bool) -> Sequence[str]:
     """The next step, tried until its locks are to be had; StoreUnavailable, which names who has them, in the end."""
     loop = asyncio.get_running_loop()
-    deadline, pause = loop.time() + database.settings.patience, FIRST_PAUSE
+    deadline, attempts = loop.time() + database.settings.patience, 0
     while True:
+        attempts += 1
         try:
             return await _step(database, post)
         except StoreUnavailable as error:
@@ -65,8 +66,7 @@ async def _patient_step(database: Database, post: bool) -> Sequence[str]:
                     f"the upgrade needs a lock that was not to be had for {database.settings.patience:g} s{holder}"
                 ) from error
             log.info("the upgrade gives way and tries again%s", holder)
-        await asyncio.sleep(jitter(pause))
-        pause = min(2 * pause, LAST_PAUSE)
+        await asyncio.sleep(backoff(attempts, FIRST_PAUSE, LAST_PAUSE))
 
 
 async def _step(database: Database, post: bool) -> Sequence[str]:

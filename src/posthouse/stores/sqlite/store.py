@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 from posthouse.checks import Check
-from posthouse.clock import Clock, SystemClock
+from posthouse.clock import Clock, SystemClock, longest_backoff
 from posthouse.errors import ConfigurationError
 from posthouse.local.file_checks import file_checks
 from posthouse.local.sqlite import Synchronous, check_place, connect, mapped, patiently
@@ -216,15 +216,15 @@ class SqliteStore:
     async def changed(self, seen: int, seconds: float) -> int:
         loop = asyncio.get_running_loop()
         by_loop, by_clock = loop.time() + seconds, self._clock.now() + seconds
-        bell, pause = self._database.bell, FIRST_PAUSE
+        bell, looks = self._database.bell, 0
         rings = await bell.wait(-1, 0)
         while True:
             latest = await self._database.read(_latest)
             left = min(by_loop - loop.time(), by_clock - self._clock.now())
             if latest != seen or left <= 0:
                 return latest
-            rings = await bell.wait(rings, min(pause, left))
-            pause = min(pause * 1.2, LAST_PAUSE)
+            looks += 1
+            rings = await bell.wait(rings, min(longest_backoff(looks, FIRST_PAUSE, LAST_PAUSE, 1.2), left))
 
     async def tail(self) -> OutboxTail:
         raise ConfigurationError(

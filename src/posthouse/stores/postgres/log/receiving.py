@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from posthouse.clock import jitter, new_id
+from posthouse.clock import backoff, new_id
 from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.log.cursor import Guard, inspect
@@ -80,7 +80,7 @@ class Receiving:
         self._room.set()
 
     async def _run(self) -> None:
-        delay = FIRST_DELAY
+        failures = 0
         while True:
             await self._caught_up.wait()
             began = _time()
@@ -91,8 +91,8 @@ class Receiving:
             except Exception:
                 log.exception("following the log failed in a way nobody foresaw")
                 self._reader.lose("an unforeseen error")
-            delay = FIRST_DELAY if _time() - began >= LAST_DELAY else min(delay * 2, LAST_DELAY)
-            await asyncio.sleep(jitter(delay))
+            failures = 1 if _time() - began >= LAST_DELAY else failures + 1
+            await asyncio.sleep(backoff(failures, FIRST_DELAY, LAST_DELAY))
 
     async def _follow(self) -> None:
         database = self._database
