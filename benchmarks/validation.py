@@ -17,7 +17,8 @@ import msgspec
 import pydantic
 
 from posthouse import Event, Service
-from posthouse.contracts import SchemaGuard, event_type_of, payload_of
+from posthouse.contracts import event_type_of, payload_of
+from posthouse.seam import SchemaGuard
 
 ROUNDS = 60
 CALLS = 500

@@ -16,7 +16,8 @@ from posthouse.processes import Timers
 from posthouse.processes.projection import Keeper
 from posthouse.pulse import Pulse
 from posthouse.receiving import Consumer, Retrier
-from posthouse.sending import Relay, VersionUsage
+from posthouse.seam import VersionUsage
+from posthouse.sending import Relay
 from posthouse.sending.breaker import Breaker
 from posthouse.store import Store
 
@@ -55,7 +56,7 @@ class Runtime:
     consumers: Sequence[Consumer]
     retriers: Sequence[Retrier]
     inbox_retention: float
-    sightings: VersionUsage = dataclasses.field(default_factory=VersionUsage)
+    version_usage: VersionUsage = dataclasses.field(default_factory=VersionUsage)
     saga_retention: float | None = None
     """For how many seconds sagas that ended are kept; None where there are none to forget."""
     housekeeping_every: float = 10.0
@@ -163,9 +164,9 @@ class Runtime:
             await asyncio.sleep(0)
         await self._forget_sagas()
         now = self.clock.now()
-        self.sightings.note("running", self.name, "", now)
+        self.version_usage.note("running", self.name, "", now)
         with self.pulse.doing("noting which versions were seen"):
-            await self.sightings.write(self.store.sightings, now)
+            await self.version_usage.write(self.store.version_usage, now)
 
     async def _forget_sagas(self) -> None:
         if self.saga_retention is None:
@@ -179,7 +180,7 @@ class Runtime:
     async def _write_down_the_rest(self) -> None:
         """What was seen since the last time; without it, the store is at most an hour behind."""
         try:
-            await self.sightings.write(self.store.sightings, self.clock.now(), every=0.0)
+            await self.version_usage.write(self.store.version_usage, self.clock.now(), every=0.0)
         except StoreError as error:
             log.warning("%s: which versions were seen last could not be written: %s", self.name, error)
 

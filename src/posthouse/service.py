@@ -17,7 +17,7 @@ from posthouse.broker import Broker, Start, Topology
 from posthouse.brokers import open_broker
 from posthouse.checks import refusals, warnings
 from posthouse.clock import Clock, SystemClock
-from posthouse.contracts import EventType, SchemaGuard, Topics
+from posthouse.contracts import EventType, Topics
 from posthouse.contracts.deprecation import deprecations
 from posthouse.contracts.versions import chain, missing_links
 from posthouse.declaring import Declarations
@@ -42,17 +42,8 @@ from posthouse.processes.stream import Evolve, Home
 from posthouse.receiving import Consumer, Executor, Handler, HeldEvents, Policy, Retrier, dead_letter_topic
 from posthouse.receiving.readers import is_ordered, problems_of, topics_of
 from posthouse.runtime import PARTS, Part, Runtime
-from posthouse.sending import (
-    EnvelopeBuilder,
-    EventContext,
-    Outbox,
-    Relay,
-    RelaySettings,
-    TransactionScope,
-    Tx,
-    VersionUsage,
-    record,
-)
+from posthouse.seam import EnvelopeBuilder, EventContext, SchemaGuard, VersionUsage
+from posthouse.sending import Outbox, Relay, RelaySettings, TransactionScope, Tx, record
 from posthouse.store import OutboxRow, Parameters, RelaySource, Store, Transaction
 from posthouse.stores import open_store
 
@@ -114,7 +105,7 @@ class Service(Declarations):
         super().__init__(name, namespace, topics=topics, owner=owner, residency=residency, schemas=schemas)
         self._parts = Parts(store, broker, clock or SystemClock())
         self._sagas = SagaBook(name, namespace, self)
-        self._sightings = VersionUsage()
+        self._version_usage = VersionUsage()
         self.outbox = Outbox(lambda: self.store, lambda: self._builder)
         self.in_flight = in_flight
         self.wire = wire
@@ -423,7 +414,7 @@ class Service(Declarations):
     def _forget(self) -> None:
         """Open everything anew at the next use, which may be on another event loop."""
         self._store, self._broker, self._runtime, self._ready = None, None, None, False
-        self._sightings = VersionUsage()
+        self._version_usage = VersionUsage()
         self.projections.forget()
         self._opening = asyncio.Lock()
 
@@ -512,7 +503,7 @@ class Service(Declarations):
                 with suppress(DecodeError):
                     name = decode_any(row.headers, row.body).type
                     if name in watched:
-                        self._sightings.note("published", self.name, name, self.clock.now())
+                        self._version_usage.note("published", self.name, name, self.clock.now())
 
     async def _wire(self, source: RelaySource) -> Runtime:
         tail = await self.store.tail() if source == "wal" else None
@@ -532,7 +523,7 @@ class Service(Declarations):
             retriers=[Retrier(executor, self.clock) for executor in executors],
             inbox_retention=self.inbox_retention,
             saga_retention=self.saga_retention if self.saga_types else None,
-            sightings=self._sightings,
+            version_usage=self._version_usage,
             projections=self.projections.keeper(),
         )
 
@@ -549,6 +540,6 @@ class Service(Declarations):
             builder=self._builder,
             clock=self.clock,
             limit=self._limit + METADATA_LIMIT,
-            sightings=self._sightings,
+            version_usage=self._version_usage,
             sight=self._sight(),
         )

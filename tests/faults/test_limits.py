@@ -21,7 +21,7 @@ from posthouse.stores import open_store
 INDEX_ROW = 2704
 """Bytes of the largest row that a B-tree of PostgreSQL takes; its header and the lengths of its columns are in them."""
 NAMES = 256
-"""Bytes of names that a developer gives: consumers, sagas, aggregates, projections and the roles of sightings."""
+"""Bytes of names that a developer gives: consumers, sagas, aggregates, projections and the roles of version usage."""
 COLUMNS = {
     "tenant": MAX_BYTES["tenant"],
     "key": MAX_BYTES["key"],

@@ -282,9 +282,9 @@ async def test_versions_are_seen_when_they_were_seen(opened: OpenStore, off: flo
             tx.publish(Seen(number=1))
         await soon(lambda: ran == [1], "the event")
         await runtime.tidy()
-        seen = await store.sightings.seen()
-        assert {sighting.role for sighting in seen} >= {"applied", "running"}
-        assert all(abs(time.time() - at) < 60 for sighting in seen for at in (sighting.first_at, sighting.last_at))
+        seen = await store.version_usage.seen()
+        assert {use.role for use in seen} >= {"applied", "running"}
+        assert all(abs(time.time() - at) < 60 for use in seen for at in (use.first_at, use.last_at))
 
 
 class Reluctant(MemoryBroker):

@@ -16,8 +16,8 @@ import pytest_asyncio
 
 from posthouse import Service
 from posthouse.errors import ConfigurationError
+from posthouse.seam.frames import frame_of
 from posthouse.sending import RelaySettings
-from posthouse.sending.envelope_builder import frame_of
 from posthouse.store import lane_of
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.sqlite import SqliteStore

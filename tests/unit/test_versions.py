@@ -22,10 +22,10 @@ from posthouse.events import decode_any
 from posthouse.governance.cutover import evidence_of
 from posthouse.governance.listing import catalogue_of
 from posthouse.receiving.executor import NEWER_WITHIN
-from posthouse.sending import EventContext
-from posthouse.sending.envelope_builder import frame_of
+from posthouse.seam import EventContext
+from posthouse.seam.frames import frame_of
 from posthouse.status import status
-from posthouse.store import Sighting
+from posthouse.store import VersionUse
 from posthouse.testing import Harness
 from tests.faults.scene import until
 
@@ -476,12 +476,12 @@ async def test_it_is_known_who_published_and_applied_which_version_and_when() ->
         await harness.settled()
         await harness.advance(11)
         await harness.advance(11)
-        published = [s for s in await house.hotel.store.sightings.seen() if s.role == "published"]
+        published = [s for s in await house.hotel.store.version_usage.seen() if s.role == "published"]
         assert published == [
-            Sighting("published", "hotel", f"hotel.stay.booked.v{number}", began, began) for number in (1, 2, 3)
+            VersionUse("published", "hotel", f"hotel.stay.booked.v{number}", began, began) for number in (1, 2, 3)
         ]
-        applied = [s for s in await house.desk.store.sightings.seen() if s.role == "applied"]
-        assert applied == [Sighting("applied", "desk", "hotel.stay.booked.v1", began, began)]
+        applied = [s for s in await house.desk.store.version_usage.seen() if s.role == "applied"]
+        assert applied == [VersionUse("applied", "desk", "hotel.stay.booked.v1", began, began)]
 
 
 async def test_only_versions_that_may_come_to_an_end_are_watched_at_their_producer() -> None:
@@ -500,7 +500,7 @@ async def test_only_versions_that_may_come_to_an_end_are_watched_at_their_produc
         await harness.settled()
         await harness.advance(11)
         await harness.advance(11)
-        published = [s.subject for s in await house.hotel.store.sightings.seen() if s.role == "published"]
+        published = [s.subject for s in await house.hotel.store.version_usage.seen() if s.role == "published"]
         assert published == ["hotel.stay.closed.v1"]
 
 
@@ -517,7 +517,7 @@ async def test_what_the_broker_refused_was_not_published() -> None:
         await until(sent, "two versions are sent and one is refused")
         harness._stop.set()
         await asyncio.gather(*harness._tasks)
-        published = [s.subject[-2:] for s in await house.hotel.store.sightings.seen() if s.role == "published"]
+        published = [s.subject[-2:] for s in await house.hotel.store.version_usage.seen() if s.role == "published"]
         assert published == ["v2", "v3"]
 
 
@@ -527,10 +527,10 @@ async def test_what_was_seen_last_is_written_when_a_service_stops() -> None:
     async with Harness(house.hotel, house.desk) as harness:
         await harness.publish(ADA)
         await harness.settled()
-        assert await house.desk.store.sightings.seen() == []
+        assert await house.desk.store.version_usage.seen() == []
         harness._stop.set()
         await asyncio.gather(*harness._tasks)
-        assert [seen.subject for seen in await house.desk.store.sightings.seen()] == ["hotel.stay.booked.v3"]
+        assert [seen.subject for seen in await house.desk.store.version_usage.seen()] == ["hotel.stay.booked.v3"]
 
 
 async def test_events_that_are_held_and_not_given_up_stand_in_the_way_of_a_retirement() -> None:
@@ -556,7 +556,7 @@ async def test_a_version_that_was_applied_in_another_one_does_not_count_as_used(
         await harness.settled()
         await harness.advance(11)
         await harness.advance(11)
-        used = {s.subject for s in await house.desk.store.sightings.seen() if s.role == "applied"}
+        used = {s.subject for s in await house.desk.store.version_usage.seen() if s.role == "applied"}
         assert used == {"hotel.stay.booked.v3"}
 
 

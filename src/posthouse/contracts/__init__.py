@@ -15,7 +15,6 @@ from posthouse.contracts.flow import Flow, flow_of
 from posthouse.contracts.payload import Payload, PayloadType
 from posthouse.contracts.payloads import payload_of
 from posthouse.contracts.schema import Schema, json_schema, schema_hash
-from posthouse.contracts.schema_guard import SchemaGuard
 from posthouse.contracts.terms import Retention, SchemaFormat, Terms
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "Retention",
     "Schema",
     "SchemaFormat",
-    "SchemaGuard",
     "Terms",
     "Topics",
     "avro",

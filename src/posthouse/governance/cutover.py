@@ -12,7 +12,7 @@ from posthouse.contracts.retirement import Evidence, Use, Watch
 from posthouse.governance.document import Document, TopicEntry
 from posthouse.governance.listing import catalogue_of
 from posthouse.service import Service
-from posthouse.store import HeldFilter, Sighting
+from posthouse.store import HeldFilter, VersionUse
 
 
 class VersionLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class VersionLine(msgspec.Struct, frozen=True, kw_only=True):
 async def versions_of(services: Sequence[Service], retired: Mapping[str, date]) -> Sequence[VersionLine]:
     """What these services declare and what their stores have seen, sorted by fact and version."""
     document = catalogue_of(services)
-    seen = [sighting for service in services for sighting in await service.store.sightings.seen()]
+    seen = [use for service in services for use in await service.store.version_usage.seen()]
     beside = {old: new for service in services for old, new in service.published_beside.items()}
     subjects = {entry.subject for entry in document.events} | {s.subject for s in seen if s.subject}
     subjects |= {reading.subject for handler in document.handlers for reading in handler.reads}
@@ -48,12 +48,12 @@ async def evidence_of(
 ) -> Evidence:
     """What is known about the use of a subject. `topics` are the frozen ones: they name the consumers of services that are
     not at hand; of these, `unseen` are vouched for."""
-    seen = {service.name: await service.store.sightings.seen() for service in services}
+    seen = {service.name: await service.store.version_usage.seen() for service in services}
     uses = [
-        Use(who=sighting.party, what=sighting.role, at=sighting.last_at)
-        for sightings in seen.values()
-        for sighting in sightings
-        if sighting.subject == subject
+        Use(who=use.party, what=use.role, at=use.last_at)
+        for usage in seen.values()
+        for use in usage
+        if use.subject == subject
     ]
     places = (subject, subject.rpartition(".v")[0].rpartition(".")[0])  # a topic per subject, or per aggregate
     readers = {reader for entry in topics if entry.name in places for reader in entry.consumers}
@@ -69,7 +69,7 @@ async def evidence_of(
 
 
 def _line(
-    subject: str, document: Document, seen: Sequence[Sighting], beside: str | None, retired: date | None
+    subject: str, document: Document, seen: Sequence[VersionUse], beside: str | None, retired: date | None
 ) -> VersionLine:
     entry = document.event(subject)
     producers: dict[str, float | None] = {} if entry is None else {entry.service: None}
@@ -78,10 +78,10 @@ def _line(
         for handler in document.handlers
         if any(reading.subject == subject for reading in handler.reads)
     )
-    for sighting in seen:
-        if sighting.subject == subject:
-            party = producers if sighting.role == "published" else consumers
-            party[sighting.party] = sighting.last_at
+    for use in seen:
+        if use.subject == subject:
+            party = producers if use.role == "published" else consumers
+            party[use.party] = use.last_at
     return VersionLine(
         subject=subject,
         producers=dict(sorted(producers.items())),
@@ -93,8 +93,8 @@ def _line(
     )
 
 
-def _since(sightings: Sequence[Sighting], service: str) -> float | None:
-    return next((s.first_at for s in sightings if s.role == "running" and s.party == service), None)
+def _since(usage: Sequence[VersionUse], service: str) -> float | None:
+    return next((s.first_at for s in usage if s.role == "running" and s.party == service), None)
 
 
 async def _held(subject: str, services: Sequence[Service]) -> Mapping[str, int]:

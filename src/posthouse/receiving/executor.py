@@ -12,7 +12,6 @@ import msgspec
 
 from posthouse.broker import Delivery
 from posthouse.clock import Clock, jitter
-from posthouse.contracts import SchemaGuard
 from posthouse.contracts.versions import lift
 from posthouse.errors import (
     CommitUnknown,
@@ -36,7 +35,8 @@ from posthouse.receiving.holding import OUTLIVED, Holder, held_event, storable, 
 from posthouse.receiving.inbound import InboundEvent, arrived, from_held, ordering_key, under_digest
 from posthouse.receiving.order import OrderDecision, classify, is_outlived
 from posthouse.receiving.policy import Again, Dead, Policy, decide
-from posthouse.sending import EnvelopeBuilder, Tx, VersionUsage, context_of
+from posthouse.seam import EnvelopeBuilder, SchemaGuard, VersionUsage, context_of
+from posthouse.sending import Tx
 from posthouse.store import HeldEvent, HeldState, InboxEntry, KeyPosition, Seen, Store, Transaction
 
 log = logging.getLogger("posthouse.consumer")
@@ -89,7 +89,7 @@ class Executor:
     """Bytes of the largest body that is looked at."""
     sight: SchemaGuard = dataclasses.field(default_factory=SchemaGuard)
     """What is known about the schemas that events name."""
-    sightings: VersionUsage = dataclasses.field(default_factory=VersionUsage)
+    version_usage: VersionUsage = dataclasses.field(default_factory=VersionUsage)
     """Where it is noted which versions were applied."""
     stirred: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     """Set when a held event has become due, so that nobody has to look for it."""
@@ -353,7 +353,7 @@ class Executor:
     def _note(self, works: Sequence[InboundEvent]) -> None:
         now = self.clock.now()
         for name in {work.event.type for work in works if work.event is not None}:
-            self.sightings.note("applied", self.consumer, name, now)
+            self.version_usage.note("applied", self.consumer, name, now)
 
     async def _is_first(self, transaction: Transaction, fact: Fact) -> bool:
         """Whether no other version of the fact was applied; from here on, one was."""

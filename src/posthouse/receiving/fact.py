@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from posthouse.events import DUAL_OF, Event
-from posthouse.sending.envelope_builder import DUAL_VERSION
+from posthouse.seam.outward import DUAL_VERSION
 from posthouse.store import InboxEntry
 
 

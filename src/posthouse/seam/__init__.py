@@ -4,8 +4,24 @@ A fact on its way out, a frame on its way in, a call of a handler, a publish and
 store. Whatever is to be done, measured or refused at one of them has its place here, and nowhere else.
 """
 
+from posthouse.seam.context import EventContext, context_of
+from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.seam.rules import Rules
+from posthouse.seam.schema_guard import SchemaGuard
 from posthouse.seam.seam import OutwardStep, Seam
 from posthouse.seam.timing import Crossing, Figure, Timing
+from posthouse.seam.version_usage import VersionUsage
 
-__all__ = ["Crossing", "Figure", "OutwardStep", "Rules", "Seam", "Timing"]
+__all__ = [
+    "Crossing",
+    "EnvelopeBuilder",
+    "EventContext",
+    "Figure",
+    "OutwardStep",
+    "Rules",
+    "SchemaGuard",
+    "Seam",
+    "Timing",
+    "VersionUsage",
+    "context_of",
+]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from posthouse.events import Actor
-from posthouse.sending.envelope_builder import EnvelopeBuilder, EventContext
+from posthouse.seam.context import EventContext
+from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.store import OutboxRow, Store
 
 Rows = list[OutboxRow]

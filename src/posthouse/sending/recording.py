@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from posthouse.sending.envelope_builder import EnvelopeBuilder, EventContext
+from posthouse.seam.context import EventContext
+from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.sending.transaction import Begin, TransactionScope
 from posthouse.store import Parameters, Store
 

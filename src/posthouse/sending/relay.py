@@ -13,8 +13,8 @@ from posthouse.clock import Clock, backoff, new_id
 from posthouse.errors import BrokerError, StoreError
 from posthouse.pulse import Pulse
 from posthouse.redaction import redacted
+from posthouse.seam.frames import frames_of
 from posthouse.sending.breaker import Breaker
-from posthouse.sending.envelope_builder import frames_of
 from posthouse.store import OutboxReader, OutboxRow, OutboxShard, OutboxTail, Poll, RelaySource, Store, StuckRow, parked
 
 log = logging.getLogger("posthouse.relay")

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from posthouse.clock import Clock
 from posthouse.contracts import is_event
 from posthouse.errors import StoreError
-from posthouse.sending.envelope_builder import EnvelopeBuilder, EventContext
+from posthouse.seam.context import EventContext
+from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
 
 Begin = Callable[[EventContext], Awaitable[tuple[AbstractAsyncContextManager[object], "Tx"]]]

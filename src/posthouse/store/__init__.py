@@ -1,7 +1,7 @@
 """PORT: a store is a database that takes part in the user's transaction.
 
 It holds small tables, each a role of its own: what goes out (`outbox`), what was applied (`inbox`), what could not be
-(`held`), what is due later (`timers`), which versions are in use (`sightings`), where processes stand (`sagas`),
+(`held`), what is due later (`timers`), which versions are in use (`version_usage`), where processes stand (`sagas`),
 what happened to each thing (`streams`), which generations read models have (`projections`).
 Methods that take a transaction as their first argument write inside it and never commit; the others are transactions of
 their own. `posthouse.testing.StoreContract` proves an adapter.
@@ -32,10 +32,10 @@ from posthouse.store.outbox import (
 )
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
-from posthouse.store.sightings import Sighting, SightingRole, SightingTable
 from posthouse.store.streams import StreamTable
 from posthouse.store.timers import Timer, TimerTable
 from posthouse.store.transaction import Parameters, Rows, Submit, Transaction
+from posthouse.store.version_usage import UsageRole, VersionUsageTable, VersionUse
 
 __all__ = [
     "BLOCKING",
@@ -59,15 +59,15 @@ __all__ = [
     "Restoration",
     "Rows",
     "Seen",
-    "Sighting",
-    "SightingRole",
-    "SightingTable",
     "Store",
     "StuckRow",
     "Submit",
     "Timer",
     "TimerTable",
     "Transaction",
+    "UsageRole",
+    "VersionUsageTable",
+    "VersionUse",
     "lane_of",
     "parked",
 ]
@@ -122,7 +122,7 @@ class Store(Protocol):
     inbox: InboxTable
     held: HeldTable
     timers: TimerTable
-    sightings: SightingTable
+    version_usage: VersionUsageTable
     sagas: SagaTable
     streams: StreamTable
     projections: ProjectionTable

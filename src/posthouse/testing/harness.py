@@ -15,8 +15,8 @@ from posthouse.contracts import event_type_of
 from posthouse.errors import PosthouseError
 from posthouse.events import STRUCTURED, Event, Producer, decode_any
 from posthouse.runtime import Runtime
-from posthouse.sending import EnvelopeBuilder, EventContext
-from posthouse.sending.envelope_builder import frame_of
+from posthouse.seam import EnvelopeBuilder, EventContext
+from posthouse.seam.frames import frame_of
 from posthouse.service import Parts, Service
 from posthouse.status import Status, status
 from posthouse.store import HeldEvent, HeldFilter

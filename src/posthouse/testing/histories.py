@@ -16,8 +16,8 @@ from posthouse.events import Event, timestamp
 from posthouse.events.limits import UNREADABLE
 from posthouse.processes import Saga, SagaType, SagaView
 from posthouse.processes.saga.transition import RETRY_UNDO
-from posthouse.sending import EventContext
-from posthouse.sending.envelope_builder import context_of
+from posthouse.seam import EventContext
+from posthouse.seam.context import context_of
 from posthouse.service import Service
 from posthouse.store.sagas import SagaFilter, SagaInput, SagaRow, SagaTurn, Said
 from posthouse.testing.sagas_bench import Answers, Bench

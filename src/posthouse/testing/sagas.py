@@ -13,8 +13,8 @@ from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.events import Event, timestamp
 from posthouse.processes import Saga, SagaType
 from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN
-from posthouse.sending import EventContext
-from posthouse.sending.envelope_builder import context_of
+from posthouse.seam import EventContext
+from posthouse.seam.context import context_of
 from posthouse.service import Service
 from posthouse.store import Parameters
 from posthouse.store.sagas import SagaRow, SagaStatus, SagaTurn

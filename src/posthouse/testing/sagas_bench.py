@@ -12,7 +12,8 @@ from posthouse.clock import ManualClock
 from posthouse.events import STRUCTURED, Actor, Event, Producer, decode_any
 from posthouse.processes import SagaBook, SagaInstances, SagaType
 from posthouse.processes.saga.conductor import Conductor
-from posthouse.sending import EnvelopeBuilder, EventContext, Tx
+from posthouse.seam import EnvelopeBuilder, EventContext
+from posthouse.sending import Tx
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
 from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn
 from posthouse.store.savepoints import Savepoints

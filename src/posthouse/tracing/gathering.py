@@ -9,7 +9,7 @@ import msgspec
 
 from posthouse.broker import Broker
 from posthouse.receiving import dead_letter_topic
-from posthouse.sending.envelope_builder import frame_of
+from posthouse.seam.frames import frame_of
 from posthouse.service import Service
 from posthouse.store import HeldEvent, HeldFilter, OutboxRow
 from posthouse.tracing.reading import refusal, stored

@@ -9,7 +9,7 @@ from typing import cast
 
 from posthouse.cli.target import load
 from posthouse.contracts.retirement import RETIRED
-from posthouse.store import Sighting
+from posthouse.store import VersionUse
 from tests.unit.cli.conftest import Project
 
 DAY = 86_400.0
@@ -56,14 +56,14 @@ def as_placed(new: PlacedInCents) -> Placed:
 ALL = ("shop:orders", "shop:billing", "shop:mail")
 
 
-def watched(project: Project, *sightings: Sighting, since: float = 30 * DAY) -> None:
+def watched(project: Project, *uses: VersionUse, since: float = 30 * DAY) -> None:
     """Every service runs for so many seconds; and these were seen besides, by the store of their party's service."""
     project.write("shop.py", SHOP)
     assert project.run("catalog", "freeze", *ALL).exit_code == 0
-    see(project, *sightings, since=since)
+    see(project, *uses, since=since)
 
 
-def see(project: Project, *sightings: Sighting, since: float = 30 * DAY) -> None:
+def see(project: Project, *uses: VersionUse, since: float = 30 * DAY) -> None:
     project.forget()
     now = time.time()
 
@@ -71,16 +71,16 @@ def see(project: Project, *sightings: Sighting, since: float = 30 * DAY) -> None
         for target in ALL:
             service = load(target)
             await service.store.upgrade()
-            mine = [one for one in sightings if one.party == service.name]
-            await service.store.sightings.note([Sighting("running", service.name, "", now - since, now), *mine])
+            mine = [one for one in uses if one.party == service.name]
+            await service.store.version_usage.note([VersionUse("running", service.name, "", now - since, now), *mine])
             await service.aclose()
 
     asyncio.run(work())
 
 
-def applied(days_ago: float, subject: str = V1) -> Sighting:
+def applied(days_ago: float, subject: str = V1) -> VersionUse:
     at = time.time() - days_ago * DAY
-    return Sighting("applied", "billing", subject, at - 100 * DAY, at)
+    return VersionUse("applied", "billing", subject, at - 100 * DAY, at)
 
 
 def test_who_uses_which_version_is_shown_with_dates(project: Project) -> None:
@@ -120,7 +120,7 @@ def test_a_version_in_use_is_not_retired_and_its_user_is_named(project: Project)
 
 def test_a_version_that_was_published_lately_is_not_retired(project: Project) -> None:
     now = time.time()
-    watched(project, Sighting("published", "orders", V1, now - 60, now - 60))
+    watched(project, VersionUse("published", "orders", V1, now - 60, now - 60))
     result = project.run("schema", "retire", V1, *ALL)
     assert result.exit_code == 1
     assert "orders published it today" in result.stderr

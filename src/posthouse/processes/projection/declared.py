@@ -11,9 +11,9 @@ from typing import TypeVar
 from posthouse.contracts import EventType, event_type_of
 from posthouse.errors import ConfigurationError
 from posthouse.processes.projection.model import NAME, Model, table_name
-from posthouse.processes.projection.stripping import Stripper, undecided, unknown
 from posthouse.receiving import Handler, Policy, Uses
 from posthouse.receiving.handler import hints_of, is_list
+from posthouse.seam.stripping import Stripper, undecided, unknown
 from posthouse.sending import Tx
 from posthouse.store import Store
 

@@ -10,7 +10,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from posthouse.contracts import EventType, SchemaGuard, event_type_of
+from posthouse.contracts import EventType, event_type_of
 from posthouse.contracts.versions import Casts
 from posthouse.errors import ConfigurationError, ContractError, StoreCollision, VersionConflict, did_you_mean
 from posthouse.events import Actor, Event
@@ -18,6 +18,7 @@ from posthouse.processes.stream.conflicts import Conflicts
 from posthouse.processes.stream.deciding import Decision, Evolve, decided, folded
 from posthouse.processes.stream.reading import STREAM_VERSION, Reader
 from posthouse.processes.stream.snapshots import Snapshots
+from posthouse.seam import SchemaGuard
 from posthouse.sending import Tx
 from posthouse.store import Store
 from posthouse.store.streams import Stream, StreamEvent, StreamTable

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar, cast
 
-from posthouse.contracts import EventType, SchemaGuard
+from posthouse.contracts import EventType
 from posthouse.contracts.versions import Cast, Casts, chain, lift
 from posthouse.errors import ContractError, DecodeError, did_you_mean
 from posthouse.events import Event, decode_any
+from posthouse.seam import SchemaGuard
 from posthouse.store.streams import StreamEvent
 
 E = TypeVar("E")

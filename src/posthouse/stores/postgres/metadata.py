@@ -129,11 +129,11 @@ def _whole_store(metadata: MetaData) -> None:
         prefixes=["UNLOGGED"],
     )
     Table(
-        "sighting",
+        "version_usage",
         metadata,
         *_columns(Text, "role", "party", "subject"),
         *_columns(Double, "first_at", "last_at"),
-        PrimaryKeyConstraint("role", "party", "subject", name="sighting_pkey"),
+        PrimaryKeyConstraint("role", "party", "subject", name="version_usage_pkey"),
     )
 
 

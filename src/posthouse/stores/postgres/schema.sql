@@ -50,7 +50,7 @@ CREATE UNLOGGED TABLE posthouse.incarnation (
 );
 
 -- Who used which version of an event, first and last. Nothing of a tenant is in it.
-CREATE TABLE posthouse.sighting (
+CREATE TABLE posthouse.version_usage (
     role text NOT NULL,
     party text NOT NULL,
     subject text NOT NULL,

@@ -23,9 +23,9 @@ from posthouse.store import (
     OutboxTail,
     Parameters,
     Restoration,
-    SightingTable,
     TimerTable,
     Transaction,
+    VersionUsageTable,
 )
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
@@ -46,11 +46,11 @@ from posthouse.stores.postgres.schema import MOST_LANES, applied, is_post, migra
 from posthouse.stores.postgres.separation import Separation
 from posthouse.stores.postgres.shapes import Shapes, library_of, refusal
 from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
-from posthouse.stores.postgres.sightings import PostgresSightings
 from posthouse.stores.postgres.streams import PostgresStreams
 from posthouse.stores.postgres.timers import PostgresTimers
 from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction
 from posthouse.stores.postgres.upgrade import upgraded
+from posthouse.stores.postgres.version_usage import PostgresVersionUsage
 
 WEEK = 7 * 86_400.0
 WAL_KEEP = 2**30
@@ -140,7 +140,7 @@ class PostgresStore:
         self.inbox: InboxTable = PostgresInbox(self._database, clock)
         self.held: HeldTable = PostgresHeld(self._database, clock)
         self.timers: TimerTable = PostgresTimers(self._database, self._outbox, idempotency_window)
-        self.sightings: SightingTable = PostgresSightings(self._database, clock)
+        self.version_usage: VersionUsageTable = PostgresVersionUsage(self._database, clock)
         self.sagas: SagaTable = PostgresSagas(self._database, clock)
         self.streams: StreamTable = PostgresStreams(self._database)
         self.projections: ProjectionTable = PostgresProjections(self._database, clock, isolated=isolation)

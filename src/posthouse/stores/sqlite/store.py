@@ -24,9 +24,9 @@ from posthouse.store import (
     OutboxTail,
     Parameters,
     Restoration,
-    SightingTable,
     TimerTable,
     Transaction,
+    VersionUsageTable,
 )
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
@@ -39,10 +39,10 @@ from posthouse.stores.sqlite.outbox import SqliteOutbox
 from posthouse.stores.sqlite.projections import SqliteProjections
 from posthouse.stores.sqlite.sagas import SqliteSagas
 from posthouse.stores.sqlite.schema import MOST_LANES, applied, migrations, missing, script, upgrading
-from posthouse.stores.sqlite.sightings import SqliteSightings
 from posthouse.stores.sqlite.steps import carry_out
 from posthouse.stores.sqlite.streams import SqliteStreams
 from posthouse.stores.sqlite.timers import SqliteTimers
+from posthouse.stores.sqlite.version_usage import SqliteVersionUsage
 from posthouse.stores.sqlite.views import can_view, refused, viewed
 from posthouse.stores.waiting import waiting_checks
 
@@ -130,7 +130,7 @@ class SqliteStore:
         self.inbox: InboxTable = SqliteInbox(self._database, self._clock)
         self.held: HeldTable = SqliteHeld(self._database, self._clock)
         self.timers: TimerTable = SqliteTimers(self._database, self._clock, self._outbox)
-        self.sightings: SightingTable = SqliteSightings(self._database, self._clock)
+        self.version_usage: VersionUsageTable = SqliteVersionUsage(self._database, self._clock)
         self.sagas: SagaTable = SqliteSagas(self._database, self._clock)
         self.streams: StreamTable = SqliteStreams(self._database)
         self.projections: ProjectionTable = SqliteProjections(self._database, self._clock)

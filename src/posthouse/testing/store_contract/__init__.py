@@ -16,12 +16,12 @@ from posthouse.testing.store_contract.lanes import LaneContract
 from posthouse.testing.store_contract.outbox import OutboxContract
 from posthouse.testing.store_contract.projections import ProjectionContract
 from posthouse.testing.store_contract.sagas import SagaContract
-from posthouse.testing.store_contract.sightings import SightingContract
 from posthouse.testing.store_contract.streams import HistoryContract, StreamContract
 from posthouse.testing.store_contract.stuck import StuckContract
 from posthouse.testing.store_contract.tables import TableContract
 from posthouse.testing.store_contract.timers import TimerContract
 from posthouse.testing.store_contract.transactions import TransactionContract
+from posthouse.testing.store_contract.version_usage import VersionUsageContract
 
 __all__ = ["StoreContract"]
 
@@ -35,7 +35,7 @@ class StoreContract(
     InboxContract,
     HeldContract,
     TimerContract,
-    SightingContract,
+    VersionUsageContract,
     SagaContract,
     StreamContract,
     HistoryContract,

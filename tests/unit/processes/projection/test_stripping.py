@@ -14,7 +14,7 @@ from posthouse import Event, Payload, Service
 from posthouse.contracts.personal import Personal
 from posthouse.events import Actor
 from posthouse.processes import Model, Plan
-from posthouse.processes.projection.stripping import Stripper
+from posthouse.seam.stripping import Stripper
 from posthouse.testing import Harness
 from tests.unit.processes.projection.listings import Hotel
 

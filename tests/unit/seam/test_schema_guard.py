@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from posthouse import Event, Payload, Policy, Service
-from posthouse.contracts import EventType, SchemaGuard, event_type_of
+from posthouse.contracts import EventType, event_type_of
 from posthouse.contracts.lock import Lock, Locked
-from posthouse.contracts.schema_guard import LOOK_AGAIN, MAX_SEEN
 from posthouse.errors import ConfigurationError, ContractError
 from posthouse.governance.folder import read_folder, write_folder
 from posthouse.governance.freezing import freeze
 from posthouse.governance.listing import catalogue_of
+from posthouse.seam import SchemaGuard
+from posthouse.seam.schema_guard import LOOK_AGAIN, MAX_SEEN
 from posthouse.testing import Harness
 
 PLACE = "schemas://orders/order/placed/v1"

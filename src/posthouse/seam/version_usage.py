@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from posthouse.store import Sighting, SightingRole, SightingTable
+from posthouse.store import UsageRole, VersionUsageTable, VersionUse
 
 HOUR = 3600.0
 
-Place = tuple[SightingRole, str, str]
+Place = tuple[UsageRole, str, str]
 
 
 class VersionUsage:
@@ -17,15 +17,15 @@ class VersionUsage:
         self._seen: dict[Place, float] = {}
         self._written: dict[Place, tuple[float, float]] = {}
 
-    def note(self, role: SightingRole, party: str, subject: str, now: float) -> None:
+    def note(self, role: UsageRole, party: str, subject: str, now: float) -> None:
         """`party` published or applied an event of this subject, or was running."""
         self._seen[role, party, subject] = now
 
-    async def write(self, table: SightingTable, now: float, *, every: float = HOUR) -> int:
+    async def write(self, table: VersionUsageTable, now: float, *, every: float = HOUR) -> int:
         """Write what is due; returns how many. With `every` 0: all that was seen since it was last written."""
         due = [place for place, seen in self._seen.items() if self._is_due(place, seen, now, every)]
         if due:
-            seen = [Sighting(*place, first_at=self._seen[place], last_at=self._seen[place]) for place in due]
+            seen = [VersionUse(*place, first_at=self._seen[place], last_at=self._seen[place]) for place in due]
             await table.note(seen, now)
             self._written.update({place: (self._seen[place], now) for place in due})
         return len(due)

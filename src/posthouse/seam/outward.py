@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
-from posthouse.broker import Frame
 from posthouse.clock import Clock, new_id
 from posthouse.contracts import event_type_of
 from posthouse.contracts.versions import Cast, Casts, whole
 from posthouse.errors import ConfigurationError, ContractError, EventError, EventTooLarge
-from posthouse.events import DUAL_OF, Actor, Codec, Event, Producer, check_size, codec_of, timestamp
+from posthouse.events import DUAL_OF, Codec, Event, Producer, check_size, timestamp
+from posthouse.seam.context import EventContext
 from posthouse.store import OutboxRow
-
-
-class EventContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a new event inherits: its tenant, and the request or the event that led to it. An event without a
-    correlation begins one, under its own id."""
-
-    tenant: str
-    correlation: str | None = None
-    causation: str | None = None
-    actor: Actor | None = None
-    traceparent: str | None = None
-    tracestate: str | None = None
-
-
-def context_of(event: Event[object]) -> EventContext:
-    """What follows from an event belongs to its tenant and continues its correlation and trace."""
-    return EventContext(
-        tenant=event.tenant,
-        correlation=event.correlation or event.id,
-        causation=event.id,
-        actor=event.actor,
-        traceparent=event.traceparent,
-        tracestate=event.tracestate,
-    )
-
 
 STAMP_ROOM = 64
 """Bytes that the number and the lineage, which the store gives, take at most in any wire format."""
@@ -171,24 +146,3 @@ def _beside(first: OutboxRow, row: OutboxRow, cast: Cast) -> OutboxRow:
     if row.idempotency_key is None:
         return row
     return msgspec.structs.replace(row, idempotency_key=f"{row.idempotency_key} {cast.target.name}")
-
-
-def frame_of(row: OutboxRow) -> Frame:
-    """What the broker gets: the stored bytes with the number that the store gave them."""
-    return frames_of([row])[0]
-
-
-def frames_of(rows: Sequence[OutboxRow]) -> list[Frame]:
-    """The same for many. Rows of one kind share their headers, and with them the codec."""
-    frames: list[Frame] = []
-    known: Mapping[str, str] | None = None
-    for row in rows:
-        headers, body, key = row.headers, row.body, row.key
-        if row.sequence is not None:
-            if headers is not known:
-                stamp = codec_of(headers, body).stamp
-                known = headers or None  # without headers it is the body that tells
-            headers, body = stamp(headers, body, row.sequence, row.lineage)
-        key = None if key is None else f"{row.tenant}:{key}"
-        frames.append(Frame(topic=row.topic, id=row.event_id, key=key, headers=headers, body=body))
-    return frames

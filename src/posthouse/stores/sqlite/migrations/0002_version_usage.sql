@@ -1,5 +1,5 @@
 -- Who used which version of an event, first and last.
-CREATE TABLE posthouse_sighting (
+CREATE TABLE posthouse_version_usage (
     role TEXT NOT NULL,
     party TEXT NOT NULL,
     subject TEXT NOT NULL,

@@ -12,8 +12,9 @@ from posthouse.clock import ManualClock
 from posthouse.contracts import event_type_of
 from posthouse.errors import ConfigurationError, ContractError, EventError, EventTooLarge
 from posthouse.events import CODECS, Event, Producer, decode_any
-from posthouse.sending import EnvelopeBuilder, EventContext, context_of
-from posthouse.sending.envelope_builder import STAMP_ROOM, frame_of
+from posthouse.seam import EnvelopeBuilder, EventContext, context_of
+from posthouse.seam.frames import frame_of
+from posthouse.seam.outward import STAMP_ROOM
 from posthouse.store import OutboxRow
 
 plant = Service("plant", namespace="works")

@@ -1,0 +1,30 @@
+"""From a stored row to the frame that the broker gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from posthouse.broker import Frame
+from posthouse.events import codec_of
+from posthouse.store import OutboxRow
+
+
+def frame_of(row: OutboxRow) -> Frame:
+    """What the broker gets: the stored bytes with the number that the store gave them."""
+    return frames_of([row])[0]
+
+
+def frames_of(rows: Sequence[OutboxRow]) -> list[Frame]:
+    """The same for many. Rows of one kind share their headers, and with them the codec."""
+    frames: list[Frame] = []
+    known: Mapping[str, str] | None = None
+    for row in rows:
+        headers, body, key = row.headers, row.body, row.key
+        if row.sequence is not None:
+            if headers is not known:
+                stamp = codec_of(headers, body).stamp
+                known = headers or None  # without headers it is the body that tells
+            headers, body = stamp(headers, body, row.sequence, row.lineage)
+        key = None if key is None else f"{row.tenant}:{key}"
+        frames.append(Frame(topic=row.topic, id=row.event_id, key=key, headers=headers, body=body))
+    return frames
