@@ -16,13 +16,13 @@ import uuid_utils
 from benchmarks.shop import BUSINESS, CREATE, TENANT, OrderPlaced, placed
 from posthouse.brokers.embedded import schema
 from posthouse.local.sqlite import Synchronous, connect
-from posthouse.store import lane_of
+from posthouse.store import shard_of
 from posthouse.store.inbox import drawn_at
 from posthouse.stores.sqlite import SqliteStore, append, database, inbox, outbox
 
 TOPIC = "shop.orders.order"
 GROUP = "billing"
-LANES = 16
+SHARDS = 16
 PARTITIONS = 8
 HEADERS = '{"content-type":"application/cloudevents+json"}'
 DIGEST = bytes(16)
@@ -104,7 +104,7 @@ def add_order(store: sqlite3.Connection, number: int) -> None:
     store.execute(BUSINESS, (key, payload.total_cents))
     [(sequence,)] = store.execute(append.NEXT_NUMBER, (TOPIC, TENANT, key)).fetchall()
     event_id, body = envelope(payload)
-    row = (lane_of(TENANT, key, LANES), TOPIC, TENANT, key, sequence, event_id, HEADERS, body)
+    row = (shard_of(TENANT, key, SHARDS), TOPIC, TENANT, key, sequence, event_id, HEADERS, body)
     store.execute(append.ADD, row)
 
 
@@ -125,9 +125,9 @@ def envelope(payload: OrderPlaced) -> tuple[str, bytes]:
 
 def relay(store: sqlite3.Connection, log: sqlite3.Connection, *, batch: int = 500) -> None:
     """Every row of the outbox into the log; where it stands, nobody notes."""
-    cursor, lanes = 0, (1 << LANES) - 1
+    cursor, shards = 0, (1 << SHARDS) - 1
     numbers: Counter[int] = Counter()
-    while rows := store.execute(outbox.SCAN, (cursor, 1 << 62, lanes, batch)).fetchall():
+    while rows := store.execute(outbox.SCAN, (cursor, 1 << 62, shards, batch)).fetchall():
         cursor = rows[-1][0]
         now = time.time()
         frames = []

@@ -15,10 +15,10 @@ from benchmarks import byhand
 from benchmarks.latency import running
 from benchmarks.reading import Reading, Scale, at_most
 from benchmarks.shop import KEYS, TENANT, Done, OrderPlaced, billing_in, orders_in
-from posthouse.store import lane_of
+from posthouse.store import shard_of
 
 INSERT = """
-INSERT INTO posthouse_outbox (lane, topic, tenant, key, sequence, event_id, headers, body, lineage)
+INSERT INTO posthouse_outbox (shard, topic, tenant, key, sequence, event_id, headers, body, lineage)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1)
 """
 
@@ -60,12 +60,12 @@ async def memory(folder: Path, scale: Scale) -> list[Reading]:
 
 def _backlog(count: int) -> Iterator[tuple[object, ...]]:
     """Rows of the outbox, as if they had been published."""
-    lanes = [lane_of(TENANT, f"o{key}", byhand.LANES) for key in range(KEYS)]
+    shards = [shard_of(TENANT, f"o{key}", byhand.SHARDS) for key in range(KEYS)]
     for number in range(count):
         key = f"o{number % KEYS}"
         event_id, body = byhand.envelope(OrderPlaced(order_id=key, total_cents=number, note=""))
-        lane, sequence = lanes[number % KEYS], number // KEYS + 1
-        yield lane, byhand.TOPIC, TENANT, key, sequence, event_id, byhand.HEADERS, body
+        shard, sequence = shards[number % KEYS], number // KEYS + 1
+        yield shard, byhand.TOPIC, TENANT, key, sequence, event_id, byhand.HEADERS, body
 
 
 async def _drain(folder: Path, count: int) -> dict[str, float]:

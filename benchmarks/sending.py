@@ -12,7 +12,7 @@ from benchmarks.shop import BUSINESS, TENANT, discard, fill, orders_in, placed, 
 from posthouse import Service
 
 # As if nothing had been relayed, by nobody.
-REWIND = ("UPDATE posthouse_lane SET cursor = 0, owner = NULL", "DELETE FROM posthouse_member")
+REWIND = ("UPDATE posthouse_shard SET cursor = 0, owner = NULL", "DELETE FROM posthouse_member")
 
 
 async def publish(folder: Path, scale: Scale) -> list[Reading]:

@@ -18,7 +18,7 @@ HEADERS = {"content-type": "application/cloudevents+json"}
 AT_ONCE = 1_000
 FROM_THE_BEGINNING = """
 DELETE FROM posthouse.member;
-UPDATE posthouse.lane SET s1 = '1:1:', backlog = NULL, floor = 0, owner = NULL, until = 0, epoch = epoch + 1;
+UPDATE posthouse.shard SET s1 = '1:1:', backlog = NULL, floor = 0, owner = NULL, until = 0, epoch = epoch + 1;
 DELETE FROM posthouse.backlog;
 """
 PATIENCE = 300.0

@@ -29,11 +29,11 @@ from posthouse.stores.postgres import PostgresStore
 SCHEMA = "log"
 KEYS = 50
 LEASE = 1.0
-"""Seconds; a relay that is paused for longer finds its lanes with another."""
+"""Seconds; a relay that is paused for longer finds its shards with another."""
 PAUSE = 1.6
 WRITERS = 4
 PATIENCE = 60.0
-FENCED = b"lost its lanes"
+FENCED = b"lost its shards"
 """What a relay says when it finds out."""
 
 
@@ -99,7 +99,7 @@ class Relays:
 
     @property
     def fenced(self) -> int:
-        """How often one of them found its lanes with another."""
+        """How often one of them found its shards with another."""
         return self._errors.read_bytes().count(FENCED)
 
 

@@ -506,7 +506,7 @@ class Service(Declarations):
                         self._version_usage.note("published", self.name, name, self.clock.now())
 
     async def _wire(self, source: RelaySource) -> Runtime:
-        tail = await self.store.tail() if source == "wal" else None
+        tail = await self.store.wal_reader() if source == "wal" else None
         executors = [await self._executor(name, handlers, self._start) for name, handlers in self._standing.items()]
         watched = self._watched()
         sent = partial(self._note_sent, watched, frozenset(watched.values())) if watched else None

@@ -13,9 +13,9 @@ from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
 from posthouse.stores.postgres.transaction import PostgresTransaction
 from posthouse.testing.store_contract.held import HeldContract
 from posthouse.testing.store_contract.inbox import InboxContract
-from posthouse.testing.store_contract.lanes import LaneContract
 from posthouse.testing.store_contract.outbox import OutboxContract
 from posthouse.testing.store_contract.projections import ProjectionContract
+from posthouse.testing.store_contract.shards import ShardContract
 from posthouse.testing.store_contract.streams import HistoryContract, StreamContract
 from posthouse.testing.store_contract.stuck import StuckContract
 from posthouse.testing.store_contract.timers import TimerContract
@@ -45,7 +45,7 @@ class Isolated(PostgresStore):
 
 
 class TestPostgresAsTheRuntime(
-    LaneContract, StuckContract, HeldContract, TimerContract, StreamContract, HistoryContract, ProjectionContract
+    ShardContract, StuckContract, HeldContract, TimerContract, StreamContract, HistoryContract, ProjectionContract
 ):
     @pytest.fixture(autouse=True)
     def _database(self, ground: Ground) -> None:

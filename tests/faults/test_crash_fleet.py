@@ -109,10 +109,8 @@ def test_a_rolling_restart_finishes_what_is_in_flight_and_leaves_no_orphan(world
     assert codes == [0, 0, 0], world.log()[-6000:]
     owners = "SELECT (SELECT count(*) FROM cursors WHERE owner IS NOT NULL) + (SELECT count(*) FROM members)"
     assert world.figure("log", owners) == 0, "a consumer left without giving back what it held"
-    lanes = (
-        "SELECT (SELECT count(*) FROM posthouse_lane WHERE owner IS NOT NULL) + (SELECT count(*) FROM posthouse_member)"
-    )
-    assert [world.figure(name, lanes) for name in ("orders", "billing")] == [0, 0], "a relay kept its lanes"
+    shards = "SELECT (SELECT count(*) FROM posthouse_shard WHERE owner IS NOT NULL) + (SELECT count(*) FROM posthouse_member)"
+    assert [world.figure(name, shards) for name in ("orders", "billing")] == [0, 0], "a relay kept its shards"
     report = world.judge(world.drain())
     assert set(Counter(world.runs()).values()) == {1}, "what was in flight was not finished but run again"
     tally.enter("52 rolling restart", report, at_least=enough(world, 2400))

@@ -18,7 +18,7 @@ FRAMES = "SELECT count(*) FROM frames f JOIN topics t ON t.id = f.topic WHERE t.
 
 
 def deals(count: int, start: int = 1) -> list[Deal]:
-    """Many keys of three tenants, so that every lane has something, and several facts per key."""
+    """Many keys of three tenants, so that every shard has something, and several facts per key."""
     return [
         Deal(
             tenant=f"t{n % 3 + 1}",
@@ -49,7 +49,7 @@ def test_a_relay_killed_between_the_brokers_answer_and_its_own_note_publishes_ag
     report = world.judge(world.drain())
     again = world.figure("log", FRAMES) - report.committed
     words = f"{again} frames were published again: it should be one batch for each crash"
-    if world.on_postgres:  # behind a backlog in two parts, whose pages are of one lane each
+    if world.on_postgres:  # behind a backlog in two parts, whose pages are of one shard each
         assert 3 <= again <= 2 * 3 * 10, words
     else:
         assert again == 3 * 10, words
@@ -60,7 +60,9 @@ def test_another_relay_takes_over_what_a_killed_one_had_leased_within_lease_and_
     world = opened(worlds, SLOW)
     first = world.work(["orders"], ["relay"], Failpoint(step=1, book="log", text="BEGIN"))
     second = world.work(["orders"], ["relay"])
-    until(lambda: world.figure("orders", "SELECT count(DISTINCT owner) FROM posthouse_lane") == 2, "both to hold lanes")
+    until(
+        lambda: world.figure("orders", "SELECT count(DISTINCT owner) FROM posthouse_shard") == 2, "both to hold shards"
+    )
     producer = world.produce(deals(40))
     assert world.crashed(first)
     killed_at = time.monotonic()
@@ -73,26 +75,28 @@ def test_another_relay_takes_over_what_a_killed_one_had_leased_within_lease_and_
 
 
 def pause_a_relay(worlds: Worlds, failpoint: Failpoint) -> World:
-    """Two relays share the lanes; one stands still at the failpoint for twice its lease while somebody keeps house and
+    """Two relays share the shards; one stands still at the failpoint for twice its lease while somebody keeps house and
     the other one goes on with newer facts of the same keys, then wakes up and finishes what it was about to do."""
     world = opened(worlds, SLOW)
     paused = world.work(["orders"], ["relay"], failpoint)
     other = world.work(["orders"], ["relay"])
-    until(lambda: world.figure("orders", "SELECT count(DISTINCT owner) FROM posthouse_lane") == 2, "both to hold lanes")
-    epochs = world.figure("orders", "SELECT sum(epoch) FROM posthouse_lane")
+    until(
+        lambda: world.figure("orders", "SELECT count(DISTINCT owner) FROM posthouse_shard") == 2, "both to hold shards"
+    )
+    epochs = world.figure("orders", "SELECT sum(epoch) FROM posthouse_shard")
     world.produce(deals(40)).result()
     paused.await_stop()
     stopped_at = time.monotonic()
     world.work(["orders"], [], quiet=True, tidy=True).result()
     until(
-        lambda: world.figure("orders", "SELECT sum(epoch) FROM posthouse_lane") > epochs, "the lanes to be taken over"
+        lambda: world.figure("orders", "SELECT sum(epoch) FROM posthouse_shard") > epochs, "the shards to be taken over"
     )
     world.produce(deals(40, start=41)).result()
     until(lambda: world.unsent("orders") == 0, "the other relay to send everything")
     until(lambda: time.monotonic() - stopped_at > 2 * LEASE, "twice the lease")
     settled = world.figure("orders", "SELECT sum(count) FROM posthouse_sent")
     paused.go_on()
-    until(lambda: "lost its lanes" in world.log(), "the relay that woke up to see that it was fenced")
+    until(lambda: "lost its shards" in world.log(), "the relay that woke up to see that it was fenced")
     assert world.figure("orders", "SELECT sum(count) FROM posthouse_sent") == settled == 160
     assert (paused.terminate(), other.terminate()) == (0, 0)
     return world
@@ -100,7 +104,7 @@ def pause_a_relay(worlds: Worlds, failpoint: Failpoint) -> World:
 
 def test_a_relay_that_stood_still_after_publishing_settles_nothing_when_it_wakes_up(worlds: Worlds) -> None:
     world = pause_a_relay(worlds, Failpoint(step=1, moment="after", act="stop", book="log", text="COMMIT"))
-    assert world.log().count("lost its lanes") > 0
+    assert world.log().count("lost its shards") > 0
     tally.enter("4 relay paused before it settles", world.judge(world.drain()), at_least=320)
 
 

@@ -150,8 +150,8 @@ def test_a_relay_killed_at_any_step_while_it_tries_refused_rows_again_keeps_thei
     passed = "s1 = pg_current_snapshot()" if world.on_postgres else "cursor = (SELECT max(id) FROM posthouse_outbox)"
     world.change(
         "orders",
-        f"INSERT INTO posthouse_stuck SELECT id, lane, topic, tenant, key, 1, 0, 0, {refused} FROM posthouse_outbox",
-        f"UPDATE posthouse_lane SET {passed}",
+        f"INSERT INTO posthouse_stuck SELECT id, shard, topic, tenant, key, 1, 0, 0, {refused} FROM posthouse_outbox",
+        f"UPDATE posthouse_shard SET {passed}",
     )
     report = crash_at_every_step(
         worlds, world, lambda world, failpoint: world.work(["orders"], ["relay"], failpoint, quiet=True)

@@ -25,7 +25,7 @@ class JumpingClock(SystemClock):
 
 
 @pytest.mark.parametrize("jump", [-HOURS, HOURS])
-async def test_a_machine_whose_clock_jumps_keeps_its_lanes_and_goes_on(
+async def test_a_machine_whose_clock_jumps_keeps_its_shards_and_goes_on(
     postgres_url: str, jump: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     service, clock = booking(), JumpingClock()
@@ -42,13 +42,13 @@ async def test_a_machine_whose_clock_jumps_keeps_its_lanes_and_goes_on(
         await say(service, "k", 3)
         await settled(service)
         assert await effects(service, "k") == [1, 2, 3]
-    assert "lost its lanes" not in caplog.text
+    assert "lost its shards" not in caplog.text
 
 
 async def leased_until(service: Service) -> float:
-    """When the lease of the lanes ends, by the database's clock."""
+    """When the lease of the shards ends, by the database's clock."""
     async with service.store.begin() as tx:
-        return float(str((await tx.execute("SELECT min(until) FROM posthouse.lane")).scalar()))
+        return float(str((await tx.execute("SELECT min(until) FROM posthouse.shard")).scalar()))
 
 
 @pytest.mark.parametrize("off", [-HOURS, HOURS])

@@ -20,7 +20,7 @@ from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.sending import Relay, RelaySettings
-from posthouse.store import OutboxReader, OutboxTail
+from posthouse.store import OutboxReader, WalReader
 from posthouse.store.projections import Generation
 from posthouse.store.streams import StreamEvent
 from posthouse.stores.postgres import PostgresStore
@@ -149,8 +149,8 @@ async def everything(reader: OutboxReader, owner: str = "a") -> list[str]:
     """The ids of what is left, in the order in which it came."""
     found: list[str] = []
     while True:
-        lanes = await reader.lease(owner, 600)
-        poll = await reader.poll(lanes, 20)
+        shards = await reader.lease(owner, 600)
+        poll = await reader.poll(shards, 20)
         if not poll.rows:
             return found
         found += [one.event_id for one in poll.rows]
@@ -168,9 +168,9 @@ async def test_what_was_polled_in_one_run_is_not_settled_in_the_next(
     async with opened(server.url) as store:
         await store.upgrade()
         before = await say(server.url, 0, many)
-        lanes = await store.outbox.lease("a", 600)
+        shards = await store.outbox.lease("a", 600)
         spend(server.url)
-        poll = await store.outbox.poll(lanes, 20)
+        poll = await store.outbox.poll(shards, 20)
         assert len(poll.rows) == min(many, 20)
         end(server)
         await again(store)
@@ -188,10 +188,10 @@ async def test_a_disk_that_was_copied_back_is_another_run(server: RestartablePos
         await store.outbox.lease("a", 600)
         server.back_up()
         await again(store)
-        lanes = await store.outbox.lease("a", 600)
+        shards = await store.outbox.lease("a", 600)
         await say(server.url, 0, 5)
         spend(server.url)
-        poll = await store.outbox.poll(lanes, 20)
+        poll = await store.outbox.poll(shards, 20)
         assert len(poll.rows) == 5
         server.bring_back()
         await again(store)
@@ -206,18 +206,18 @@ async def test_pages_that_were_read_ahead_in_one_run_are_not_settled_in_the_next
     async with opened(server.url) as store:
         await store.upgrade()
         before = await say(server.url, 0, 90)
-        lanes = await store.outbox.lease("a", 600)
+        shards = await store.outbox.lease("a", 600)
         spend(server.url)
-        first = await store.outbox.poll(lanes, 20)
+        first = await store.outbox.poll(shards, 20)
         assert await store.outbox.settle("a", first, [])
-        second = await store.outbox.poll(lanes, 20)
+        second = await store.outbox.poll(shards, 20)
         assert len(second.rows) == 20
         crash(server)
         await again(store)
         after = await say(server.url, 90, AFTER)
         settled = await store.outbox.settle("a", second, [])
         with pytest.raises(StoreUnavailable, match="another run"):
-            await store.outbox.poll(lanes, 20)
+            await store.outbox.poll(shards, 20)
         assert not settled
         found = await everything(store.outbox)
         assert set(found) | {one.event_id for one in first.rows} == {*before, *after}
@@ -230,11 +230,11 @@ async def test_what_a_relay_of_the_log_polled_in_one_run_is_not_settled_in_the_n
 ) -> None:
     async with opened(server.url) as store:
         await store.upgrade()
-        tail = await store.tail()
+        tail = await store.wal_reader()
         before = await say(server.url, 0, 5)
-        lanes = await tail.lease("a", 600)
+        shards = await tail.lease("a", 600)
         spend(server.url)
-        poll = await tail.poll(lanes, 20)
+        poll = await tail.poll(shards, 20)
         assert len(poll.rows) == 5
         crash(server)
         await again(store)
@@ -251,17 +251,17 @@ async def test_refused_rows_of_one_run_are_not_settled_in_the_next(server: Resta
     async with opened(server.url) as store:
         await store.upgrade()
         await say(server.url, 0, 2)
-        lanes = await store.outbox.lease("a", 600)
-        poll = await store.outbox.poll(lanes, 20)
+        shards = await store.outbox.lease("a", 600)
+        poll = await store.outbox.poll(shards, 20)
         assert await store.outbox.settle("a", poll, [stuck(one) for one in poll.rows])
-        (due,) = await store.outbox.stuck_due(lanes, 20)
+        (due,) = await store.outbox.stuck_due(shards, 20)
         await say(server.url, 2, 1)  # a commit that is waited for: what came before it is on the disk too
         crash(server)
         await again(store)
-        assert not await store.outbox.settle_stuck("a", lanes, [due.row.id], [])
+        assert not await store.outbox.settle_stuck("a", shards, [due.row.id], [])
         assert len(await store.outbox.stuck()) == 2
-        lanes = await store.outbox.lease("a", 600)
-        assert await store.outbox.settle_stuck("a", lanes, [due.row.id], [])
+        shards = await store.outbox.lease("a", 600)
+        assert await store.outbox.settle_stuck("a", shards, [due.row.id], [])
 
 
 async def test_behind_a_pooler_no_floor_is_carried_into_another_run(server: RestartablePostgres) -> None:
@@ -272,9 +272,9 @@ async def test_behind_a_pooler_no_floor_is_carried_into_another_run(server: Rest
             await store.upgrade()
             await say(server.url, 0, 5)
             assert len(await everything(store.outbox)) == 5
-            lanes = await store.outbox.lease("a", 600)
+            shards = await store.outbox.lease("a", 600)
             spend(server.url)
-            await store.outbox.poll(lanes, 20)
+            await store.outbox.poll(shards, 20)
             crash(server)
             await again(store)
             await say(server.url, 5, 1)
@@ -378,7 +378,7 @@ class SlowBroker(MemoryBroker):
 
 
 @contextlib.asynccontextmanager
-async def relaying(store: PostgresStore, broker: SlowBroker, tail: OutboxTail | None) -> AsyncIterator[None]:
+async def relaying(store: PostgresStore, broker: SlowBroker, tail: WalReader | None) -> AsyncIterator[None]:
     stop = asyncio.Event()
     await broker.ensure(Topology(topics=[TOPIC]))
     task = asyncio.create_task(Relay(store, broker, SystemClock(), QUICK, tail).run(stop))
@@ -391,7 +391,7 @@ async def relaying(store: PostgresStore, broker: SlowBroker, tail: OutboxTail | 
 
 
 async def slowly(
-    store: PostgresStore, url: str, new_url: str, end: Callable[[], None], tail: OutboxTail | None = None
+    store: PostgresStore, url: str, new_url: str, end: Callable[[], None], tail: WalReader | None = None
 ) -> None:
     """A publish that takes as long as the server needs to come back: all that is committed comes out, in order."""
     broker = SlowBroker()
@@ -446,7 +446,7 @@ async def test_a_slow_publish_of_a_relay_that_follows_the_log_loses_nothing_in_a
 ) -> None:
     async with opened(server.url) as store:
         await store.upgrade()
-        tail = await store.tail()
+        tail = await store.wal_reader()
         await slowly(store, server.url, server.url, lambda: crash(server), tail)
         assert (await store.counts()).unsent == {}
 

@@ -76,7 +76,7 @@ async def test_a_database_whose_clock_jumps_loses_doubles_and_inverts_nothing(se
             assert [timer.row.key for timer in await service.store.timers.pending()] == ["late"]
 
 
-async def test_lanes_of_a_relay_that_died_are_not_lost_with_the_hours_that_the_clock_went_back(server: Server) -> None:
+async def test_shards_of_a_relay_that_died_are_not_lost_with_the_hours_that_the_clock_went_back(server: Server) -> None:
     with server.database() as url:
         store = PostgresStore(url)
         await store.upgrade()

@@ -83,7 +83,7 @@ class SlowBroker(MemoryBroker):
 async def test_a_relay_whose_session_was_ended_while_it_published_sends_that_batch_again_and_no_other(
     postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its lease is a row, not a session: it goes on with its lanes, and the consumer drops what comes twice."""
+    """Its lease is a row, not a session: it goes on with its shards, and the consumer drops what comes twice."""
     service, broker = booking(), SlowBroker()
     async with at_work(service, postgres_url, broker):
         async with service.transaction("t1") as tx:
@@ -95,7 +95,7 @@ async def test_a_relay_whose_session_was_ended_while_it_published_sends_that_bat
         await settled(service)
         assert await effects(service, "k") == [0, 1, 2, 3, 4]
         assert broker.calls in ([5], [5, 5])
-        assert "lost its lanes" not in caplog.text
+        assert "lost its shards" not in caplog.text
 
 
 async def test_a_server_that_takes_no_writes_is_waited_for(postgres_url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -171,8 +171,8 @@ async def test_handlers_that_use_every_connection_do_not_keep_the_runtime_from_i
                 await until(lambda: asyncio.sleep(0, len(waiting) == 3), "all transactions to be in use")
                 break
         assert (await service.store.counts()).unsent == {}
-        lanes = await service.store.outbox.lease("another", 5)
-        assert lanes is not None
+        shards = await service.store.outbox.lease("another", 5)
+        assert shards is not None
         with pytest.raises(StoreUnavailable, match="all 3 transactions of this process were open for 5 s"):
             await say(service, "k9", 9)
         go.set()

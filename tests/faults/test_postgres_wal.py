@@ -256,8 +256,8 @@ async def test_a_slot_that_the_server_gives_up_is_not_missed(
     server: RestartablePostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker is away, nobody reads the slot, and the server may keep little log."""
-    monkeypatch.setattr("posthouse.stores.postgres.log.receiving.LOOK", 600.0)
-    monkeypatch.setattr("posthouse.stores.postgres.log.unsent.MOST_ROWS", 5)
+    monkeypatch.setattr("posthouse.stores.postgres.wal.receiving.LOOK", 600.0)
+    monkeypatch.setattr("posthouse.stores.postgres.wal.unsent.MOST_ROWS", 5)
     sink, store = Sink(), PostgresStore(server.url)
     await store.upgrade()
     connection = await asyncpg.connect(server.url)

@@ -138,7 +138,7 @@ def made(key: str, *numbers: int) -> list[ThingMade]:
 # 36: too large.
 
 
-async def test_a_payload_of_ten_megabytes_is_refused_at_publish_and_the_lane_goes_on() -> None:
+async def test_a_payload_of_ten_megabytes_is_refused_at_publish_and_the_shard_goes_on() -> None:
     async with Harness(plant) as harness:
         with pytest.raises(EventTooLarge) as refused:
             await harness.publish(ThingMade(key="big", text="x" * 10 * MIB))

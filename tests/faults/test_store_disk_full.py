@@ -50,12 +50,12 @@ async def test_a_full_disk_refuses_events_and_recovers(tmp_path: Path, place: st
     await limit_pages(store, 200)
     fitted = await fill(store)
     assert fitted > 5
-    lanes = await store.outbox.lease("relay", 10)
-    assert len((await store.outbox.poll(lanes, 1000)).rows) == fitted, "reads work"
+    shards = await store.outbox.lease("relay", 10)
+    assert len((await store.outbox.poll(shards, 1000)).rows) == fitted, "reads work"
     assert (await store.counts()).committed == {"t": fitted}
     await limit_pages(store, 100_000)
     await publish(store, 9999)
-    last = (await store.outbox.poll(lanes, 1000)).rows[-1]
+    last = (await store.outbox.poll(shards, 1000)).rows[-1]
     assert (last.event_id, last.sequence) == ("e9999", fitted + 1), "the refused ones left no gap"
     async with store.begin() as tx:
         assert (await tx.execute("PRAGMA integrity_check")).scalar() == "ok"

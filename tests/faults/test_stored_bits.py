@@ -1,4 +1,4 @@
-"""23: bits of stored envelopes flip behind our back, in the outbox and among held events. 50: the number of lanes changes."""
+"""23: bits of stored envelopes flip behind our back, in the outbox and among held events. 50: the number of shards changes."""
 
 from __future__ import annotations
 
@@ -137,14 +137,14 @@ async def test_flipped_bits_of_held_events_hurt_their_own_event_at_most(plant: P
     await plant.service.aclose()
 
 
-async def test_another_number_of_lanes_is_refused_while_the_old_one_works_on(stores: str, tmp_path: Path) -> None:
+async def test_another_number_of_shards_is_refused_while_the_old_one_works_on(stores: str, tmp_path: Path) -> None:
     url = store_url("plant", f"sqlite:///{tmp_path}/plant.db")
     plant = Plant(url)
     await plant.say()
-    other = Plant(f"{url}{'&' if '?' in url else '?'}lanes=4")
+    other = Plant(f"{url}{'&' if '?' in url else '?'}shards=4")
 
     async def refused_and_done() -> bool:
-        with pytest.raises(ConfigurationError, match="lanes"):
+        with pytest.raises(ConfigurationError, match="shards"):
             await other.service.prepare()
         return await plant.dealt_with() >= COUNT
 

@@ -150,9 +150,9 @@ async def test_a_producer_that_is_killed_leaves_both_versions_of_a_fact_or_none(
         finally:
             process.kill()
             await process.wait()
-    lanes = await store.outbox.lease("test", 60.0)
+    shards = await store.outbox.lease("test", 60.0)
     facts: dict[str, set[str]] = {}
-    rows = (await store.outbox.poll(lanes, 100_000)).rows
+    rows = (await store.outbox.poll(shards, 100_000)).rows
     for row in rows:
         event = decode_any(row.headers, row.body)
         facts.setdefault(str(event.extensions["dualof"]), set()).add(event.type)

@@ -19,7 +19,7 @@ from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError, StoreError
 from posthouse.sending import Relay, RelaySettings
-from posthouse.store import OutboxTail
+from posthouse.store import WalReader
 from posthouse.stores.postgres import PostgresStore
 
 SEQUENCE = re.compile(rb'"sequence":"(\d+)"')
@@ -29,7 +29,7 @@ LEASE = 1.5
 class FileBroker(MemoryBroker):
     """Accepts everything."""
 
-    def __init__(self, path: str, tail: OutboxTail | None) -> None:
+    def __init__(self, path: str, tail: WalReader | None) -> None:
         super().__init__(clock=SystemClock())
         self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
         self._tail = tail
@@ -56,11 +56,11 @@ async def main(url: str, source: str, report: str) -> None:
     await store.aclose()
 
 
-async def opened(store: PostgresStore) -> OutboxTail:
+async def opened(store: PostgresStore) -> WalReader:
     """A supervisor would start the process again; here it tries until the server is there."""
     while True:
         try:
-            return await store.tail()
+            return await store.wal_reader()
         except (StoreError, ConfigurationError) as error:
             logging.warning("not yet: %s", error)
             await asyncio.sleep(0.1)

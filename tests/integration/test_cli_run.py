@@ -164,7 +164,7 @@ def test_a_new_project_runs_applies_what_is_published_and_stops_when_asked(shell
     assert "relay, consumers, timers on sqlite:///bakery.db, through embedded:///posthouse-log.db" in project.log()
     assert "stopped, 0 tasks left behind" in project.log()
     assert _members_of_session(process.pid) == []
-    assert project.rows("bakery.db", "SELECT count(*) FROM posthouse_lane WHERE owner IS NOT NULL") == [(0,)]
+    assert project.rows("bakery.db", "SELECT count(*) FROM posthouse_shard WHERE owner IS NOT NULL") == [(0,)]
     report = json.loads(project.posthouse("status", "app", "--json"))
     assert report["adds_up"]
     assert (report["lines"][0]["applied"], report["lines"][0]["in_flight"]) == (20, 0)

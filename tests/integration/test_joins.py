@@ -143,13 +143,13 @@ async def committed(store: SqliteStore) -> tuple[int, list[tuple[str, int | None
 
 
 async def test_row_and_event_commit_together(store: SqliteStore, theirs: Theirs) -> None:
-    lanes = await store.outbox.lease("relay", 10)
+    shards = await store.outbox.lease("relay", 10)
     await theirs.insert()
     assert await store.outbox.append(store.join(theirs.connection), [row(1), row(2)]) == ["e1", "e2"]
-    assert list((await store.outbox.poll(lanes, 10)).rows) == []
+    assert list((await store.outbox.poll(shards, 10)).rows) == []
     await theirs.commit()
     assert await committed(store) == (1, [("e1", 1), ("e2", 2)])
-    assert [found.event_id for found in (await store.outbox.poll(lanes, 10)).rows] == ["e1", "e2"]
+    assert [found.event_id for found in (await store.outbox.poll(shards, 10)).rows] == ["e1", "e2"]
 
 
 async def test_row_and_event_roll_back_together_and_leave_no_gap(store: SqliteStore, theirs: Theirs) -> None:

@@ -108,7 +108,7 @@ class PostgresHarness(Harness):
             await super().__aexit__(kind, error, trace)
 
     def published(self, event: type[T]) -> list[Event[T]]:
-        """Each once: a relay that lost its lanes while the clock jumped has its last frames sent again by the next one."""
+        """Each once: a relay that lost its shards while the clock jumped has its last frames sent again by the next one."""
         return list({one.id: one for one in super().published(event)}.values())
 
     async def everything(self) -> dict[str, object]:

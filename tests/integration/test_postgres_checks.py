@@ -60,7 +60,7 @@ async def test_a_sound_store_may_start(store: PostgresStore) -> None:
     assert "none is open" in [check.found for check in found]
     names = [check.name for check in found]
     assert {"version", "server", "fsync", "full_page_writes", "synchronous_commit", "role", "pooler"} <= set(names)
-    assert {"migrations", "outbox", "oldest transaction", "connections", "disk", "dead rows", "lanes"} <= set(names)
+    assert {"migrations", "outbox", "oldest transaction", "connections", "disk", "dead rows", "shards"} <= set(names)
 
 
 async def test_checks_need_no_tables(postgres_url: str) -> None:
@@ -68,7 +68,7 @@ async def test_checks_need_no_tables(postgres_url: str) -> None:
     found = await checks_of(store)
     assert found["migrations"].judgement == "fail"
     assert "posthouse db upgrade" in found["migrations"].fix
-    assert "lanes" not in found
+    assert "shards" not in found
     await store.aclose()
 
 
@@ -117,14 +117,14 @@ async def test_a_slot_that_nobody_reads_is_named(
         await run(postgres_url, f"SELECT pg_drop_replication_slot('{slot}')")
 
 
-async def test_lanes_and_stuck_keys_are_counted(store: PostgresStore) -> None:
-    assert (await checks_of(store))["lanes"].found == "relays hold 0 of 16"
-    lanes = await store.outbox.lease("a", 30)
+async def test_shards_and_stuck_keys_are_counted(store: PostgresStore) -> None:
+    assert (await checks_of(store))["shards"].found == "relays hold 0 of 16"
+    shards = await store.outbox.lease("a", 30)
     await add(store, row("k"), row("k"), row("other"))
-    poll = await store.outbox.poll(lanes, 10)
+    poll = await store.outbox.poll(shards, 10)
     assert await store.outbox.settle("a", poll, [stuck(one) for one in poll.rows])
     found = await checks_of(store)
-    assert (found["lanes"].judgement, found["lanes"].found) == ("ok", "relays hold 16 of 16")
+    assert (found["shards"].judgement, found["shards"].found) == ("ok", "relays hold 16 of 16")
     assert found["stuck keys"].found == "2 keys, 3 rows"
 
 
@@ -300,13 +300,13 @@ async def test_the_runs_of_the_server_are_told(store: PostgresStore, postgres_ur
 async def test_cursors_ahead_of_the_server_are_told_and_the_next_lease_puts_them_right(
     store: PostgresStore, postgres_url: str
 ) -> None:
-    lanes = await store.outbox.lease("a", 30)
+    shards = await store.outbox.lease("a", 30)
     await add(store, *(row(f"k{number}", event_id=f"e{number}") for number in range(20)))
-    await run(postgres_url, "UPDATE posthouse.lane SET s1 = '900000000:900000000:'")
+    await run(postgres_url, "UPDATE posthouse.shard SET s1 = '900000000:900000000:'")
     check = (await checks_of(store))["runs of the server"]
     assert (check.judgement, "ahead of the server" in check.found) == ("fail", True)
     assert any("ahead of the server" in note for note in (await store.counts()).notes)
     with pytest.raises(StoreUnavailable, match="next lease"):
-        await store.outbox.poll(lanes, 10)
+        await store.outbox.poll(shards, 10)
     assert {one.event_id for one in await drain(store)} == {f"e{number}" for number in range(20)}
     assert (await checks_of(store))["runs of the server"].judgement == "ok"

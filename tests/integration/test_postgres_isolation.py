@@ -120,7 +120,7 @@ SPOILED = {
     "truncating": ("GRANT TRUNCATE ON posthouse.held TO {application}", "has TRUNCATE on held", "posthouse db roles"),
     "referring": ("GRANT REFERENCES (id) ON posthouse.held TO {application}", "has REFERENCES on held", "db roles"),
     "reading all": ("GRANT SELECT ON posthouse.outbox TO PUBLIC", "has SELECT on outbox", "posthouse db roles"),
-    "without a right": ("REVOKE INSERT ON posthouse.tally FROM {application}", "lacks INSERT on tally", "db roles"),
+    "without a right": ("REVOKE INSERT ON posthouse.applied_count FROM {application}", "lacks INSERT on applied_count", "db roles"),
     "no security": (
         "ALTER TABLE posthouse.head DISABLE ROW LEVEL SECURITY",
         "posthouse.head has no row-level security",
@@ -131,7 +131,7 @@ SPOILED = {
         "posthouse.head does not hold its owner",
         "posthouse db roles",
     ),
-    "a leaf not forced": (
+    "a partition not forced": (
         "ALTER TABLE posthouse.outbox_0 NO FORCE ROW LEVEL SECURITY",
         "posthouse.outbox_0 does not hold its owner",
         "posthouse db roles",
@@ -201,8 +201,8 @@ async def test_setting_the_roles_up_again_mends_what_it_says_it_mends(isolated: 
     isolated.execute(
         f"GRANT TRUNCATE, DELETE ON ALL TABLES IN SCHEMA posthouse TO {isolated.application}",
         "GRANT SELECT ON posthouse.outbox TO PUBLIC",
-        f"REVOKE INSERT ON posthouse.tally FROM {isolated.application}",
-        f"REVOKE ALL ON posthouse.lane FROM {isolated.runtime}",
+        f"REVOKE INSERT ON posthouse.applied_count FROM {isolated.application}",
+        f"REVOKE ALL ON posthouse.shard FROM {isolated.runtime}",
         "ALTER TABLE posthouse.head NO FORCE ROW LEVEL SECURITY",
         "ALTER TABLE posthouse.inbox DISABLE ROW LEVEL SECURITY",
         "DROP POLICY tenant ON posthouse.held",

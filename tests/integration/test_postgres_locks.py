@@ -266,9 +266,9 @@ async def group_claim(shop: Shop, n: int) -> None:
 
 
 async def settle(shop: Shop, n: int) -> None:
-    lanes = await shop.store.outbox.lease(f"relay {n % 2}", 0.05)
-    poll = await shop.store.outbox.poll(lanes, 100)
-    if lanes:
+    shards = await shop.store.outbox.lease(f"relay {n % 2}", 0.05)
+    poll = await shop.store.outbox.poll(shards, 100)
+    if shards:
         await shop.store.outbox.settle(f"relay {n % 2}", poll, stuck=[])
 
 

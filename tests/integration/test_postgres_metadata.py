@@ -69,7 +69,7 @@ async def test_alembic_finds_what_was_changed_by_hand(postgres_url: str, engine:
         ("ALTER TABLE posthouse.held ADD COLUMN note text", "remove_column"),
         ("DROP INDEX posthouse.held_next_at", "add_index"),
         ("ALTER TABLE posthouse.sent ALTER COLUMN count TYPE integer", "modify_type"),
-        ("ALTER TABLE posthouse.lane ALTER COLUMN epoch SET DEFAULT 7", "modify_default"),
+        ("ALTER TABLE posthouse.shard ALTER COLUMN epoch SET DEFAULT 7", "modify_default"),
         ("CREATE TABLE posthouse.stranger (n int)", "remove_table"),
     ):
         with engine.begin() as connection:

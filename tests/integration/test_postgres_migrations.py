@@ -223,7 +223,7 @@ async def test_a_new_database_gets_everything_at_once(postgres_url: str, next_re
 
 
 async def test_the_printed_scripts_make_a_store(postgres_url: str, next_release: NextRelease) -> None:
-    url = f"{postgres_url}?schema=events&lanes=5"
+    url = f"{postgres_url}?schema=events&shards=5"
     printed = await asyncio.to_thread(next_release.run, "db", "sql", url)
     connection = await asyncpg.connect(postgres_url)
     await connection.execute(printed.stdout)
@@ -232,7 +232,7 @@ async def test_the_printed_scripts_make_a_store(postgres_url: str, next_release:
     assert json.loads(status.stdout)["pending"] == []
     assert set(json.loads(status.stdout)["migrations"].values()) == {"applied"}
     connection = await asyncpg.connect(postgres_url)
-    assert await connection.fetchval("SELECT count(*) FROM events.lane") == 5
+    assert await connection.fetchval("SELECT count(*) FROM events.shard") == 5
     await connection.close()
 
 

@@ -71,7 +71,7 @@ async def eventually(look: Callable[[], Awaitable[T]]) -> T:
 
 
 async def test_a_postgres_url_keeps_the_options_of_the_driver(postgres_url: str) -> None:
-    store = open_store(f"{postgres_url}?schema=events&lanes=5&application_name=shop&writers=2", clock=SystemClock())
+    store = open_store(f"{postgres_url}?schema=events&shards=5&application_name=shop&writers=2", clock=SystemClock())
     await store.upgrade()
     assert store.writers == 2
     assert len(await store.outbox.lease("a", 10)) == 5
@@ -136,9 +136,9 @@ async def test_a_prepared_transaction_is_read_when_it_is_committed(store: Postgr
 
 
 async def test_a_commit_between_a_poll_and_its_settling_is_not_passed_over(store: PostgresStore) -> None:
-    lanes = await store.outbox.lease("a", 30)
+    shards = await store.outbox.lease("a", 30)
     await add(store, row("k", event_id="first"))
-    poll = await store.outbox.poll(lanes, 10)
+    poll = await store.outbox.poll(shards, 10)
     await add(store, row("k", event_id="second"))
     assert ids(poll.rows) == ["first"]
     assert await store.outbox.settle("a", poll, [])
@@ -150,9 +150,9 @@ async def test_a_commit_between_a_poll_and_its_settling_is_not_passed_over(store
 
 async def test_a_backlog_is_paged_while_others_write(store: PostgresStore) -> None:
     await add(store, *(row("k", event_id=f"e{number:02}") for number in range(10)))
-    lanes = await store.outbox.lease("a", 30)
+    shards = await store.outbox.lease("a", 30)
     found: list[str] = []
-    while (poll := await store.outbox.poll(lanes, 3)).rows:
+    while (poll := await store.outbox.poll(shards, 3)).rows:
         found += ids(poll.rows)
         if len(found) <= 9:
             await add(store, row("k", event_id=f"e{9 + len(found) // 3}"))
@@ -161,15 +161,15 @@ async def test_a_backlog_is_paged_while_others_write(store: PostgresStore) -> No
 
 
 @pytest_asyncio.fixture
-async def one_lane(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(postgres_url, lanes=1)
+async def one_shard(postgres_url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(postgres_url, shards=1)
     await store.upgrade()
     yield store
     await store.aclose()
 
 
-async def test_a_backlog_passes_over_what_was_sent_before(one_lane: PostgresStore) -> None:
-    store = one_lane
+async def test_a_backlog_passes_over_what_was_sent_before(one_shard: PostgresStore) -> None:
+    store = one_shard
     async with store.begin() as slow:
         await store.outbox.append(slow, [row("slow", event_id=f"slow{number}") for number in range(3)])
         await add(store, row("quick", event_id="quick"))
@@ -178,24 +178,24 @@ async def test_a_backlog_passes_over_what_was_sent_before(one_lane: PostgresStor
     assert ids(await drained_by(store, 2)) == ["slow0", "slow1", "slow2", "k"]
 
 
-async def test_a_backlog_leaves_for_later_what_commits_while_it_is_read(one_lane: PostgresStore) -> None:
-    store = one_lane
-    lanes = await store.outbox.lease("a", 30)
+async def test_a_backlog_leaves_for_later_what_commits_while_it_is_read(one_shard: PostgresStore) -> None:
+    store = one_shard
+    shards = await store.outbox.lease("a", 30)
     await add(store, *(row("k", event_id=f"early{number}") for number in range(2)))
     async with store.begin() as slow:
         await store.outbox.append(slow, [row("slow", event_id="slow")])
         await add(store, *(row("k", event_id=f"late{number}") for number in range(3)))
-        poll = await store.outbox.poll(lanes, 2)
+        poll = await store.outbox.poll(shards, 2)
         assert await store.outbox.settle("a", poll, [])
     assert ids(poll.rows) == ["early0", "early1"]
     assert ids(await drained_by(store, 2)) == ["late0", "late1", "late2", "slow"]
 
 
 async def drained_by(store: PostgresStore, limit: int) -> list[OutboxRow]:
-    """Everything in the lanes of relay `a`, in pages of `limit`."""
-    lanes = await store.outbox.lease("a", 30)
+    """Everything in the shards of relay `a`, in pages of `limit`."""
+    shards = await store.outbox.lease("a", 30)
     found: list[OutboxRow] = []
-    while (poll := await store.outbox.poll(lanes, limit)).rows:
+    while (poll := await store.outbox.poll(shards, limit)).rows:
         found += poll.rows
         assert await store.outbox.settle("a", poll, [])
     return found
@@ -205,22 +205,22 @@ async def test_a_backlog_that_its_relay_left_open_is_read_on_by_the_next(
     store: PostgresStore, other: PostgresStore
 ) -> None:
     await add(store, *(row("k", event_id=f"e{number}") for number in range(8)))
-    lanes = await store.outbox.lease("a", 30)
-    poll = await store.outbox.poll(lanes, 3)
+    shards = await store.outbox.lease("a", 30)
+    poll = await store.outbox.poll(shards, 3)
     assert await store.outbox.settle("a", poll, [])
-    unsettled = await store.outbox.poll(lanes, 3)
+    unsettled = await store.outbox.poll(shards, 3)
     await store.outbox.release("a")
     assert ids(await drain(other, "b")) == ["e3", "e4", "e5", "e6", "e7"]
     assert not await store.outbox.settle("a", unsettled, [])
     assert (await store.counts()).committed == {TOPIC: 8}
 
 
-async def test_every_lane_has_its_turn_while_one_has_a_backlog(store: PostgresStore) -> None:
+async def test_every_shard_has_its_turn_while_one_has_a_backlog(store: PostgresStore) -> None:
     await add(store, *(row("busy") for _ in range(100)))
     await add(store, *(row(f"k{number}") for number in range(20)))
-    lanes = await store.outbox.lease("a", 30)
+    shards = await store.outbox.lease("a", 30)
     seen: list[str | None] = []
-    while (poll := await store.outbox.poll(lanes, 5)).rows:
+    while (poll := await store.outbox.poll(shards, 5)).rows:
         assert len(poll.rows) <= 5
         seen += [found.key for found in poll.rows]
         assert await store.outbox.settle("a", poll, [])
@@ -259,10 +259,10 @@ async def test_writers_of_every_kind_and_two_relays_lose_and_invert_nothing(
 
     async def relay(at: PostgresStore, owner: str) -> None:
         while True:
-            lanes = await at.outbox.lease(owner, 5)
+            shards = await at.outbox.lease(owner, 5)
             last = done.is_set()
             for _ in range(20):
-                poll = await at.outbox.poll(lanes, 3)
+                poll = await at.outbox.poll(shards, 3)
                 await asyncio.sleep(0)
                 if await at.outbox.settle(owner, poll, []):
                     for found in poll.rows:
@@ -292,8 +292,8 @@ async def test_writers_of_every_kind_and_two_relays_lose_and_invert_nothing(
 
 
 async def test_a_poll_inside_a_transaction_that_wrote_is_refused(store: PostgresStore) -> None:
-    lanes = await store.outbox.lease("a", 30)
-    held = [lane.number for lane in lanes], [lane.epoch for lane in lanes], lanes[0].run
+    shards = await store.outbox.lease("a", 30)
+    held = [shard.number for shard in shards], [shard.epoch for shard in shards], shards[0].run
     async with failing(store, StoreError()) as tx:
         await store.outbox.append(tx, [row("k")])
         with pytest.raises(StoreError, match="has written"):
@@ -304,19 +304,19 @@ async def test_tables_restored_elsewhere_are_noticed_and_everything_unsent_is_se
     """As a dump restored into a server whose transaction ids are lower, and whose name is another."""
     await add(store, row("sent", event_id="sent"))
     await drain(store)
-    lanes = await store.outbox.lease("a", 30)
-    poll = await with_refused_row(store, lanes)
+    shards = await store.outbox.lease("a", 30)
+    poll = await with_refused_row(store, shards)
     assert poll.rows
     await add(store, row("k", event_id="unsent"))
     async with store.begin() as tx:
         await tx.execute("UPDATE posthouse.outbox SET xid = (xid::text::bigint + 1000000)::text::xid8")
-        await tx.execute("UPDATE posthouse.lane SET s1 = '1000000:1000000:' WHERE s1::text <> '1:1:'")
+        await tx.execute("UPDATE posthouse.shard SET s1 = '1000000:1000000:' WHERE s1::text <> '1:1:'")
         await tx.execute("UPDATE posthouse.meta SET system = 'another'")
     await add(store, row("k", event_id="new"))
     with pytest.raises(StoreUnavailable, match="next lease"):
-        await store.outbox.poll(lanes, 10)
+        await store.outbox.poll(shards, 10)
     again = await store.outbox.lease("a", 30)
-    assert all(new.epoch > old.epoch for new, old in zip(again, lanes, strict=True))
+    assert all(new.epoch > old.epoch for new, old in zip(again, shards, strict=True))
     found = await drain(store)
     assert {"unsent", "new"} <= set(ids(found))
     assert [one.event_id for one in found if one.key == "k"] == ["unsent", "new"]
@@ -325,9 +325,9 @@ async def test_tables_restored_elsewhere_are_noticed_and_everything_unsent_is_se
     assert [one.lineage for one in await drain(store)] == [2]
 
 
-async def with_refused_row(store: PostgresStore, lanes: Sequence[Any]) -> Poll:
+async def with_refused_row(store: PostgresStore, shards: Sequence[Any]) -> Poll:
     await add(store, row("bad"))
-    poll = await store.outbox.poll(lanes, 10)
+    poll = await store.outbox.poll(shards, 10)
     assert await store.outbox.settle("a", poll, [stuck(poll.rows[0], after=9e9)])
     return poll
 
@@ -364,13 +364,13 @@ async def test_tables_of_a_newer_release_are_refused(store: PostgresStore, other
 # Leases by the database's clock
 
 
-async def test_lanes_are_taken_over_when_the_database_says_so(store: PostgresStore, other: PostgresStore) -> None:
+async def test_shards_are_taken_over_when_the_database_says_so(store: PostgresStore, other: PostgresStore) -> None:
     await other.outbox.lease("b", 30)
     await other.outbox.release("b")  # its connections are made
     before = await store.outbox.lease("a", 1.0)
     assert await other.outbox.lease("b", 30) == []
     after = await eventually(lambda: other.outbox.lease("b", 30))
-    assert {lane.number for lane in after} == {lane.number for lane in before}
+    assert {shard.number for shard in after} == {shard.number for shard in before}
 
 
 # Transactions
@@ -610,7 +610,7 @@ async def test_the_tally_is_summed_up_and_stays_the_same(store: PostgresStore) -
         await claim(store, arrival(number))
     await store.inbox.purge(1e9, 3)
     assert (await store.counts()).applied == {(CONSUMER, TOPIC): 5}
-    assert await fetch(store, "SELECT count(*) FROM posthouse.tally") == 2
+    assert await fetch(store, "SELECT count(*) FROM posthouse.applied_count") == 2
     await hold(store, held(arrival(7), "gap"))
     await store.inbox.purge(1e9, 3)
     assert (await store.counts()).applied == {(CONSUMER, TOPIC): 5}

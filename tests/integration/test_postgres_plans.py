@@ -24,7 +24,7 @@ MANY = 10_000_000 if os.environ.get("POSTHOUSE_BIG") == "1" else 1_000_000
 # A call of a function whose answer is of a type that drivers know.
 POLL = "SELECT count(*), count(id) FROM posthouse.poll(%s::smallint[], %s::bigint[], %s, %s, %s, 0, NULL)"
 
-# How often this transaction has read a leaf whole, and which indexes of the outbox it has used.
+# How often this transaction has read a partition whole, and which indexes of the outbox it has used.
 SCANS = """
 SELECT sum(t.seq_scan)::integer, array_agg(DISTINCT h.inhparent::regclass::text) FILTER (WHERE pg_stat_get_xact_numscans(i.indexrelid) > 0)
 FROM pg_inherits l JOIN pg_stat_xact_user_tables t ON t.relid = l.inhrelid
@@ -32,9 +32,9 @@ JOIN pg_index i ON i.indrelid = l.inhrelid JOIN pg_inherits h ON h.inhrelid = i.
 WHERE l.inhparent = 'posthouse.outbox'::regclass
 """
 
-# Rows of nearly nothing, spread over lanes and leaves.
+# Rows of nearly nothing, spread over shards and partitions.
 FILL = """
-INSERT INTO posthouse.outbox (lane, topic, tenant, key, sequence, lineage, event_id, body, slot)
+INSERT INTO posthouse.outbox (shard, topic, tenant, key, sequence, lineage, event_id, body, slot)
 SELECT n %% 16, 't', 't1', 'k' || n %% 16, n / 16 + 1, 1, 'e' || n, '\\x7b7d', n %% 4 FROM generate_series(%s, %s - 1) n
 """
 
@@ -63,7 +63,7 @@ class Reader:
         self._said: list[str] = []
 
     def poll(self, limit: int = 500) -> tuple[int, list[str]]:
-        """How often a leaf was read whole, and by which indexes. From 15 on the server counts what a session has not reported
+        """How often a partition was read whole, and by which indexes. From 15 on the server counts what a session has not reported
         yet as a part of its transaction, so it reports before."""
         if self._connection.info.server_version >= 150000:
             self._connection.execute("SELECT pg_stat_force_next_flush()")
@@ -107,7 +107,7 @@ async def fill(url: str, number: int) -> None:
 async def send_all(store: PostgresStore, url: str) -> None:
     """As if a relay had read everything: by one statement instead of thousands of pages."""
     connection: Any = await asyncpg.connect(url)
-    await connection.execute("UPDATE posthouse.lane SET s1 = pg_current_snapshot()")
+    await connection.execute("UPDATE posthouse.shard SET s1 = pg_current_snapshot()")
     await connection.close()
 
 
@@ -116,8 +116,8 @@ async def send_all(store: PostgresStore, url: str) -> None:
 async def test_a_poll_reads_by_index_and_never_sorts_with_nothing_and_with_millions_of_rows(
     store: PostgresStore, postgres_url: str
 ) -> None:
-    lanes = await store.outbox.lease("a", 3600)
-    parameters = ([lane.number for lane in lanes], [lane.epoch for lane in lanes], lanes[0].run)
+    shards = await store.outbox.lease("a", 3600)
+    parameters = ([shard.number for shard in shards], [shard.epoch for shard in shards], shards[0].run)
     by_transaction, by_both = (0, [BY_TRANSACTION]), (0, [BY_ID, BY_TRANSACTION])
     with Reader(postgres_url, parameters) as old:
         with psycopg.connect(postgres_url, autocommit=True) as connection:

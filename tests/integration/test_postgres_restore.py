@@ -51,7 +51,7 @@ async def test_after_a_restore_nothing_is_lost_or_out_of_order() -> None:
         assert len(await drain(old)) == 200
         for number in range(20):
             await add(old, row(f"k{number % 5}", event_id=f"pending{number}"))
-        lanes = await old.outbox.lease("a", 600)
+        shards = await old.outbox.lease("a", 600)
         await old.aclose()
         moved(tools, old_url, new_url)
 
@@ -61,7 +61,7 @@ async def test_after_a_restore_nothing_is_lost_or_out_of_order() -> None:
         for number in range(20):
             await add(new, row(f"k{number % 5}", event_id=f"new{number}"))
         with pytest.raises(StoreUnavailable, match="next lease"):
-            await new.outbox.poll(lanes, 100)
+            await new.outbox.poll(shards, 100)
         found = await drain(new, "a")
         await new.aclose()
     said = [one.event_id for one in found]
@@ -81,14 +81,14 @@ async def test_a_dump_brings_no_run_with_it_even_into_the_same_server(postgres_s
     with postgres_server.database() as old_url, postgres_server.database() as new_url:
         old, new = PostgresStore(old_url), PostgresStore(new_url)
         await old.upgrade()
-        lanes = await old.outbox.lease("a", 600)
+        shards = await old.outbox.lease("a", 600)
         await add(old, *(row("k", event_id=f"e{number}") for number in range(5)))
-        assert len((await old.outbox.poll(lanes, 10)).rows) == 5
+        assert len((await old.outbox.poll(shards, 10)).rows) == 5
         moved(tools, old_url, new_url)
         async with new.begin() as tx:
             assert int(str((await tx.execute("SELECT count(*) FROM posthouse.incarnation")).scalar())) == 1
         with pytest.raises(StoreUnavailable, match="another run"):
-            await new.outbox.poll(lanes, 10)
+            await new.outbox.poll(shards, 10)
         assert [one.event_id for one in await drain(new)] == [f"e{number}" for number in range(5)]
         await old.aclose()
         await new.aclose()
@@ -137,14 +137,14 @@ async def test_a_database_made_of_another_is_not_taken_for_it(postgres_url: str)
     """CREATE DATABASE … TEMPLATE copies the files, also of unlogged tables, while the server goes on."""
     store = PostgresStore(postgres_url)
     await store.upgrade()
-    lanes = await store.outbox.lease("a", 600)
+    shards = await store.outbox.lease("a", 600)
     await add(store, *(row("k", event_id=f"e{number}") for number in range(3)))
     await store.aclose()
     async with copied(postgres_url) as url:
         copy = PostgresStore(url)
         await add(copy, row("k", event_id="new"))
         with pytest.raises(StoreUnavailable, match="another run"):
-            await copy.outbox.poll(lanes, 10)
+            await copy.outbox.poll(shards, 10)
         found = await drain(copy)
         async with copy.begin() as tx:
             assert (await tx.execute("SELECT posthouse.at_home()")).scalar() is True

@@ -113,7 +113,7 @@ def test_functions_that_run_as_their_owner_are_few_and_known(isolated: Ground) -
     found = isolated.execute("""
         SELECT p.proname::text, p.proconfig FROM pg_proc p
         WHERE p.pronamespace = 'posthouse'::regnamespace AND p.prosecdef ORDER BY 1""")
-    assert [name for name, _ in found] == ["lock_leaf", "new_timeline", "settle_in", "truncate_leaf"]
+    assert [name for name, _ in found] == ["lock_partition", "new_timeline", "settle_in", "truncate_partition"]
     assert {str(settings) for _, settings in found} == {"['search_path=pg_catalog, pg_temp']"}
 
 
@@ -240,13 +240,13 @@ def test_copy_takes_out_own_rows_and_brings_in_none_of_others(isolated: Ground) 
         "CREATE TABLE posthouse.mine (id int)",
         "CREATE TRIGGER mine BEFORE INSERT ON posthouse.held FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
         "CREATE RULE mine AS ON INSERT TO posthouse.held DO ALSO NOTHING",
-        "SELECT posthouse.truncate_leaf(0)",
-        "SELECT posthouse.lock_leaf(0)",
+        "SELECT posthouse.truncate_partition(0)",
+        "SELECT posthouse.lock_partition(0)",
         "SELECT posthouse.isolate('postgres')",
         "SELECT * FROM posthouse.lease('me', 10, 0)",
         "SELECT * FROM posthouse.outbox",
         "SELECT * FROM posthouse.stuck",
-        "SELECT count(*) FROM posthouse.lane",
+        "SELECT count(*) FROM posthouse.shard",
         "DELETE FROM posthouse.incarnation",
         "UPDATE posthouse.meta SET lineage = 99",
         "SELECT last_value FROM posthouse.outbox_id_seq",
@@ -254,7 +254,7 @@ def test_copy_takes_out_own_rows_and_brings_in_none_of_others(isolated: Ground) 
         "SELECT nextval('posthouse.held_id_seq')",
         "SELECT pg_read_file('postgresql.conf')",
         "SELECT pg_create_logical_replication_slot('mine', 'test_decoding')",
-        "LOCK TABLE posthouse.lane",
+        "LOCK TABLE posthouse.shard",
     ],
 )
 def test_the_application_may_not(isolated: Ground, statement: str) -> None:

@@ -60,9 +60,9 @@ async def test_events_go_out_in_order_through_pages_savepoints_and_prepared_tran
         await store.outbox.append(joined, [row("p", event_id="never")])
         await connection.execute("ROLLBACK TO SAVEPOINT s")
         await connection.execute("PREPARE TRANSACTION 'p'")
-        lanes = await store.outbox.lease("a", 60)
+        shards = await store.outbox.lease("a", 60)
         found: list[OutboxRow] = []
-        while (poll := await store.outbox.poll(lanes, 3)).rows:
+        while (poll := await store.outbox.poll(shards, 3)).rows:
             found += poll.rows
             assert await store.outbox.settle("a", poll, [])
         assert [one.sequence for one in found] == list(range(1, 11))
@@ -72,39 +72,39 @@ async def test_events_go_out_in_order_through_pages_savepoints_and_prepared_tran
 
 
 async def test_the_ring_turns_and_keeps_what_is_stuck(store: PostgresStore, url: str) -> None:
-    lanes = await store.outbox.lease("a", 60)
+    shards = await store.outbox.lease("a", 60)
     await add(store, row("bad"))
-    poll = await store.outbox.poll(lanes, 10)
+    poll = await store.outbox.poll(shards, 10)
     assert await store.outbox.settle("a", poll, [stuck(poll.rows[0])])
     connection = await asyncpg.connect(url)
     for turn in range(6):
         await add(store, row("k"))
         assert [one.sequence for one in await drain(store)] == [turn + 1]
         left = await connection.fetchval("SELECT slot FROM posthouse.meta")
-        await connection.execute("SELECT posthouse.turn(1, 1, 0)")
-        assert await connection.fetchval("SELECT posthouse.empty($1)", left)
+        await connection.execute("SELECT posthouse.rotate(1, 1, 0)")
+        assert await connection.fetchval("SELECT posthouse.empty_partition($1)", left)
     assert await connection.fetchval("SELECT count(*) FROM posthouse.outbox") == 1
     await connection.close()
-    assert [one.row for one in await store.outbox.stuck_due(lanes, 10)] == list(poll.rows)
-    assert await store.outbox.settle_stuck("a", lanes, [poll.rows[0].id], [])
+    assert [one.row for one in await store.outbox.stuck_due(shards, 10)] == list(poll.rows)
+    assert await store.outbox.settle_stuck("a", shards, [poll.rows[0].id], [])
     assert await store.outbox.purge(10) == 1
     assert (await store.counts()).committed == {TOPIC: 7}
 
 
 async def test_plans_are_pinned(store: PostgresStore, url: str) -> None:
-    lanes = await store.outbox.lease("a", 60)
+    shards = await store.outbox.lease("a", 60)
     said: list[str] = []
     with psycopg.connect(url, autocommit=True) as connection:
         connection.add_notice_handler(lambda notice: said.append(notice.message_detail or ""))
         connection.execute(
-            "INSERT INTO posthouse.outbox (lane, topic, tenant, key, sequence, lineage, event_id, body, slot) "
+            "INSERT INTO posthouse.outbox (shard, topic, tenant, key, sequence, lineage, event_id, body, slot) "
             "SELECT n % 16, 't', 't1', 'k', n, 1, n::text, '', n % 4 FROM generate_series(1, 50000) n"
         )
         connection.execute("SET client_min_messages = log")
         connection.execute("SET debug_print_plan = on")
         connection.execute(
             "SELECT count(*) FROM posthouse.poll(%s::smallint[], %s::bigint[], %s, 100, true, 0, NULL)",
-            ([lane.number for lane in lanes], [lane.epoch for lane in lanes], lanes[0].run),
+            ([shard.number for shard in shards], [shard.epoch for shard in shards], shards[0].run),
         )
     plans = "".join(said)
     assert "{MERGEAPPEND" in plans

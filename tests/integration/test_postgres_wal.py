@@ -18,7 +18,7 @@ from posthouse import Service
 from posthouse.errors import ConfigurationError
 from posthouse.seam.frames import frame_of
 from posthouse.sending import RelaySettings
-from posthouse.store import lane_of
+from posthouse.store import shard_of
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.sqlite import SqliteStore
 from posthouse.testing.store_contract.samples import TOPIC, row
@@ -109,7 +109,7 @@ async def test_rows_are_the_same_as_polls_bring_them(store: PostgresStore, sink:
         await until(lambda: len(sink.frames) == 4)
         assert tail.mode == "wal"
         await settled(store)
-    await run(logical_url, "UPDATE posthouse.lane SET s1 = '1:1:'")
+    await run(logical_url, "UPDATE posthouse.shard SET s1 = '1:1:'")
     polled = [frame_of(found) for found in await drain(store)]
     assert {frame.id: frame for frame in sink.frames} == {frame.id: frame for frame in polled}
 
@@ -120,7 +120,7 @@ async def test_rows_come_while_no_table_of_cursors_can_be_read(
     async with relaying(store, sink, RelaySettings(lease=60.0)) as tail, session(logical_url) as connection:
         await following(tail)
         async with connection.transaction():
-            await connection.execute("LOCK TABLE posthouse.lane IN ACCESS EXCLUSIVE MODE")
+            await connection.execute("LOCK TABLE posthouse.shard IN ACCESS EXCLUSIVE MODE")
             await add(store, row("k"), row("l"))
             await until(lambda: len(sink.frames) == 2)
         await settled(store)
@@ -318,8 +318,8 @@ async def test_a_publication_that_was_changed_is_noticed_before_a_row_is_missed(
 async def test_a_broker_that_is_away_makes_the_slot_let_go_of_the_log(
     store: PostgresStore, sink: Sink, logical_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("posthouse.stores.postgres.log.receiving.LOOK", 0.2)
-    monkeypatch.setattr("posthouse.stores.postgres.log.unsent.MOST_ROWS", 5)
+    monkeypatch.setattr("posthouse.stores.postgres.wal.receiving.LOOK", 0.2)
+    monkeypatch.setattr("posthouse.stores.postgres.wal.unsent.MOST_ROWS", 5)
     store._wal_keep = 2_000_000
     async with relaying(store, sink, RelaySettings(last_delay=0.2)) as tail:
         await following(tail)
@@ -351,8 +351,8 @@ async def test_the_cursors_follow_also_where_the_server_writes_nothing_more(
 
 
 async def test_an_idle_relay_writes_nothing(store: PostgresStore, sink: Sink, logical_url: str) -> None:
-    cursors = "SELECT number, xmin::text, s1::text FROM posthouse.lane ORDER BY number"
-    leases = "SELECT max(until) FROM posthouse.lane"
+    cursors = "SELECT number, xmin::text, s1::text FROM posthouse.shard ORDER BY number"
+    leases = "SELECT max(until) FROM posthouse.shard"
     async with relaying(store, sink, RelaySettings(lease=60.0)) as tail:
         await following(tail)
         await add(store, row("k"))
@@ -455,7 +455,7 @@ async def until_stuck(store: PostgresStore, number: int) -> None:
 # Several relays
 
 
-async def test_what_was_said_in_a_lane_before_it_was_ours_is_not_passed_over(
+async def test_what_was_said_in_a_shard_before_it_was_ours_is_not_passed_over(
     store: PostgresStore, other: PostgresStore, sink: Sink
 ) -> None:
     """The stream has brought it, and it was thrown away, because it was another relay's to publish."""
@@ -465,8 +465,8 @@ async def test_what_was_said_in_a_lane_before_it_was_ours_is_not_passed_over(
         await following(tail)
         for number in range(40):
             await add(store, row(f"k{number}", event_id=f"{number}"))
-        theirs = {lane.number for lane in await other.outbox.lease("other", 60)}
-        ours = {f"{number}" for number in range(40) if lane_of("t1", f"k{number}", 16) not in theirs}
+        theirs = {shard.number for shard in await other.outbox.lease("other", 60)}
+        ours = {f"{number}" for number in range(40) if shard_of("t1", f"k{number}", 16) not in theirs}
         await until(lambda: set(sink.ids) == ours)
         assert 5 < len(ours) < 35
         await other.outbox.release("other")
@@ -479,7 +479,7 @@ async def gave_up_half(store: PostgresStore) -> bool:
     return len(await store.outbox.lease("other", 60)) == 8
 
 
-async def test_lanes_that_are_taken_over_begin_with_polls(
+async def test_shards_that_are_taken_over_begin_with_polls(
     store: PostgresStore, other: PostgresStore, logical_url: str
 ) -> None:
     one, two, committed, both = Sink(), Sink(), list[str](), list[tuple[str, int]]()
@@ -517,19 +517,19 @@ async def test_a_server_without_a_log_to_follow_is_refused(postgres_url: str) ->
     store = PostgresStore(postgres_url)
     await store.upgrade()
     with pytest.raises(ConfigurationError, match="wal_level=logical"):
-        await store.tail()
+        await store.wal_reader()
     await store.aclose()
 
 
 async def test_sqlite_has_no_log_to_follow() -> None:
     store = SqliteStore(":memory:")
     with pytest.raises(ConfigurationError, match="--relay wal"):
-        await store.tail()
+        await store.wal_reader()
     await store.aclose()
 
 
 async def test_a_role_that_may_not_replicate_is_told_what_it_lacks(store: PostgresStore, logical_url: str) -> None:
-    await (await store.tail()).aclose()
+    await (await store.wal_reader()).aclose()
     async with session(logical_url) as connection:
         await connection.execute("DROP PUBLICATION posthouse_outbox")
         await connection.execute("DROP ROLE IF EXISTS plain")
@@ -539,10 +539,10 @@ async def test_a_role_that_may_not_replicate_is_told_what_it_lacks(store: Postgr
     try:
         plain = PostgresStore(logical_url.replace("postgres@", "plain@"))
         with pytest.raises(ConfigurationError, match="CREATE PUBLICATION posthouse_outbox FOR TABLE"):
-            await plain.tail()
-        await (await store.tail()).aclose()
+            await plain.wal_reader()
+        await (await store.wal_reader()).aclose()
         with pytest.raises(ConfigurationError, match="REPLICATION"):
-            await plain.tail()
+            await plain.wal_reader()
         await plain.aclose()
     finally:
         async with session(logical_url) as connection:
@@ -555,7 +555,7 @@ async def test_commits_that_wait_for_standbys_are_refused_where_the_log_does_not
 ) -> None:
     async with standbys_that_never_answer(logical_url):
         with pytest.raises(ConfigurationError, match="synchronized_standby_slots"):
-            await store.tail()
+            await store.wal_reader()
 
 
 @contextlib.asynccontextmanager

@@ -54,8 +54,8 @@ async def test_events_of_many_processes_come_once_and_in_order(tmp_path: Path) -
     async with asyncio.timeout(60):
         seen = 0
         while len(found) < WRITERS * EVENTS:
-            lanes = await store.outbox.lease("relay", 10)
-            while (poll := await store.outbox.poll(lanes, 20)).rows:
+            shards = await store.outbox.lease("relay", 10)
+            while (poll := await store.outbox.poll(shards, 20)).rows:
                 assert await store.outbox.settle("relay", poll, [])
                 found += poll.rows
             seen = await store.changed(seen, 0.2)

@@ -13,7 +13,7 @@ from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import BrokerUnavailable
 from posthouse.sending import Relay, RelaySettings
-from posthouse.store import OutboxTail
+from posthouse.store import WalReader
 from posthouse.stores.postgres import PostgresStore
 
 SEQUENCE = re.compile(rb'"sequence":"(\d+)"')
@@ -78,11 +78,9 @@ def assert_in_order(found: Mapping[str, list[int]], committed: Mapping[str, int]
 
 
 @contextlib.asynccontextmanager
-async def relaying(
-    store: PostgresStore, sink: Sink, settings: RelaySettings | None = None
-) -> AsyncIterator[OutboxTail]:
+async def relaying(store: PostgresStore, sink: Sink, settings: RelaySettings | None = None) -> AsyncIterator[WalReader]:
     """A relay that follows the log runs for the length of the block."""
-    tail, stop = await store.tail(), asyncio.Event()
+    tail, stop = await store.wal_reader(), asyncio.Event()
     relay = Relay(store, sink, SystemClock(), settings or RelaySettings(last_delay=0.5), tail)
     task = asyncio.create_task(relay.run(stop))
     try:
@@ -106,7 +104,7 @@ async def until_found(look: Callable[[], Awaitable[bool]], within: float = 20.0)
             await asyncio.sleep(0.02)
 
 
-async def following(tail: OutboxTail) -> None:
+async def following(tail: WalReader) -> None:
     """Wait until rows come from the log."""
     await until(lambda: tail.mode == "wal")
 

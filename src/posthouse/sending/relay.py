@@ -15,7 +15,7 @@ from posthouse.pulse import Pulse
 from posthouse.redaction import redacted
 from posthouse.seam.frames import frames_of
 from posthouse.sending.breaker import Breaker
-from posthouse.store import OutboxReader, OutboxRow, OutboxShard, OutboxTail, Poll, RelaySource, Store, StuckRow, parked
+from posthouse.store import OutboxReader, OutboxRow, OutboxShard, Poll, RelaySource, Store, StuckRow, WalReader, parked
 
 log = logging.getLogger("posthouse.relay")
 
@@ -32,7 +32,7 @@ class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
     backlog_bytes: int = 8 * 1024 * 1024
     """About how large the bodies of such a batch may be together."""
     lease: float = 10.0
-    """How long a relay may be silent before others take its lanes."""
+    """How long a relay may be silent before others take its shards."""
     idle: float = 1.0
     """The longest wait between two looks when nobody rings."""
     first_delay: float = 0.2
@@ -48,7 +48,7 @@ class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Relay:
-    """One worker. Several of them, in any number of processes, share the lanes of one outbox. With a `tail` its rows come
+    """One worker. Several of them, in any number of processes, share the shards of one outbox. With a `tail` its rows come
     from the database's log. `sent` is told which rows the broker accepted."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Relay:
         broker: Broker,
         clock: Clock,
         settings: RelaySettings | None = None,
-        tail: OutboxTail | None = None,
+        tail: WalReader | None = None,
         sent: Callable[[Sequence[OutboxRow]], None] | None = None,
     ) -> None:
         self._outbox: OutboxReader = tail or store.outbox
@@ -69,7 +69,7 @@ class Relay:
         self._settings = settings or RelaySettings()
         self._breaker = Breaker(self._settings.first_delay, self._settings.last_delay)
         self._owner = new_id()
-        self._lanes: Sequence[OutboxShard] = ()
+        self._shards: Sequence[OutboxShard] = ()
         self._leased_at = float("-inf")
         self._stop = asyncio.Event()
         self.pulse = Pulse()
@@ -78,7 +78,7 @@ class Relay:
         """Whether the last step left nothing behind that it knew of."""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Relay until `stop`; what is in flight is finished and settled, then the lanes are given up."""
+        """Relay until `stop`; what is in flight is finished and settled, then the shards are given up."""
         seen = 0
         self._stop = stop
         try:
@@ -91,7 +91,7 @@ class Relay:
                         seen = await self._idle(seen, stop)
                 except (BrokerError, StoreError) as error:
                     if isinstance(error, StoreError):
-                        self._leased_at = float("-inf")  # perhaps it is another server now: ask it for lanes
+                        self._leased_at = float("-inf")  # perhaps it is another server now: ask it for shards
                     await self._back_off(error, stop)
         finally:
             await self._give_up()
@@ -99,21 +99,21 @@ class Relay:
                 await self._tail.aclose()
 
     async def step(self) -> int:
-        """Look at the outbox: hold lanes, read, publish, settle, then try what is stuck. Returns rows dealt with."""
-        await self._hold_lanes()
-        if not self._lanes:
+        """Look at the outbox: hold shards, read, publish, settle, then try what is stuck. Returns rows dealt with."""
+        await self._hold_shards()
+        if not self._shards:
             return 0
         moved, last = await self._relay_all()
         tried = 0 if last.none_stuck else await self._relay_stuck()
-        self._caught_up = bool(self._lanes) and not last.more and not tried
+        self._caught_up = bool(self._shards) and not last.more and not tried
         return moved + tried
 
-    async def _hold_lanes(self) -> None:
-        if self._holding and self._lanes:
+    async def _hold_shards(self) -> None:
+        if self._holding and self._shards:
             return
         now = self._clock.monotonic()
-        with self.pulse.doing("leasing lanes"):
-            self._lanes = await self._outbox.lease(self._owner, self._settings.lease)
+        with self.pulse.doing("leasing shards"):
+            self._shards = await self._outbox.lease(self._owner, self._settings.lease)
         self._leased_at = now
 
     @property
@@ -125,7 +125,7 @@ class Relay:
         """Until nothing is left over, or the lease must be renewed; how many rows, and the last poll."""
         count = 0
         while True:
-            poll = await self._relay_new(self._lanes)
+            poll = await self._relay_new(self._shards)
             count += len(poll.rows)
             self._adapt(poll)
             if not poll.more or not self._holding or self._stop.is_set():
@@ -140,9 +140,9 @@ class Relay:
         average = sum([len(row.body) for row in poll.rows]) // len(poll.rows) + 1
         self._limit = max(1, min(2 * self._limit, settings.backlog_batch, settings.backlog_bytes // average))
 
-    async def _relay_new(self, lanes: Sequence[OutboxShard]) -> Poll:
+    async def _relay_new(self, shards: Sequence[OutboxShard]) -> Poll:
         with self.pulse.doing("reading the outbox"):
-            poll = await self._outbox.poll(lanes, self._limit)
+            poll = await self._outbox.poll(shards, self._limit)
         if not poll.rows and poll.cursor is None:
             return poll
         fresh = [row for row in poll.rows if row.id not in poll.stuck] if poll.stuck else poll.rows
@@ -157,7 +157,7 @@ class Relay:
 
     async def _relay_stuck(self) -> int:
         with self.pulse.doing("reading what is stuck"):
-            due = await self._outbox.stuck_due(self._lanes, self._settings.batch)
+            due = await self._outbox.stuck_due(self._shards, self._settings.batch)
         if not due:
             return 0
         verdicts = await self._publish([stuck.row for stuck in due])
@@ -168,7 +168,7 @@ class Relay:
             if not verdict.accepted
         ]
         with self.pulse.doing("settling what was stuck"):
-            settled = await self._outbox.settle_stuck(self._owner, self._lanes, sent, failed)
+            settled = await self._outbox.settle_stuck(self._owner, self._shards, sent, failed)
         if not settled:
             self._fenced()
         return len(sent)
@@ -236,10 +236,10 @@ class Relay:
             stopped.cancel()
 
     def _fenced(self) -> None:
-        """Another relay owns our lanes, or the server has begun another run: what we published comes again, and consumers
+        """Another relay owns our shards, or the server has begun another run: what we published comes again, and consumers
         drop it."""
-        log.warning("relay %s lost its lanes; nothing was settled", self._owner)
-        self._lanes = ()
+        log.warning("relay %s lost its shards; nothing was settled", self._owner)
+        self._shards = ()
         self._leased_at = float("-inf")
 
     async def _back_off(self, error: Exception, stop: asyncio.Event) -> None:
@@ -249,7 +249,7 @@ class Relay:
 
     async def _give_up(self) -> None:
         try:
-            with self.pulse.doing("giving up lanes"):
+            with self.pulse.doing("giving up shards"):
                 await self._outbox.release(self._owner)
         except StoreError as error:
-            log.warning("lanes were not released and will expire: %s", error)
+            log.warning("shards were not released and will expire: %s", error)

@@ -23,12 +23,12 @@ from posthouse.store.outbox import (
     OutboxRow,
     OutboxShard,
     OutboxTable,
-    OutboxTail,
     Poll,
     RelaySource,
     StuckRow,
-    lane_of,
+    WalReader,
     parked,
+    shard_of,
 )
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
@@ -52,7 +52,6 @@ __all__ = [
     "OutboxRow",
     "OutboxShard",
     "OutboxTable",
-    "OutboxTail",
     "Parameters",
     "Poll",
     "RelaySource",
@@ -68,8 +67,9 @@ __all__ = [
     "UsageRole",
     "VersionUsageTable",
     "VersionUse",
-    "lane_of",
+    "WalReader",
     "parked",
+    "shard_of",
 ]
 
 
@@ -203,7 +203,7 @@ class Store(Protocol):
         from `seen`, at the latest after `seconds`. A hint, never a promise: it may be lost."""
         ...
 
-    async def tail(self) -> OutboxTail:
+    async def wal_reader(self) -> WalReader:
         """The outbox through the database's own log. Raises ConfigurationError when this store has none, or may not
         follow it: it says what to set."""
         ...

@@ -43,12 +43,12 @@ class OutboxShard(msgspec.Struct, frozen=True):
 
 
 class Poll(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows read for a set of lanes, in the order to publish them. `stuck` holds the ids of rows whose key is waiting
+    """Rows read for a set of shards, in the order to publish them. `stuck` holds the ids of rows whose key is waiting
     behind a failed one: they are not to be published. `none_stuck` is True when the store knows that no row of any key
     is waiting. `more` is True when the limit was reached. `cursor` is the store's own; None when there is nothing to
     settle."""
 
-    lanes: Sequence[OutboxShard]
+    shards: Sequence[OutboxShard]
     rows: Sequence[OutboxRow]
     stuck: frozenset[int] = frozenset()
     none_stuck: bool = False
@@ -74,35 +74,35 @@ class StuckRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutboxReader(Protocol):
-    """Committed rows, as a relay that leases lanes reads them. Only durations come in, and go out: what is due is decided by
+    """Committed rows, as a relay that leases shards reads them. Only durations come in, and go out: what is due is decided by
     the store's own clock, because those of the relays may differ."""
 
     async def lease(self, owner: str, seconds: float) -> Sequence[OutboxShard]:
-        """Renew what `owner` holds and take or give up lanes so that live owners hold equal shares.
-        Call it only while nothing of the lanes held is in flight."""
+        """Renew what `owner` holds and take or give up shards so that live owners hold equal shares.
+        Call it only while nothing of the shards held is in flight."""
         ...
 
     async def release(self, owner: str) -> None:
-        """Give up every lane at once."""
+        """Give up every shard at once."""
         ...
 
-    async def poll(self, lanes: Sequence[OutboxShard], limit: int) -> Poll:
-        """Committed rows of these lanes after their cursors; per key in commit order. Reads only. StoreUnavailable when
-        the lanes were leased in another run of the server: lease them again."""
+    async def poll(self, shards: Sequence[OutboxShard], limit: int) -> Poll:
+        """Committed rows of these shards after their cursors; per key in commit order. Reads only. StoreUnavailable when
+        the shards were leased in another run of the server: lease them again."""
         ...
 
     async def settle(self, owner: str, poll: Poll, stuck: Sequence[StuckRow]) -> bool:
         """Move the cursors past `poll` and park `stuck`, in one transaction; rows that the poll flagged and `stuck` does
-        not name are parked too. False, and no effect, when any lane of the poll is no longer held under its epoch, or
+        not name are parked too. False, and no effect, when any shard of the poll is no longer held under its epoch, or
         the server has begun another run since: then publish nothing more from it."""
         ...
 
-    async def stuck_due(self, lanes: Sequence[OutboxShard], limit: int) -> Sequence[StuckRow]:
+    async def stuck_due(self, shards: Sequence[OutboxShard], limit: int) -> Sequence[StuckRow]:
         """The first row of each stuck key whose time has come."""
         ...
 
     async def settle_stuck(
-        self, owner: str, lanes: Sequence[OutboxShard], sent: Sequence[int], failed: Sequence[StuckRow]
+        self, owner: str, shards: Sequence[OutboxShard], sent: Sequence[int], failed: Sequence[StuckRow]
     ) -> bool:
         """Remove the rows that were sent (their followers are due at once) and reschedule the others. Fenced as settle."""
         ...
@@ -130,7 +130,7 @@ class OutboxTable(OutboxReader, Protocol):
         ...
 
     async def purge(self, limit: int) -> int:
-        """Delete up to `limit` rows that every lane has passed and nothing waits for; and forgotten idempotency keys. A
+        """Delete up to `limit` rows that every shard has passed and nothing waits for; and forgotten idempotency keys. A
         store may besides empty whole parts of its table at one stroke: those rows are not counted."""
         ...
 
@@ -139,7 +139,7 @@ RelaySource = Literal["poll", "wal"]
 """Where a relay's rows come from: polls of the outbox, or the database's own log."""
 
 
-class OutboxTail(OutboxReader, Protocol):
+class WalReader(OutboxReader, Protocol):
     """The outbox read from the database's own log, by one relay. Same rows, same order per key, same cursors. While the
     log cannot be followed it polls, so that nothing is lost; it returns to the log by itself."""
 
@@ -167,6 +167,6 @@ def parked(row: OutboxRow) -> StuckRow:
     return StuckRow(row=row, attempts=0, error="behind a refused event of its key")
 
 
-def lane_of(tenant: str, key: str, lanes: int) -> int:
-    """The lane of a key: the same on every machine and in every release."""
-    return zlib.crc32(f"{tenant}\x00{key}".encode()) % lanes
+def shard_of(tenant: str, key: str, shards: int) -> int:
+    """The shard of a key: the same on every machine and in every release."""
+    return zlib.crc32(f"{tenant}\x00{key}".encode()) % shards

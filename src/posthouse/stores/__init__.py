@@ -25,7 +25,7 @@ class SqliteOptions(msgspec.Struct, frozen=True):
     """What may follow the `?` of a SQLite URL; each is a parameter of SqliteStore."""
 
     synchronous: Synchronous = "FULL"
-    lanes: Annotated[int, msgspec.Meta(ge=1, le=62)] | None = None
+    shards: Annotated[int, msgspec.Meta(ge=1, le=62)] | None = None
     idempotency_window: Annotated[float, msgspec.Meta(gt=0)] = 7 * 86_400.0
     patience: Annotated[float, msgspec.Meta(gt=0)] = 30.0
 
@@ -35,7 +35,7 @@ class PostgresOptions(msgspec.Struct, frozen=True):
 
     schema: Annotated[str, msgspec.Meta(pattern="^[a-z_][a-z0-9_]{0,62}$")] = "posthouse"
     writers: Annotated[int, msgspec.Meta(ge=1)] = 8
-    lanes: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
+    shards: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
     idempotency_window: Annotated[float, msgspec.Meta(gt=0)] = 7 * 86_400.0
     patience: Annotated[float, msgspec.Meta(gt=0)] = 30.0
     pooler: Literal["none", "session", "transaction"] = "none"
@@ -57,7 +57,7 @@ def open_store(url: str, *, clock: Clock) -> Store:
     """The store that the URL names; it connects when it is first used.
 
     `sqlite:///shop.db` is relative to the working directory, `sqlite:////var/lib/shop.db` is absolute, `sqlite://` is
-    in memory, and `?synchronous=NORMAL&lanes=16` sets options of SqliteStore. `postgresql://user@host/shop?schema=events`
+    in memory, and `?synchronous=NORMAL&shards=16` sets options of SqliteStore. `postgresql://user@host/shop?schema=events`
     is a PostgreSQL database, whose own options (`sslmode` and the like) may stand there too. Raises ConfigurationError
     with every problem of the URL.
     """
@@ -82,7 +82,7 @@ def _sqlite(parts: SplitResult, clock: Clock) -> SqliteStore:
         unquote(parts.path.removeprefix("/")) or ":memory:",
         clock=clock,
         synchronous=options.synchronous,
-        lanes=options.lanes,
+        shards=options.shards,
         idempotency_window=options.idempotency_window,
         patience=options.patience,
     )
@@ -103,7 +103,7 @@ def _postgres(parts: SplitResult, clock: Clock) -> Store:
         clock=None if isinstance(clock, SystemClock) else clock,  # the database's clock is better than this machine's
         schema=options.schema,
         writers=options.writers,
-        lanes=options.lanes,
+        shards=options.shards,
         idempotency_window=options.idempotency_window,
         patience=options.patience,
         pooler=options.pooler,

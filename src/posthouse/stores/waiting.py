@@ -5,15 +5,15 @@ from __future__ import annotations
 from posthouse.checks import Check, judged
 
 
-def waiting_checks(*, lanes: int, held: int, stuck: int, stuck_keys: int, dead: int) -> list[Check]:
-    """`held` of the `lanes` have a relay; `stuck` rows of `stuck_keys` keys were refused by the broker or wait behind
+def waiting_checks(*, shards: int, held: int, stuck: int, stuck_keys: int, dead: int) -> list[Check]:
+    """`held` of the `shards` have a relay; `stuck` rows of `stuck_keys` keys were refused by the broker or wait behind
     one; `dead` events wait for an operator."""
     return [
         judged(
-            "lanes",
-            f"relays hold {held} of {lanes}",
-            wrong=held < lanes,
-            fix="what is committed is not sent by anybody: start `posthouse run` (lanes move within seconds)",
+            "shards",
+            f"relays hold {held} of {shards}",
+            wrong=held < shards,
+            fix="what is committed is not sent by anybody: start `posthouse run` (shards move within seconds)",
         ),
         judged(
             "stuck keys",

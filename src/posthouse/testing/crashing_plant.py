@@ -180,7 +180,7 @@ class Guarded:
 
 
 class GuardedOutbox(Guarded):
-    """Remembers who leased lanes, and tells of cursors that moved."""
+    """Remembers who leased shards, and tells of cursors that moved."""
 
     def __init__(self, inner: object, plant: Plant, service: str) -> None:
         super().__init__(inner, plant, service)

@@ -22,7 +22,7 @@ BEING_MADE = (*MISSING, psycopg.OperationalError)
 
 class Books:
     """The tables of `orders` and `billing`, and the `log`: three files, or schemas of one database beside a log that may
-    be a file still. Questions are written for SQLite: `posthouse_lane` and `?` become what the other one calls them.
+    be a file still. Questions are written for SQLite: `posthouse_shard` and `?` become what the other one calls them.
     `patience` is how long, in seconds, to wait for a file that is locked."""
 
     def __init__(self, folder: Path, database: str = "", log: str = "embedded", *, patience: float = 5.0) -> None:

@@ -9,13 +9,13 @@ from tests.faults.kit.books import BEING_MADE, Books
 TIMERS = "SELECT count(*) FROM posthouse_timer"
 
 UNSENT = """
-SELECT (SELECT coalesce(max(id), 0) > (SELECT min(cursor) FROM posthouse_lane) FROM posthouse_outbox)
+SELECT (SELECT coalesce(max(id), 0) > (SELECT min(cursor) FROM posthouse_shard) FROM posthouse_outbox)
     + (SELECT count(*) FROM posthouse_stuck)
 """
 
 UNSENT_IN_POSTGRES = """
-SELECT (SELECT count(*) FROM posthouse_lane l LEFT JOIN posthouse_backlog b ON b.number = l.backlog
-        JOIN posthouse_outbox o ON o.lane = l.number
+SELECT (SELECT count(*) FROM posthouse_shard l LEFT JOIN posthouse_backlog b ON b.number = l.backlog
+        JOIN posthouse_outbox o ON o.shard = l.number
         WHERE NOT pg_visible_in_snapshot(o.xid, l.s1)
             AND NOT coalesce(pg_visible_in_snapshot(o.xid, b.s2) AND o.id <= b.last_id, false))
     + (SELECT count(*) FROM posthouse_stuck)

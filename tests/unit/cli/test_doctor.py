@@ -37,13 +37,13 @@ def test_every_check_of_a_used_store_is_shown_with_its_finding(project: Project)
     assert checks_of(report, "broker")["synchronous"]["found"] == "FULL"
 
 
-def test_lanes_that_nobody_holds_are_a_warning_with_a_fix(project: Project) -> None:
+def test_shards_that_nobody_holds_are_a_warning_with_a_fix(project: Project) -> None:
     project.place(("a", 1))
     result = project.run("doctor", "shop:orders")
     assert result.exit_code == 0, "a warning is not a failure"
-    lanes = checks_of(project.json("doctor", "shop:orders"), "store")["lanes"]
-    assert lanes["judgement"] == "warn"
-    assert lanes["found"] == "relays hold 0 of 16"
+    shards = checks_of(project.json("doctor", "shop:orders"), "store")["shards"]
+    assert shards["judgement"] == "warn"
+    assert shards["found"] == "relays hold 0 of 16"
     assert "posthouse run" in result.stdout
 
 

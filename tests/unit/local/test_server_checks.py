@@ -148,9 +148,9 @@ def test_a_table_that_is_mostly_dead_rows_is_named(dead: int, live: int, judgeme
 
 
 def test_work_that_nobody_does_is_told() -> None:
-    quiet = waiting_checks(lanes=16, held=16, stuck=0, stuck_keys=0, dead=0)
+    quiet = waiting_checks(shards=16, held=16, stuck=0, stuck_keys=0, dead=0)
     assert [check.judgement for check in quiet] == ["ok"] * 3
-    busy = waiting_checks(lanes=16, held=15, stuck=5, stuck_keys=2, dead=1)
+    busy = waiting_checks(shards=16, held=15, stuck=5, stuck_keys=2, dead=1)
     assert [check.judgement for check in busy] == ["warn"] * 3
     assert busy[1].found == "2 keys, 5 rows"
 

@@ -27,7 +27,7 @@ async def test_a_store_in_memory_leaves_no_file(tmp_path: Path, monkeypatch: pyt
 
 
 async def test_options_reach_the_store(tmp_path: Path) -> None:
-    store = open_store(f"sqlite:///{tmp_path}/a.db?lanes=3&synchronous=NORMAL", clock=SystemClock())
+    store = open_store(f"sqlite:///{tmp_path}/a.db?shards=3&synchronous=NORMAL", clock=SystemClock())
     await store.upgrade()
     assert len(await store.outbox.lease("a", 10)) == 3
     async with store.begin() as tx:
@@ -46,8 +46,8 @@ async def test_options_reach_the_store(tmp_path: Path) -> None:
         ("postgresql://localhost/a?schema=B", "schema"),
         ("postgres://localhost/a?pooler=yes", "pooler"),
         ("sqlite://a.db", "sqlite:///shop.db"),
-        ("sqlite:///a.db?lane=3", "Did you mean 'lanes'"),
-        ("sqlite:///a.db?lanes=100", "62"),
+        ("sqlite:///a.db?shard=3", "Did you mean 'shards'"),
+        ("sqlite:///a.db?shards=100", "62"),
         ("sqlite:///a.db?synchronous=OFF", "synchronous"),
     ],
 )
@@ -58,5 +58,5 @@ def test_a_url_that_cannot_work_says_why(url: str, says: str) -> None:
 
 def test_every_problem_is_told_at_once() -> None:
     with pytest.raises(ConfigurationError) as told:
-        open_store("sqlite://host/a.db?lane=3&lanes=x", clock=SystemClock())
+        open_store("sqlite://host/a.db?shard=3&shards=x", clock=SystemClock())
     assert len(told.value.problems) == 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from posthouse.store import OutboxRow, lane_of
+from posthouse.store import OutboxRow, shard_of
 from posthouse.stores.postgres.schema import Place
 from posthouse.stores.postgres.steps import Steps, literal, packed
 
@@ -43,8 +43,8 @@ def appending(rows: Sequence[OutboxRow], place: Place, now: float | None, window
         return ids
     parameters = (
         place.identity,
-        place.lanes,
-        [lane_of_row(row, place.lanes) for row in rows],
+        place.shards,
+        [shard_of_row(row, place.shards) for row in rows],
         [row.topic for row in rows],
         [row.tenant for row in rows],
         [row.key for row in rows],
@@ -68,7 +68,7 @@ def append_call(rows: Sequence[OutboxRow], place: Place) -> str | None:
         words = ", ".join(map(literal, _columns(rows[0])))
     except ValueError:
         return None  # as a parameter it is refused, with an error that says so
-    return f"({literal(place.identity)}, {place.lanes}, {lane_of_row(rows[0], place.lanes)}::smallint, {words})"
+    return f"({literal(place.identity)}, {place.shards}, {shard_of_row(rows[0], place.shards)}::smallint, {words})"
 
 
 def is_plain(rows: Sequence[OutboxRow]) -> bool:
@@ -78,13 +78,13 @@ def is_plain(rows: Sequence[OutboxRow]) -> bool:
 
 def one_row(row: OutboxRow, place: Place) -> tuple[object, ...]:
     """What `APPEND_ONE` is called with."""
-    return (place.identity, place.lanes, lane_of_row(row, place.lanes), *_columns(row))
+    return (place.identity, place.shards, shard_of_row(row, place.shards), *_columns(row))
 
 
 def _columns(row: OutboxRow) -> tuple[object, ...]:
     return (row.topic, row.tenant, row.key, row.numbered, row.event_id, packed(row.headers), row.body)
 
 
-def lane_of_row(row: OutboxRow, lanes: int) -> int:
-    """The lane of its key; rows without one are spread."""
-    return lane_of(row.tenant, row.event_id if row.key is None else row.key, lanes)
+def shard_of_row(row: OutboxRow, shards: int) -> int:
+    """The shard of its key; rows without one are spread."""
+    return shard_of(row.tenant, row.event_id if row.key is None else row.key, shards)

@@ -20,7 +20,7 @@ LISTENING = 1
 DEAD_ROWS = 100_000
 """Dead rows of a table from which on it is worth a word, when they are also more than the live ones."""
 
-# Bytes of the outbox, with its leaves and indexes, and of everything else of ours.
+# Bytes of the outbox, with its partitions and indexes, and of everything else of ours.
 DISK = """
 SELECT coalesce(sum(pg_total_relation_size(c.oid)) FILTER (WHERE c.oid = 'posthouse.outbox'::regclass
         OR c.oid IN (SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = 'posthouse.outbox'::regclass)), 0)::bigint,
@@ -34,10 +34,10 @@ SELECT s.relname::text, s.n_dead_tup, s.n_live_tup FROM pg_stat_user_tables s
 WHERE s.schemaname = '{schema}' ORDER BY s.n_dead_tup DESC LIMIT 1
 """
 
-# Lanes, those that a relay holds, stuck rows and their keys, and dead events.
+# Shards, those that a relay holds, stuck rows and their keys, and dead events.
 WAITING = """
-SELECT (SELECT count(*) FROM posthouse.lane),
-    (SELECT count(*) FROM posthouse.lane l
+SELECT (SELECT count(*) FROM posthouse.shard),
+    (SELECT count(*) FROM posthouse.shard l
      WHERE l.owner IS NOT NULL AND l.until > coalesce($1, extract(epoch FROM clock_timestamp())::double precision)),
     (SELECT count(*) FROM posthouse.stuck),
     (SELECT count(DISTINCT (s.topic, s.tenant, s.key)) FROM posthouse.stuck s),
@@ -114,13 +114,13 @@ class PostgresChecks:
 
     async def _tables(self, now: float | None) -> list[Check]:
         outbox, all_ = (int(str(size)) for size in (await self._rows(DISK)).one())
-        lanes, held, stuck, keys, dead = (int(str(figure)) for figure in (await self._rows(WAITING, now)).one())
+        shards, held, stuck, keys, dead = (int(str(figure)) for figure in (await self._rows(WAITING, now)).one())
         return [
             Check(name="disk", found=f"the outbox has {_mib(outbox)}, all our tables {_mib(all_)}"),
             run_check(*(await self._rows(RUNS)).one()),
             *dead_row_checks(await self._rows(DEAD)),
             *reading_checks(await self._rows(READS, now)),
-            *waiting_checks(lanes=lanes, held=held, stuck=stuck, stuck_keys=keys, dead=dead),
+            *waiting_checks(shards=shards, held=held, stuck=stuck, stuck_keys=keys, dead=dead),
         ]
 
 

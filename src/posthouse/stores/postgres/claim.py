@@ -41,7 +41,7 @@ WITH claimed AS (
         newest = greatest(h.newest, excluded.newest)
     WHERE h.sequence + 1 = excluded.sequence AND h.held = 0 AND h.lineage <= excluded.lineage
     RETURNING h.held)
-INSERT INTO posthouse.tally (consumer, topic, applied, skipped) SELECT $1, $2, 1, 0 FROM claimed WHERE held = 0
+INSERT INTO posthouse.applied_count (consumer, topic, applied, skipped) SELECT $1, $2, 1, 0 FROM claimed WHERE held = 0
 """
 
 # Runs of different keys. Each that was claimed comes back, and each that is a stray; if all were claimed, they are counted.
@@ -68,7 +68,7 @@ WITH given AS (
 ), claimed AS (
     SELECT * FROM begun UNION ALL SELECT * FROM continued
 ), counted AS (
-    INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
+    INSERT INTO posthouse.applied_count (consumer, topic, applied, skipped)
     SELECT $1, t.topic, t.events, 0 FROM unnest($11::text[], $12::integer[]) AS t (topic, events)
     WHERE (SELECT count(*) FROM claimed WHERE held = 0) = $13::bigint)
 SELECT topic, tenant, key, held, place FROM claimed
@@ -79,7 +79,7 @@ LOCK = "SELECT posthouse.lock_heads($1, $2::text[], $3::text[], $4::text[])"
 
 # Count what was claimed where not everything was.
 COUNT = """
-INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
+INSERT INTO posthouse.applied_count (consumer, topic, applied, skipped)
 SELECT $1, t.topic, t.events, 0 FROM unnest($2::text[], $3::integer[]) AS t (topic, events)
 """
 

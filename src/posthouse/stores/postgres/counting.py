@@ -14,15 +14,15 @@ AHEAD_FIX = "the next lease of a relay sends everything again that is left in th
 # Every figure, told apart by its first column.
 FIGURES = """
 SELECT 'backlog' AS what, o.topic AS a, '' AS b, count(*) AS n, 0::bigint AS m
-FROM posthouse.lane l LEFT JOIN posthouse.backlog b ON b.number = l.backlog CROSS JOIN LATERAL (
+FROM posthouse.shard l LEFT JOIN posthouse.backlog b ON b.number = l.backlog CROSS JOIN LATERAL (
     SELECT p.topic FROM posthouse.outbox p
-    WHERE p.lane = l.number AND p.xid >= pg_snapshot_xmin(l.s1) AND NOT pg_visible_in_snapshot(p.xid, l.s1)
+    WHERE p.shard = l.number AND p.xid >= pg_snapshot_xmin(l.s1) AND NOT pg_visible_in_snapshot(p.xid, l.s1)
         AND NOT coalesce(pg_visible_in_snapshot(p.xid, b.s2) AND p.id <= b.last_id, false)) o
 GROUP BY o.topic
 UNION ALL SELECT 'sent', topic, '', sum(count)::bigint, 0 FROM posthouse.sent GROUP BY topic
 UNION ALL SELECT 'stuck', topic, '', count(*), count(*) FILTER (WHERE quarantined) FROM posthouse.stuck GROUP BY topic
 UNION ALL SELECT 'applied', consumer, topic, sum(applied)::bigint, sum(skipped)::bigint
-FROM (SELECT * FROM posthouse.tally UNION ALL SELECT * FROM posthouse.applied) t GROUP BY consumer, topic
+FROM (SELECT * FROM posthouse.applied_count UNION ALL SELECT * FROM posthouse.applied) t GROUP BY consumer, topic
 UNION ALL SELECT CASE WHEN type = '' AND state IN ('quarantined', 'skipped') THEN 'strange' ELSE 'held ' || state END AS what,
     consumer, topic, count(*), 0
 FROM posthouse.held GROUP BY consumer, topic, what

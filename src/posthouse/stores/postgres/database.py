@@ -59,7 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str
     writers: int
-    lanes: int | None
+    shards: int | None
     patience: float
     pooled: bool
     listen_url: str | None = None
@@ -238,7 +238,7 @@ class Database:
     async def check(self) -> Place:
         """Make sure, once, that the tables are as they must be."""
         if self.place is None:
-            place = await self.carry_out(checking(self.settings.lanes))
+            place = await self.carry_out(checking(self.settings.shards))
             self.notes = await self.carry_out(proving())
             self.hasty = bool((await self.run(HASTY, check=False)).scalar())
             for note in self.notes:
@@ -256,7 +256,7 @@ class Database:
 
     def joining(self) -> Steps[Place]:
         """On a connection of the user's: what `check` makes sure of, as far as it depends on who connects and whereto."""
-        place = yield from checking(self.settings.lanes, self.name)
+        place = yield from checking(self.settings.shards, self.name)
         if self.refuse is not None:
             _, findings = yield from role_findings("application")
             if findings:

@@ -44,7 +44,7 @@ CONNECTION_CLASS = "08"
 VALUE_CLASSES = ("22", "54")
 """A value out of range or of another type, and one that is too large for a row of an index."""
 LOST_DURING_COMMIT = ("57P01", "57P02", "57P03")
-OTHER_DATABASE, OTHER_LANES, FENCED, FORK = "PH001", "PH002", "PH005", "PH006"
+OTHER_DATABASE, OTHER_SHARDS, FENCED, FORK = "PH001", "PH002", "PH005", "PH006"
 """Raised by our own functions; see functions/."""
 PASSED_OVER = (
     "a statement failed inside the block and its error was passed over, so PostgreSQL has rolled everything back: let the "
@@ -111,8 +111,8 @@ def translated(error: BaseException, doing: str) -> PosthouseError:
             "SELECT set_config('posthouse.tenant', …, true) first, in the same transaction; those of the service and of its "
             "handlers have said it"
         )
-    if code == OTHER_LANES:
-        return ConfigurationError(f"{error}: the number is fixed at creation, so leave `lanes` out of the store's URL")
+    if code == OTHER_SHARDS:
+        return ConfigurationError(f"{error}: the number is fixed at creation, so leave `shards` out of the store's URL")
     if code[:2] in VALUE_CLASSES or (not code and isinstance(error, ValueError | TypeError)):
         return ValueRefused(text)
     return StoreError(str(error) if code == FORK else text)

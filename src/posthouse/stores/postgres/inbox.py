@@ -28,7 +28,7 @@ WITH advanced AS (
     SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest,
         newest = greatest(h.newest, excluded.newest)
     WHERE excluded.sequence > h.sequence OR excluded.lineage > h.lineage)
-INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
+INSERT INTO posthouse.applied_count (consumer, topic, applied, skipped)
 SELECT $1, $2, $10::integer, $11::integer WHERE $10 + $11 > 0
 """
 
@@ -39,7 +39,7 @@ WITH advanced AS (
     VALUES ($2, $3, $4, $5, $6, $7, greatest({NOW}, least($10, {NOW} + {MOST_AHEAD})), CASE WHEN $9::integer > 0 THEN 'skipped' ELSE 'applied' END)
     ON CONFLICT DO NOTHING RETURNING 1
 ), counted AS (
-    INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
+    INSERT INTO posthouse.applied_count (consumer, topic, applied, skipped)
     SELECT $2, $5, $8::integer, $9 FROM advanced WHERE $8 + $9 > 0)
 SELECT 1 FROM advanced
 """
@@ -74,10 +74,10 @@ WITH clock AS MATERIALIZED (
 SELECT count(*) FROM gone
 """
 
-# Clear away the lines of the tally and keep their sum.
+# Clear away the lines of the applied_count and keep their sum.
 SUM_UP = """
 WITH gone AS (
-    DELETE FROM posthouse.tally WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM posthouse.tally t LIMIT $1 FOR UPDATE SKIP LOCKED))
+    DELETE FROM posthouse.applied_count WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM posthouse.applied_count t LIMIT $1 FOR UPDATE SKIP LOCKED))
     RETURNING consumer, topic, applied, skipped)
 INSERT INTO posthouse.applied AS a (consumer, topic, applied, skipped)
 SELECT consumer, topic, sum(applied), sum(skipped) FROM gone GROUP BY consumer, topic ORDER BY consumer, topic

@@ -1,7 +1,7 @@
 """Metadata: the store's tables as SQLAlchemy sees them, for queries and for comparing; the migrations make them.
 
 `metadata` is that of the schema `posthouse`, `metadata_of("events")` that of another. Alembic compares a database with it
-and finds nothing to do. `create_all` is refused: functions, policies and the leaves of the outbox are not in here.
+and finds nothing to do. `create_all` is refused: functions, policies and the partitions of the outbox are not in here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from posthouse.errors import ConfigurationError
 
 T = TypeVar("T")
 
-LEAVES = ("outbox_0", "outbox_1", "outbox_2", "outbox_3", "outbox_kept")
+PARTITIONS = ("outbox_0", "outbox_1", "outbox_2", "outbox_3", "outbox_kept")
 """The partitions of the outbox; PostgreSQL names their indexes."""
 
 
@@ -104,7 +104,7 @@ def _whole_store(metadata: MetaData) -> None:
         metadata,
         Column("one", Boolean, primary_key=True, server_default=text("true")),
         Column("identity", Text, nullable=False, server_default=text("(gen_random_uuid())::text")),
-        *_columns(Integer, "lanes"),
+        *_columns(Integer, "shards"),
         Column("lineage", Integer, nullable=False, server_default=text("1")),
         *_columns(Text, "system?"),
         Column("database", OID),
@@ -143,18 +143,18 @@ def _outbox(metadata: MetaData) -> None:
         metadata,
         Column("id", BigInteger, Identity(always=True, cache=1), nullable=False),
         *_outbox_columns(),
-        Index("outbox_by_transaction", "lane", "xid"),
+        Index("outbox_by_transaction", "shard", "xid"),
         Index("outbox_by_id", "id"),
         postgresql_partition_by="LIST (slot)",
     )
-    for leaf in LEAVES:
+    for partition in PARTITIONS:
         Table(
-            leaf,
+            partition,
             metadata,
             Column("id", BigInteger, nullable=False),
             *_outbox_columns(),
-            Index(f"{leaf}_lane_xid_idx", "lane", "xid"),
-            Index(f"{leaf}_id_idx", "id"),
+            Index(f"{partition}_shard_xid_idx", "shard", "xid"),
+            Index(f"{partition}_id_idx", "id"),
             info={"leaf_of": "outbox"},
         )
     Table(
@@ -173,7 +173,7 @@ def _outbox(metadata: MetaData) -> None:
         Index("idempotency_until", "until"),
     )
     Table(
-        "lane",
+        "shard",
         metadata,
         Column("number", SmallInteger, primary_key=True, autoincrement=False),
         *_columns(Text, "owner?"),
@@ -195,7 +195,7 @@ def _outbox(metadata: MetaData) -> None:
         "stuck",
         metadata,
         *_columns(BigInteger, "id"),
-        *_columns(SmallInteger, "lane"),
+        *_columns(SmallInteger, "shard"),
         *_columns(Text, "topic", "tenant", "key?"),
         *_columns(Integer, "attempts"),
         *_columns(Double, "first_at", "next_at"),
@@ -209,9 +209,9 @@ def _outbox(metadata: MetaData) -> None:
         "sent",
         metadata,
         *_columns(Text, "topic"),
-        *_columns(SmallInteger, "lane"),
+        *_columns(SmallInteger, "shard"),
         *_columns(BigInteger, "count"),
-        PrimaryKeyConstraint("topic", "lane", name="sent_pkey"),
+        PrimaryKeyConstraint("topic", "shard", name="sent_pkey"),
     )
     Table(
         "timer",
@@ -219,7 +219,7 @@ def _outbox(metadata: MetaData) -> None:
         Column("id", BigInteger, Identity(always=True), nullable=False),
         *_columns(Text, "name"),
         *_columns(Double, "due_at"),
-        *_columns(SmallInteger, "lane"),
+        *_columns(SmallInteger, "shard"),
         *_columns(Text, "topic", "tenant", "event_id", "key?"),
         *_columns(Boolean, "numbered"),
         *_columns(Text, "idempotency_key?", "headers?"),
@@ -261,7 +261,7 @@ def _receiving(metadata: MetaData) -> None:
         Index("inbox_received_at", "received_at"),
     )
     Table("forgotten", metadata, _text("consumer", primary_key=True), *_columns(Double, "until"))
-    Table("tally", metadata, *_columns(Text, "consumer", "topic"), *_columns(Integer, "applied", "skipped"))
+    Table("applied_count", metadata, *_columns(Text, "consumer", "topic"), *_columns(Integer, "applied", "skipped"))
     Table(
         "applied",
         metadata,
@@ -393,7 +393,7 @@ def _projections(metadata: MetaData) -> None:
 def _outbox_columns() -> Sequence[SchemaItem]:
     return [
         Column("xid", Xid8, nullable=False, server_default=text("pg_current_xact_id()")),
-        *_columns(SmallInteger, "lane"),
+        *_columns(SmallInteger, "shard"),
         *_columns(Text, "topic", "tenant", "key?"),
         *_columns(BigInteger, "sequence?"),
         *_columns(Integer, "lineage"),

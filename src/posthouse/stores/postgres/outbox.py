@@ -1,4 +1,4 @@
-"""Outbox: append-only rows, read by relays through leased lanes whose cursors are snapshots."""
+"""Outbox: append-only rows, read by relays through leased shards whose cursors are snapshots."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from posthouse.pulse import alive
 from posthouse.store import OutboxRow, OutboxShard, Poll, StuckRow, Transaction, parked
 from posthouse.stores.postgres.append import APPEND_WORDS, append_call, appending
 from posthouse.stores.postgres.backlog import Backlog, Page, Pages
+from posthouse.stores.postgres.cursor import Drawn, Move, Whole
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FENCED, sqlstate_of
-from posthouse.stores.postgres.glance import FEW, GLANCE, glance_of
 from posthouse.stores.postgres.joins import Joined, theirs_of
-from posthouse.stores.postgres.moving import Drawn, Move, Whole
+from posthouse.stores.postgres.poll_fast import FEW, POLL_FAST, read_fast
 from posthouse.stores.postgres.snapshot import Snapshot
 from posthouse.stores.postgres.steps import NOW
 from posthouse.stores.postgres.stuck import (
@@ -37,33 +37,33 @@ from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction
 
 log = logging.getLogger("posthouse.store")
 
-LEAF_BYTES, SMALL_BYTES = 16 * 2**20, 2**20
-"""A leaf of the first size, indexes included, is left behind by writers, and truncated when all of it was sent. One of the
+PARTITION_BYTES, SMALL_BYTES = 16 * 2**20, 2**20
+"""A partition of the first size, indexes included, is left behind by writers, and truncated when all of it was sent. One of the
 second size or less is cleared row by row."""
-LEAF_AGE = 600.0
-"""Seconds after which a leaf that is not small is left behind too."""
+PARTITION_AGE = 600.0
+"""Seconds after which a partition that is not small is left behind too."""
 TIDY = 0.5
 """Seconds between two moves of cursors that passed nothing: they let old rows go and keep polls short."""
 
 HELD = "$3::text::smallint[], $4::text::bigint[], $5"
-"""Lanes, their epochs and their run, written out: the driver takes longer for an array than the server for a text."""
+"""Shards, their epochs and their run, written out: the driver takes longer for an array than the server for a text."""
 
-# Lanes for a relay.
+# Shards for a relay.
 LEASE = "SELECT number, epoch, run FROM posthouse.lease($1, $2, $3) ORDER BY number"
 
-# Give up every lane, and leave the relays.
+# Give up every shard, and leave the relays.
 RELEASE = """
 WITH gone AS (DELETE FROM posthouse.member WHERE owner = $1)
-UPDATE posthouse.lane SET owner = NULL, until = 0 WHERE owner = $1
+UPDATE posthouse.shard SET owner = NULL, until = 0 WHERE owner = $1
 """
 
-# What is new in some lanes.
+# What is new in some shards.
 POLL = "SELECT * FROM posthouse.poll($1, $2, $3, $4, $5, $6, $7)"
 
 # The same, each row with the snapshot that it was read in.
 POLL_AT = "SELECT pg_current_snapshot()::text, p.* FROM posthouse.poll($1, $2, $3, $4, $5, $6, $7) p"
 
-# Whether lanes are held.
+# Whether shards are held.
 HOLDS = f"SELECT posthouse.holds($2, $3, $4, $5, {NOW})"
 
 # Move cursors and count what was sent.
@@ -75,14 +75,14 @@ SETTLE_TOGETHER = f"SELECT posthouse.settle_together($1, $2, {HELD}, $6::text::s
 # Move on in a backlog and count what was sent; the backlog's number, 0 when it is at its end.
 SETTLE_PAGE = "SELECT posthouse.settle_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 
-# Let writers go on to an empty leaf; the leaves that may be emptied.
-TURN = "SELECT posthouse.turn($1, $2, $3)"
+# Let writers go on to an empty partition; the partitions that may be emptied.
+ROTATE = "SELECT posthouse.rotate($1, $2, $3)"
 
-# Empty a leaf if nothing in it is needed.
-EMPTY = "SELECT posthouse.empty($1)"
+# Empty a partition if nothing in it is needed.
+EMPTY = "SELECT posthouse.empty_partition($1)"
 
-# Delete rows that no lane needs any more, where that is too little for a leaf to be emptied.
-SWEEP = "SELECT posthouse.sweep($1, $2)"
+# Delete rows that no shard needs any more, where that is too little for a partition to be emptied.
+DELETE_SENT = "SELECT posthouse.delete_sent($1, $2)"
 
 # What is there, sent or not.
 KEPT = """
@@ -105,12 +105,12 @@ class PostgresOutbox(StuckRows):
         super().__init__(database, clock)
         self._window = window
         self._pages = Pages(database)
-        self._next_lane = 0
+        self._next_shard = 0
         self._next_backlog = 0
         self._tidied = float("-inf")
         self._drawn: Drawn | None = None
         self._run = ""
-        """The run of the server that gave out lanes last."""
+        """The run of the server that gave out shards last."""
 
     async def append(self, tx: Transaction, rows: Sequence[OutboxRow], *, with_commit: bool = False) -> Sequence[str]:
         if isinstance(tx, BEGUN):
@@ -136,72 +136,72 @@ class PostgresOutbox(StuckRows):
         return theirs.carry_out_now(appending(rows, place, self.now(), self._window))
 
     async def lease(self, owner: str, seconds: float) -> Sequence[OutboxShard]:
-        lanes = [OutboxShard(*_any(row)) for row in await self._database.run(LEASE, owner, seconds, self.now())]
-        self._notice(lanes)
-        return lanes
+        shards = [OutboxShard(*_any(row)) for row in await self._database.run(LEASE, owner, seconds, self.now())]
+        self._notice(shards)
+        return shards
 
-    def _notice(self, lanes: Sequence[OutboxShard]) -> None:
-        if not lanes or lanes[0].run == self._run:
+    def _notice(self, shards: Sequence[OutboxShard]) -> None:
+        if not shards or shards[0].run == self._run:
             return
         if self._run:
             log.warning(
                 "the database has begun another run: its server crashed, was restarted or promoted, or a backup was "
                 "restored. What was in flight is read again from the cursors that it has"
             )
-        self._run = lanes[0].run
+        self._run = shards[0].run
 
     async def release(self, owner: str) -> None:
         await self._database.run(RELEASE, owner)
 
-    async def poll(self, lanes: Sequence[OutboxShard], limit: int) -> Poll:
-        if not lanes:
-            return Poll(lanes=lanes, rows=())
-        page = await self._pages.next(lanes, limit)
+    async def poll(self, shards: Sequence[OutboxShard], limit: int) -> Poll:
+        if not shards:
+            return Poll(shards=shards, rows=())
+        page = await self._pages.next(shards, limit)
         if page is not None:
-            return _poll_of(page, lanes)
-        return await self._glance(lanes, min(limit, FEW)) or await self._search(lanes, limit)
+            return _poll_of(page, shards)
+        return await self._poll_fast(shards, min(limit, FEW)) or await self._search(shards, limit)
 
-    async def poll_at(self, lanes: Sequence[OutboxShard], limit: int) -> tuple[Poll, Snapshot]:
+    async def poll_at(self, shards: Sequence[OutboxShard], limit: int) -> tuple[Poll, Snapshot]:
         """A poll, and the snapshot in which it looked."""
-        found, drawn = await self._look(POLL_AT, lanes, limit)
+        found, drawn = await self._look(POLL_AT, shards, limit)
         rows = [row[1:] for row in found]
-        return await self._read(lanes, limit, rows, drawn), Snapshot.of(found[0][0])
+        return await self._read(shards, limit, rows, drawn), Snapshot.of(found[0][0])
 
-    async def _glance(self, lanes: Sequence[OutboxShard], few: int) -> Poll | None:
+    async def _poll_fast(self, shards: Sequence[OutboxShard], few: int) -> Poll | None:
         """All that is new, if it is little; None when only a search tells, or when cursors may have to be tidied."""
         if self._next_backlog:
             return None
         tidy = self._is_untidy()
-        drawn = self._drawn_in(lanes)
-        found = await self._database.fetch(GLANCE, *map(written, numbers_of(lanes)), run_of(lanes), few)
-        seen = glance_of(found, few)
+        drawn = self._drawn_in(shards)
+        found = await self._database.fetch(POLL_FAST, *map(written, numbers_of(shards)), run_of(shards), few)
+        seen = read_fast(found, few)
         if seen is None or (tidy and not seen.rows):
             return None
-        self._drawn = Drawn(run_of(lanes), seen.drawn)
+        self._drawn = Drawn(run_of(shards), seen.drawn)
         if tidy:
             self._tidied = asyncio.get_running_loop().time()
             seen.moves += seen.still
         seen.rows.sort(key=_id)
         return Poll(
-            lanes=lanes,
+            shards=shards,
             rows=seen.rows,
             stuck=frozenset(seen.stuck),
             none_stuck=seen.none_stuck,
             cursor=Whole(seen.moves, drawn) if seen.moves else None,
         )
 
-    async def _search(self, lanes: Sequence[OutboxShard], limit: int) -> Poll:
-        found, drawn = await self._look(POLL, lanes, limit)
-        return await self._read(lanes, limit, found, drawn)
+    async def _search(self, shards: Sequence[OutboxShard], limit: int) -> Poll:
+        found, drawn = await self._look(POLL, shards, limit)
+        return await self._read(shards, limit, found, drawn)
 
     async def _look(
-        self, statement: str, lanes: Sequence[OutboxShard], limit: int
+        self, statement: str, shards: Sequence[OutboxShard], limit: int
     ) -> tuple[Sequence[Sequence[Any]], int | None]:
         """What a poll found, and an id up to which all were drawn before it."""
         tidy = self._is_untidy()
-        ordered = sorted(lanes, key=lambda lane: (lane.number < self._next_lane, lane.number))
-        drawn = self._drawn_in(lanes)
-        parameters = (*numbers_of(ordered), run_of(lanes), limit, tidy, self._next_backlog, drawn)
+        ordered = sorted(shards, key=lambda shard: (shard.number < self._next_shard, shard.number))
+        drawn = self._drawn_in(shards)
+        parameters = (*numbers_of(ordered), run_of(shards), limit, tidy, self._next_backlog, drawn)
         found = await self._database.fetch(statement, *parameters)
         if tidy:
             self._tidied = asyncio.get_running_loop().time()
@@ -210,18 +210,18 @@ class PostgresOutbox(StuckRows):
     def _is_untidy(self) -> bool:
         return asyncio.get_running_loop().time() - self._tidied >= TIDY
 
-    def _drawn_in(self, lanes: Sequence[OutboxShard]) -> int | None:
-        """An id up to which all are drawn already, if it was said in the run in which the lanes were leased."""
-        return self._drawn.id if self._drawn is not None and self._drawn.run == run_of(lanes) else None
+    def _drawn_in(self, shards: Sequence[OutboxShard]) -> int | None:
+        """An id up to which all are drawn already, if it was said in the run in which the shards were leased."""
+        return self._drawn.id if self._drawn is not None and self._drawn.run == run_of(shards) else None
 
     async def _read(
-        self, lanes: Sequence[OutboxShard], limit: int, found: Iterable[Sequence[Any]], drawn: int | None
+        self, shards: Sequence[OutboxShard], limit: int, found: Iterable[Sequence[Any]], drawn: int | None
     ) -> Poll:
         moves: list[Move] = []
         rows: list[OutboxRow] = []
         stuck: set[int] = set()
         more = False
-        for mark, lane, *columns, flag in found:
+        for mark, shard, *columns, flag in found:
             if mark is None:
                 rows.append(row_of(*columns))
                 if flag:
@@ -229,63 +229,63 @@ class PostgresOutbox(StuckRows):
                 continue
             kind, _, rest = mark.partition("|")
             if kind == "drawn":
-                self._drawn = Drawn(run_of(lanes), int(rest))
+                self._drawn = Drawn(run_of(shards), int(rest))
             elif kind == "whole":
-                moves.append(Move(lane, *rest.split("|")))
+                moves.append(Move(shard, *rest.split("|")))
             elif kind == "more":
-                more, self._next_lane = True, lane
+                more, self._next_shard = True, shard
             else:
                 backlog = Backlog.of(rest, drawn)
                 self._next_backlog = backlog.number or 0
-                return _poll_of(await self._pages.first(backlog, lanes, limit), lanes)
+                return _poll_of(await self._pages.first(backlog, shards, limit), shards)
         self._next_backlog = 0
         rows.sort(key=_id)
         cursor = Whole(moves, drawn) if moves else None
-        return Poll(lanes=lanes, rows=rows, stuck=frozenset(stuck), more=more, cursor=cursor)
+        return Poll(shards=shards, rows=rows, stuck=frozenset(stuck), more=more, cursor=cursor)
 
     async def settle(self, owner: str, poll: Poll, stuck: Sequence[StuckRow]) -> bool:
         cursor = poll.cursor
-        if not poll.lanes:
+        if not poll.shards:
             return True
         if cursor is None:
-            return bool((await self._database.run(HOLDS, self.now(), owner, *held_as(poll.lanes))).scalar())
+            return bool((await self._database.run(HOLDS, self.now(), owner, *held_as(poll.shards))).scalar())
         waiting = [*stuck, *self._unnamed(poll, stuck)]
         unsent = {row.row.id for row in waiting}
         sent = Counter(row.topic for row in poll.rows if row.id not in unsent) if unsent else _topics(poll.rows)
         if isinstance(cursor, Page):
-            return await self._turn(owner, poll.lanes, cursor, sent, waiting)
+            return await self._turn(owner, poll.shards, cursor, sent, waiting)
         if not isinstance(cursor, Whole):
             raise StoreError("this poll is not of this store")
-        return await self.move(owner, poll.lanes, cursor, sent, waiting)
+        return await self.move(owner, poll.shards, cursor, sent, waiting)
 
     async def move(
-        self, owner: str, lanes: Sequence[OutboxShard], whole: Whole, sent: Counter[str], waiting: Sequence[StuckRow]
+        self, owner: str, shards: Sequence[OutboxShard], whole: Whole, sent: Counter[str], waiting: Sequence[StuckRow]
     ) -> bool:
-        """Move cursors, count what was sent and park what waits, all or nothing. False when the lanes are not held, or
+        """Move cursors, count what was sent and park what waits, all or nothing. False when the shards are not held, or
         a cursor stands elsewhere."""
         moves = whole.moves
         if whole.stand_together:
-            moved = written(sorted([move.lane for move in moves]))
+            moved = written(sorted([move.shard for move in moves]))
             parameters = (
-                owner, self.now(), *map(written, numbers_of(lanes)), run_of(lanes), moved, moves[0].s1,
+                owner, self.now(), *map(written, numbers_of(shards)), run_of(shards), moved, moves[0].s1,
                 moves[0].s1_after, whole.floor, list(sent), list(sent.values()),
             )  # fmt: skip
             return await self._settled(SETTLE_TOGETHER, parameters, waiting) is not None
         parameters = (
-            owner, self.now(), *held_as(lanes), [move.lane for move in moves], [move.s1 for move in moves],
+            owner, self.now(), *held_as(shards), [move.shard for move in moves], [move.s1 for move in moves],
             [move.s1_after for move in moves], whole.floor, list(sent), list(sent.values()),
         )  # fmt: skip
         return await self._settled(SETTLE, parameters, waiting) is not None
 
     async def _turn(
-        self, owner: str, lanes: Sequence[OutboxShard], page: Page, sent: Counter[str], waiting: Sequence[StuckRow]
+        self, owner: str, shards: Sequence[OutboxShard], page: Page, sent: Counter[str], waiting: Sequence[StuckRow]
     ) -> bool:
         """The same for a page of a backlog. Those behind it are read anew when some of it is parked: they may be of the
         same keys."""
         backlog = page.backlog
         parameters = (
-            owner, self.now(), *held_as(lanes), backlog.number, backlog.s2, backlog.last_id, page.last_id,
-            backlog.hi_id, backlog.floor, backlog.lanes, backlog.s1, list(sent), list(sent.values()),
+            owner, self.now(), *held_as(shards), backlog.number, backlog.s2, backlog.last_id, page.last_id,
+            backlog.hi_id, backlog.floor, backlog.shards, backlog.s1, list(sent), list(sent.values()),
         )  # fmt: skip
         number = await self._settled(SETTLE_PAGE, parameters, waiting)
         if number:
@@ -295,9 +295,9 @@ class PostgresOutbox(StuckRows):
         return number is not None
 
     async def _settled(self, statement: str, parameters: Sequence[object], waiting: Sequence[StuckRow]) -> int | None:
-        """What a settle says; None when the lanes are not ours any more, or a cursor stands elsewhere."""
+        """What a settle says; None when the shards are not ours any more, or a cursor stands elsewhere."""
         if waiting:
-            places = parking(waiting, (await self._database.check()).lanes, self.now())
+            places = parking(waiting, (await self._database.check()).shards, self.now())
             statement, parameters = _and_park(statement, len(parameters), len(places)), (*parameters, *places)
         try:
             done = await self._database.run(statement, *parameters)
@@ -321,10 +321,10 @@ class PostgresOutbox(StuckRows):
 
     async def purge(self, limit: int) -> int:
         await self._database.run(FORGET, self.now(), limit)
-        for leaf in _any((await self._database.run(TURN, LEAF_BYTES, SMALL_BYTES, LEAF_AGE)).scalar()):
-            await self._database.run_committed(EMPTY, leaf)
+        for partition in _any((await self._database.run(ROTATE, PARTITION_BYTES, SMALL_BYTES, PARTITION_AGE)).scalar()):
+            await self._database.run_committed(EMPTY, partition)
             alive()
-        return int(_any((await self._database.run(SWEEP, limit, SMALL_BYTES)).scalar()))
+        return int(_any((await self._database.run(DELETE_SENT, limit, SMALL_BYTES)).scalar()))
 
 
 _id, _topic = operator.attrgetter("id"), operator.attrgetter("topic")
@@ -334,11 +334,11 @@ def _topics(rows: Sequence[OutboxRow]) -> Counter[str]:
     return Counter(map(_topic, rows))
 
 
-def _poll_of(page: Page, lanes: Sequence[OutboxShard]) -> Poll:
+def _poll_of(page: Page, shards: Sequence[OutboxShard]) -> Poll:
     """A page as a relay sees it. There may always be more: at its end what was committed meanwhile."""
     rows: Any = page.rows
     return Poll(
-        lanes=lanes,
+        shards=shards,
         rows=list(starmap(row_of, rows)),
         stuck=frozenset([columns[0] for columns in rows if columns[9]]),
         more=True,

@@ -120,7 +120,7 @@ SEEN = tuple(
     f"""
 DELETE FROM posthouse.{table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM posthouse.{table} WHERE consumer = $1 LIMIT $2))
 """
-    for table in ("held", "head", "inbox", "tally", "applied", "forgotten", "consumer")
+    for table in ("held", "head", "inbox", "applied_count", "applied", "forgotten", "consumer")
 )
 
 # Up to where its streams were read.

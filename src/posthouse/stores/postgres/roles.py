@@ -25,7 +25,7 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "inbox": ("SELECT", "INSERT"),
     "held": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "timer": ("SELECT", "INSERT", "UPDATE", "DELETE"),
-    "tally": ("INSERT",),
+    "applied_count": ("INSERT",),
     "saga": ("SELECT", "INSERT", "UPDATE"),
     "saga_turn": ("SELECT", "INSERT"),
     "stream": ("SELECT", "INSERT", "UPDATE"),

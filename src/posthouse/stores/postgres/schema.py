@@ -11,9 +11,9 @@ from posthouse.errors import ConfigurationError, StoreError, StoreOutdated
 from posthouse.stores.postgres.steps import Steps
 
 HERE = resources.files("posthouse.stores.postgres")
-DEFAULT_LANES = 16
-MOST_LANES = 64
-"""A poll looks at each lane."""
+DEFAULT_SHARDS = 16
+MOST_SHARDS = 64
+"""A poll looks at each shard."""
 POST = ".post"
 """Ends the name of a migration that the release before this one could not live with."""
 FIRST = "0001_schema"
@@ -30,21 +30,21 @@ NOTE = "INSERT INTO posthouse.migration (name) VALUES ('{name}');"
 
 # Decide the facts about the whole store, once.
 SET_META = """
-INSERT INTO posthouse.meta (lanes, system, database, timeline)
-SELECT {lanes}, p.system, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()), p.timeline
+INSERT INTO posthouse.meta (shards, system, database, timeline)
+SELECT {shards}, p.system, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()), p.timeline
 FROM posthouse.place() p ON CONFLICT DO NOTHING;
 """
 
-# One row per lane.
-ADD_LANES = """
-INSERT INTO posthouse.lane (number) SELECT generate_series(0, m.lanes - 1) FROM posthouse.meta m ON CONFLICT DO NOTHING;
+# One row per shard.
+ADD_SHARDS = """
+INSERT INTO posthouse.shard (number) SELECT generate_series(0, m.shards - 1) FROM posthouse.meta m ON CONFLICT DO NOTHING;
 """
 
 # Put the tables with tenants under row-level security.
 GUARD = "SELECT posthouse.guard();"
 
 # The facts that an append must know.
-PLACE = "SELECT m.identity, m.lanes FROM posthouse.meta m"
+PLACE = "SELECT m.identity, m.shards FROM posthouse.meta m"
 
 # What the order of events rests on: ids are drawn one by one, both indexes are good, a commit reaches the disk.
 SOUND = """
@@ -55,10 +55,10 @@ SELECT (SELECT seqcache FROM pg_sequence WHERE seqrelid = 'posthouse.outbox_id_s
 
 
 class Place(msgspec.Struct, frozen=True):
-    """The database that an append belongs to, and how many lanes its outbox has."""
+    """The database that an append belongs to, and how many shards its outbox has."""
 
     identity: str
-    lanes: int
+    shards: int
 
 
 def migrations() -> Sequence[str]:
@@ -71,12 +71,12 @@ def is_post(name: str) -> bool:
     return name.endswith(POST)
 
 
-def script(name: str, lanes: int | None = None) -> str:
-    """The statements of one migration, which also note it. The first decides the number of lanes."""
+def script(name: str, shards: int | None = None) -> str:
+    """The statements of one migration, which also note it. The first decides the number of shards."""
     if name != FIRST:
         return f"{_text(f'migrations/{name}')}\n{NOTE.format(name=name)}\n"
     functions = (_text(f"functions/{subject}") for subject in _names("functions"))
-    facts = SET_META.format(lanes=lanes or DEFAULT_LANES) + ADD_LANES
+    facts = SET_META.format(shards=shards or DEFAULT_SHARDS) + ADD_SHARDS
     return "\n".join([_text("schema"), *functions, GUARD, facts, NOTE.format(name=name), ""])
 
 
@@ -102,7 +102,7 @@ def missing(present: Sequence[str], *, post: bool = False) -> Sequence[str]:
     return [name for name in known if name not in present and (post or not present or not is_post(name))]
 
 
-def checking(wanted_lanes: int | None, database: str | None = None) -> Steps[Place]:
+def checking(wanted_shards: int | None, database: str | None = None) -> Steps[Place]:
     """The place, once it is sure that this database has our tables as this release needs them and, where a name is
     given, that it is the database of that name."""
     tables, name = (yield LOOK, ()).one()
@@ -114,13 +114,13 @@ def checking(wanted_lanes: int | None, database: str | None = None) -> Steps[Pla
     lacking = missing([str(row[0]) for row in (yield LIST, ())]) if tables else migrations()
     if lacking:
         raise StoreOutdated(f"the database lacks {', '.join(lacking)}: run `posthouse db upgrade`")
-    identity, lanes = (yield PLACE, ()).one()
-    if wanted_lanes not in (None, lanes):
+    identity, shards = (yield PLACE, ()).one()
+    if wanted_shards not in (None, shards):
         raise ConfigurationError(
-            f"the outbox was made with {lanes} lanes and {wanted_lanes} are configured: the number is fixed at creation, "
-            f"so set lanes={lanes} or leave it out"
+            f"the outbox was made with {shards} shards and {wanted_shards} are configured: the number is fixed at creation, "
+            f"so set shards={shards} or leave it out"
         )
-    return Place(str(identity), int(str(lanes)))
+    return Place(str(identity), int(str(shards)))
 
 
 def proving() -> Steps[Sequence[str]]:

@@ -17,17 +17,17 @@ CREATE TABLE posthouse.migration (
 -- The whole store
 
 -- One row of facts about it. `system`, `database` and `timeline` tell when there was a failover or a restore, and are NULL
--- where this server does not say. A writer that has not seen the last turn of `slot` writes to the leaf before: that is no
--- harm, since a leaf is emptied only when nothing in it is needed.
+-- where this server does not say. A writer that has not seen the last turn of `slot` writes to the partition before: that is no
+-- harm, since a partition is emptied only when nothing in it is needed.
 CREATE TABLE posthouse.meta (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     identity text NOT NULL DEFAULT gen_random_uuid()::text,
-    lanes integer NOT NULL,
+    shards integer NOT NULL,
     lineage integer NOT NULL DEFAULT 1,  -- grows after a failover or a restore
     system text,
     database oid,
     timeline text,
-    slot smallint NOT NULL DEFAULT 0,  -- the leaf of the outbox that is written, and since when
+    slot smallint NOT NULL DEFAULT 0,  -- the partition of the outbox that is written, and since when
     slot_since timestamptz NOT NULL DEFAULT now(),
     streams integer NOT NULL DEFAULT 1,  -- grows when transactions of stream_event are written anew: older cursors are void
     runs integer NOT NULL DEFAULT 0,  -- how many runs relays have seen, and since when this one; for people
@@ -37,7 +37,7 @@ CREATE TABLE posthouse.meta (
 
 -- Which run of the server this is. A snapshot may name transactions that never reached the log; after a crash or a
 -- promotion their numbers, and those of sequences, are given out again. So what one run said is never written to another:
--- whoever leases lanes is told the token of the run, and every poll and settle says it again. The server itself empties
+-- whoever leases shards is told the token of the run, and every poll and settle says it again. The server itself empties
 -- the table when it recovers and when it is promoted, also when only its sessions were restarted. The row is good only
 -- where and while it was written: a restart, also that of an old copy of the disk, changes `started`, a dump brings
 -- `maker` without its transaction, and a database that was made of another one (TEMPLATE) lies in another place.
@@ -63,13 +63,13 @@ CREATE TABLE posthouse.version_usage (
 -- The outbox
 
 -- What goes out. Rows are added and deleted, never changed. Ids are drawn one by one (CACHE 1) under the lock of their key,
--- so that within a key they follow the commits. It is a ring of leaves: writers fill one of them, what all lanes have passed
--- is truncated, and no table is made or dropped while events flow. Which leaf a row is in means nothing to those who read
+-- so that within a key they follow the commits. It is a ring of partitions: writers fill one of them, what all shards have passed
+-- is truncated, and no table is made or dropped while events flow. Which partition a row is in means nothing to those who read
 -- it.
 CREATE TABLE posthouse.outbox (
     id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- the transaction, also inside a savepoint
-    lane smallint NOT NULL,
+    shard smallint NOT NULL,
     topic text NOT NULL,
     tenant text NOT NULL,
     key text,
@@ -78,10 +78,10 @@ CREATE TABLE posthouse.outbox (
     event_id text NOT NULL,
     headers text,
     body bytea NOT NULL,
-    slot smallint NOT NULL DEFAULT 0  -- the leaf
+    slot smallint NOT NULL DEFAULT 0  -- the partition
 ) PARTITION BY LIST (slot);
 
--- A leaf that is truncated soon needs no vacuum because of what was added to it: that would write three bytes per event.
+-- A partition that is truncated soon needs no vacuum because of what was added to it: that would write three bytes per event.
 CREATE TABLE posthouse.outbox_0 PARTITION OF posthouse.outbox FOR VALUES IN (0)
     WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_threshold = -1);
 CREATE TABLE posthouse.outbox_1 PARTITION OF posthouse.outbox FOR VALUES IN (1)
@@ -91,11 +91,11 @@ CREATE TABLE posthouse.outbox_2 PARTITION OF posthouse.outbox FOR VALUES IN (2)
 CREATE TABLE posthouse.outbox_3 PARTITION OF posthouse.outbox FOR VALUES IN (3)
     WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_threshold = -1);
 
--- Stuck rows that outlived their leaf: a truncated leaf leaves them here, with their ids and transactions.
+-- Stuck rows that outlived their partition: a truncated partition leaves them here, with their ids and transactions.
 CREATE TABLE posthouse.outbox_kept PARTITION OF posthouse.outbox FOR VALUES IN (-1);
 
--- Polls read what is new in a lane by transaction …
-CREATE INDEX outbox_by_transaction ON posthouse.outbox (lane, xid);
+-- Polls read what is new in a shard by transaction …
+CREATE INDEX outbox_by_transaction ON posthouse.outbox (shard, xid);
 
 -- … and long backlogs page by page.
 CREATE INDEX outbox_by_id ON posthouse.outbox (id);
@@ -130,7 +130,7 @@ CREATE TABLE posthouse.timer (
     id bigint GENERATED ALWAYS AS IDENTITY,
     name text NOT NULL,
     due_at double precision NOT NULL,
-    lane smallint NOT NULL,
+    shard smallint NOT NULL,
     topic text NOT NULL,
     tenant text NOT NULL,
     event_id text NOT NULL,
@@ -150,28 +150,28 @@ CREATE INDEX timer_due_at ON posthouse.timer (due_at, id);
 -- Relays
 
 -- Shares of the outbox: who reads them, and how far the broker has accepted them.
-CREATE TABLE posthouse.lane (
+CREATE TABLE posthouse.shard (
     number smallint PRIMARY KEY,
     owner text,
     epoch bigint NOT NULL DEFAULT 0,  -- grows whenever it is taken, and with each run of the server
     until double precision NOT NULL DEFAULT 0,
     s1 pg_snapshot NOT NULL DEFAULT '1:1:',  -- everything visible in it was dealt with
-    backlog bigint,  -- the number of the backlog that the lane is in
+    backlog bigint,  -- the number of the backlog that the shard is in
     floor bigint NOT NULL DEFAULT 0  -- transactions that began after `s1` draw ids above it: nobody need look for the first
 ) WITH (fillfactor = 20);
 
--- What is visible in `s2`, and for each of its lanes not in the lane's `s1`, is read page by page, in the order of ids over
--- all lanes at once, as the rows lie in the table: lane by lane, every row would be looked up where its neighbours are not.
--- How far a backlog was read is one row, whatever the number of its lanes.
+-- What is visible in `s2`, and for each of its shards not in the shard's `s1`, is read page by page, in the order of ids over
+-- all shards at once, as the rows lie in the table: shard by shard, every row would be looked up where its neighbours are not.
+-- How far a backlog was read is one row, whatever the number of its shards.
 CREATE TABLE posthouse.backlog (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     s2 pg_snapshot NOT NULL,
     last_id bigint NOT NULL,  -- up to here so far …
     hi_id bigint NOT NULL,  -- … and up to here in all
-    floor bigint NOT NULL  -- for its lanes once it was read
+    floor bigint NOT NULL  -- for its shards once it was read
 ) WITH (fillfactor = 20);
 
--- Relays that are alive, with or without lanes.
+-- Relays that are alive, with or without shards.
 CREATE TABLE posthouse.member (
     owner text PRIMARY KEY,
     until double precision NOT NULL,
@@ -181,7 +181,7 @@ CREATE TABLE posthouse.member (
 -- Rows that the broker refused, and those of the same key behind them. The row itself stays in the outbox.
 CREATE TABLE posthouse.stuck (
     id bigint NOT NULL,
-    lane smallint NOT NULL,
+    shard smallint NOT NULL,
     topic text NOT NULL,
     tenant text NOT NULL,
     key text,
@@ -197,13 +197,13 @@ CREATE INDEX stuck_by_id ON posthouse.stuck (id);
 
 CREATE INDEX stuck_by_key ON posthouse.stuck (topic, tenant, key, id);
 
--- How many rows the broker has accepted: they may be purged, the figure stays. One row per topic and lane, so that two
+-- How many rows the broker has accepted: they may be purged, the figure stays. One row per topic and shard, so that two
 -- relays never wait for each other here.
 CREATE TABLE posthouse.sent (
     topic text NOT NULL,
-    lane smallint NOT NULL,
+    shard smallint NOT NULL,
     count bigint NOT NULL,
-    PRIMARY KEY (topic, lane)
+    PRIMARY KEY (topic, shard)
 ) WITH (fillfactor = 50);
 
 
@@ -255,14 +255,14 @@ CREATE TABLE posthouse.forgotten (
 
 -- One line for each event applied or skipped, added with it. Adding locks nothing: a figure that all workers of a
 -- consumer change would let only one of them commit at a time.
-CREATE TABLE posthouse.tally (
+CREATE TABLE posthouse.applied_count (
     consumer text NOT NULL,
     topic text NOT NULL,
     applied integer NOT NULL,
     skipped integer NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000);
 
--- The sum of the lines that were cleared away; the columns are those of tally, in the same order.
+-- The sum of the lines that were cleared away; the columns are those of applied_count, in the same order.
 CREATE TABLE posthouse.applied (
     consumer text NOT NULL,
     topic text NOT NULL,

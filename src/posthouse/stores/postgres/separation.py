@@ -35,8 +35,8 @@ class Separation:
         the other side asks later, perhaps inside a transaction of this one."""
         if self._held:
             return
-        lanes = self.runtime.settings.lanes
-        places = [await side.carry_out(checking(lanes)) for side in (self.application, self.runtime)]
+        shards = self.runtime.settings.shards
+        places = [await side.carry_out(checking(shards)) for side in (self.application, self.runtime)]
         problems = refusals(await self.checks())
         if places[0].identity != places[1].identity:
             problems.append(

@@ -20,12 +20,12 @@ from posthouse.store import (
     Migration,
     OutboxRow,
     OutboxTable,
-    OutboxTail,
     Parameters,
     Restoration,
     TimerTable,
     Transaction,
     VersionUsageTable,
+    WalReader,
 )
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
@@ -42,7 +42,7 @@ from posthouse.stores.postgres.projections import PostgresProjections
 from posthouse.stores.postgres.recording import recorded
 from posthouse.stores.postgres.roles import roles_script
 from posthouse.stores.postgres.sagas import PostgresSagas
-from posthouse.stores.postgres.schema import MOST_LANES, applied, is_post, migrations, missing, script
+from posthouse.stores.postgres.schema import MOST_SHARDS, applied, is_post, migrations, missing, script
 from posthouse.stores.postgres.separation import Separation
 from posthouse.stores.postgres.shapes import Shapes, library_of, refusal
 from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
@@ -67,7 +67,7 @@ class PostgresStore:
     """A store in a schema of a PostgreSQL database, 13 or later.
 
     `schema` is where its tables live. `writers` transactions may be open at once in this process; a few connections more
-    serve the runtime itself. `lanes` is fixed when the tables are made (16 unless given). `idempotency_window` is how
+    serve the runtime itself. `shards` is fixed when the tables are made (16 unless given). `idempotency_window` is how
     long, in seconds, an idempotency key is remembered; `patience` how long to wait for a connection. `pooler` says what
     stands between: behind one in `transaction` mode, such as PgBouncer, nothing is kept in a session; `listen_url` then
     leads to the server itself, for the one connection on which a relay hears the hints of other machines. `durable` False
@@ -89,7 +89,7 @@ class PostgresStore:
         clock: Clock | None = None,
         schema: str = "posthouse",
         writers: int = 8,
-        lanes: int | None = None,
+        shards: int | None = None,
         idempotency_window: float = WEEK,
         patience: float = 30.0,
         pooler: Pooler = "none",
@@ -102,8 +102,8 @@ class PostgresStore:
         problems = []
         if not NAME.fullmatch(schema):
             problems.append(f"schema={schema!r}: use lower-case letters, digits and underscores")
-        if lanes is not None and not 1 <= lanes <= MOST_LANES:
-            problems.append(f"lanes={lanes}: choose 1 to {MOST_LANES}")
+        if shards is not None and not 1 <= shards <= MOST_SHARDS:
+            problems.append(f"shards={shards}: choose 1 to {MOST_SHARDS}")
         if writers < 1:
             problems.append(f"writers={writers}: at least one is needed")
         if isolation != (runtime_url is not None):
@@ -117,7 +117,7 @@ class PostgresStore:
         settings = Settings(
             schema=schema,
             writers=writers,
-            lanes=lanes,
+            shards=shards,
             patience=patience,
             pooled=pooler == "transaction",
             listen_url=listen_url,
@@ -191,7 +191,7 @@ class PostgresStore:
     def migrations(self) -> Sequence[Migration]:
         database = self._database
         return [
-            Migration(name=name, post=is_post(name), sql=database.text(script(name, database.settings.lanes)))
+            Migration(name=name, post=is_post(name), sql=database.text(script(name, database.settings.shards)))
             for name in migrations()
         ]
 
@@ -242,14 +242,14 @@ class PostgresStore:
     async def changed(self, seen: int, seconds: float) -> int:
         return await self._changes.wait(seen, seconds)
 
-    async def tail(self) -> OutboxTail:
+    async def wal_reader(self) -> WalReader:
         try:
-            from posthouse.stores.postgres.log.proving import proved
-            from posthouse.stores.postgres.log.tail import PostgresTail
+            from posthouse.stores.postgres.wal.proving import proved
+            from posthouse.stores.postgres.wal.reader import PostgresWalReader
         except ImportError as error:
             raise ConfigurationError("the log is read with psycopg: pip install 'posthouse[wal]'") from error
         await proved(self._database)
-        return PostgresTail(self._database, self._outbox, self.changed, self._wal_keep)
+        return PostgresWalReader(self._database, self._outbox, self.changed, self._wal_keep)
 
     async def aclose(self) -> None:
         await self._shapes.close()

@@ -7,7 +7,7 @@ from typing import Any
 
 from posthouse.clock import Clock
 from posthouse.store import OutboxRow, OutboxShard, StuckRow
-from posthouse.stores.postgres.append import lane_of_row
+from posthouse.stores.postgres.append import shard_of_row
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.steps import NOW, unpacked
 
@@ -21,7 +21,7 @@ FROM clock c CROSS JOIN posthouse.stuck s JOIN posthouse.outbox o ON o.id = s.id
 
 # The first row of each stuck key, when its time has come.
 DUE = f"""{STUCK}
-WHERE s.next_at <= (SELECT now FROM clock) AND NOT s.quarantined AND s.lane = ANY ($2) AND (s.key IS NULL OR NOT EXISTS (
+WHERE s.next_at <= (SELECT now FROM clock) AND NOT s.quarantined AND s.shard = ANY ($2) AND (s.key IS NULL OR NOT EXISTS (
     SELECT 1 FROM posthouse.stuck e WHERE e.topic = s.topic AND e.tenant = s.tenant AND e.key = s.key AND e.id < s.id))
 ORDER BY s.id LIMIT $3
 """
@@ -47,15 +47,15 @@ class StuckRows:
         """The time, or None for the database's own clock."""
         return None if self._clock is None else self._clock.now()
 
-    async def stuck_due(self, lanes: Sequence[OutboxShard], limit: int) -> Sequence[StuckRow]:
-        numbers = [lane.number for lane in lanes]
+    async def stuck_due(self, shards: Sequence[OutboxShard], limit: int) -> Sequence[StuckRow]:
+        numbers = [shard.number for shard in shards]
         return [_stuck_row(columns) for columns in await self._database.run(DUE, self.now(), numbers, limit)]
 
     async def settle_stuck(
-        self, owner: str, lanes: Sequence[OutboxShard], sent: Sequence[int], failed: Sequence[StuckRow]
+        self, owner: str, shards: Sequence[OutboxShard], sent: Sequence[int], failed: Sequence[StuckRow]
     ) -> bool:
         ids = [row.row.id for row in failed]
-        done = await self._database.run(SETTLE, owner, self.now(), *held_as(lanes), list(sent), ids, *_tries(failed))
+        done = await self._database.run(SETTLE, owner, self.now(), *held_as(shards), list(sent), ids, *_tries(failed))
         return bool(done.scalar())
 
     async def stuck(self) -> Sequence[StuckRow]:
@@ -67,19 +67,19 @@ class StuckRows:
         return done.rowcount > 0
 
 
-def numbers_of(lanes: Sequence[OutboxShard]) -> tuple[list[int], list[int]]:
-    """Lanes as two arrays: numbers and epochs."""
-    return [lane.number for lane in lanes], [lane.epoch for lane in lanes]
+def numbers_of(shards: Sequence[OutboxShard]) -> tuple[list[int], list[int]]:
+    """Shards as two arrays: numbers and epochs."""
+    return [shard.number for shard in shards], [shard.epoch for shard in shards]
 
 
-def run_of(lanes: Sequence[OutboxShard]) -> str:
+def run_of(shards: Sequence[OutboxShard]) -> str:
     """The run of the server in which they were leased: one lease gives out all that a relay holds."""
-    return lanes[0].run if lanes else ""
+    return shards[0].run if shards else ""
 
 
-def held_as(lanes: Sequence[OutboxShard]) -> tuple[list[int], list[int], str]:
-    """Lanes, epochs and run, as `posthouse.holds` takes them."""
-    return *numbers_of(lanes), run_of(lanes)
+def held_as(shards: Sequence[OutboxShard]) -> tuple[list[int], list[int], str]:
+    """Shards, epochs and run, as `posthouse.holds` takes them."""
+    return *numbers_of(shards), run_of(shards)
 
 
 def written(numbers: Sequence[int]) -> str:
@@ -87,12 +87,12 @@ def written(numbers: Sequence[int]) -> str:
     return f"{{{','.join(map(str, numbers))}}}"
 
 
-def parking(rows: Sequence[StuckRow], lanes: int, now: float | None) -> Sequence[object]:
+def parking(rows: Sequence[StuckRow], shards: int, now: float | None) -> Sequence[object]:
     """The parameters of `posthouse.park`."""
     return (
         now,
         [stuck.row.id for stuck in rows],
-        [lane_of_row(stuck.row, lanes) for stuck in rows],
+        [shard_of_row(stuck.row, shards) for stuck in rows],
         [stuck.row.topic for stuck in rows],
         [stuck.row.tenant for stuck in rows],
         [stuck.row.key for stuck in rows],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posthouse.store import OutboxRow, Timer, Transaction
-from posthouse.stores.postgres.append import lane_of_row
+from posthouse.stores.postgres.append import shard_of_row
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.joins import theirs_of
 from posthouse.stores.postgres.outbox import PostgresOutbox
@@ -18,14 +18,14 @@ COLUMNS = "name, due_at, topic, tenant, event_id, key, numbered, idempotency_key
 
 # Set a timer, or move and replace the one with its name.
 SET = f"""
-INSERT INTO posthouse.timer ({COLUMNS}, lane)
+INSERT INTO posthouse.timer ({COLUMNS}, shard)
 VALUES (CAST($1 AS text), coalesce(CAST($2 AS double precision) + coalesce(CAST($3 AS double precision),
         extract(epoch FROM clock_timestamp())::double precision), CAST($4 AS double precision)),
     CAST($5 AS text), CAST($6 AS text), CAST($7 AS text), CAST($8 AS text), CAST($9 AS boolean), CAST($10 AS text),
     CAST($11 AS text), CAST($12 AS bytea), CAST($13 AS smallint))
 ON CONFLICT (tenant, name) DO UPDATE SET due_at = excluded.due_at, topic = excluded.topic, event_id = excluded.event_id,
     key = excluded.key, numbered = excluded.numbered, idempotency_key = excluded.idempotency_key,
-    headers = excluded.headers, body = excluded.body, lane = excluded.lane
+    headers = excluded.headers, body = excluded.body, shard = excluded.shard
 """
 
 # Cancel a timer.
@@ -85,7 +85,7 @@ class PostgresTimers:
         row = timer.row
         yield SET, (
             timer.name, timer.after, self._outbox.now(), timer.due_at, row.topic, row.tenant, row.event_id, row.key,
-            row.numbered, row.idempotency_key, packed(row.headers), row.body, lane_of_row(row, place.lanes),
+            row.numbered, row.idempotency_key, packed(row.headers), row.body, shard_of_row(row, place.shards),
         )  # fmt: skip
 
 

@@ -78,7 +78,7 @@ async def _step(database: Database, post: bool) -> Sequence[str]:
         if names:
             await tx.run(GIVE_WAY)
         for name in names:
-            await tx.run_script(script(name, database.settings.lanes))
+            await tx.run_script(script(name, database.settings.shards))
     return names
 
 

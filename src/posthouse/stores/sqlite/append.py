@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from posthouse.store import OutboxRow, lane_of
+from posthouse.store import OutboxRow, shard_of
 from posthouse.stores.sqlite.steps import Steps, packed
 
 # The next number of a key.
@@ -27,12 +27,12 @@ REMEMBERED = "SELECT event_id FROM posthouse_idempotency WHERE tenant = ? AND to
 
 # One row, with the lineage in force.
 ADD = """
-INSERT INTO posthouse_outbox (lane, topic, tenant, key, sequence, event_id, headers, body, lineage)
+INSERT INTO posthouse_outbox (shard, topic, tenant, key, sequence, event_id, headers, body, lineage)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, (SELECT value FROM posthouse_meta WHERE name = 'lineage'))
 """
 
 
-def appending(rows: Sequence[OutboxRow], *, lanes: int, now: float, window: float) -> Steps[Sequence[str]]:
+def appending(rows: Sequence[OutboxRow], *, shards: int, now: float, window: float) -> Steps[Sequence[str]]:
     """Add rows; the event id that stands for each. `window`: seconds for which an idempotency key is remembered."""
     ids = []
     for row in rows:
@@ -45,8 +45,8 @@ def appending(rows: Sequence[OutboxRow], *, lanes: int, now: float, window: floa
         sequence = None
         if row.key is not None and row.numbered:
             sequence = (yield NEXT_NUMBER, (row.topic, row.tenant, row.key)).scalar()
-        lane = lane_of(row.tenant, row.event_id if row.key is None else row.key, lanes)
+        shard = shard_of(row.tenant, row.event_id if row.key is None else row.key, shards)
         headers = packed(row.headers)
-        yield ADD, (lane, row.topic, row.tenant, row.key, sequence, row.event_id, headers, row.body)
+        yield ADD, (shard, row.topic, row.tenant, row.key, sequence, row.event_id, headers, row.body)
         ids.append(row.event_id)
     return ids

@@ -64,18 +64,18 @@ class Database:
     three are one, and reads take the lock too.
     """
 
-    def __init__(self, path: Path | None, synchronous: Synchronous, lanes: int | None, patience: float) -> None:
+    def __init__(self, path: Path | None, synchronous: Synchronous, shards: int | None, patience: float) -> None:
         self.path = path
         self.file = real_path(str(path)) if path else ""
         self.bell = Doorbell(path)
-        self.wanted_lanes = lanes
+        self.wanted_shards = shards
         self.patience = patience
         self.closed = False
         self._synchronous: Synchronous = synchronous
         self._lock = asyncio.Lock()
         self._writers: dict[Synchronous, sqlite3.Connection] = {}
         self._reader: sqlite3.Connection | None = None
-        self._lanes: int | None = None
+        self._shards: int | None = None
         self._checkpointer = Checkpointer(path) if path is not None else None
         self._inode: Inode | None = None
         """Of the file that is open."""
@@ -91,7 +91,7 @@ class Database:
         connection = self._reader
         if connection is None:
             connection = self._reader = await self._connected("NORMAL")
-        if check and self._lanes is None:
+        if check and self._shards is None:
             self._check(connection)
         with mapped("reading"):
             return await patiently(lambda: work(connection), patience=self.patience)
@@ -100,25 +100,25 @@ class Database:
         """The rows of one query."""
         return await self.read(lambda connection: rows_of(connection, sql, parameters))
 
-    async def lanes(self) -> int:
-        """How many lanes the outbox has."""
+    async def shards(self) -> int:
+        """How many shards the outbox has."""
         await self.read(lambda connection: None)
-        return self.known_lanes
+        return self.known_shards
 
     @property
-    def known_lanes(self) -> int:
-        """How many lanes the outbox has, once a connection was checked."""
-        if self._lanes is None:
+    def known_shards(self) -> int:
+        """How many shards the outbox has, once a connection was checked."""
+        if self._shards is None:
             raise StoreError("no connection was opened yet")
-        return self._lanes
+        return self._shards
 
-    def checked(self, lanes: int) -> None:
+    def checked(self, shards: int) -> None:
         """The tables were seen to fit."""
-        self._lanes = lanes
+        self._shards = shards
 
     def forget(self) -> None:
         """Look at the tables again before the next use."""
-        self._lanes = None
+        self._shards = None
 
     def close(self) -> None:
         """Close what nobody is using; a transaction that is still open closes its own at its end."""
@@ -142,7 +142,7 @@ class Database:
             await self._lock.acquire()
         try:
             connection = await self.writer("FULL")
-            if check and self._lanes is None:
+            if check and self._shards is None:
                 self._check(connection)
             with mapped("reading"):
                 return work(connection)
@@ -176,7 +176,7 @@ class Database:
 
     def _check(self, connection: sqlite3.Connection) -> None:
         with mapped("looking at the tables"):
-            self._lanes = carry_out(checking(self.wanted_lanes), lambda sql, p: rows_of(connection, sql, p))
+            self._shards = carry_out(checking(self.wanted_shards), lambda sql, p: rows_of(connection, sql, p))
 
     # The way of a transaction: enter, then exactly one of finished and abandoned, then left.
 
@@ -187,7 +187,7 @@ class Database:
             connection = await self.writer(transaction.synchronous)
             if self._replaced:
                 raise StoreUnavailable(f"{self.path} {REPLACED}")
-            if check and self._lanes is None:
+            if check and self._shards is None:
                 self._check(connection)
             try:
                 connection.execute("BEGIN IMMEDIATE")  # most often nobody is in the way

@@ -31,7 +31,7 @@ SUPPORTED = (
 TOUCH = "DELETE FROM posthouse_timer WHERE 0"
 
 _seen: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
-"""aiosqlite connections whose tables were looked at, with the number of lanes."""
+"""aiosqlite connections whose tables were looked at, with the number of shards."""
 
 
 class Joined:
@@ -59,7 +59,7 @@ class Joined:
         return await self.carry_out(_only(sql, parameters))
 
     async def checked(self) -> int:
-        """The number of lanes, after making sure that theirs is the store's database and in a transaction."""
+        """The number of shards, after making sure that theirs is the store's database and in a transaction."""
         return self.checked_now()
 
     async def carry_out(self, steps: Steps[T]) -> T:
@@ -80,7 +80,7 @@ class Joined:
         )
 
     def _checking(self) -> Steps[int]:
-        return checking(self.database.wanted_lanes, self.database.file)
+        return checking(self.database.wanted_shards, self.database.file)
 
 
 class JoinedSqlite(Joined):
@@ -99,9 +99,9 @@ class JoinedSqlite(Joined):
 
     def checked_now(self) -> int:
         refuse_autocommit(self._theirs)
-        lanes = self.carry_out_now(self._checking())
-        self.database.checked(lanes)
-        return lanes
+        shards = self.carry_out_now(self._checking())
+        self.database.checked(shards)
+        return shards
 
     def carry_out_now(self, steps: Steps[T]) -> T:
         with _translating():
@@ -143,11 +143,11 @@ class JoinedAiosqlite(Joined):
 
     async def checked(self) -> int:
         refuse_autocommit(self._theirs)
-        lanes = _seen.get(self._theirs)
-        if lanes is None:
-            lanes = _seen[self._theirs] = await self.carry_out(self._checking())
-            self.database.checked(lanes)
-        return lanes
+        shards = _seen.get(self._theirs)
+        if shards is None:
+            shards = _seen[self._theirs] = await self.carry_out(self._checking())
+            self.database.checked(shards)
+        return shards
 
     async def carry_out(self, steps: Steps[T]) -> T:
         with _translating():
@@ -188,11 +188,11 @@ class JoinedSqlalchemy(Joined):
                 f"the session talks to {connection.dialect.name}, the store is SQLite: events and rows must share a database"
             )
         refuse_autocommit(connection.connection.driver_connection)
-        lanes = connection.info.get("posthouse_lanes")
-        if lanes is None:
-            lanes = connection.info["posthouse_lanes"] = carry_out(self._checking(), _runner(connection))
-            self.database.checked(lanes)
-        return int(lanes)
+        shards = connection.info.get("posthouse_shards")
+        if shards is None:
+            shards = connection.info["posthouse_shards"] = carry_out(self._checking(), _runner(connection))
+            self.database.checked(shards)
+        return int(shards)
 
     @staticmethod
     def _sync_connection(theirs: Any) -> Any:
@@ -210,8 +210,8 @@ class JoinedAsyncSqlalchemy(JoinedSqlalchemy):
 
     async def checked(self) -> int:
         with _translating():
-            lanes: int = await self._theirs.run_sync(lambda sync: self._checked(self._sync_connection(sync)))
-            return lanes
+            shards: int = await self._theirs.run_sync(lambda sync: self._checked(self._sync_connection(sync)))
+            return shards
 
     async def carry_out(self, steps: Steps[T]) -> T:
         with _translating():

@@ -1,4 +1,4 @@
-"""Outbox: append-only rows, read by relays through leased lanes. One writer makes id order commit order."""
+"""Outbox: append-only rows, read by relays through leased shards. One writer makes id order commit order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from posthouse.stores.sqlite.steps import carry_out, unpacked
 
 COLUMNS = "o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body"
 
-# Leases. A set of lanes is a bit mask.
+# Leases. A set of shards is a bit mask.
 
 # This relay is alive.
 REGISTER = (
@@ -29,34 +29,34 @@ REGISTER = (
 # Relays that are not.
 BURY = "DELETE FROM posthouse_member WHERE until <= ?"
 
-# How many share the lanes, and how many lanes there are.
-SHARERS = "SELECT (SELECT count(*) FROM posthouse_member), (SELECT count(*) FROM posthouse_lane)"
+# How many share the shards, and how many shards there are.
+SHARERS = "SELECT (SELECT count(*) FROM posthouse_member), (SELECT count(*) FROM posthouse_shard)"
 
-# Lanes of an owner.
-OWNED = "SELECT number FROM posthouse_lane WHERE owner = ? ORDER BY number"
+# Shards of an owner.
+OWNED = "SELECT number FROM posthouse_shard WHERE owner = ? ORDER BY number"
 
-# Give up lanes.
-GIVE_UP = "UPDATE posthouse_lane SET owner = NULL, until = 0 WHERE owner = ? AND (? >> number) & 1"
+# Give up shards.
+GIVE_UP = "UPDATE posthouse_shard SET owner = NULL, until = 0 WHERE owner = ? AND (? >> number) & 1"
 
-# Take lanes that nobody holds any more.
+# Take shards that nobody holds any more.
 TAKE = """
-UPDATE posthouse_lane SET owner = ?, epoch = epoch + 1 WHERE number IN (
-    SELECT number FROM posthouse_lane WHERE owner IS NULL OR (until <= ? AND owner <> ?) ORDER BY number LIMIT ?)
+UPDATE posthouse_shard SET owner = ?, epoch = epoch + 1 WHERE number IN (
+    SELECT number FROM posthouse_shard WHERE owner IS NULL OR (until <= ? AND owner <> ?) ORDER BY number LIMIT ?)
 """
 
 # Keep what is held.
-RENEW = "UPDATE posthouse_lane SET until = ? WHERE owner = ? RETURNING number, epoch"
+RENEW = "UPDATE posthouse_shard SET until = ? WHERE owner = ? RETURNING number, epoch"
 
 # Leave the relays.
 LEAVE = "DELETE FROM posthouse_member WHERE owner = ?"
 
-# What the fence compares: the lanes that an owner holds now.
-HELD_LANES = "SELECT number, epoch, cursor FROM posthouse_lane WHERE owner = ? AND until > ?"
+# What the fence compares: the shards that an owner holds now.
+HELD_SHARDS = "SELECT number, epoch, cursor FROM posthouse_shard WHERE owner = ? AND until > ?"
 
 # Polls.
 
-# Every lane's cursor.
-CURSORS = "SELECT number, epoch, cursor FROM posthouse_lane"
+# Every shard's cursor.
+CURSORS = "SELECT number, epoch, cursor FROM posthouse_shard"
 
 # The newest row.
 NEWEST = "SELECT max(id) FROM posthouse_outbox"
@@ -64,29 +64,29 @@ NEWEST = "SELECT max(id) FROM posthouse_outbox"
 # Whether any key is stuck.
 ANY_STUCK = "SELECT EXISTS (SELECT 1 FROM posthouse_stuck)"
 
-# Rows of some lanes in id order.
+# Rows of some shards in id order.
 SCAN = f"""
 SELECT {COLUMNS}, 0 FROM posthouse_outbox o
-WHERE o.id > ? AND o.id <= ? AND (? >> o.lane) & 1 ORDER BY o.id LIMIT ?
+WHERE o.id > ? AND o.id <= ? AND (? >> o.shard) & 1 ORDER BY o.id LIMIT ?
 """
 
-# The same where lanes have cursors of their own, or keys are stuck.
+# The same where shards have cursors of their own, or keys are stuck.
 SCAN_WITH_CARE = f"""
 SELECT {COLUMNS}, EXISTS (
     SELECT 1 FROM posthouse_stuck s WHERE s.topic = o.topic AND s.tenant = o.tenant AND s.key = o.key)
-FROM posthouse_outbox o CROSS JOIN posthouse_lane l ON l.number = o.lane
-WHERE o.id > ? AND o.id <= ? AND (? >> o.lane) & 1 AND o.id > l.cursor ORDER BY o.id LIMIT ?
+FROM posthouse_outbox o CROSS JOIN posthouse_shard l ON l.number = o.shard
+WHERE o.id > ? AND o.id <= ? AND (? >> o.shard) & 1 AND o.id > l.cursor ORDER BY o.id LIMIT ?
 """
 
 # Settling.
 
 # Move cursors forward.
-MOVE = "UPDATE posthouse_lane SET cursor = max(cursor, ?) WHERE (? >> number) & 1"
+MOVE = "UPDATE posthouse_shard SET cursor = max(cursor, ?) WHERE (? >> number) & 1"
 
 # Park a row.
 PARK = """
-INSERT INTO posthouse_stuck (id, lane, topic, tenant, key, attempts, first_at, next_at, error, quarantined)
-SELECT id, lane, topic, tenant, key, ?, ?, ?, ?, ? FROM posthouse_outbox WHERE id = ?
+INSERT INTO posthouse_stuck (id, shard, topic, tenant, key, attempts, first_at, next_at, error, quarantined)
+SELECT id, shard, topic, tenant, key, ?, ?, ?, ?, ? FROM posthouse_outbox WHERE id = ?
 ON CONFLICT (id) DO NOTHING
 """
 
@@ -105,7 +105,7 @@ FROM posthouse_stuck s JOIN posthouse_outbox o ON o.id = s.id
 
 # The first row of each stuck key, when its time has come.
 STUCK_DUE = f"""{STUCK}
-WHERE s.next_at <= ?1 AND NOT s.quarantined AND (?2 >> s.lane) & 1 AND (s.key IS NULL OR NOT EXISTS (
+WHERE s.next_at <= ?1 AND NOT s.quarantined AND (?2 >> s.shard) & 1 AND (s.key IS NULL OR NOT EXISTS (
     SELECT 1 FROM posthouse_stuck e WHERE e.topic = s.topic AND e.tenant = s.tenant AND e.key = s.key AND e.id < s.id))
 ORDER BY s.id LIMIT ?3
 """
@@ -132,11 +132,11 @@ KEPT = f"SELECT {COLUMNS} FROM posthouse_outbox o WHERE o.id > ? ORDER BY o.id L
 
 # Purging.
 
-# Rows that every lane has passed and that are not stuck.
+# Rows that every shard has passed and that are not stuck.
 PURGE = """
 DELETE FROM posthouse_outbox WHERE id IN (
     SELECT id FROM posthouse_outbox
-    WHERE id <= (SELECT min(cursor) FROM posthouse_lane) AND id NOT IN (SELECT id FROM posthouse_stuck)
+    WHERE id <= (SELECT min(cursor) FROM posthouse_shard) AND id NOT IN (SELECT id FROM posthouse_stuck)
     ORDER BY id LIMIT ?)
 """
 
@@ -166,16 +166,16 @@ class SqliteOutbox:
         now = self._clock.now()
         if isinstance(tx, SqliteTransaction):
             tx.appended = True
-            steps = appending(rows, lanes=self._database.known_lanes, now=now, window=self._window)
+            steps = appending(rows, shards=self._database.known_shards, now=now, window=self._window)
             return carry_out(steps, tx.run)
         theirs = tx if isinstance(tx, Joined) else joined(self._database, tx.connection)
-        lanes = await theirs.checked()
-        return await theirs.carry_out(appending(rows, lanes=lanes, now=now, window=self._window))
+        shards = await theirs.checked()
+        return await theirs.carry_out(appending(rows, shards=shards, now=now, window=self._window))
 
     def append_now(self, theirs: Joined, rows: Sequence[OutboxRow]) -> Sequence[str]:
         """`append` to a synchronous connection, without an event loop."""
-        lanes = theirs.checked_now()
-        steps = appending(rows, lanes=lanes, now=self._clock.now(), window=self._window)
+        shards = theirs.checked_now()
+        steps = appending(rows, shards=shards, now=self._clock.now(), window=self._window)
         return theirs.carry_out_now(steps)
 
     async def lease(self, owner: str, seconds: float) -> Sequence[OutboxShard]:
@@ -183,8 +183,8 @@ class SqliteOutbox:
             now = self._clock.now()
             tx.run(REGISTER, (owner, now + seconds))
             tx.run(BURY, (now,))
-            members, lanes = _numbers(tx.run(SHARERS).one())
-            share = math.ceil(lanes / members)
+            members, shards = _numbers(tx.run(SHARERS).one())
+            share = math.ceil(shards / members)
             mine = [number for (number,) in map(_numbers, tx.run(OWNED, (owner,)))]
             if len(mine) > share:
                 tx.run(GIVE_UP, (owner, _mask(mine[share:])))
@@ -198,24 +198,24 @@ class SqliteOutbox:
             tx.run(GIVE_UP, (owner, -1))
             tx.run(LEAVE, (owner,))
 
-    async def poll(self, lanes: Sequence[OutboxShard], limit: int) -> Poll:
-        return await self._database.read(lambda connection: self._poll(connection, lanes, limit))
+    async def poll(self, shards: Sequence[OutboxShard], limit: int) -> Poll:
+        return await self._database.read(lambda connection: self._poll(connection, shards, limit))
 
-    def _poll(self, connection: sqlite3.Connection, lanes: Sequence[OutboxShard], limit: int) -> Poll:
+    def _poll(self, connection: sqlite3.Connection, shards: Sequence[OutboxShard], limit: int) -> Poll:
         cursors = {(number, epoch): cursor for number, epoch, cursor in connection.execute(CURSORS).fetchall()}
-        before = {lane.number: cursors[key] for lane in lanes if (key := (lane.number, lane.epoch)) in cursors}
+        before = {shard.number: cursors[key] for shard in shards if (key := (shard.number, shard.epoch)) in cursors}
         if not before:
-            return Poll(lanes=lanes, rows=())
+            return Poll(shards=shards, rows=())
         low, high = min(before.values()), max(before.values())
         newest = connection.execute(NEWEST).fetchone()[0] or 0
         if newest <= low:
-            return Poll(lanes=lanes, rows=())
+            return Poll(shards=shards, rows=())
         stuck = connection.execute(ANY_STUCK).fetchone()[0]
         scan = SCAN if low == high and not stuck else SCAN_WITH_CARE
         found = connection.execute(scan, (low, newest, _mask(before), limit)).fetchall()
         more = len(found) == limit
         return Poll(
-            lanes=lanes,
+            shards=shards,
             rows=[_row(columns) for columns in found],
             stuck=frozenset(columns[0] for columns in found if columns[9]) if stuck else frozenset(),
             more=more,
@@ -225,9 +225,9 @@ class SqliteOutbox:
     async def settle(self, owner: str, poll: Poll, stuck: Sequence[StuckRow]) -> bool:
         cursor = poll.cursor
         if not isinstance(cursor, Cursor):
-            return await self._database.read(lambda connection: self._holds(connection, owner, poll.lanes, {}))
+            return await self._database.read(lambda connection: self._holds(connection, owner, poll.shards, {}))
         async with self._database.begin(books=True) as tx:
-            if not self._holds(tx, owner, poll.lanes, cursor.before):
+            if not self._holds(tx, owner, poll.shards, cursor.before):
                 return False
             tx.run(MOVE, (cursor.upto, _mask(cursor.before)))
             waiting = [*stuck, *self._unnamed(poll, stuck)]
@@ -251,29 +251,29 @@ class SqliteOutbox:
         self,
         reader: SqliteTransaction | sqlite3.Connection,
         owner: str,
-        lanes: Iterable[OutboxShard],
+        shards: Iterable[OutboxShard],
         before: Mapping[int, int],
     ) -> bool:
-        """The fence: every lane is held by `owner` under its epoch, and its cursor stands where it was read."""
+        """The fence: every shard is held by `owner` under its epoch, and its cursor stands where it was read."""
         run = reader.run if isinstance(reader, SqliteTransaction) else lambda sql, p: rows_of(reader, sql, p)
-        held = {(number, epoch): cursor for number, epoch, cursor in run(HELD_LANES, (owner, self._clock.now()))}
-        for lane in lanes:
-            cursor = held.get((lane.number, lane.epoch))
-            if cursor is None or before.get(lane.number, cursor) != cursor:
+        held = {(number, epoch): cursor for number, epoch, cursor in run(HELD_SHARDS, (owner, self._clock.now()))}
+        for shard in shards:
+            cursor = held.get((shard.number, shard.epoch))
+            if cursor is None or before.get(shard.number, cursor) != cursor:
                 return False
         return True
 
-    async def stuck_due(self, lanes: Sequence[OutboxShard], limit: int) -> Sequence[StuckRow]:
-        mask = _mask(lane.number for lane in lanes)
+    async def stuck_due(self, shards: Sequence[OutboxShard], limit: int) -> Sequence[StuckRow]:
+        mask = _mask(shard.number for shard in shards)
         return [
             _stuck_row(columns) for columns in await self._database.select(STUCK_DUE, (self._clock.now(), mask, limit))
         ]
 
     async def settle_stuck(
-        self, owner: str, lanes: Sequence[OutboxShard], sent: Sequence[int], failed: Sequence[StuckRow]
+        self, owner: str, shards: Sequence[OutboxShard], sent: Sequence[int], failed: Sequence[StuckRow]
     ) -> bool:
         async with self._database.begin(books=True) as tx:
-            if not self._holds(tx, owner, lanes, {}):
+            if not self._holds(tx, owner, shards, {}):
                 return False
             now = self._clock.now()
             for row_id in sent:
@@ -301,7 +301,7 @@ class SqliteOutbox:
 
 
 def _mask(numbers: Iterable[int]) -> int:
-    """A set of lanes as the bits of one integer."""
+    """A set of shards as the bits of one integer."""
     mask = 0
     for number in numbers:
         mask |= 1 << number

@@ -10,9 +10,9 @@ from importlib import resources
 from posthouse.errors import ConfigurationError, StoreError, StoreOutdated
 from posthouse.stores.sqlite.steps import Steps
 
-DEFAULT_LANES = 16
-MOST_LANES = 62
-"""Sets of lanes travel as the bits of one SQLite integer."""
+DEFAULT_SHARDS = 16
+MOST_SHARDS = 62
+"""Sets of shards travel as the bits of one SQLite integer."""
 
 # The list of migrations that were applied.
 KEEP_LIST = (
@@ -31,14 +31,14 @@ LIST = "SELECT name FROM posthouse_migration ORDER BY name"
 # Note a migration.
 NOTE = "INSERT INTO posthouse_migration (name, applied_at) VALUES (?, ?)"
 
-# How many lanes the outbox has.
-LANES = "SELECT value FROM posthouse_meta WHERE name = 'lanes'"
+# How many shards the outbox has.
+SHARDS = "SELECT value FROM posthouse_meta WHERE name = 'shards'"
 
-# Decide the number of lanes, once.
-SET_LANES = "INSERT INTO posthouse_meta (name, value) VALUES ('lanes', ?) ON CONFLICT DO NOTHING"
+# Decide the number of shards, once.
+SET_SHARDS = "INSERT INTO posthouse_meta (name, value) VALUES ('shards', ?) ON CONFLICT DO NOTHING"
 
-# One row per lane.
-ADD_LANE = "INSERT INTO posthouse_lane (number) VALUES (?) ON CONFLICT DO NOTHING"
+# One row per shard.
+ADD_SHARD = "INSERT INTO posthouse_shard (number) VALUES (?) ON CONFLICT DO NOTHING"
 
 
 def migrations() -> Sequence[str]:
@@ -81,7 +81,7 @@ def missing(present: Sequence[str]) -> Sequence[str]:
     return [name for name in known if name not in present]
 
 
-def upgrading(name: str, now: float, lanes: int | None) -> Steps[bool]:
+def upgrading(name: str, now: float, shards: int | None) -> Steps[bool]:
     """Apply one migration inside an open transaction; False when another process was faster."""
     yield KEEP_LIST, ()
     if name in [row[0] for row in (yield LIST, ())]:
@@ -89,9 +89,9 @@ def upgrading(name: str, now: float, lanes: int | None) -> Steps[bool]:
     for statement in statements(name):
         yield statement, ()
     yield NOTE, (name, now)
-    yield SET_LANES, (lanes or DEFAULT_LANES,)
-    for number in range(int(str((yield LANES, ()).scalar()))):
-        yield ADD_LANE, (number,)
+    yield SET_SHARDS, (shards or DEFAULT_SHARDS,)
+    for number in range(int(str((yield SHARDS, ()).scalar()))):
+        yield ADD_SHARD, (number,)
     return True
 
 
@@ -100,8 +100,8 @@ def real_path(file: str) -> str:
     return os.path.normcase(os.path.realpath(file)) if file else ""
 
 
-def checking(wanted_lanes: int | None, file: str | None = None) -> Steps[int]:
-    """The number of lanes, once it is sure that this database has our tables as this release needs them, and, where a
+def checking(wanted_shards: int | None, file: str | None = None) -> Steps[int]:
+    """The number of shards, once it is sure that this database has our tables as this release needs them, and, where a
     `file` is given, that it is that file."""
     (found, tables) = (yield LOOK, ()).one()
     if file is not None and real_path(str(found or "")) != file:
@@ -112,10 +112,10 @@ def checking(wanted_lanes: int | None, file: str | None = None) -> Steps[int]:
     lacking = missing([str(row[0]) for row in (yield LIST, ())]) if tables else migrations()
     if lacking:
         raise StoreOutdated(f"the database lacks {', '.join(lacking)}: run `posthouse db upgrade`")
-    lanes = (yield LANES, ()).scalar()
-    if wanted_lanes not in (None, lanes):
+    shards = (yield SHARDS, ()).scalar()
+    if wanted_shards not in (None, shards):
         raise ConfigurationError(
-            f"the outbox was made with {lanes} lanes and {wanted_lanes} are configured: the number is fixed at creation, "
-            f"so set lanes={lanes} or leave it out"
+            f"the outbox was made with {shards} shards and {wanted_shards} are configured: the number is fixed at creation, "
+            f"so set shards={shards} or leave it out"
         )
-    return int(str(lanes))
+    return int(str(shards))

@@ -21,12 +21,12 @@ from posthouse.store import (
     Migration,
     OutboxRow,
     OutboxTable,
-    OutboxTail,
     Parameters,
     Restoration,
     TimerTable,
     Transaction,
     VersionUsageTable,
+    WalReader,
 )
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
@@ -38,7 +38,7 @@ from posthouse.stores.sqlite.joins import joined, owner_of
 from posthouse.stores.sqlite.outbox import SqliteOutbox
 from posthouse.stores.sqlite.projections import SqliteProjections
 from posthouse.stores.sqlite.sagas import SqliteSagas
-from posthouse.stores.sqlite.schema import MOST_LANES, applied, migrations, missing, script, upgrading
+from posthouse.stores.sqlite.schema import MOST_SHARDS, applied, migrations, missing, script, upgrading
 from posthouse.stores.sqlite.steps import carry_out
 from posthouse.stores.sqlite.streams import SqliteStreams
 from posthouse.stores.sqlite.timers import SqliteTimers
@@ -53,10 +53,10 @@ FIRST_PAUSE, LAST_PAUSE = 0.002, 0.05
 # The last id ever given to an outbox row.
 LATEST = "SELECT seq FROM sqlite_sequence WHERE name = 'posthouse_outbox'"
 
-# Rows not yet read by their lane's relay, per topic.
+# Rows not yet read by their shard's relay, per topic.
 BACKLOG = """
-SELECT o.topic, count(*) FROM posthouse_outbox o CROSS JOIN posthouse_lane l ON l.number = o.lane
-WHERE o.id > (SELECT min(cursor) FROM posthouse_lane) AND o.id > l.cursor GROUP BY o.topic
+SELECT o.topic, count(*) FROM posthouse_outbox o CROSS JOIN posthouse_shard l ON l.number = o.shard
+WHERE o.id > (SELECT min(cursor) FROM posthouse_shard) AND o.id > l.cursor GROUP BY o.topic
 """
 
 # Rows that the broker accepted, per topic.
@@ -79,25 +79,25 @@ FROM posthouse_held GROUP BY consumer, topic, what
 # Timers set.
 TIMERS = "SELECT count(*) FROM posthouse_timer"
 
-# Lanes, those that a relay holds, stuck rows and their keys, and dead events.
+# Shards, those that a relay holds, stuck rows and their keys, and dead events.
 WAITING = """
-SELECT (SELECT count(*) FROM posthouse_lane), (SELECT count(*) FROM posthouse_lane WHERE owner IS NOT NULL AND until > ?),
+SELECT (SELECT count(*) FROM posthouse_shard), (SELECT count(*) FROM posthouse_shard WHERE owner IS NOT NULL AND until > ?),
     (SELECT count(*) FROM posthouse_stuck),
     (SELECT count(*) FROM (SELECT DISTINCT topic, tenant, key FROM posthouse_stuck)),
     (SELECT count(*) FROM posthouse_held WHERE state = 'dead')
 """
 
-# A new line of numbers, in which nobody holds a lane.
+# A new line of numbers, in which nobody holds a shard.
 LINEAGE = "SELECT value FROM posthouse_meta WHERE name = 'lineage'"
 NEW_LINEAGE = "UPDATE posthouse_meta SET value = value + 1 WHERE name = 'lineage' RETURNING value"
-NO_OWNERS = "UPDATE posthouse_lane SET owner = NULL, until = 0"
+NO_OWNERS = "UPDATE posthouse_shard SET owner = NULL, until = 0"
 
 
 class SqliteStore:
     """A store in a SQLite file, or in memory for tests.
 
     `synchronous` FULL: a commit survives a power cut; NORMAL: only a crash of the process, at ten times the rate.
-    `lanes` is fixed when the tables are made (16 unless given). `idempotency_window` is how long, in seconds, an
+    `shards` is fixed when the tables are made (16 unless given). `idempotency_window` is how long, in seconds, an
     idempotency key is remembered; `patience` how long to wait for a writer of another process.
     """
 
@@ -111,12 +111,12 @@ class SqliteStore:
         *,
         clock: Clock | None = None,
         synchronous: Synchronous = "FULL",
-        lanes: int | None = None,
+        shards: int | None = None,
         idempotency_window: float = WEEK,
         patience: float = 30.0,
     ) -> None:
-        if lanes is not None and not 1 <= lanes <= MOST_LANES:
-            raise ConfigurationError(f"lanes={lanes}: choose 1 to {MOST_LANES}")
+        if shards is not None and not 1 <= shards <= MOST_SHARDS:
+            raise ConfigurationError(f"shards={shards}: choose 1 to {MOST_SHARDS}")
         if "://" in str(path):
             raise ConfigurationError(f"{path} is a URL: SqliteStore takes a path, or ':memory:'; a Service takes URLs")
         place = None if str(path) == ":memory:" else Path(path).absolute()
@@ -124,7 +124,7 @@ class SqliteStore:
         """Sentences on what weakens the promise here."""
         self._clock = clock or SystemClock()
         self._synchronous: Synchronous = synchronous
-        self._database = Database(place, synchronous, lanes, patience)
+        self._database = Database(place, synchronous, shards, patience)
         self._outbox = SqliteOutbox(self._database, self._clock, idempotency_window)
         self.outbox: OutboxTable = self._outbox
         self.inbox: InboxTable = SqliteInbox(self._database, self._clock)
@@ -167,10 +167,10 @@ class SqliteStore:
             async with SqliteTransaction(self._database, "FULL", check=False) as tx:
                 if name not in missing(carry_out(applied(), tx.run)):
                     continue
-                if carry_out(upgrading(name, self._clock.now(), self._database.wanted_lanes), tx.run):
+                if carry_out(upgrading(name, self._clock.now(), self._database.wanted_shards), tx.run):
                     done.append(name)
         self._database.forget()
-        await self._database.lanes()
+        await self._database.shards()
         return done
 
     async def pending_migrations(self, *, post: bool = False) -> Sequence[str]:
@@ -188,7 +188,7 @@ class SqliteStore:
         path = self._database.path
         if path is None:
             return await self._database.read(_counts)
-        await self._database.lanes()
+        await self._database.shards()
         return await asyncio.to_thread(_counts_of, path)  # a long backlog takes a while to count
 
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
@@ -210,8 +210,8 @@ class SqliteStore:
         return f"doorbell + polling every {LAST_PAUSE:g} s"
 
     def _waiting(self, connection: sqlite3.Connection) -> list[Check]:
-        lanes, held, stuck, keys, dead = connection.execute(WAITING, (self._clock.now(),)).fetchone()
-        return waiting_checks(lanes=lanes, held=held, stuck=stuck, stuck_keys=keys, dead=dead)
+        shards, held, stuck, keys, dead = connection.execute(WAITING, (self._clock.now(),)).fetchone()
+        return waiting_checks(shards=shards, held=held, stuck=stuck, stuck_keys=keys, dead=dead)
 
     async def changed(self, seen: int, seconds: float) -> int:
         loop = asyncio.get_running_loop()
@@ -226,7 +226,7 @@ class SqliteStore:
             looks += 1
             rings = await bell.wait(rings, min(longest_backoff(looks, FIRST_PAUSE, LAST_PAUSE, 1.2), left))
 
-    async def tail(self) -> OutboxTail:
+    async def wal_reader(self) -> WalReader:
         raise ConfigurationError(
             "SQLite has no log that a relay could follow: leave --relay wal out, its relay is woken at once"
         )

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from posthouse.testing.store_contract.held import HeldContract
 from posthouse.testing.store_contract.inbox import InboxContract
-from posthouse.testing.store_contract.lanes import LaneContract
 from posthouse.testing.store_contract.outbox import OutboxContract
 from posthouse.testing.store_contract.projections import ProjectionContract
 from posthouse.testing.store_contract.sagas import SagaContract
+from posthouse.testing.store_contract.shards import ShardContract
 from posthouse.testing.store_contract.streams import HistoryContract, StreamContract
 from posthouse.testing.store_contract.stuck import StuckContract
 from posthouse.testing.store_contract.tables import TableContract
@@ -30,7 +30,7 @@ class StoreContract(
     TableContract,
     TransactionContract,
     OutboxContract,
-    LaneContract,
+    ShardContract,
     StuckContract,
     InboxContract,
     HeldContract,

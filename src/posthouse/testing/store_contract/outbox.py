@@ -86,7 +86,7 @@ class OutboxContract(StoreFixtures):
 
     # Purging
 
-    async def test_purge_deletes_what_every_lane_has_passed(self, store: Store) -> None:
+    async def test_purge_deletes_what_every_shard_has_passed(self, store: Store) -> None:
         await add(store, *(row(f"k{n}") for n in range(5)))
         assert await store.outbox.purge(100) == 0
         await drain(store)

@@ -28,10 +28,10 @@ async def add(store: Store, *rows: OutboxRow) -> int:
 
 
 async def drain(store: Store, owner: str = "a") -> list[OutboxRow]:
-    """Everything in the lanes of a relay, read and settled."""
-    lanes = await store.outbox.lease(owner, 10)
+    """Everything in the shards of a relay, read and settled."""
+    shards = await store.outbox.lease(owner, 10)
     found: list[OutboxRow] = []
-    while (poll := await store.outbox.poll(lanes, 50)).rows:
+    while (poll := await store.outbox.poll(shards, 50)).rows:
         found += poll.rows
         assert await store.outbox.settle(owner, poll, [])
     return found

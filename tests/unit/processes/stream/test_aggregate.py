@@ -193,8 +193,8 @@ async def test_a_rolled_back_append_was_never_said(billing: Billing) -> None:
 async def test_the_stored_event_is_the_published_one(billing: Billing) -> None:
     await billing.folios.execute("t1", "f1", opening, correlation="request 1")
     (stored,) = (await billing.service.store.streams.read_all()).events
-    lanes = await billing.service.store.outbox.lease("me", 10)
-    (published,) = (await billing.service.store.outbox.poll(lanes, 10)).rows
+    shards = await billing.service.store.outbox.lease("me", 10)
+    (published,) = (await billing.service.store.outbox.poll(shards, 10)).rows
     assert (stored.event_id, stored.headers, stored.body) == (published.event_id, published.headers, published.body)
     assert (stored.name.id, stored.version, stored.type) == ("f1", 1, "billing.folio.opened.v1")
 

@@ -67,8 +67,8 @@ async def test_a_migration_that_fails_leaves_nothing(path: Path, clock: ManualCl
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("posthouse_timer",)]
 
 
-async def test_the_number_of_lanes_is_fixed_at_creation(path: Path, clock: ManualClock) -> None:
-    first = SqliteStore(path, clock=clock, lanes=4)
+async def test_the_number_of_shards_is_fixed_at_creation(path: Path, clock: ManualClock) -> None:
+    first = SqliteStore(path, clock=clock, shards=4)
     await first.upgrade()
     assert len(await first.outbox.lease("a", 10)) == 4
     await first.aclose()
@@ -76,17 +76,17 @@ async def test_the_number_of_lanes_is_fixed_at_creation(path: Path, clock: Manua
     await unsaid.upgrade()
     assert len(await unsaid.outbox.lease("a", 10)) == 4
     await unsaid.aclose()
-    other = SqliteStore(path, clock=clock, lanes=8)
+    other = SqliteStore(path, clock=clock, shards=8)
     for use in (other.upgrade(), other.timers.next_due()):
-        with pytest.raises(ConfigurationError, match="4 lanes"):
+        with pytest.raises(ConfigurationError, match="4 shards"):
             await use
     await other.aclose()
 
 
-@pytest.mark.parametrize("lanes", [0, 63])
-def test_an_impossible_number_of_lanes_is_refused(lanes: int) -> None:
+@pytest.mark.parametrize("shards", [0, 63])
+def test_an_impossible_number_of_shards_is_refused(shards: int) -> None:
     with pytest.raises(ConfigurationError, match="1 to 62"):
-        SqliteStore(":memory:", lanes=lanes)
+        SqliteStore(":memory:", shards=shards)
 
 
 async def test_a_folder_that_does_not_exist_is_reported(tmp_path: Path, clock: ManualClock) -> None:
@@ -95,7 +95,7 @@ async def test_a_folder_that_does_not_exist_is_reported(tmp_path: Path, clock: M
         await store.upgrade()
 
 
-async def test_lineage_grows_after_a_restore_and_nobody_holds_a_lane(store: SqliteStore) -> None:
+async def test_lineage_grows_after_a_restore_and_nobody_holds_a_shard(store: SqliteStore) -> None:
     await add(store, row())
     poll = await store.outbox.poll(await store.outbox.lease("a", 10), 10)
     assert await store.restored(dry_run=True) == Restoration(lineage=2, again=1)
@@ -109,21 +109,21 @@ async def test_lineage_grows_after_a_restore_and_nobody_holds_a_lane(store: Sqli
 # Polls
 
 
-async def test_a_settled_poll_moves_every_lane_so_that_nothing_is_scanned_twice(store: SqliteStore) -> None:
-    lanes = await store.outbox.lease("a", 10)
+async def test_a_settled_poll_moves_every_shard_so_that_nothing_is_scanned_twice(store: SqliteStore) -> None:
+    shards = await store.outbox.lease("a", 10)
     await add(store, row())
-    poll = await store.outbox.poll(lanes, 10)
+    poll = await store.outbox.poll(shards, 10)
     assert await store.outbox.settle("a", poll, [])
     async with store.begin() as tx:
-        assert await tx.execute("SELECT DISTINCT cursor FROM posthouse_lane") == [(1,)]
-    assert (await store.outbox.poll(lanes, 10)).cursor is None, "nothing to settle"
+        assert await tx.execute("SELECT DISTINCT cursor FROM posthouse_shard") == [(1,)]
+    assert (await store.outbox.poll(shards, 10)).cursor is None, "nothing to settle"
 
 
-async def test_lanes_with_different_cursors_are_read_without_repeats(store: SqliteStore) -> None:
+async def test_shards_with_different_cursors_are_read_without_repeats(store: SqliteStore) -> None:
     for owner in ("a", "b", "a", "b"):
-        lanes = await store.outbox.lease(owner, 10)
+        shards = await store.outbox.lease(owner, 10)
     await add(store, *(row(f"k{n}") for n in range(50)))
-    behind = await store.outbox.poll(lanes, 100)
+    behind = await store.outbox.poll(shards, 100)
     assert await store.outbox.settle("b", behind, [])
     await store.outbox.release("b")
     every = await store.outbox.lease("a", 10)
@@ -135,7 +135,7 @@ async def test_lanes_with_different_cursors_are_read_without_repeats(store: Sqli
     assert seen == sorted(seen)
 
 
-async def test_an_empty_poll_still_tells_who_holds_the_lanes(store: SqliteStore, clock: ManualClock) -> None:
+async def test_an_empty_poll_still_tells_who_holds_the_shards(store: SqliteStore, clock: ManualClock) -> None:
     poll = await store.outbox.poll(await store.outbox.lease("a", 10), 10)
     assert await store.outbox.settle("a", poll, [])
     clock.advance(11)
@@ -234,6 +234,6 @@ async def test_a_file_that_is_replaced_under_a_process_takes_no_more_commits(pat
     for beside in ("-wal", "-shm"):
         path.with_name(path.name + beside).unlink(missing_ok=True)
     again = SqliteStore(path, clock=clock)
-    lanes = await again.outbox.lease("a", 60)
-    assert [one.key for one in (await again.outbox.poll(lanes, 10)).rows] == ["before"]
+    shards = await again.outbox.lease("a", 60)
+    assert [one.key for one in (await again.outbox.poll(shards, 10)).rows] == ["before"]
     await again.aclose()

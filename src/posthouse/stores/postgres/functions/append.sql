@@ -1,6 +1,6 @@
 -- What a row is written with, once it is sure that this is the database that the caller believes it to be. The transaction
 -- has its id from here on: ids of rows are drawn after it, which is what a floor rests on.
-CREATE FUNCTION posthouse.writing(identity text, lanes integer, OUT lineage integer, OUT slot smallint)
+CREATE FUNCTION posthouse.writing(identity text, shards integer, OUT lineage integer, OUT slot smallint)
 LANGUAGE plpgsql AS $$
 DECLARE
     here record;
@@ -10,12 +10,12 @@ BEGIN
     IF current_setting('synchronous_commit') = 'off' THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
-    SELECT m.identity, m.lanes, m.slot INTO STRICT here FROM posthouse.meta m;
+    SELECT m.identity, m.shards, m.slot INTO STRICT here FROM posthouse.meta m;
     IF here.identity <> writing.identity THEN
         RAISE EXCEPTION 'this connection is to another database than the store' USING ERRCODE = 'PH001';
     END IF;
-    IF here.lanes <> writing.lanes THEN
-        RAISE EXCEPTION 'the outbox has % lanes, not %', here.lanes, writing.lanes USING ERRCODE = 'PH002';
+    IF here.shards <> writing.shards THEN
+        RAISE EXCEPTION 'the outbox has % shards, not %', here.shards, writing.shards USING ERRCODE = 'PH002';
     END IF;
     lineage := posthouse.current_lineage();
     slot := here.slot;
@@ -25,7 +25,7 @@ END $$;
 -- at one row. All of its conditions hold when the row is found, so that the transaction has its id before that of the row is
 -- drawn. When it is not, `writing` says what is wrong, or puts it right.
 CREATE FUNCTION posthouse.append_one(
-    identity text, lanes integer, lane smallint, topic text, tenant text, key text, numbered boolean, event_id text,
+    identity text, shards integer, shard smallint, topic text, tenant text, key text, numbered boolean, event_id text,
     headers text, body bytea
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -34,28 +34,28 @@ DECLARE
     number bigint;
 BEGIN
     SELECT m.lineage, m.slot INTO lineage, slot FROM posthouse.meta m
-    WHERE m.identity = append_one.identity AND m.lanes = append_one.lanes
+    WHERE m.identity = append_one.identity AND m.shards = append_one.shards
         AND (m.timeline IS NULL OR m.timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))
         AND current_setting('synchronous_commit') <> 'off' AND pg_current_xact_id() IS NOT NULL
         AND posthouse.incarnation() IS NOT NULL;
     IF NOT FOUND THEN
-        SELECT w.lineage, w.slot INTO lineage, slot FROM posthouse.writing(append_one.identity, append_one.lanes) w;
+        SELECT w.lineage, w.slot INTO lineage, slot FROM posthouse.writing(append_one.identity, append_one.shards) w;
     END IF;
     IF append_one.numbered AND append_one.key IS NOT NULL THEN
         INSERT INTO posthouse.key AS k (topic, tenant, key, sequence)
         VALUES (append_one.topic, append_one.tenant, append_one.key, 1)
         ON CONFLICT ON CONSTRAINT key_pkey DO UPDATE SET sequence = k.sequence + 1 RETURNING k.sequence INTO number;
     END IF;
-    INSERT INTO posthouse.outbox (lane, topic, tenant, key, sequence, lineage, event_id, headers, body, slot)
-    VALUES (append_one.lane, append_one.topic, append_one.tenant, append_one.key, number, lineage,
+    INSERT INTO posthouse.outbox (shard, topic, tenant, key, sequence, lineage, event_id, headers, body, slot)
+    VALUES (append_one.shard, append_one.topic, append_one.tenant, append_one.key, number, lineage,
             append_one.event_id, append_one.headers, append_one.body, slot);
 END $$;
 
 -- Add rows; one element of each array per row. Returns the event id that stands for each row, or NULL when each stands for
--- itself. `identity` and `lanes` are what the caller believes of this database. Locks are taken in one order everywhere:
+-- itself. `identity` and `shards` are what the caller believes of this database. Locks are taken in one order everywhere:
 -- intents, then keys, each sorted.
 CREATE FUNCTION posthouse.append(
-    identity text, lanes integer, lane_numbers smallint[], topics text[], tenants text[], keys text[],
+    identity text, shards integer, shard_numbers smallint[], topics text[], tenants text[], keys text[],
     numbered boolean[], event_ids text[], header_texts text[], bodies bytea[], intents text[],
     now_given double precision, remember double precision
 ) RETURNS text[] LANGUAGE plpgsql AS $$
@@ -68,12 +68,12 @@ DECLARE
     moment double precision := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
 BEGIN
     IF cardinality(event_ids) = 1 AND intents[1] IS NULL THEN
-        PERFORM posthouse.append_one(identity, lanes, lane_numbers[1], topics[1], tenants[1], keys[1], numbered[1],
+        PERFORM posthouse.append_one(identity, shards, shard_numbers[1], topics[1], tenants[1], keys[1], numbered[1],
             event_ids[1], header_texts[1], bodies[1]);
         RETURN NULL;
     END IF;
 
-    here := posthouse.writing(identity, lanes);
+    here := posthouse.writing(identity, shards);
     fresh := array_fill(true, ARRAY[cardinality(event_ids)]);
     FOR intent IN
         SELECT g.topic, g.tenant, g.name, g.event_id, g.place::integer AS place
@@ -95,8 +95,8 @@ BEGIN
     -- Each row waits for the number of its key, and with it for the key's lock, before its id is drawn.
     WITH given AS MATERIALIZED (
         SELECT g.*, g.numbered AND g.key IS NOT NULL AS counts
-        FROM unnest(lane_numbers, topics, tenants, keys, numbered, event_ids, header_texts, bodies, fresh)
-            WITH ORDINALITY AS g (lane, topic, tenant, key, numbered, event_id, headers, body, fresh, place)
+        FROM unnest(shard_numbers, topics, tenants, keys, numbered, event_ids, header_texts, bodies, fresh)
+            WITH ORDINALITY AS g (shard, topic, tenant, key, numbered, event_id, headers, body, fresh, place)
         WHERE g.fresh
     ), numbers AS (
         INSERT INTO posthouse.key AS k (topic, tenant, key, sequence)
@@ -105,8 +105,8 @@ BEGIN
         ON CONFLICT (topic, tenant, key) DO UPDATE SET sequence = k.sequence + excluded.sequence
         RETURNING k.topic, k.tenant, k.key, k.sequence
     )
-    INSERT INTO posthouse.outbox (lane, topic, tenant, key, sequence, lineage, event_id, headers, body, slot)
-    SELECT g.lane, g.topic, g.tenant, g.key,
+    INSERT INTO posthouse.outbox (shard, topic, tenant, key, sequence, lineage, event_id, headers, body, slot)
+    SELECT g.shard, g.topic, g.tenant, g.key,
         n.sequence - count(*) OVER of_key + row_number() OVER (of_key ORDER BY g.place),
         here.lineage, g.event_id, g.headers, g.body, here.slot
     FROM given g LEFT JOIN numbers n ON g.counts AND n.topic = g.topic AND n.tenant = g.tenant AND n.key = g.key

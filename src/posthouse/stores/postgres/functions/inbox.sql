@@ -45,7 +45,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    INSERT INTO posthouse.tally (consumer, topic, applied, skipped)
+    INSERT INTO posthouse.applied_count (consumer, topic, applied, skipped)
     VALUES (of_consumer, of_topic, coalesce(last - first, 0) + 1, 0);
     RETURN true;
 END $$;

@@ -1,4 +1,4 @@
--- The token of this run; NULL until a relay has leased lanes in it.
+-- The token of this run; NULL until a relay has leased shards in it.
 CREATE FUNCTION posthouse.incarnation() RETURNS text LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN (SELECT i.token FROM posthouse.incarnation i
@@ -10,7 +10,7 @@ END $$;
 CREATE FUNCTION posthouse.be_in(run text) RETURNS void LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF posthouse.incarnation() IS DISTINCT FROM run THEN
-        RAISE EXCEPTION 'the server has begun another run since the lanes were leased: the next lease puts that right'
+        RAISE EXCEPTION 'the server has begun another run since the shards were leased: the next lease puts that right'
             USING ERRCODE = 'PH004';
     END IF;
 END $$;
@@ -21,7 +21,7 @@ CREATE FUNCTION posthouse.is_ahead() RETURNS boolean LANGUAGE plpgsql STABLE AS 
 DECLARE
     now_max xid8 := pg_snapshot_xmax(pg_current_snapshot());
 BEGIN
-    RETURN EXISTS (SELECT 1 FROM posthouse.lane l WHERE pg_snapshot_xmax(l.s1) > now_max)
+    RETURN EXISTS (SELECT 1 FROM posthouse.shard l WHERE pg_snapshot_xmax(l.s1) > now_max)
         OR EXISTS (SELECT 1 FROM posthouse.backlog b WHERE pg_snapshot_xmax(b.s2) > now_max);
 END $$;
 
@@ -36,7 +36,7 @@ BEGIN
     END IF;
     SELECT p.timeline INTO seen FROM posthouse.place() p;
     PERFORM posthouse.new_timeline(seen) FROM posthouse.meta m WHERE m.timeline <> seen;
-    UPDATE posthouse.lane SET epoch = epoch + 1, floor = 0;
+    UPDATE posthouse.shard SET epoch = epoch + 1, floor = 0;
     UPDATE posthouse.backlog SET floor = 0;
     INSERT INTO posthouse.incarnation (home) VALUES (pg_relation_filepath('posthouse.meta')) ON CONFLICT (one) DO UPDATE
     SET token = excluded.token, started = excluded.started, maker = excluded.maker, home = excluded.home;

@@ -54,7 +54,7 @@ BEGIN
     SELECT m.lineage INTO lineage FROM posthouse.meta m;
 END $$;
 
--- The lineage of what is said before a relay has leased lanes in this run. Tables that were restored into another server or
+-- The lineage of what is said before a relay has leased shards in this run. Tables that were restored into another server or
 -- database give numbers again, whoever comes first: so they get a new lineage there, once.
 CREATE FUNCTION posthouse.settle_in(OUT lineage integer) LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -82,15 +82,15 @@ BEGIN
     PERFORM 1 FROM posthouse.meta FOR UPDATE;
     LOCK TABLE posthouse.outbox IN SHARE ROW EXCLUSIVE MODE;
     PERFORM set_config('lock_timeout', patience, true);
-    DELETE FROM posthouse.outbox o USING posthouse.lane l LEFT JOIN posthouse.backlog b ON b.number = l.backlog
-    WHERE l.number = o.lane AND o.xid >= pg_snapshot_xmax(pg_current_snapshot())
+    DELETE FROM posthouse.outbox o USING posthouse.shard l LEFT JOIN posthouse.backlog b ON b.number = l.backlog
+    WHERE l.number = o.shard AND o.xid >= pg_snapshot_xmax(pg_current_snapshot())
         AND NOT EXISTS (SELECT 1 FROM posthouse.stuck s WHERE s.id = o.id)
         AND (pg_visible_in_snapshot(o.xid, l.s1)
             OR (b.s2 IS NOT NULL AND pg_visible_in_snapshot(o.xid, b.s2) AND o.id <= b.last_id));
     UPDATE posthouse.outbox SET xid = pg_current_xact_id();
     UPDATE posthouse.stream_event SET xid = pg_current_xact_id()
     WHERE xid >= pg_snapshot_xmin(pg_current_snapshot());
-    UPDATE posthouse.lane SET s1 = '1:1:', backlog = NULL, floor = 0, owner = NULL, until = 0, epoch = epoch + 1;
+    UPDATE posthouse.shard SET s1 = '1:1:', backlog = NULL, floor = 0, owner = NULL, until = 0, epoch = epoch + 1;
     DELETE FROM posthouse.backlog;
     DELETE FROM posthouse.member;
     DELETE FROM posthouse.incarnation;

@@ -1,13 +1,13 @@
--- What is new in these lanes, where that is little: as `poll`, but lanes whose cursors stand at the same place are looked at
--- together, so that the cost is that of one lane. At most `most` rows and one more, which says that there is no telling what
+-- What is new in these shards, where that is little: as `poll`, but shards whose cursors stand at the same place are looked at
+-- together, so that the cost is that of one shard. At most `most` rows and one more, which says that there is no telling what
 -- else is new. Beside rows come marks, whose id is NULL:
---   together|lanes|s1|s2: what is new for these lanes up to snapshot s2 is all here, so they may be moved there;
---   backlog: some lanes are behind, and nothing was looked at;
+--   together|shards|s1|s2: what is new for these shards up to snapshot s2 is all here, so they may be moved there;
+--   backlog: some shards are behind, and nothing was looked at;
 --   stuck: there are rows that the broker refused;
 --   drawn|id: ids up to this one are drawn already.
 -- The settings pin the plans: one made while the table was empty would read it whole when it is not.
-CREATE FUNCTION posthouse.glance(numbers smallint[], epochs bigint[], run text, most integer) RETURNS TABLE (
-    mark text, lane smallint, id bigint, topic text, tenant text, key text, sequence bigint, lineage integer, event_id text,
+CREATE FUNCTION posthouse.poll_fast(numbers smallint[], epochs bigint[], run text, most integer) RETURNS TABLE (
+    mark text, shard smallint, id bigint, topic text, tenant text, key text, sequence bigint, lineage integer, event_id text,
     headers text, body bytea, stuck boolean
 ) LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 50
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
@@ -39,8 +39,8 @@ BEGIN
     END IF;
 
     FOR together IN
-        SELECT l.s1::text AS s1, array_agg(l.number) AS lanes, bool_or(l.backlog IS NOT NULL) AS behind
-        FROM posthouse.lane l WHERE l.number = ANY (numbers) AND l.epoch = epochs[array_position(numbers, l.number)]
+        SELECT l.s1::text AS s1, array_agg(l.number) AS shards, bool_or(l.backlog IS NOT NULL) AS behind
+        FROM posthouse.shard l WHERE l.number = ANY (numbers) AND l.epoch = epochs[array_position(numbers, l.number)]
         GROUP BY l.s1::text
     LOOP
         IF pg_snapshot_xmax(together.s1::pg_snapshot) > now_max THEN
@@ -50,7 +50,7 @@ BEGIN
             mark := 'backlog'; RETURN NEXT;
             RETURN;
         END IF;
-        mark := concat_ws('|', 'together', array_to_string(together.lanes, ','), together.s1, now_s); RETURN NEXT;
+        mark := concat_ws('|', 'together', array_to_string(together.shards, ','), together.s1, now_s); RETURN NEXT;
         s1 := together.s1;
         open_since := pg_snapshot_xmin(s1);
         -- Where a transaction has been open for long, those that ended since it began are too many to be passed over one by
@@ -61,39 +61,39 @@ BEGIN
             late := ARRAY(SELECT x FROM pg_snapshot_xip(s1) x WHERE pg_visible_in_snapshot(x, now_s));
         END IF;
         RETURN QUERY
-        SELECT NULL::text, o.lane, o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body,
+        SELECT NULL::text, o.shard, o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body,
             any_stuck AND posthouse.is_stuck(o.id, o.topic, o.tenant, o.key)
         FROM posthouse.outbox o
-        WHERE o.lane = ANY (together.lanes) AND o.xid >= open_since AND o.xid < now_max
+        WHERE o.shard = ANY (together.shards) AND o.xid >= open_since AND o.xid < now_max
             AND NOT pg_visible_in_snapshot(o.xid, s1)
         LIMIT room;
         GET DIAGNOSTICS found_rows = ROW_COUNT;
         room := room - found_rows;
         CONTINUE WHEN coalesce(cardinality(late), 0) = 0;
         RETURN QUERY
-        SELECT NULL::text, o.lane, o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body,
+        SELECT NULL::text, o.shard, o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body,
             any_stuck AND posthouse.is_stuck(o.id, o.topic, o.tenant, o.key)
-        FROM posthouse.outbox o WHERE o.lane = ANY (together.lanes) AND o.xid = ANY (late)
+        FROM posthouse.outbox o WHERE o.shard = ANY (together.shards) AND o.xid = ANY (late)
         LIMIT room;
         GET DIAGNOSTICS found_rows = ROW_COUNT;
         room := room - found_rows;
     END LOOP;
 END $$;
 
--- What is new in these lanes: visible now, and not in the snapshot to which the lane was dealt with; at most so many rows.
+-- What is new in these shards: visible now, and not in the snapshot to which the shard was dealt with; at most so many rows.
 -- The cursors are read by the same statement. Beside rows come marks, whose id is NULL:
---   whole|s1|s2: the rows of this lane are all that is new up to snapshot s2, so it may be moved there; with `tidy` also
+--   whole|s1|s2: the rows of this shard are all that is new up to snapshot s2, so it may be moved there; with `tidy` also
 --     where nothing is new for it, but for others;
 --   more: there is more than was asked for;
---   backlog|number|s2|last_id|hi_id|floor|lanes|their s1: no rows, but what `page` reads. The number is empty when it is
+--   backlog|number|s2|last_id|hi_id|floor|shards|their s1: no rows, but what `page` reads. The number is empty when it is
 --     still to be opened; those with numbers up to `after` have their turn once more when all others had theirs;
 --   drawn|id: ids up to this one are drawn already.
--- `known` is such an id from before this statement. `run`: in which the lanes were leased, as everywhere below.
+-- `known` is such an id from before this statement. `run`: in which the shards were leased, as everywhere below.
 -- The settings pin the plans: one made while the table was empty would read it whole when it is not.
 CREATE FUNCTION posthouse.poll(
     numbers smallint[], epochs bigint[], run text, most integer, tidy boolean, after bigint, known bigint
 ) RETURNS TABLE (
-    mark text, lane smallint, id bigint, topic text, tenant text, key text, sequence bigint, lineage integer, event_id text,
+    mark text, shard smallint, id bigint, topic text, tenant text, key text, sequence bigint, lineage integer, event_id text,
     headers text, body bytea, stuck boolean
 ) LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 500
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -107,7 +107,7 @@ DECLARE
     found_rows integer;
     any_stuck boolean;
     gave boolean := false;
-    lane_cursor record;
+    shard_cursor record;
     open record;
 BEGIN
     IF pg_is_in_recovery() THEN
@@ -118,7 +118,7 @@ BEGIN
             USING ERRCODE = 'PH003';
     END IF;
     PERFORM posthouse.be_in(run);
-    IF EXISTS (SELECT 1 FROM posthouse.lane l WHERE l.number = ANY (numbers) AND pg_snapshot_xmax(l.s1) > now_max) THEN
+    IF EXISTS (SELECT 1 FROM posthouse.shard l WHERE l.number = ANY (numbers) AND pg_snapshot_xmax(l.s1) > now_max) THEN
         RAISE EXCEPTION 'the cursors come from another server: the next lease puts them right' USING ERRCODE = 'PH004';
     END IF;
     any_stuck := EXISTS (SELECT 1 FROM posthouse.stuck);
@@ -126,50 +126,50 @@ BEGIN
 
     SELECT min(l.backlog) AS number INTO open
     FROM unnest(numbers, epochs) AS w (number, epoch)
-    JOIN posthouse.lane l ON l.number = w.number AND l.epoch = w.epoch AND l.backlog > after;
+    JOIN posthouse.shard l ON l.number = w.number AND l.epoch = w.epoch AND l.backlog > after;
 
     IF open.number IS NULL THEN
-        FOR lane_cursor IN
+        FOR shard_cursor IN
             SELECT l.number, l.s1
             FROM unnest(numbers, epochs) WITH ORDINALITY AS w (number, epoch, place)
-            CROSS JOIN LATERAL (SELECT * FROM posthouse.lane k WHERE k.number = w.number AND k.epoch = w.epoch) l
+            CROSS JOIN LATERAL (SELECT * FROM posthouse.shard k WHERE k.number = w.number AND k.epoch = w.epoch) l
             WHERE l.backlog IS NULL AND (
                 EXISTS (SELECT 1 FROM posthouse.outbox o
-                    WHERE o.lane = l.number AND o.xid >= pg_snapshot_xmax(l.s1) AND o.xid < now_max)
+                    WHERE o.shard = l.number AND o.xid >= pg_snapshot_xmax(l.s1) AND o.xid < now_max)
                 OR EXISTS (SELECT 1 FROM pg_snapshot_xip(l.s1) x WHERE pg_visible_in_snapshot(x, now_s))
                 OR (tidy AND l.floor < known - 10000))
             ORDER BY w.place
         LOOP
-            lane := lane_cursor.number;
+            shard := shard_cursor.number;
             SELECT count(*) INTO found_rows FROM (
                 (SELECT 1 FROM posthouse.outbox o
-                WHERE o.lane = lane_cursor.number AND o.xid >= pg_snapshot_xmax(lane_cursor.s1) AND o.xid < now_max
+                WHERE o.shard = shard_cursor.number AND o.xid >= pg_snapshot_xmax(shard_cursor.s1) AND o.xid < now_max
                 LIMIT room + 1)
                 UNION ALL
-                (SELECT 1 FROM pg_snapshot_xip(lane_cursor.s1) x
-                CROSS JOIN LATERAL (SELECT 1 FROM posthouse.outbox o WHERE o.lane = lane_cursor.number AND o.xid = x) y
+                (SELECT 1 FROM pg_snapshot_xip(shard_cursor.s1) x
+                CROSS JOIN LATERAL (SELECT 1 FROM posthouse.outbox o WHERE o.shard = shard_cursor.number AND o.xid = x) y
                 WHERE pg_visible_in_snapshot(x, now_s) LIMIT room + 1)) few;
             IF found_rows > room THEN
                 gave := true;
                 IF room < most THEN
                     mark := 'more'; RETURN NEXT;
                 ELSE
-                    mark := posthouse.opening(numbers, epochs, now_s, known, least(most, 100), lane_cursor.number); RETURN NEXT;
+                    mark := posthouse.opening(numbers, epochs, now_s, known, least(most, 100), shard_cursor.number); RETURN NEXT;
                 END IF;
                 EXIT;
             END IF;
             CONTINUE WHEN found_rows = 0 AND NOT tidy;
             gave := true;
-            mark := concat_ws('|', 'whole', lane_cursor.s1, now_s); RETURN NEXT;
+            mark := concat_ws('|', 'whole', shard_cursor.s1, now_s); RETURN NEXT;
             RETURN QUERY
-            SELECT NULL::text, lane_cursor.number, z.id, z.topic, z.tenant, z.key, z.sequence, z.lineage, z.event_id,
+            SELECT NULL::text, shard_cursor.number, z.id, z.topic, z.tenant, z.key, z.sequence, z.lineage, z.event_id,
                 z.headers, z.body, any_stuck AND posthouse.is_stuck(z.id, z.topic, z.tenant, z.key)
             FROM (
                 SELECT o.* FROM posthouse.outbox o
-                WHERE o.lane = lane_cursor.number AND o.xid >= pg_snapshot_xmax(lane_cursor.s1) AND o.xid < now_max
+                WHERE o.shard = shard_cursor.number AND o.xid >= pg_snapshot_xmax(shard_cursor.s1) AND o.xid < now_max
                 UNION ALL
-                SELECT y.* FROM pg_snapshot_xip(lane_cursor.s1) x
-                CROSS JOIN LATERAL (SELECT o.* FROM posthouse.outbox o WHERE o.lane = lane_cursor.number AND o.xid = x) y
+                SELECT y.* FROM pg_snapshot_xip(shard_cursor.s1) x
+                CROSS JOIN LATERAL (SELECT o.* FROM posthouse.outbox o WHERE o.shard = shard_cursor.number AND o.xid = x) y
                 WHERE pg_visible_in_snapshot(x, now_s)) z;
             room := room - found_rows;
         END LOOP;
@@ -178,19 +178,19 @@ BEGIN
         END IF;
         SELECT min(l.backlog) AS number INTO open
         FROM unnest(numbers, epochs) AS w (number, epoch)
-        JOIN posthouse.lane l ON l.number = w.number AND l.epoch = w.epoch;
+        JOIN posthouse.shard l ON l.number = w.number AND l.epoch = w.epoch;
     END IF;
 
     IF open.number IS NOT NULL THEN
         SELECT concat_ws('|', 'backlog', b.number, b.s2, b.last_id, b.hi_id, b.floor,
-            array_to_string(ARRAY(SELECT l.number FROM posthouse.lane l WHERE l.backlog = b.number ORDER BY l.number), ','),
-            array_to_string(ARRAY(SELECT l.s1::text FROM posthouse.lane l WHERE l.backlog = b.number ORDER BY l.number), '/'))
+            array_to_string(ARRAY(SELECT l.number FROM posthouse.shard l WHERE l.backlog = b.number ORDER BY l.number), ','),
+            array_to_string(ARRAY(SELECT l.s1::text FROM posthouse.shard l WHERE l.backlog = b.number ORDER BY l.number), '/'))
         INTO mark FROM posthouse.backlog b WHERE b.number = open.number;
         RETURN NEXT;
     END IF;
 END $$;
 
--- The mark of a backlog that is to be opened, up to a snapshot, for the lane that asks for it and all that have more than
+-- The mark of a backlog that is to be opened, up to a snapshot, for the shard that asks for it and all that have more than
 -- `few` new rows; those with less do not wait for it. Its ids are above the lowest floor, but for transactions that were open
 -- then.
 CREATE FUNCTION posthouse.opening(
@@ -200,31 +200,31 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET enable_material = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    lanes smallint[];
+    shards smallint[];
     since text;
     below bigint;
     late bigint;
     hi bigint;
 BEGIN
-    lanes := ARRAY(SELECT l.number FROM posthouse.lane l
+    shards := ARRAY(SELECT l.number FROM posthouse.shard l
         WHERE l.backlog IS NULL AND l.epoch = epochs[array_position(numbers, l.number)] AND (l.number = asking
             OR few < (SELECT count(*) FROM (SELECT 1 FROM posthouse.outbox o
-                WHERE o.lane = l.number AND o.xid >= pg_snapshot_xmax(l.s1) AND o.xid < pg_snapshot_xmax(s2)
+                WHERE o.shard = l.number AND o.xid >= pg_snapshot_xmax(l.s1) AND o.xid < pg_snapshot_xmax(s2)
                 LIMIT few + 1) new))
         ORDER BY l.number);
     since := array_to_string(
-        ARRAY(SELECT l.s1::text FROM posthouse.lane l WHERE l.number = ANY (lanes) ORDER BY l.number), '/');
-    SELECT min(l.floor) INTO below FROM posthouse.lane l WHERE l.number = ANY (lanes);
+        ARRAY(SELECT l.s1::text FROM posthouse.shard l WHERE l.number = ANY (shards) ORDER BY l.number), '/');
+    SELECT min(l.floor) INTO below FROM posthouse.shard l WHERE l.number = ANY (shards);
     SELECT min(y.id) - 1 INTO late
-    FROM posthouse.lane l CROSS JOIN LATERAL pg_snapshot_xip(l.s1) x
-    CROSS JOIN LATERAL (SELECT o.id FROM posthouse.outbox o WHERE o.lane = l.number AND o.xid = x OFFSET 0) y
-    WHERE l.number = ANY (lanes) AND pg_visible_in_snapshot(x, s2);
+    FROM posthouse.shard l CROSS JOIN LATERAL pg_snapshot_xip(l.s1) x
+    CROSS JOIN LATERAL (SELECT o.id FROM posthouse.outbox o WHERE o.shard = l.number AND o.xid = x OFFSET 0) y
+    WHERE l.number = ANY (shards) AND pg_visible_in_snapshot(x, s2);
     SELECT max(o.id) INTO hi FROM posthouse.outbox o;
-    RETURN concat_ws('|', 'backlog', '', s2, least(below, late), hi, coalesce(known, 0), array_to_string(lanes, ','), since);
+    RETURN concat_ws('|', 'backlog', '', s2, least(below, late), hi, coalesce(known, 0), array_to_string(shards, ','), since);
 END $$;
 
--- The next rows of a backlog, in the order of ids. `since` has the s1 of each lane at the place of its number, and none where
--- the lane is not in it.
+-- The next rows of a backlog, in the order of ids. `since` has the s1 of each shard at the place of its number, and none where
+-- the shard is not in it.
 CREATE FUNCTION posthouse.page(
     run text, since pg_snapshot[], s2 pg_snapshot, last bigint, hi bigint, most integer
 ) RETURNS TABLE (
@@ -239,7 +239,7 @@ DECLARE
     -- Most rows are told by these two bounds, without a look at a snapshot.
     new_from xid8 := (SELECT max(pg_snapshot_xmax(s1)::text::numeric)::text::xid8 FROM unnest(since) s1);
     all_before xid8 := pg_snapshot_xmin(s2);
-    lanes smallint[] := ARRAY(SELECT (g.place - 1)::smallint FROM unnest(since) WITH ORDINALITY AS g (s1, place)
+    shards smallint[] := ARRAY(SELECT (g.place - 1)::smallint FROM unnest(since) WITH ORDINALITY AS g (s1, place)
         WHERE g.s1 IS NOT NULL);
     any_stuck boolean := EXISTS (SELECT 1 FROM posthouse.stuck);
 BEGIN
@@ -248,8 +248,8 @@ BEGIN
     SELECT o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body,
         any_stuck AND posthouse.is_stuck(o.id, o.topic, o.tenant, o.key)
     FROM posthouse.outbox o
-    WHERE o.id > last AND o.id <= hi AND o.lane = ANY (lanes)
+    WHERE o.id > last AND o.id <= hi AND o.shard = ANY (shards)
         AND (o.xid < all_before OR pg_visible_in_snapshot(o.xid, s2))
-        AND (o.xid >= new_from OR NOT pg_visible_in_snapshot(o.xid, since[o.lane + 1]))
+        AND (o.xid >= new_from OR NOT pg_visible_in_snapshot(o.xid, since[o.shard + 1]))
     ORDER BY o.id LIMIT most;
 END $$;

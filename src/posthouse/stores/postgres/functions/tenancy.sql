@@ -1,4 +1,4 @@
--- The tables whose rows belong to tenants, the leaves of partitioned ones among them.
+-- The tables whose rows belong to tenants, the partitions of partitioned ones among them.
 CREATE FUNCTION posthouse.tenant_tables() RETURNS SETOF regclass LANGUAGE sql STABLE AS $$
     SELECT c.oid::regclass FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
     WHERE c.relnamespace = '{schema}'::regnamespace AND c.relkind IN ('r', 'p')

@@ -79,7 +79,7 @@ BEGIN
     ), taken AS (
         SELECT drawn.* FROM gone, LATERAL posthouse.draw(gone.t) AS drawn
     )
-    SELECT count(*) AS number, array_agg(t.lane ORDER BY t.due_at, t.id) AS lanes,
+    SELECT count(*) AS number, array_agg(t.shard ORDER BY t.due_at, t.id) AS shards,
         array_agg(t.topic ORDER BY t.due_at, t.id) AS topics, array_agg(t.tenant ORDER BY t.due_at, t.id) AS tenants,
         array_agg(t.key ORDER BY t.due_at, t.id) AS keys, array_agg(t.numbered ORDER BY t.due_at, t.id) AS numbered,
         array_agg(t.event_id ORDER BY t.due_at, t.id) AS event_ids,
@@ -87,7 +87,7 @@ BEGIN
         array_agg(t.idempotency_key ORDER BY t.due_at, t.id) AS intents
     INTO due FROM taken t;
     IF due.number > 0 THEN
-        PERFORM posthouse.append(m.identity, m.lanes, due.lanes, due.topics, due.tenants, due.keys, due.numbered,
+        PERFORM posthouse.append(m.identity, m.shards, due.shards, due.topics, due.tenants, due.keys, due.numbered,
             due.event_ids, due.headers, due.bodies, due.intents, now_given, remember)
         FROM posthouse.meta m;
     END IF;

@@ -1,4 +1,4 @@
--- Figures of the whole store: `lanes` (how many the outbox has) and `lineage` (grows after a restore).
+-- Figures of the whole store: `shards` (how many the outbox has) and `lineage` (grows after a restore).
 CREATE TABLE posthouse_meta (
     name TEXT PRIMARY KEY,
     value INTEGER NOT NULL
@@ -9,7 +9,7 @@ INSERT INTO posthouse_meta (name, value) VALUES ('lineage', 1);
 -- What goes out. AUTOINCREMENT: an id is never used twice, so a cursor never skips a row after a purge.
 CREATE TABLE posthouse_outbox (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    lane INTEGER NOT NULL,
+    shard INTEGER NOT NULL,
     topic TEXT NOT NULL,
     tenant TEXT NOT NULL,
     key TEXT,
@@ -42,7 +42,7 @@ CREATE TABLE posthouse_idempotency (
 CREATE INDEX posthouse_idempotency_until ON posthouse_idempotency (until);
 
 -- Shares of the outbox: who reads them, and how far the broker has accepted them.
-CREATE TABLE posthouse_lane (
+CREATE TABLE posthouse_shard (
     number INTEGER PRIMARY KEY,
     owner TEXT,
     epoch INTEGER NOT NULL DEFAULT 0,
@@ -50,7 +50,7 @@ CREATE TABLE posthouse_lane (
     cursor INTEGER NOT NULL DEFAULT 0
 );
 
--- Relays that are alive, with or without lanes.
+-- Relays that are alive, with or without shards.
 CREATE TABLE posthouse_member (
     owner TEXT PRIMARY KEY,
     until REAL NOT NULL
@@ -59,7 +59,7 @@ CREATE TABLE posthouse_member (
 -- Rows that the broker refused, and those of the same key behind them. The row itself stays in the outbox.
 CREATE TABLE posthouse_stuck (
     id INTEGER PRIMARY KEY,
-    lane INTEGER NOT NULL,
+    shard INTEGER NOT NULL,
     topic TEXT NOT NULL,
     tenant TEXT NOT NULL,
     key TEXT,

@@ -1,4 +1,4 @@
-"""A relay process of `test_postgres_ring.py`: `<url> <owner> <report>` publishes into one file until it is killed.
+"""A relay process of `test_postgres_partitions.py`: `<url> <owner> <report>` publishes into one file until it is killed.
 
 The broker is the file: one line per event, written before its page is settled.
 """
@@ -21,9 +21,9 @@ async def relay(url: str, owner: str, report_path: str) -> None:
     while True:
         await asyncio.sleep(0.01)
         with contextlib.suppress(StoreError):
-            lanes = await store.outbox.lease(owner, LEASE)
+            shards = await store.outbox.lease(owner, LEASE)
             for _ in range(10):
-                poll = await store.outbox.poll(lanes, PAGE)
+                poll = await store.outbox.poll(shards, PAGE)
                 os.write(report, "".join(f"{row.key} {row.sequence} {row.event_id}\n" for row in poll.rows).encode())
                 if not await store.outbox.settle(owner, poll, []):
                     break

@@ -1,4 +1,4 @@
-"""What a relay that keeps up sees at a glance: all that a search would find, with its lanes moved together."""
+"""What a relay that keeps up sees at a glance: all that a search would find, with its shards moved together."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pytest_asyncio
 from posthouse.errors import StoreError
 from posthouse.store import OutboxRow, OutboxShard
 from posthouse.stores.postgres import PostgresStore
-from posthouse.stores.postgres.glance import FEW, glance_of
+from posthouse.stores.postgres.poll_fast import FEW, read_fast
 from posthouse.testing.store_contract.samples import row, stuck
 from posthouse.testing.store_contract.steps import add, drain, failing
 
 # Where the cursors stand, each place once.
-PLACES = "SELECT count(DISTINCT l.s1::text) FROM posthouse.lane l"
+PLACES = "SELECT count(DISTINCT l.s1::text) FROM posthouse.shard l"
 
 # How many rows a glance and a search show, both in one snapshot.
 BOTH = """
-SELECT (SELECT count(g.id) FROM posthouse.glance($1, $2, $3, 1000) g),
+SELECT (SELECT count(g.id) FROM posthouse.poll_fast($1, $2, $3, 1000) g),
     (SELECT count(p.id) FROM posthouse.poll($1, $2, $3, 1000, false, 0, NULL) p)
 """
 
@@ -53,11 +53,11 @@ def ids(rows: Sequence[OutboxRow]) -> set[str]:
     return {found.event_id for found in rows}
 
 
-def numbers(lanes: Sequence[OutboxShard]) -> tuple[list[int], list[int], str]:
-    return [lane.number for lane in lanes], [lane.epoch for lane in lanes], lanes[0].run
+def numbers(shards: Sequence[OutboxShard]) -> tuple[list[int], list[int], str]:
+    return [shard.number for shard in shards], [shard.epoch for shard in shards], shards[0].run
 
 
-async def test_lanes_are_moved_together_also_those_without_a_row(
+async def test_shards_are_moved_together_also_those_without_a_row(
     store: PostgresStore, session: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     for number in range(3):
@@ -71,7 +71,7 @@ async def test_a_transaction_that_was_open_is_seen_when_it_commits(
     store: PostgresStore, session: asyncpg.Connection[asyncpg.Record], passed: int
 ) -> None:
     """Be it that only a few transactions ended since it began, or too many to pass over them one by one."""
-    lanes = await store.outbox.lease("a", 60)
+    shards = await store.outbox.lease("a", 60)
     async with store.begin() as first, store.begin() as second:
         await store.outbox.append(first, [row("k1", event_id="first")])
         await store.outbox.append(second, [row("k2", event_id="second")])
@@ -79,33 +79,33 @@ async def test_a_transaction_that_was_open_is_seen_when_it_commits(
             f"DO $$ BEGIN FOR n IN 1..{passed} LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$"
         )
         await add(store, row("k3", event_id="between"))
-        poll = await store.outbox.poll(lanes, 50)
+        poll = await store.outbox.poll(shards, 50)
         assert ids(poll.rows) == {"between"}
         assert await store.outbox.settle("a", poll, [])
         await add(store, row("k4", event_id="then"))
-        assert list(await session.fetchrow(BOTH, *numbers(lanes)) or ()) == [1, 1]
-    poll = await store.outbox.poll(lanes, 50)
+        assert list(await session.fetchrow(BOTH, *numbers(shards)) or ()) == [1, 1]
+    poll = await store.outbox.poll(shards, 50)
     assert ids(poll.rows) == {"first", "second", "then"}
     assert await store.outbox.settle("a", poll, [])
-    assert not (await store.outbox.poll(lanes, 50)).rows
+    assert not (await store.outbox.poll(shards, 50)).rows
 
 
-async def test_lanes_that_stand_apart_are_each_read_from_where_they_stand(
+async def test_shards_that_stand_apart_are_each_read_from_where_they_stand(
     store: PostgresStore, session: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     await add(store, *(row(f"k{number}") for number in range(40)))
     assert len(await drain(store)) == 40
-    before = await session.fetchval("SELECT l.s1::text FROM posthouse.lane l LIMIT 1")
+    before = await session.fetchval("SELECT l.s1::text FROM posthouse.shard l LIMIT 1")
     await add(store, *(row(f"k{number}", event_id=f"again {number}") for number in range(40)))
     assert len(await drain(store)) == 40
     back = await session.fetch(
-        "UPDATE posthouse.lane SET s1 = $1::text::pg_snapshot WHERE number < 5 RETURNING number", before
+        "UPDATE posthouse.shard SET s1 = $1::text::pg_snapshot WHERE number < 5 RETURNING number", before
     )
     assert len(back) == 5
-    lanes = await store.outbox.lease("a", 60)
-    again, searched = await session.fetchrow(BOTH, *numbers(lanes)) or (0, 0)
-    assert 0 < again == searched < 40, "what is in the lanes that were put back"
-    poll = await store.outbox.poll(lanes, 50)
+    shards = await store.outbox.lease("a", 60)
+    again, searched = await session.fetchrow(BOTH, *numbers(shards)) or (0, 0)
+    assert 0 < again == searched < 40, "what is in the shards that were put back"
+    poll = await store.outbox.poll(shards, 50)
     assert len(poll.rows) == again
     assert await store.outbox.settle("a", poll, [])
     await add(store, *(row(f"k{number}") for number in range(40)))
@@ -116,9 +116,9 @@ async def test_lanes_that_stand_apart_are_each_read_from_where_they_stand(
 @pytest.mark.parametrize("count", [FEW, FEW + 1, 3 * FEW])
 async def test_more_than_a_few_are_searched_for_and_none_is_left_out(store: PostgresStore, count: int) -> None:
     await add(store, *(row(f"k{number % 7}", event_id=f"e{number}") for number in range(count)))
-    lanes = await store.outbox.lease("a", 60)
+    shards = await store.outbox.lease("a", 60)
     found: list[OutboxRow] = []
-    while (poll := await store.outbox.poll(lanes, 500)).rows:
+    while (poll := await store.outbox.poll(shards, 500)).rows:
         found += poll.rows
         assert await store.outbox.settle("a", poll, [])
     assert len(found) == len(ids(found)) == count
@@ -128,26 +128,26 @@ async def test_more_than_a_few_are_searched_for_and_none_is_left_out(store: Post
 
 
 async def test_it_says_whether_anything_is_stuck(store: PostgresStore) -> None:
-    lanes = await store.outbox.lease("a", 60)
+    shards = await store.outbox.lease("a", 60)
     await add(store, row("k", event_id="refused"))
-    poll = await store.outbox.poll(lanes, 50)
+    poll = await store.outbox.poll(shards, 50)
     assert poll.none_stuck
     assert await store.outbox.settle("a", poll, [stuck(poll.rows[0])])
     await add(store, row("k", event_id="behind"), row("other", event_id="free"))
-    poll = await store.outbox.poll(lanes, 50)
+    poll = await store.outbox.poll(shards, 50)
     assert not poll.none_stuck
     assert poll.stuck == {one.id for one in poll.rows if one.event_id == "behind"}
     assert await store.outbox.settle("a", poll, [])
     assert {one.row.event_id for one in await store.outbox.stuck()} == {"refused", "behind"}
 
 
-async def test_lanes_that_another_relay_took_are_not_moved(
+async def test_shards_that_another_relay_took_are_not_moved(
     store: PostgresStore, session: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    lanes = await store.outbox.lease("a", 60)
+    shards = await store.outbox.lease("a", 60)
     await add(store, row("k"))
-    poll = await store.outbox.poll(lanes, 50)
-    await session.execute("UPDATE posthouse.lane SET owner = 'b', epoch = epoch + 1 WHERE number = 3")
+    poll = await store.outbox.poll(shards, 50)
+    await session.execute("UPDATE posthouse.shard SET owner = 'b', epoch = epoch + 1 WHERE number = 3")
     before = await session.fetchval(PLACES)
     assert not await store.outbox.settle("a", poll, [])
     assert await session.fetchval(PLACES) == before
@@ -155,42 +155,42 @@ async def test_lanes_that_another_relay_took_are_not_moved(
 
 
 async def test_a_poll_that_was_settled_is_not_settled_again(store: PostgresStore) -> None:
-    lanes = await store.outbox.lease("a", 60)
+    shards = await store.outbox.lease("a", 60)
     await add(store, row("k"))
-    poll = await store.outbox.poll(lanes, 50)
+    poll = await store.outbox.poll(shards, 50)
     assert await store.outbox.settle("a", poll, [])
     assert not await store.outbox.settle("a", poll, [])
 
 
 async def test_it_is_refused_inside_a_transaction_that_wrote(store: PostgresStore) -> None:
-    lanes = await store.outbox.lease("a", 60)
+    shards = await store.outbox.lease("a", 60)
     async with failing(store) as tx:
         await store.outbox.append(tx, [row("k")])
         with pytest.raises(StoreError, match="a poll inside a transaction that has written"):
-            await tx.execute("SELECT * FROM posthouse.glance($1, $2, $3, 10)", numbers(lanes))
+            await tx.execute("SELECT * FROM posthouse.poll_fast($1, $2, $3, 10)", numbers(shards))
 
 
 async def test_it_reads_by_index_with_nothing_and_with_many_rows(
     store: PostgresStore, session: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    lanes = await store.outbox.lease("a", 3600)
-    glance = "SELECT count(id) FROM posthouse.glance($1, $2, $3, 200)"
+    shards = await store.outbox.lease("a", 3600)
+    glance = "SELECT count(id) FROM posthouse.poll_fast($1, $2, $3, 200)"
     await session.execute("ANALYZE posthouse.outbox")
     for many in (0, 20_000):
         await session.execute(
-            "INSERT INTO posthouse.outbox (lane, topic, tenant, key, sequence, lineage, event_id, body, slot) "
+            "INSERT INTO posthouse.outbox (shard, topic, tenant, key, sequence, lineage, event_id, body, slot) "
             "SELECT n % 16, 't', 't1', 'k' || n % 16, n / 16 + 1, 1, 'e' || n, '\\x7b7d', n % 4 FROM generate_series(1, $1) n",
             many,
         )
-        await session.execute("UPDATE posthouse.lane SET s1 = pg_current_snapshot()")
+        await session.execute("UPDATE posthouse.shard SET s1 = pg_current_snapshot()")
         await add(store, row("k"))
         for _ in range(7):
             async with session.transaction():
-                assert await session.fetchval(glance, *numbers(lanes)) == 1
+                assert await session.fetchval(glance, *numbers(shards)) == 1
                 assert list(await session.fetchrow(SCANS) or ()) == [0, ["posthouse.outbox_by_transaction"]]
 
 
-def test_a_mark_of_lanes_that_are_behind_is_no_glance() -> None:
+def test_a_mark_of_shards_that_are_behind_is_no_poll_fast() -> None:
     drawn = ("drawn|7", *[None] * 11)
-    assert glance_of([drawn], 5) is not None
-    assert glance_of([drawn, ("backlog", *[None] * 11)], 5) is None
+    assert read_fast([drawn], 5) is not None
+    assert read_fast([drawn, ("backlog", *[None] * 11)], 5) is None

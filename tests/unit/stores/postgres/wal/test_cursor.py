@@ -6,11 +6,11 @@ import pytest
 
 from posthouse.errors import StoreUnavailable
 from posthouse.store import StuckRow
-from posthouse.stores.postgres.log.cursor import Dealt, Guard, Mark
-from posthouse.stores.postgres.log.following import ALL, MANY, MOVE, NUDGE, QUIET, SOON, STUCK_PAUSE, Following, line_of
-from posthouse.stores.postgres.log.pgoutput import Committed, Inserted
 from posthouse.stores.postgres.snapshot import Snapshot
-from tests.unit.stores.postgres.log.messages import inserted
+from posthouse.stores.postgres.wal.cursor import Dealt, Guard, Mark
+from posthouse.stores.postgres.wal.following import ALL, MANY, MOVE, NUDGE, QUIET, SOON, STUCK_PAUSE, Following, line_of
+from posthouse.stores.postgres.wal.pgoutput import Committed, Inserted
+from tests.unit.stores.postgres.wal.messages import inserted
 
 GUARD = Guard("slot", "1 2", 1000)
 
@@ -41,15 +41,15 @@ def test_a_slot_that_holds_back_no_more_than_it_may_is_kept() -> None:
 
 def test_only_what_the_snapshot_shows_is_settled() -> None:
     dealt = Dealt()
-    dealt.send(inserted(1, xid=3, lane=0))
-    dealt.send(inserted(2, xid=3, lane=1))
-    dealt.send(inserted(3, xid=9, lane=2))
-    waits, later = inserted(4, xid=4, lane=4), inserted(5, xid=8, lane=5)
+    dealt.send(inserted(1, xid=3, shard=0))
+    dealt.send(inserted(2, xid=3, shard=1))
+    dealt.send(inserted(3, xid=9, shard=2))
+    waits, later = inserted(4, xid=4, shard=4), inserted(5, xid=8, shard=5)
     dealt.park(waits, stuck(waits))
     dealt.park(later, stuck(later))
     snapshot = Snapshot.of("8:10:8,9")
-    sent, parked, lanes = dealt.seen(snapshot)
-    assert (sent, [one.row.id for one in parked], lanes) == ({"t": 2}, [4], {0, 1, 4})
+    sent, parked, shards = dealt.seen(snapshot)
+    assert (sent, [one.row.id for one in parked], shards) == ({"t": 2}, [4], {0, 1, 4})
     dealt.forget_seen(snapshot)
     assert dealt.seen(Snapshot.of("99:99:"))[2] == {2, 5}
     assert dealt.rows == 1
@@ -57,8 +57,8 @@ def test_only_what_the_snapshot_shows_is_settled() -> None:
 
 def test_what_went_to_another_relay_is_not_settled() -> None:
     dealt = Dealt()
-    dealt.send(inserted(1, lane=0))
-    dealt.park(inserted(2, lane=1), stuck(inserted(2)))
+    dealt.send(inserted(1, shard=0))
+    dealt.park(inserted(2, shard=1), stuck(inserted(2)))
     dealt.forget_others({1})
     assert dealt.seen(Snapshot.of("9:9:")) == ({}, [stuck(inserted(2))], {1})
     dealt.forget_others(set())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from posthouse.errors import ConfigurationError, StoreError
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import sqlstate_of
-from posthouse.stores.postgres.log.stream import connected
+from posthouse.stores.postgres.wal.stream import connected
 
 # What the server must allow, and whether a commit waits for standbys that the log does not wait for.
 SETTINGS = """

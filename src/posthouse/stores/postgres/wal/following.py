@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from posthouse.store import OutboxRow
-from posthouse.stores.postgres.log.cursor import Dealt, Guard, Mark
-from posthouse.stores.postgres.log.unsent import Unsent
 from posthouse.stores.postgres.snapshot import Snapshot
+from posthouse.stores.postgres.wal.cursor import Dealt, Guard, Mark
+from posthouse.stores.postgres.wal.unsent import Unsent
 
 MOVE, QUIET, ALL = 1.0, 0.1, 10.0
 """Seconds between two moves of the cursors under load; after which a pause counts as one; between two moves of all."""

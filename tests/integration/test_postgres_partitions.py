@@ -1,4 +1,4 @@
-"""The ring of leaves: what was sent is truncated, what is needed never, whoever writes, sends, stalls or dies meanwhile."""
+"""The ring of partitions: what was sent is truncated, what is needed never, whoever writes, sends, stalls or dies meanwhile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import pytest_asyncio
 from posthouse.errors import StoreUnavailable
 from posthouse.store import OutboxRow, OutboxShard
 from posthouse.stores.postgres import PostgresStore
-from posthouse.stores.postgres.outbox import LEAF_BYTES
+from posthouse.stores.postgres.outbox import PARTITION_BYTES
 from posthouse.testing.store_contract.samples import TOPIC, row, stuck
 from posthouse.testing.store_contract.steps import add, drain
 
@@ -53,29 +53,29 @@ async def keeper(postgres_url: str, store: PostgresStore) -> AsyncIterator[Keepe
 
 
 class Keeper:
-    """Turns and empties the ring at will, where housekeeping would wait until a leaf is large."""
+    """Turns and empties the ring at will, where housekeeping would wait until a partition is large."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
 
     async def turn(self) -> int:
-        """Let writers go on; the leaf that they have now."""
-        await self.connection.fetchval("SELECT posthouse.turn(1, 1, 0)")
+        """Let writers go on; the partition that they have now."""
+        await self.connection.fetchval("SELECT posthouse.rotate(1, 1, 0)")
         return await self.written()
 
     async def written(self) -> int:
         return int(await self.connection.fetchval("SELECT slot FROM posthouse.meta"))
 
-    async def empty(self, leaf: int) -> bool:
-        return bool(await self.connection.fetchval("SELECT posthouse.empty($1)", leaf))
+    async def empty(self, partition: int) -> bool:
+        return bool(await self.connection.fetchval("SELECT posthouse.empty_partition($1)", partition))
 
     async def rows(self) -> dict[int, int]:
-        """How many rows each leaf has; the kept ones are under -1."""
+        """How many rows each partition has; the kept ones are under -1."""
         found = await self.connection.fetch("SELECT slot, count(*) FROM posthouse.outbox GROUP BY slot")
         return dict(found)
 
     async def size(self) -> int:
-        """Bytes of all leaves, with indexes."""
+        """Bytes of all partitions, with indexes."""
         return int(
             await self.connection.fetchval(
                 "SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'posthouse.outbox'::regclass"
@@ -83,7 +83,7 @@ class Keeper:
         )
 
     async def files(self) -> dict[str, int]:
-        """The file of each leaf: another one after a truncation."""
+        """The file of each partition: another one after a truncation."""
         found = await self.connection.fetch(
             "SELECT relname, relfilenode FROM pg_class JOIN pg_inherits ON oid = inhrelid "
             "WHERE inhparent = 'posthouse.outbox'::regclass"
@@ -106,20 +106,20 @@ async def eventually(look: Callable[[], Awaitable[object]], *, within: float = 1
 
 async def test_a_large_leaf_that_was_sent_gives_its_disk_back(store: PostgresStore, keeper: Keeper) -> None:
     began, body = await keeper.size(), os.urandom(1024)
-    number = LEAF_BYTES // 1024
+    number = PARTITION_BYTES // 1024
     for first in range(0, number, 2_000):
         await add(store, *(row(f"k{n % 50}", body=body) for n in range(first, min(first + 2_000, number))))
     full = await keeper.size()
-    assert full > LEAF_BYTES
+    assert full > PARTITION_BYTES
     await store.outbox.purge(5_000)
     assert await keeper.rows() == {0: number}, "nothing was sent yet"
-    lanes = await store.outbox.lease("a", 60)
+    shards = await store.outbox.lease("a", 60)
     sent = 0
-    while (poll := await store.outbox.poll(lanes, 5_000)).rows:
+    while (poll := await store.outbox.poll(shards, 5_000)).rows:
         assert await store.outbox.settle("a", poll, [])
         sent += len(poll.rows)
     assert sent == number
-    assert await store.outbox.purge(5_000) == 0, "a leaf is emptied at one stroke"
+    assert await store.outbox.purge(5_000) == 0, "a partition is emptied at one stroke"
     assert await keeper.rows() == {}
     assert await keeper.size() == began
     assert (await store.counts()).committed == {TOPIC: number}
@@ -170,7 +170,7 @@ async def test_housekeeping_works_where_transactions_are_repeatable_reads_by_def
             await keeper.empty(0)
 
 
-# What keeps a leaf
+# What keeps a partition
 
 
 async def test_what_was_not_sent_keeps_its_leaf(store: PostgresStore, keeper: Keeper) -> None:
@@ -192,14 +192,14 @@ async def test_the_leaf_that_is_written_is_never_emptied(store: PostgresStore, k
 
 
 async def test_one_key_in_many_leaves_is_read_in_its_order_page_by_page(store: PostgresStore, keeper: Keeper) -> None:
-    for leaf in (0, 1, 2, 3, 3, 3):
-        assert await keeper.written() == leaf
+    for partition in (0, 1, 2, 3, 3, 3):
+        assert await keeper.written() == partition
         await add(store, *(row("k") for _ in range(7)), row("other"))
         await keeper.turn()
     assert set(await keeper.rows()) == set(RING)
-    lanes = await store.outbox.lease("a", 30)
+    shards = await store.outbox.lease("a", 30)
     found: list[OutboxRow] = []
-    while (poll := await store.outbox.poll(lanes, 4)).rows:
+    while (poll := await store.outbox.poll(shards, 4)).rows:
         found += poll.rows
         assert await store.outbox.settle("a", poll, [])
     for key, number in (("k", 42), ("other", 6)):
@@ -207,18 +207,18 @@ async def test_one_key_in_many_leaves_is_read_in_its_order_page_by_page(store: P
 
 
 async def test_a_leaf_goes_while_the_backlog_it_was_part_of_is_still_read(postgres_url: str) -> None:
-    store = PostgresStore(postgres_url, lanes=1)
+    store = PostgresStore(postgres_url, shards=1)
     await store.upgrade()
     async with session(postgres_url) as connection:
         keeper = Keeper(connection)
         for _ in range(2):
             await add(store, *(row("k") for _ in range(10)))
             await keeper.turn()
-        lanes = await store.outbox.lease("a", 30)
+        shards = await store.outbox.lease("a", 30)
         found: list[OutboxRow] = []
         for _ in range(3):
             assert not await keeper.empty(0), "it is needed until its last page was sent"
-            poll = await store.outbox.poll(lanes, 4)
+            poll = await store.outbox.poll(shards, 4)
             found += poll.rows
             assert await store.outbox.settle("a", poll, [])
         assert await keeper.empty(0)
@@ -240,14 +240,14 @@ async def test_a_writer_that_is_open_keeps_its_own_leaf_only_through_many_turns(
             before = await keeper.written()
             seen.add(await keeper.turn())
             assert await keeper.empty(before) == (before != 0), before
-    assert seen == {1, 2, 3}, "the ring went round past the leaf that is held"
+    assert seen == {1, 2, 3}, "the ring went round past the partition that is held"
     assert ids(await drain(store)) == ["slow"]
     assert await keeper.empty(0)
     assert set(await keeper.rows()) <= {await keeper.written()}
 
 
-async def test_a_late_commit_keeps_its_leaf_also_in_a_lane_that_has_gone_on(postgres_url: str) -> None:
-    store = PostgresStore(postgres_url, lanes=1)
+async def test_a_late_commit_keeps_its_leaf_also_in_a_shard_that_has_gone_on(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url, shards=1)
     await store.upgrade()
     async with session(postgres_url) as connection:
         keeper = Keeper(connection)
@@ -284,7 +284,7 @@ async def test_a_prepared_transaction_keeps_its_leaf_until_it_is_read(
 async def test_a_writer_that_has_not_seen_the_turns_is_read_all_the_same(
     store: PostgresStore, keeper: Keeper, postgres_url: str
 ) -> None:
-    """Its snapshot is older than the truncation of the leaf that it writes to."""
+    """Its snapshot is older than the truncation of the partition that it writes to."""
     await add(store, row("k"))
     await drain(store)
     async with session(postgres_url) as connection, connection.transaction(isolation="repeatable_read"):
@@ -302,7 +302,7 @@ async def test_a_writer_that_has_not_seen_the_turns_is_read_all_the_same(
 async def test_a_commit_between_the_look_and_the_lock_keeps_the_leaf(
     store: PostgresStore, keeper: Keeper, postgres_url: str
 ) -> None:
-    await keeper.connection.execute("ALTER FUNCTION posthouse.empty(integer) SET lock_timeout = '20s'")
+    await keeper.connection.execute("ALTER FUNCTION posthouse.empty_partition(integer) SET lock_timeout = '20s'")
     await add(store, row("k"))
     await drain(store)
     async with session(postgres_url) as connection, session(postgres_url) as watcher:
@@ -354,18 +354,18 @@ async def test_when_no_leaf_is_empty_writers_stay_where_they_are(
     store: PostgresStore, keeper: Keeper, postgres_url: str
 ) -> None:
     async with contextlib.AsyncExitStack() as stack:
-        for leaf in RING[:3]:
+        for partition in RING[:3]:
             connection = await stack.enter_async_context(session(postgres_url))
             await stack.enter_async_context(connection.transaction())
-            await store.outbox.append(store.join(connection), [row(f"held{leaf}")])
-            assert await keeper.turn() == leaf + 1
+            await store.outbox.append(store.join(connection), [row(f"held{partition}")])
+            assert await keeper.turn() == partition + 1
         for number in range(3):
             await add(store, row("k", event_id=f"e{number}"))
             assert await keeper.turn() == 3
             assert ids(await drain(store)) == [f"e{number}"]
     assert {one.key for one in await drain(store)} == {"held0", "held1", "held2"}
     assert await keeper.turn() == 3
-    assert [await keeper.empty(leaf) for leaf in RING] == [True, True, True, False]
+    assert [await keeper.empty(partition) for partition in RING] == [True, True, True, False]
     assert await keeper.turn() == 0
 
 
@@ -373,34 +373,34 @@ async def test_when_no_leaf_is_empty_writers_stay_where_they_are(
 
 
 async def refused(store: PostgresStore, *keys: str) -> tuple[Sequence[OutboxShard], list[OutboxRow]]:
-    """Lanes of relay `a`, after the broker refused a row of each key."""
-    lanes = await store.outbox.lease("a", 60)
+    """Shards of relay `a`, after the broker refused a row of each key."""
+    shards = await store.outbox.lease("a", 60)
     await add(store, *(row(key, body=b"what it says") for key in keys))
-    poll = await store.outbox.poll(lanes, 10)
+    poll = await store.outbox.poll(shards, 10)
     assert await store.outbox.settle("a", poll, [stuck(one) for one in poll.rows])
-    return lanes, list(poll.rows)
+    return shards, list(poll.rows)
 
 
 async def test_stuck_rows_outlive_their_leaf(store: PostgresStore, keeper: Keeper) -> None:
-    lanes, before = await refused(store, "bad", "worse")
+    shards, before = await refused(store, "bad", "worse")
     await add(store, row("fine"))
-    await store.outbox.settle("a", await store.outbox.poll(lanes, 10), [])
+    await store.outbox.settle("a", await store.outbox.poll(shards, 10), [])
     assert await keeper.turn() == 1
     assert await keeper.empty(0)
     assert await keeper.rows() == {-1: 2}
     counts = await store.counts()
     assert (counts.committed, counts.unsent, counts.stuck) == ({TOPIC: 3}, {TOPIC: 2}, 2)
-    assert (await store.outbox.poll(lanes, 10)).rows == [], "they were dealt with: only their own time brings them"
+    assert (await store.outbox.poll(shards, 10)).rows == [], "they were dealt with: only their own time brings them"
 
     await add(store, row("bad", event_id="behind"))
-    poll = await store.outbox.poll(lanes, 10)
+    poll = await store.outbox.poll(shards, 10)
     assert ids(poll.rows) == ["behind"]
     assert poll.stuck == {poll.rows[0].id}
     assert await store.outbox.settle("a", poll, [])
-    due = await store.outbox.stuck_due(lanes, 10)
+    due = await store.outbox.stuck_due(shards, 10)
     assert [one.row for one in due] == before
-    assert await store.outbox.settle_stuck("a", lanes, [one.row.id for one in due], [])
-    assert [one.row.event_id for one in await store.outbox.stuck_due(lanes, 10)] == ["behind"]
+    assert await store.outbox.settle_stuck("a", shards, [one.row.id for one in due], [])
+    assert [one.row.event_id for one in await store.outbox.stuck_due(shards, 10)] == ["behind"]
     assert await store.outbox.purge(100) == 2
     assert await keeper.rows() == {1: 1}
 
@@ -417,17 +417,17 @@ async def test_stuck_rows_are_not_copied_when_the_leaf_stays(
 
 
 async def test_a_restore_recovers_the_rows_of_every_leaf(store: PostgresStore, keeper: Keeper) -> None:
-    lanes, _ = await refused(store, "bad")
+    shards, _ = await refused(store, "bad")
     await keeper.turn()
     assert await keeper.empty(0)
     for number in range(6):
         await add(store, row("k", event_id=f"e{number}"))
         await keeper.turn()
     await keeper.connection.execute("UPDATE posthouse.outbox SET xid = (xid::text::bigint + 1000000)::text::xid8")
-    await keeper.connection.execute("UPDATE posthouse.lane SET s1 = '1000000:1000000:' WHERE s1::text <> '1:1:'")
+    await keeper.connection.execute("UPDATE posthouse.shard SET s1 = '1000000:1000000:' WHERE s1::text <> '1:1:'")
     await keeper.connection.execute("UPDATE posthouse.meta SET system = 'another'")
     with pytest.raises(StoreUnavailable, match="next lease"):
-        await store.outbox.poll(lanes, 10)
+        await store.outbox.poll(shards, 10)
     found = await drain(store)
     assert [one.event_id for one in found if one.key == "k"] == [f"e{number}" for number in range(6)]
     assert [one.row.key for one in await store.outbox.stuck()] == ["bad"]
@@ -446,7 +446,7 @@ async def test_a_role_that_may_only_add_cannot_empty_a_leaf(store: PostgresStore
     )
     try:
         await keeper.connection.execute("SET SESSION AUTHORIZATION ring_adder")
-        for call in ("lock_leaf", "truncate_leaf"):
+        for call in ("lock_partition", "truncate_partition"):
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await keeper.connection.execute(f"SELECT posthouse.{call}(0)")
         assert not await keeper.empty(0)
@@ -494,7 +494,7 @@ class Fleet:
 
     def start(self) -> None:
         self._made += 1
-        script = Path(__file__).with_name("postgres_ring_relay.py")
+        script = Path(__file__).with_name("postgres_partitions_relay.py")
         self._running.append(
             subprocess.Popen([sys.executable, str(script), self._url, f"relay{self._made}", str(self._report)])
         )
@@ -572,12 +572,12 @@ class Writers:
 
 
 async def clean(store: PostgresStore, keeper: Keeper, stop: asyncio.Event, truncated: Counter[str]) -> None:
-    """Turn and empty all the time; count truncations by leaf."""
+    """Turn and empty all the time; count truncations by partition."""
     while not stop.is_set():
-        await keeper.connection.fetchval("SELECT posthouse.turn(65536, 1, 60)")
-        for leaf in RING:
-            if await keeper.empty(leaf):
-                truncated[str(leaf)] += 1
+        await keeper.connection.fetchval("SELECT posthouse.rotate(65536, 1, 60)")
+        for partition in RING:
+            if await keeper.empty(partition):
+                truncated[str(partition)] += 1
         await store.outbox.purge(200)
         await asyncio.sleep(0.02)
 

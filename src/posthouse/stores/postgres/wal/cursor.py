@@ -1,4 +1,4 @@
-"""Cursor: how the lanes' cursors, which are snapshots, follow what was read from the log, which has places.
+"""Cursor: how the shards' cursors, which are snapshots, follow what was read from the log, which has places.
 
 A transaction that is visible in a snapshot has its commit in the log before any place that is read after the snapshot was
 taken. So: take a snapshot, then the place up to which the log is written. When everything up to that place was dealt
@@ -16,10 +16,10 @@ import msgspec
 from posthouse.errors import StoreUnavailable
 from posthouse.store import OutboxShard, StuckRow
 from posthouse.stores.postgres.database import Database
-from posthouse.stores.postgres.log.pgoutput import Inserted
-from posthouse.stores.postgres.log.proving import PUBLISHED
 from posthouse.stores.postgres.snapshot import Snapshot
 from posthouse.stores.postgres.stuck import held_as
+from posthouse.stores.postgres.wal.pgoutput import Inserted
+from posthouse.stores.postgres.wal.proving import PUBLISHED
 
 # The slot, what it holds back, and the publication.
 FACTS = f"""
@@ -27,13 +27,13 @@ SELECT s.wal_status, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), s.restart_lsn)
 FROM pg_replication_slots s WHERE s.slot_name = $1 AND s.active
 """
 
-# A snapshot, then a place in the log, and where the cursors of our lanes stand; none in another run of the server.
+# A snapshot, then a place in the log, and where the cursors of our shards stand; none in another run of the server.
 MARK = f"""
 SELECT pg_current_snapshot()::text, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint, f.*,
-    (SELECT array_agg(l.number ORDER BY l.number) FROM posthouse.lane l
+    (SELECT array_agg(l.number ORDER BY l.number) FROM posthouse.shard l
         JOIN unnest($2::smallint[], $3::bigint[]) AS w (number, epoch) ON l.number = w.number AND l.epoch = w.epoch
         WHERE l.backlog IS NULL AND posthouse.incarnation() = $4),
-    (SELECT array_agg(l.s1::text ORDER BY l.number) FROM posthouse.lane l
+    (SELECT array_agg(l.s1::text ORDER BY l.number) FROM posthouse.shard l
         JOIN unnest($2::smallint[], $3::bigint[]) AS w (number, epoch) ON l.number = w.number AND l.epoch = w.epoch
         WHERE l.backlog IS NULL AND posthouse.incarnation() = $4)
 FROM ({FACTS}) f
@@ -78,9 +78,9 @@ async def inspect(database: Database, guard: Guard) -> None:
     guard.check(found[0] if found else ())
 
 
-async def marked(database: Database, guard: Guard, lanes: Sequence[OutboxShard], now: float) -> Mark:
+async def marked(database: Database, guard: Guard, shards: Sequence[OutboxShard], now: float) -> Mark:
     """Take a snapshot and the place in the log that belongs to it."""
-    found = await database.run(MARK, guard.slot, *held_as(lanes))
+    found = await database.run(MARK, guard.slot, *held_as(shards))
     if not found:
         guard.check(())
     snapshot, end, status, retained, publication, numbers, cursors = found[0]
@@ -106,7 +106,7 @@ class Dealt:
 
     def send(self, one: Inserted) -> None:
         """The broker has it."""
-        self._sent[one.xid, one.lane, one.row.topic] += 1
+        self._sent[one.xid, one.shard, one.row.topic] += 1
         self.rows += 1
 
     def park(self, one: Inserted, stuck: StuckRow) -> None:
@@ -114,24 +114,24 @@ class Dealt:
         self.parked.append((one, stuck))
 
     def seen(self, snapshot: Snapshot) -> tuple[Counter[str], list[StuckRow], set[int]]:
-        """What the snapshot shows: how many of each topic were sent, what is to be parked, and the lanes of both."""
+        """What the snapshot shows: how many of each topic were sent, what is to be parked, and the shards of both."""
         sent: Counter[str] = Counter()
-        lanes = {one.lane for one, _ in self.parked if snapshot.sees(one.xid)}
-        for (xid, lane, topic), number in self._sent.items():
+        shards = {one.shard for one, _ in self.parked if snapshot.sees(one.xid)}
+        for (xid, shard, topic), number in self._sent.items():
             if snapshot.sees(xid):
                 sent[topic] += number
-                lanes.add(lane)
-        return sent, [stuck for one, stuck in self.parked if snapshot.sees(one.xid)], lanes
+                shards.add(shard)
+        return sent, [stuck for one, stuck in self.parked if snapshot.sees(one.xid)], shards
 
     def forget_seen(self, snapshot: Snapshot) -> None:
         """The cursors have passed it."""
         self._keep(lambda xid, _: not snapshot.sees(xid))
 
-    def forget_others(self, lanes: Container[int]) -> None:
-        """Other relays see to the other lanes."""
-        self._keep(lambda _, lane: lane in lanes)
+    def forget_others(self, shards: Container[int]) -> None:
+        """Other relays see to the other shards."""
+        self._keep(lambda _, shard: shard in shards)
 
     def _keep(self, wanted: Callable[[int, int], bool]) -> None:
         self._sent = Counter({key: number for key, number in self._sent.items() if wanted(key[0], key[1])})
-        self.parked = [(one, stuck) for one, stuck in self.parked if wanted(one.xid, one.lane)]
+        self.parked = [(one, stuck) for one, stuck in self.parked if wanted(one.xid, one.shard)]
         self.rows = self._sent.total()

@@ -6,10 +6,10 @@ import struct
 from collections.abc import Sequence
 
 from posthouse.store import OutboxRow
-from posthouse.stores.postgres.log.pgoutput import Inserted
+from posthouse.stores.postgres.wal.pgoutput import Inserted
 
 COLUMNS = (
-    "id", "xid", "lane", "topic", "tenant", "key", "sequence", "lineage", "event_id", "headers", "body", "leaf",
+    "id", "xid", "shard", "topic", "tenant", "key", "sequence", "lineage", "event_id", "headers", "body", "partition",
 )  # fmt: skip
 """In the order of the table, with a column more than we know."""
 
@@ -45,7 +45,7 @@ def row_as_text(**changed: tuple[bytes, bytes]) -> list[tuple[bytes, bytes]]:
     values = {
         "id": (b"t", b"12"),
         "xid": (b"t", b"4294967299"),
-        "lane": (b"t", b"3"),
+        "shard": (b"t", b"3"),
         "topic": (b"t", b"shop.orders"),
         "tenant": (b"t", "Zürich".encode()),
         "key": (b"t", b"o1"),
@@ -54,7 +54,7 @@ def row_as_text(**changed: tuple[bytes, bytes]) -> list[tuple[bytes, bytes]]:
         "event_id": (b"t", b"e1"),
         "headers": (b"t", b'{"a":"b"}'),
         "body": (b"t", rb"\x00ff7b"),
-        "leaf": (b"t", b"2"),
+        "partition": (b"t", b"2"),
     }
     return [{**values, **changed}[name] for name in COLUMNS]
 
@@ -64,16 +64,16 @@ def row_as_bytes() -> list[tuple[bytes, bytes]]:
     binary = {
         "id": struct.pack("!q", 12),
         "xid": struct.pack("!q", 4294967299),
-        "lane": struct.pack("!h", 3),
+        "shard": struct.pack("!h", 3),
         "sequence": struct.pack("!q", 5),
         "lineage": struct.pack("!i", 1),
         "body": b"\x00\xff\x7b",
-        "leaf": struct.pack("!h", 2),
+        "partition": struct.pack("!h", 2),
     }
     text = dict(zip(COLUMNS, row_as_text(), strict=True))
     return [(b"b", binary.get(name, text[name][1])) for name in COLUMNS]
 
 
-def inserted(number: int, *, lane: int = 0, xid: int = 1, key: str = "k", body: bytes = b"{}") -> Inserted:
+def inserted(number: int, *, shard: int = 0, xid: int = 1, key: str = "k", body: bytes = b"{}") -> Inserted:
     """A row as the decoder gives it."""
-    return Inserted(lane, xid, OutboxRow(id=number, topic="t", tenant="t1", event_id=f"e{number}", key=key, body=body))
+    return Inserted(shard, xid, OutboxRow(id=number, topic="t", tenant="t1", event_id=f"e{number}", key=key, body=body))

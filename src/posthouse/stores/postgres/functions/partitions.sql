@@ -1,12 +1,12 @@
--- The leaf of a slot; -1 is that of kept rows.
-CREATE FUNCTION posthouse.leaf(slot integer) RETURNS regclass LANGUAGE plpgsql STABLE AS $$
+-- The partition of a slot; -1 is that of kept rows.
+CREATE FUNCTION posthouse.partition(slot integer) RETURNS regclass LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN ('posthouse.outbox_' || CASE WHEN slot < 0 THEN 'kept' ELSE slot::text END)::regclass;
 END $$;
 
--- Let writers go on to an empty leaf once theirs is large, or old and not small; sizes in bytes, with indexes. When none is
--- empty they stay. Returns the leaves that may be emptied.
-CREATE FUNCTION posthouse.turn(large bigint, small bigint, old double precision)
+-- Let writers go on to an empty partition once theirs is large, or old and not small; sizes in bytes, with indexes. When none is
+-- empty they stay. Returns the partitions that may be emptied.
+CREATE FUNCTION posthouse.rotate(large bigint, small bigint, old double precision)
 RETURNS smallint[] LANGUAGE plpgsql AS $$
 DECLARE
     here record;
@@ -14,16 +14,16 @@ DECLARE
     following smallint;
 BEGIN
     SELECT m.slot, m.slot_since < clock_timestamp() - old * interval '1 second' AS old INTO here FROM posthouse.meta m;
-    size := pg_total_relation_size(posthouse.leaf(here.slot));
+    size := pg_total_relation_size(posthouse.partition(here.slot));
     IF size >= large OR (here.old AND size >= small) THEN
         SELECT (here.slot + step) % 4 INTO following FROM generate_series(1, 3) step
-        WHERE pg_relation_size(posthouse.leaf((here.slot + step) % 4)) = 0 ORDER BY step LIMIT 1;
+        WHERE pg_relation_size(posthouse.partition((here.slot + step) % 4)) = 0 ORDER BY step LIMIT 1;
         IF FOUND THEN
             UPDATE posthouse.meta m SET slot = following, slot_since = clock_timestamp() WHERE m.slot = here.slot;
         END IF;
     END IF;
     RETURN ARRAY(SELECT n FROM generate_series(0, 3) n, posthouse.meta m
-        WHERE n <> m.slot AND pg_relation_size(posthouse.leaf(n)) > 0);
+        WHERE n <> m.slot AND pg_relation_size(posthouse.partition(n)) > 0);
 END $$;
 
 -- Whether the caller sees every row: under row-level security a check could pass over rows that are still to be sent.
@@ -36,36 +36,36 @@ BEGIN
         AND NOT EXISTS (SELECT 1 FROM pg_policy p WHERE p.polrelid = 'posthouse.outbox'::regclass AND NOT p.polpermissive));
 END $$;
 
--- Who may have a leaf truncated: a role that may delete what is in it, and sees it. Asked of the session's own role, since
--- the two functions below run as the owner of the leaves.
+-- Who may have a partition truncated: a role that may delete what is in it, and sees it. Asked of the session's own role, since
+-- the two functions below run as the owner of the partitions.
 CREATE FUNCTION posthouse.may_truncate() RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN has_table_privilege(session_user, 'posthouse.outbox', 'DELETE') AND posthouse.sees_all();
 END $$;
 
--- The two things that only the owner of the leaves can do. What is in the leaf is for the caller to look at.
-CREATE FUNCTION posthouse.lock_leaf(slot integer) RETURNS void LANGUAGE plpgsql
+-- The two things that only the owner of the partitions can do. What is in the partition is for the caller to look at.
+CREATE FUNCTION posthouse.lock_partition(slot integer) RETURNS void LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT has_table_privilege(session_user, 'posthouse.outbox', 'DELETE') THEN
-        RAISE insufficient_privilege USING MESSAGE = 'the leaves of the outbox are emptied by the runtime';
+        RAISE insufficient_privilege USING MESSAGE = 'the partitions of the outbox are emptied by the runtime';
     END IF;
-    EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', posthouse.leaf(slot));
+    EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', posthouse.partition(slot));
 END $$;
 
-CREATE FUNCTION posthouse.truncate_leaf(slot integer) RETURNS void LANGUAGE plpgsql
+CREATE FUNCTION posthouse.truncate_partition(slot integer) RETURNS void LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT has_table_privilege(session_user, 'posthouse.outbox', 'DELETE') THEN
-        RAISE insufficient_privilege USING MESSAGE = 'the leaves of the outbox are emptied by the runtime';
+        RAISE insufficient_privilege USING MESSAGE = 'the partitions of the outbox are emptied by the runtime';
     END IF;
-    EXECUTE format('TRUNCATE TABLE ONLY %s', posthouse.leaf(slot));
+    EXECUTE format('TRUNCATE TABLE ONLY %s', posthouse.partition(slot));
 END $$;
 
--- Truncate a leaf if nothing in it is needed; whether that was done. First look at what is committed, without a lock. Then,
+-- Truncate a partition if nothing in it is needed; whether that was done. First look at what is committed, without a lock. Then,
 -- under the lock, for which nobody waits longer than its time, whether anything was committed since: a writer that is still
--- open, also a prepared one, keeps the lock from us. Stuck rows move to the leaf of kept ones.
-CREATE FUNCTION posthouse.empty(n integer) RETURNS boolean LANGUAGE plpgsql
+-- open, also a prepared one, keeps the lock from us. Stuck rows move to the partition of kept ones.
+CREATE FUNCTION posthouse.empty_partition(n integer) RETURNS boolean LANGUAGE plpgsql
 SET lock_timeout = '20ms' SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off
 AS $$
@@ -74,18 +74,18 @@ DECLARE
     needed boolean;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'a leaf is emptied in a READ COMMITTED transaction: others do not see what was committed last'
+        RAISE EXCEPTION 'a partition is emptied in a READ COMMITTED transaction: others do not see what was committed last'
             USING ERRCODE = 'PH003';
     END IF;
-    IF NOT posthouse.may_truncate() OR NOT pg_try_advisory_xact_lock(hashtextextended('posthouse.empty', 0))
+    IF NOT posthouse.may_truncate() OR NOT pg_try_advisory_xact_lock(hashtextextended('posthouse.empty_partition', 0))
         OR n = (SELECT m.slot FROM posthouse.meta m) THEN
         RETURN false;
     END IF;
     looked_at := pg_current_snapshot();
     EXECUTE format($sql$
-        SELECT EXISTS (SELECT 1 FROM posthouse.lane l LEFT JOIN posthouse.backlog b ON b.number = l.backlog CROSS JOIN LATERAL (
+        SELECT EXISTS (SELECT 1 FROM posthouse.shard l LEFT JOIN posthouse.backlog b ON b.number = l.backlog CROSS JOIN LATERAL (
             SELECT 1 FROM posthouse.outbox o
-            WHERE o.slot = %1$s AND o.lane = l.number AND o.xid >= pg_snapshot_xmin(l.s1)
+            WHERE o.slot = %1$s AND o.shard = l.number AND o.xid >= pg_snapshot_xmin(l.s1)
                 AND NOT pg_visible_in_snapshot(o.xid, l.s1)
                 AND NOT coalesce(pg_visible_in_snapshot(o.xid, b.s2) AND o.id <= b.last_id, false) LIMIT 1) p)
         $sql$, n) INTO needed;
@@ -94,32 +94,32 @@ BEGIN
     END IF;
     BEGIN
         EXECUTE format($sql$
-            INSERT INTO posthouse.outbox (id, xid, lane, topic, tenant, key, sequence, lineage, event_id, headers, body, slot)
+            INSERT INTO posthouse.outbox (id, xid, shard, topic, tenant, key, sequence, lineage, event_id, headers, body, slot)
             OVERRIDING SYSTEM VALUE
-            SELECT o.id, o.xid, o.lane, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body, -1
+            SELECT o.id, o.xid, o.shard, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body, -1
             FROM posthouse.stuck s
             JOIN posthouse.outbox o ON o.slot = %1$s AND o.id = s.id
             $sql$, n);
-        PERFORM posthouse.lock_leaf(n);
+        PERFORM posthouse.lock_partition(n);
         EXECUTE format($sql$
-            SELECT EXISTS (SELECT 1 FROM posthouse.lane l CROSS JOIN LATERAL (
+            SELECT EXISTS (SELECT 1 FROM posthouse.shard l CROSS JOIN LATERAL (
                     SELECT 1 FROM posthouse.outbox o
-                    WHERE o.slot = %1$s AND o.lane = l.number AND o.xid >= pg_snapshot_xmax($1) LIMIT 1) p)
-                OR EXISTS (SELECT 1 FROM posthouse.lane l CROSS JOIN pg_snapshot_xip($1) x CROSS JOIN LATERAL (
-                    SELECT 1 FROM posthouse.outbox o WHERE o.slot = %1$s AND o.lane = l.number AND o.xid = x LIMIT 1) p)
+                    WHERE o.slot = %1$s AND o.shard = l.number AND o.xid >= pg_snapshot_xmax($1) LIMIT 1) p)
+                OR EXISTS (SELECT 1 FROM posthouse.shard l CROSS JOIN pg_snapshot_xip($1) x CROSS JOIN LATERAL (
+                    SELECT 1 FROM posthouse.outbox o WHERE o.slot = %1$s AND o.shard = l.number AND o.xid = x LIMIT 1) p)
             $sql$, n) INTO needed USING looked_at;
         IF needed THEN
             RAISE lock_not_available;  -- undoes the copies as well
         END IF;
-        PERFORM posthouse.truncate_leaf(n);
+        PERFORM posthouse.truncate_partition(n);
     EXCEPTION WHEN lock_not_available THEN
         RETURN false;
     END;
     RETURN true;
 END $$;
 
--- Delete up to so many rows that were dealt with, from leaves that are not worth a truncation; how many.
-CREATE FUNCTION posthouse.sweep(most integer, small bigint) RETURNS integer LANGUAGE plpgsql
+-- Delete up to so many rows that were dealt with, from partitions that are not worth a truncation; how many.
+CREATE FUNCTION posthouse.delete_sent(most integer, small bigint) RETURNS integer LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $$
 DECLARE
@@ -127,13 +127,13 @@ DECLARE
     gone integer;
 BEGIN
     FOR n IN -1..3 LOOP
-        CONTINUE WHEN pg_relation_size(posthouse.leaf(n)) = 0
-            OR (n >= 0 AND pg_total_relation_size(posthouse.leaf(n)) > small AND posthouse.may_truncate());
+        CONTINUE WHEN pg_relation_size(posthouse.partition(n)) = 0
+            OR (n >= 0 AND pg_total_relation_size(posthouse.partition(n)) > small AND posthouse.may_truncate());
         EXECUTE format($sql$
             DELETE FROM posthouse.outbox WHERE slot = %1$s AND ctid = ANY (ARRAY(
-                SELECT p.ctid FROM posthouse.lane l CROSS JOIN LATERAL (
+                SELECT p.ctid FROM posthouse.shard l CROSS JOIN LATERAL (
                     SELECT o.ctid FROM posthouse.outbox o
-                    WHERE o.slot = %1$s AND o.lane = l.number AND o.xid < pg_snapshot_xmax(l.s1)
+                    WHERE o.slot = %1$s AND o.shard = l.number AND o.xid < pg_snapshot_xmax(l.s1)
                         AND pg_visible_in_snapshot(o.xid, l.s1)
                         AND NOT EXISTS (SELECT 1 FROM posthouse.stuck s WHERE s.id = o.id)
                     LIMIT $1 FOR UPDATE SKIP LOCKED) p

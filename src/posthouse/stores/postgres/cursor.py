@@ -1,4 +1,4 @@
-"""Moving: where the cursors of lanes stood when they were read, and where they go."""
+"""Moving: where the cursors of shards stood when they were read, and where they go."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 
 
 class Move(msgspec.Struct, frozen=True):
-    """Where the cursor of one lane stood when it was read, and where it goes."""
+    """Where the cursor of one shard stood when it was read, and where it goes."""
 
-    lane: int
+    shard: int
     s1: str
     s1_after: str
 
@@ -23,12 +23,12 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 class Whole(msgspec.Struct, frozen=True):
-    """All that is new for some lanes was read. `floor` as in the lanes; None leaves theirs."""
+    """All that is new for some shards was read. `floor` as in the shards; None leaves theirs."""
 
     moves: Sequence[Move]
     floor: int | None
 
     @property
     def stand_together(self) -> bool:
-        """Whether all lanes stand at one place, and go to one."""
+        """Whether all shards stand at one place, and go to one."""
         return len({(move.s1, move.s1_after) for move in self.moves}) == 1

@@ -17,11 +17,11 @@ from posthouse.stores.postgres.stuck import row_of
 
 COLUMNS = ("id", "topic", "tenant", "key", "sequence", "lineage", "event_id", "headers", "body")
 """What a row is made of, in the order of `row_of`."""
-PLACE = ("lane", "xid")
+PLACE = ("shard", "xid")
 """What says whose it is, and which transaction it came with."""
 
 KEPT = -1
-"""The slot of stuck rows whose leaf was emptied: they came before."""
+"""The slot of stuck rows whose partition was emptied: they came before."""
 
 INTEGERS = {2: Struct("!h"), 4: Struct("!i"), 8: Struct("!q")}
 LENGTH, LONG = Struct("!I"), Struct("!Q")
@@ -31,9 +31,9 @@ Value = int | str | bytes | None
 
 
 class Inserted(msgspec.Struct, frozen=True, gc=False):
-    """A row that was committed: its lane, its transaction, and itself."""
+    """A row that was committed: its shard, its transaction, and itself."""
 
-    lane: int
+    shard: int
     xid: int
     row: OutboxRow
 
@@ -51,7 +51,7 @@ class Decoder:
         self._layouts: dict[int, Sequence[int]] = {}
         """For each relation, where COLUMNS and PLACE stand in its rows."""
         self._slots: dict[int, int] = {}
-        """For each relation that has leaves, where the leaf of a row stands."""
+        """For each relation that has partitions, where the partition of a row stands."""
 
     def read(self, message: bytes) -> Inserted | Committed | None:
         """What one message says; None when it is nothing for us."""
@@ -84,7 +84,7 @@ class Decoder:
             self._slots[relation] = names.index("slot")
 
     def _inserted(self, message: bytes) -> Inserted | None:
-        """The row; None for a stuck one that only moved to the leaf of those that are kept."""
+        """The row; None for a stuck one that only moved to the partition of those that are kept."""
         relation = LENGTH.unpack_from(message, 1)[0]
         layout = self._layouts.get(relation)
         if layout is None or message[5:6] != b"N":
@@ -93,10 +93,10 @@ class Decoder:
         if relation in self._slots and _integer(*values[self._slots[relation]]) == KEPT:
             return None
         found = [read(*values[place]) for place, read in zip(layout, READERS, strict=True)]
-        lane, xid = found[9:]
-        if not isinstance(lane, int) or not isinstance(xid, int):
-            raise StoreError("the log sent a row without its lane or its transaction")
-        return Inserted(lane, xid, row_of(*found[:9]))
+        shard, xid = found[9:]
+        if not isinstance(shard, int) or not isinstance(xid, int):
+            raise StoreError("the log sent a row without its shard or its transaction")
+        return Inserted(shard, xid, row_of(*found[:9]))
 
 
 def _tuple(message: bytes, at: int) -> list[tuple[bytes, bytes]]:

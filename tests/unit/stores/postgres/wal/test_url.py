@@ -2,7 +2,7 @@
 
 from psycopg.conninfo import conninfo_to_dict
 
-from posthouse.stores.postgres.log.stream import libpq_url
+from posthouse.stores.postgres.wal.stream import libpq_url
 
 
 def test_what_asyncpg_sends_as_settings_libpq_gets_as_options() -> None:

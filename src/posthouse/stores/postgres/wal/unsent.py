@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import islice
 
-from posthouse.stores.postgres.log.pgoutput import Inserted
-from posthouse.stores.postgres.log.stream import Message
 from posthouse.stores.postgres.snapshot import Snapshot
+from posthouse.stores.postgres.wal.pgoutput import Inserted
+from posthouse.stores.postgres.wal.stream import Message
 
 MOST_ROWS, MOST_BYTES = 5_000, 32 * 1024 * 1024
 """From here on the log waits on the server."""
@@ -31,13 +31,13 @@ class Unsent:
         """Take nothing more before some of it is gone."""
         return self._rows >= MOST_ROWS or self._bytes >= MOST_BYTES
 
-    def take(self, messages: Iterable[Message], lanes: Container[int], base: Snapshot | None) -> int:
-        """Add what belongs to these lanes and is not visible in `base`; how many rows that were."""
+    def take(self, messages: Iterable[Message], shards: Container[int], base: Snapshot | None) -> int:
+        """Add what belongs to these shards and is not visible in `base`; how many rows that were."""
         before = self._rows
         for message in messages:
             if not isinstance(message, Inserted):
                 self._reach(message.end)
-            elif message.lane in lanes and not (base is not None and base.sees(message.xid)):
+            elif message.shard in shards and not (base is not None and base.sees(message.xid)):
                 self._line.append(message)
                 self._rows += 1
                 self._bytes += len(message.row.body)
@@ -57,9 +57,9 @@ class Unsent:
         """Everything visible in a snapshot was dealt with."""
         self._keep(lambda one: not snapshot.sees(one.xid))
 
-    def drop_others(self, lanes: Container[int]) -> None:
-        """Everything but these lanes is somebody else's now."""
-        self._keep(lambda one: one.lane in lanes)
+    def drop_others(self, shards: Container[int]) -> None:
+        """Everything but these shards is somebody else's now."""
+        self._keep(lambda one: one.shard in shards)
 
     def clear(self) -> None:
         """Begin anew, as on a new connection."""

@@ -11,9 +11,9 @@ from typing import Protocol
 from posthouse.clock import backoff, new_id
 from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.stores.postgres.database import Database
-from posthouse.stores.postgres.log.cursor import Guard, inspect
-from posthouse.stores.postgres.log.proving import direct_url, published
-from posthouse.stores.postgres.log.stream import LogStream, Message, connected
+from posthouse.stores.postgres.wal.cursor import Guard, inspect
+from posthouse.stores.postgres.wal.proving import direct_url, published
+from posthouse.stores.postgres.wal.stream import LogStream, Message, connected
 
 log = logging.getLogger("posthouse.relay")
 

@@ -14,7 +14,7 @@ from psycopg import pq
 
 from posthouse.clock import SystemClock
 from posthouse.errors import StoreError, StoreUnavailable
-from posthouse.stores.postgres.log.pgoutput import Committed, Decoder, Inserted
+from posthouse.stores.postgres.wal.pgoutput import Committed, Decoder, Inserted
 
 FEEDBACK = 5.0
 """Seconds between two words to the server, which gives up on the silent (`wal_sender_timeout`)."""

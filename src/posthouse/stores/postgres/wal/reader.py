@@ -1,6 +1,6 @@
-"""PostgresTail: the outbox as a relay reads it from the log; by polls while the log cannot be followed.
+"""PostgresWalReader: the outbox as a relay reads it from the log; by polls while the log cannot be followed.
 
-The lanes' cursors stay the truth, and rows stay in the table until the cursors have passed them. The log only brings them
+The shards' cursors stay the truth, and rows stay in the table until the cursors have passed them. The log only brings them
 sooner and without reading tables. So whatever happens to the connection, its slot or the server, polling goes on from the
 cursors: some events come twice, none is missing.
 
@@ -22,16 +22,16 @@ import msgspec
 
 from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.store import OutboxShard, Poll, RelaySource, StuckRow, parked
+from posthouse.stores.postgres.cursor import Move, Whole
 from posthouse.stores.postgres.database import Database
-from posthouse.stores.postgres.log.cursor import Guard, marked
-from posthouse.stores.postgres.log.following import NUDGE, STUCK_PAUSE, Following, line, line_of
-from posthouse.stores.postgres.log.pgoutput import Inserted
-from posthouse.stores.postgres.log.receiving import Receiving
-from posthouse.stores.postgres.log.stream import Message
-from posthouse.stores.postgres.moving import Move, Whole
 from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.snapshot import Snapshot
 from posthouse.stores.postgres.stuck import run_of
+from posthouse.stores.postgres.wal.cursor import Guard, marked
+from posthouse.stores.postgres.wal.following import NUDGE, STUCK_PAUSE, Following, line, line_of
+from posthouse.stores.postgres.wal.pgoutput import Inserted
+from posthouse.stores.postgres.wal.receiving import Receiving
+from posthouse.stores.postgres.wal.stream import Message
 
 log = logging.getLogger("posthouse.relay")
 
@@ -48,7 +48,7 @@ WRITE_OUT = "SELECT pg_logical_emit_message(true, 'posthouse', '')"
 NOTE = "UPDATE posthouse.member SET reads = $2 WHERE owner = $1"
 
 # The keys that wait.
-STUCK = "SELECT s.id, s.topic, s.tenant, s.key FROM posthouse.stuck s WHERE s.lane = ANY ($1)"
+STUCK = "SELECT s.id, s.topic, s.tenant, s.key FROM posthouse.stuck s WHERE s.shard = ANY ($1)"
 
 
 class Handed(msgspec.Struct, frozen=True):
@@ -58,8 +58,8 @@ class Handed(msgspec.Struct, frozen=True):
     rows: Sequence[Inserted]
 
 
-class PostgresTail:
-    """Implements `posthouse.store.OutboxTail`. `wal_keep`: bytes of log that the slot may hold back."""
+class PostgresWalReader:
+    """Implements `posthouse.store.WalReader`. `wal_keep`: bytes of log that the slot may hold back."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class PostgresTail:
         self._outbox = outbox
         self._changed = changed
         self._receiving = Receiving(database, wal_keep, self)
-        self._lanes: Sequence[OutboxShard] = ()
+        self._shards: Sequence[OutboxShard] = ()
         self._numbers: frozenset[int] = frozenset()
         self._run = ""
         self._polled: Snapshot | None = None
@@ -89,7 +89,7 @@ class PostgresTail:
         self._hold(await self._outbox.lease(owner, seconds))
         self._receiving.start()
         await self._note(owner)
-        return self._lanes
+        return self._shards
 
     async def release(self, owner: str) -> None:
         with contextlib.suppress(StoreError, TimeoutError):
@@ -99,13 +99,13 @@ class PostgresTail:
                     await asyncio.sleep(0.01)
         await self._outbox.release(owner)
 
-    async def poll(self, lanes: Sequence[OutboxShard], limit: int) -> Poll:
+    async def poll(self, shards: Sequence[OutboxShard], limit: int) -> Poll:
         now = self._now
         if now.base is not None:
-            return self._from_log(lanes, limit)
+            return self._from_log(shards, limit)
         if now.guard is not None and now.threshold is None:
             now.threshold = int(str((await self._database.run(DRAW)).scalar()))
-        poll, self._polled = await self._outbox.poll_at(lanes, limit)
+        poll, self._polled = await self._outbox.poll_at(shards, limit)
         if poll.cursor is None:
             await self._passed(poll)
         return poll
@@ -118,15 +118,15 @@ class PostgresTail:
             await self._passed(poll)
         return done
 
-    async def stuck_due(self, lanes: Sequence[OutboxShard], limit: int) -> Sequence[StuckRow]:
+    async def stuck_due(self, shards: Sequence[OutboxShard], limit: int) -> Sequence[StuckRow]:
         if self._now.base is not None and not self._now.looks_for_stuck(_time()):
             return []
-        return await self._outbox.stuck_due(lanes, limit)
+        return await self._outbox.stuck_due(shards, limit)
 
     async def settle_stuck(
-        self, owner: str, lanes: Sequence[OutboxShard], sent: Sequence[int], failed: Sequence[StuckRow]
+        self, owner: str, shards: Sequence[OutboxShard], sent: Sequence[int], failed: Sequence[StuckRow]
     ) -> bool:
-        done = await self._outbox.settle_stuck(owner, lanes, sent, failed)
+        done = await self._outbox.settle_stuck(owner, shards, sent, failed)
         if done and sent:
             now = self._now
             found = await self._stuck_lines()
@@ -146,7 +146,7 @@ class PostgresTail:
 
     async def aclose(self) -> None:
         await self._receiving.stop()
-        self._lanes, self._numbers, self._now, self._noted = (), frozenset(), Following(), ""
+        self._shards, self._numbers, self._now, self._noted = (), frozenset(), Following(), ""
 
     # What the stream tells.
 
@@ -194,21 +194,21 @@ class PostgresTail:
             await self._database.run(NOTE, owner, reads)
             self._noted = reads
 
-    # Which lanes are ours.
+    # Which shards are ours.
 
-    def _hold(self, lanes: Sequence[OutboxShard]) -> None:
-        """Lanes that are new begin with polls: what the stream has brought of them so far was thrown away."""
-        new, now = set(lanes) - set(self._lanes), self._now
-        self._lanes, self._numbers = lanes, frozenset(lane.number for lane in lanes)
+    def _hold(self, shards: Sequence[OutboxShard]) -> None:
+        """Shards that are new begin with polls: what the stream has brought of them so far was thrown away."""
+        new, now = set(shards) - set(self._shards), self._now
+        self._shards, self._numbers = shards, frozenset(shard.number for shard in shards)
         now.unsent.drop_others(self._numbers)
         now.dealt.forget_others(self._numbers)
         now.mark = None
-        if new and run_of(lanes) != self._run:
-            self._run = run_of(lanes)
+        if new and run_of(shards) != self._run:
+            self._run = run_of(shards)
             if now.guard is not None:
                 self.lose("the server has begun another run")
         elif new:
-            self._poll_again("lanes were taken over")
+            self._poll_again("shards were taken over")
 
     def _poll_again(self, why: str) -> None:
         """Back to the cursors, while the stream goes on."""
@@ -226,7 +226,7 @@ class PostgresTail:
             return
         now.unsent.drop_seen(snapshot)
         self._receiving.polls_caught_up()
-        if now.guard is None or now.threshold is None or list(poll.lanes) != list(self._lanes):
+        if now.guard is None or now.threshold is None or list(poll.shards) != list(self._shards):
             return
         if snapshot.first_open <= now.threshold:
             self.why = f"transaction {snapshot.first_open}, which was open when the log was opened, has not ended"
@@ -243,14 +243,14 @@ class PostgresTail:
 
     # From the log to the broker.
 
-    def _from_log(self, lanes: Sequence[OutboxShard], limit: int) -> Poll:
+    def _from_log(self, shards: Sequence[OutboxShard], limit: int) -> Poll:
         now = self._now
         found = now.unsent.first(limit)
         if not found and now.until_due(_time()) > 0:
-            return Poll(lanes=lanes, rows=())
+            return Poll(shards=shards, rows=())
         rows = [one.row for one in found]
         stuck = frozenset(row.id for row in rows if line_of(row) in now.stuck) if now.stuck else frozenset[int]()
-        return Poll(lanes=lanes, rows=rows, stuck=stuck, more=len(now.unsent) > len(rows), cursor=Handed(now, found))
+        return Poll(shards=shards, rows=rows, stuck=stuck, more=len(now.unsent) > len(rows), cursor=Handed(now, found))
 
     async def _settle_log(self, owner: str, poll: Poll, handed: Handed, stuck: Sequence[StuckRow]) -> bool:
         now = self._now
@@ -271,7 +271,7 @@ class PostgresTail:
     # The cursors follow.
 
     async def _move_cursors(self, owner: str) -> bool:
-        """One step towards cursors that have passed what was dealt with. False when the lanes are not ours any more."""
+        """One step towards cursors that have passed what was dealt with. False when the shards are not ours any more."""
         now = self._now
         if now.guard is None or now.base is None:
             return True
@@ -282,15 +282,15 @@ class PostgresTail:
             return True
         if now is not self._now or now.mark is None:
             return True
-        if len(now.mark.cursors) != len(self._lanes):
-            self._poll_again("lanes were lost")
+        if len(now.mark.cursors) != len(self._shards):
+            self._poll_again("shards were lost")
             return False
         return await self._store(owner) if now.reached else True
 
     async def _mark_or_nudge(self, now: Following, guard: Guard) -> None:
         time = _time()
         if now.mark is None:
-            now.mark = await marked(self._database, guard, self._lanes, time)
+            now.mark = await marked(self._database, guard, self._shards, time)
         elif not now.reached and time - now.mark.taken_at >= NUDGE:
             now.mark = msgspec.structs.replace(now.mark, taken_at=time)
             await self._database.run(WRITE_OUT)
@@ -302,17 +302,17 @@ class PostgresTail:
         sent, waiting, touched = now.dealt.seen(mark.snapshot)
         everything = now.moves_all(time)
         numbers = sorted(self._numbers if everything else touched)
-        moves = [Move(lane, mark.cursors[lane], mark.snapshot.text) for lane in numbers]
+        moves = [Move(shard, mark.cursors[shard], mark.snapshot.text) for shard in numbers]
         now.mark, now.moved_at = None, time
         if not moves:
             return True
         try:
-            done = await self._outbox.move(owner, self._lanes, Whole(moves, None), sent, waiting)
+            done = await self._outbox.move(owner, self._shards, Whole(moves, None), sent, waiting)
         except StoreError:
             self._poll_again("nobody knows whether the cursors have moved")  # polls begin where they stand
             raise
         if not done:
-            self._poll_again("lanes were lost")
+            self._poll_again("shards were lost")
         now.moved(mark.snapshot, everything, time)
         return done
 

@@ -6,8 +6,8 @@ import pytest
 
 from posthouse.errors import StoreError
 from posthouse.store import OutboxRow
-from posthouse.stores.postgres.log.pgoutput import Committed, Decoder, Inserted
-from tests.unit.stores.postgres.log.messages import (
+from posthouse.stores.postgres.wal.pgoutput import Committed, Decoder, Inserted
+from tests.unit.stores.postgres.wal.messages import (
     COLUMNS,
     begin,
     commit,

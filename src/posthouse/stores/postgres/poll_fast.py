@@ -1,4 +1,4 @@
-"""Glance: what is new in some lanes, where that is little, as it is whenever a relay keeps up."""
+"""Glance: what is new in some shards, where that is little, as it is whenever a relay keeps up."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 import msgspec
 
 from posthouse.store import OutboxRow
-from posthouse.stores.postgres.moving import Move
+from posthouse.stores.postgres.cursor import Move
 from posthouse.stores.postgres.stuck import row_of
 
 FEW = 200
-"""More rows than that are searched for: then a look at each lane costs little beside them."""
+"""More rows than that are searched for: then a look at each shard costs little beside them."""
 
-# What is new in some lanes, if it is little.
-GLANCE = "SELECT * FROM posthouse.glance($1::text::smallint[], $2::text::bigint[], $3, $4)"
+# What is new in some shards, if it is little.
+POLL_FAST = "SELECT * FROM posthouse.poll_fast($1::text::smallint[], $2::text::bigint[], $3, $4)"
 
 
-class Glance(msgspec.Struct):
-    """All that is new: rows, those of them that are not to be sent, and the moves of the lanes that they are in. `still`
-    are the moves of lanes that have nothing new. `drawn` is an id up to which all are drawn now."""
+class FastPoll(msgspec.Struct):
+    """All that is new: rows, those of them that are not to be sent, and the moves of the shards that they are in. `still`
+    are the moves of shards that have nothing new. `drawn` is an id up to which all are drawn now."""
 
     drawn: int = 0
     none_stuck: bool = True
@@ -30,9 +30,9 @@ class Glance(msgspec.Struct):
     still: list[Move] = []
 
 
-def glance_of(found: Iterable[Sequence[Any]], few: int) -> Glance | None:
-    """What `posthouse.glance` says; None when it is not all: there are more than `few` rows, or lanes that are behind."""
-    seen = Glance()
+def read_fast(found: Iterable[Sequence[Any]], few: int) -> FastPoll | None:
+    """What `posthouse.poll_fast` says; None when it is not all: there are more than `few` rows, or shards that are behind."""
+    seen = FastPoll()
     rows = seen.rows
     together: list[Move] = []
     before = 0
@@ -57,5 +57,5 @@ def glance_of(found: Iterable[Sequence[Any]], few: int) -> Glance | None:
 
 
 def _moves(mark: str) -> list[Move]:
-    lanes, s1, s1_after = mark.split("|")
-    return [Move(int(lane), s1, s1_after) for lane in lanes.split(",")]
+    shards, s1, s1_after = mark.split("|")
+    return [Move(int(shard), s1, s1_after) for shard in shards.split(",")]

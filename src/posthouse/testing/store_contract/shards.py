@@ -1,4 +1,4 @@
-"""Relays share the lanes of an outbox, and only who holds a lane moves it."""
+"""Relays share the shards of an outbox, and only who holds a shard moves it."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from posthouse.testing.store_contract.samples import TOPIC, row, stuck
 from posthouse.testing.store_contract.steps import add, drain, failing
 
 
-class LaneContract(StoreFixtures):
+class ShardContract(StoreFixtures):
     """What `OutboxTable.lease`, `poll` and `settle` promise."""
 
     # Leases
 
-    async def test_one_relay_holds_every_lane_and_renews_it(self, store: Store) -> None:
-        lanes = await store.outbox.lease("a", 10)
+    async def test_one_relay_holds_every_shard_and_renews_it(self, store: Store) -> None:
+        shards = await store.outbox.lease("a", 10)
         await self.later(5)
-        assert await store.outbox.lease("a", 10) == lanes
-        assert len({lane.number for lane in lanes}) == len(lanes) > 0
+        assert await store.outbox.lease("a", 10) == shards
+        assert len({shard.number for shard in shards}) == len(shards) > 0
 
-    async def test_relays_share_lanes_equally(self, store: Store, other: Store) -> None:
+    async def test_relays_share_shards_equally(self, store: Store, other: Store) -> None:
         every = len(await store.outbox.lease("a", 10))
         assert await other.outbox.lease("b", 10) == []
         for _ in range(2):
             mine, theirs = await store.outbox.lease("a", 10), await other.outbox.lease("b", 10)
-        assert {lane.number for lane in mine}.isdisjoint(lane.number for lane in theirs)
+        assert {shard.number for shard in mine}.isdisjoint(shard.number for shard in theirs)
         assert len(mine) + len(theirs) == every
         assert abs(len(mine) - len(theirs)) <= 1
 
-    async def test_lanes_of_a_silent_relay_are_taken_over_under_a_higher_epoch(
+    async def test_shards_of_a_silent_relay_are_taken_over_under_a_higher_epoch(
         self, store: Store, other: Store
     ) -> None:
-        before = {lane.number: lane.epoch for lane in await store.outbox.lease("a", 10)}
+        before = {shard.number: shard.epoch for shard in await store.outbox.lease("a", 10)}
         await self.later(11)
-        after = {lane.number: lane.epoch for lane in await other.outbox.lease("b", 10)}
+        after = {shard.number: shard.epoch for shard in await other.outbox.lease("b", 10)}
         assert after.keys() == before.keys()
         assert all(after[number] > before[number] for number in before)
 
-    async def test_released_lanes_are_free_at_once(self, store: Store, other: Store) -> None:
-        lanes = await store.outbox.lease("a", 10)
+    async def test_released_shards_are_free_at_once(self, store: Store, other: Store) -> None:
+        shards = await store.outbox.lease("a", 10)
         await store.outbox.release("a")
-        assert len(await other.outbox.lease("b", 10)) == len(lanes)
+        assert len(await other.outbox.lease("b", 10)) == len(shards)
 
     # Polling and settling
 
     async def test_rows_come_in_commit_order_page_by_page(self, store: Store) -> None:
         for number in range(7):
             await add(store, row("k", event_id=f"e{number}"))
-        lanes = await store.outbox.lease("a", 10)
+        shards = await store.outbox.lease("a", 10)
         pages = []
-        while (poll := await store.outbox.poll(lanes, 3)).rows:
+        while (poll := await store.outbox.poll(shards, 3)).rows:
             pages.append([found.event_id for found in poll.rows])
             assert poll.more or len(poll.rows) < 3
             assert await store.outbox.settle("a", poll, [])
@@ -59,16 +59,16 @@ class LaneContract(StoreFixtures):
 
     async def test_a_poll_is_repeated_until_it_is_settled(self, store: Store) -> None:
         await add(store, row("k"))
-        lanes = await store.outbox.lease("a", 10)
-        assert (await store.outbox.poll(lanes, 10)).rows == (await store.outbox.poll(lanes, 10)).rows != []
+        shards = await store.outbox.lease("a", 10)
+        assert (await store.outbox.poll(shards, 10)).rows == (await store.outbox.poll(shards, 10)).rows != []
 
     async def test_what_is_not_committed_is_not_seen(self, store: Store) -> None:
-        lanes = await store.outbox.lease("a", 10)
+        shards = await store.outbox.lease("a", 10)
         written = asyncio.Event()
 
         async def look() -> Poll:
             await written.wait()
-            return await store.outbox.poll(lanes, 10)
+            return await store.outbox.poll(shards, 10)
 
         looking = asyncio.create_task(look())
         async with failing(store) as tx:
@@ -93,10 +93,10 @@ class LaneContract(StoreFixtures):
         await add(store, row("k"))
         poll = await store.outbox.poll(await store.outbox.lease("zombie", 10), 10)
         await self.later(11)
-        lanes = await other.outbox.lease("b", 10)
+        shards = await other.outbox.lease("b", 10)
         assert not await store.outbox.settle("zombie", poll, [stuck(poll.rows[0])])
         assert await other.outbox.stuck() == []
-        assert (await other.outbox.poll(lanes, 10)).rows == poll.rows
+        assert (await other.outbox.poll(shards, 10)).rows == poll.rows
 
     async def test_a_lease_that_ran_out_settles_nothing_though_nobody_took_it(self, store: Store) -> None:
         await add(store, row("k"))
@@ -112,7 +112,7 @@ class LaneContract(StoreFixtures):
         assert not await store.outbox.settle("a", poll, [])
         assert (await store.counts()).committed == {TOPIC: 1}
 
-    async def test_lanes_under_an_old_epoch_show_no_rows(self, store: Store, other: Store) -> None:
+    async def test_shards_under_an_old_epoch_show_no_rows(self, store: Store, other: Store) -> None:
         await add(store, row("k"))
         old = await store.outbox.lease("a", 10)
         await self.later(11)
