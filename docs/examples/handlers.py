@@ -28,7 +28,7 @@ async def tables(tx: Tx) -> None:
 # What a handler returns is published in its own transaction: one event, several, or none.
 @shop.on(OrderPlaced)
 async def pack(event: Event[OrderPlaced], tx: Tx) -> ParcelPacked:
-    await tx.execute("INSERT INTO seen VALUES ('pack', ?)", (event.data.order_id,))
+    await tx.execute("INSERT INTO seen VALUES ('pack', :order_id)", {"order_id": event.data.order_id})
     return ParcelPacked(order_id=event.data.order_id)
 
 
@@ -41,14 +41,14 @@ def audit(event: Event[OrderPlaced], connection: sqlite3.Connection) -> None:
 # Touches nothing but its transaction: events of different keys may share one.
 @shop.on(OrderPlaced, consumer="totals", policy=Policy(grouped=True))
 async def total(event: Event[OrderPlaced], tx: Tx) -> None:
-    await tx.execute("INSERT INTO seen VALUES ('totals', ?)", (event.data.order_id,))
+    await tx.execute("INSERT INTO seen VALUES ('totals', :order_id)", {"order_id": event.data.order_id})
 
 
 # Takes what is there as a list: one statement for many events.
 @shop.on(OrderPlaced, consumer="report", policy=Policy(group_size=500))
 async def report(events: list[Event[OrderPlaced]], tx: Tx) -> None:
     for event in events:
-        await tx.execute("INSERT INTO seen VALUES ('report', ?)", (event.data.order_id,))
+        await tx.execute("INSERT INTO seen VALUES ('report', :order_id)", {"order_id": event.data.order_id})
 
 
 # Says itself what its failure means.
@@ -67,7 +67,8 @@ async def weigh(event: Event[ParcelPacked]) -> int:
 
 @shop.on(ParcelPacked, consumer="postage", calling=weigh)
 async def stamp(event: Event[ParcelPacked], tx: Tx, grams: int) -> None:
-    await tx.execute("INSERT INTO seen VALUES (?, ?)", (f"{grams} g", event.data.order_id))
+    row = {"what": f"{grams} g", "order_id": event.data.order_id}
+    await tx.execute("INSERT INTO seen VALUES (:what, :order_id)", row)
 
 
 async def main() -> None:

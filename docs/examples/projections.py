@@ -49,8 +49,8 @@ async def tables(model: Model) -> None:
 async def listed(event: Event[RoomListed], model: Model) -> None:
     room = event.data
     await model.execute(
-        f"INSERT INTO {model.table('listing')} (room_id, city, host) VALUES (?, ?, ?)",
-        (room.room_id, room.city, room.host_name),
+        f"INSERT INTO {model.table('listing')} (room_id, city, host) VALUES (:room_id, :city, :host)",
+        {"room_id": room.room_id, "city": room.city, "host": room.host_name},
     )
     model.publish(RoomFound(room_id=room.room_id))
 
@@ -66,7 +66,8 @@ async def priced(events: Sequence[Event[RoomPriced]], model: Model) -> None:
 async def in_city(city: str) -> list[tuple[object, ...]]:
     async with rooms.transaction("platform") as tx:
         table = await listings.table(tx, "listing")
-        return await tx.execute(f"SELECT room_id, host, cents FROM {table} WHERE city = ? ORDER BY room_id", (city,))
+        found = f"SELECT room_id, host, cents FROM {table} WHERE city = :city ORDER BY room_id"
+        return await tx.execute(found, {"city": city})
 
 
 async def main() -> None:

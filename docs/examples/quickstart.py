@@ -16,7 +16,8 @@ class OrderPlaced(Payload):
 @billing.on(OrderPlaced)  # once per event, in order per key, in one transaction
 async def invoice(event: Event[OrderPlaced], tx: Tx) -> None:
     await tx.execute("CREATE TABLE IF NOT EXISTS invoice (order_id TEXT, cents INTEGER)")
-    await tx.execute("INSERT INTO invoice VALUES (?, ?)", (event.data.order_id, event.data.total_cents))
+    row = {"order_id": event.data.order_id, "cents": event.data.total_cents}
+    await tx.execute("INSERT INTO invoice VALUES (:order_id, :cents)", row)
     print(f"{event.tenant} owes {event.data.total_cents} cents for {event.data.order_id}")
 
 

@@ -18,8 +18,8 @@ async def create(tx: Tx) -> None:
 
 
 async def place(order_id: str) -> bool:
-    once = "INSERT INTO placed (order_id) VALUES (?) ON CONFLICT DO NOTHING"
-    return await orders.record("t1", once, (order_id,), OrderPlaced(order_id=order_id))
+    once = "INSERT INTO placed (order_id) VALUES (:order_id) ON CONFLICT DO NOTHING"
+    return await orders.record("t1", once, {"order_id": order_id}, OrderPlaced(order_id=order_id))
 
 
 async def main() -> None:

@@ -26,7 +26,7 @@ async def place(order_id: str, coupon: str) -> None:
         with contextlib.suppress(Exception):  # used already: the order stands without it
             async with tx.savepoint():
                 tx.publish(CouponUsed(coupon=coupon, order_id=order_id))
-                await tx.execute("INSERT INTO used VALUES (?)", (coupon,))
+                await tx.execute("INSERT INTO used VALUES (:coupon)", {"coupon": coupon})
 
 
 async def main() -> None:

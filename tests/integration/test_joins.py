@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
 from posthouse.clock import SystemClock
-from posthouse.errors import ConfigurationError, StoreOutdated, StoreUnavailable
+from posthouse.errors import ConfigurationError, StoreError, StoreOutdated, StoreUnavailable
 from posthouse.store import OutboxRow
 from posthouse.stores.sqlite import SqliteStore
 
@@ -178,6 +178,15 @@ async def test_a_joined_transaction_executes(store: SqliteStore, theirs: Theirs)
     assert tx.connection is theirs.connection
     await theirs.rollback()
     assert await committed(store) == (0, [])
+
+
+async def test_a_joined_transaction_takes_names_and_a_mapping(store: SqliteStore, theirs: Theirs) -> None:
+    tx = store.join(theirs.connection)
+    await tx.execute("INSERT INTO orders (name) VALUES (:name) -- :x", {"name": "a:b"})
+    assert await tx.execute("SELECT name FROM orders WHERE name IN (:n, :m, :n)", {"m": 1, "n": "a:b"}) == [("a:b",)]
+    with pytest.raises(StoreError, match=":n has no value"):
+        await tx.execute("SELECT :n", {"name": 1})
+    await theirs.rollback()
 
 
 async def test_a_relay_notices_what_a_joined_transaction_committed(store: SqliteStore, theirs: Theirs) -> None:

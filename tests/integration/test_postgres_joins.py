@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
-from posthouse.errors import ConfigurationError, StoreOutdated
+from posthouse.errors import ConfigurationError, StoreError, StoreOutdated
 from posthouse.store import OutboxRow, Timer
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.steps import drain
@@ -205,6 +205,21 @@ async def test_every_kind_of_value_arrives(store: PostgresStore, postgres_url: s
     first, third = await drain(store)
     assert (first.body, first.headers, first.sequence) == (b"\x00\xff", {"a": "é"}, 1)
     assert (third.tenant, third.key, third.sequence, third.body) == ("t'2", None, None, b"")
+
+
+async def test_names_and_a_mapping_are_parameters(
+    store: PostgresStore, postgres_url: str, kind: Callable[[str], Any]
+) -> None:
+    async with kind(postgres_url) as (theirs, _, end):
+        tx = store.join(theirs)
+        await tx.execute("INSERT INTO orders (name) VALUES (:name::text) -- :x", {"name": "a:b 10%"})
+        found = await tx.execute(
+            "SELECT name, 7 % 4 FROM orders WHERE name IN (:n, :m, :n) AND name LIKE '%:b%'", {"m": "m", "n": "a:b 10%"}
+        )
+        assert found == [("a:b 10%", 3)]
+        with pytest.raises(StoreError, match=":n has no value"):
+            await tx.execute("SELECT :n", {"name": 1})
+        await end(False)
 
 
 async def test_a_timer_is_set_and_cancelled_with_their_rows(

@@ -124,6 +124,7 @@ async def test_nothing_to_say_is_refused(shop: Service) -> None:
     ("sql", "parameters", "messages"),
     [
         ("INSERT INTO orders (name) VALUES ($1)", ["a"], 1),
+        ("INSERT INTO orders (name) VALUES (:name)", {"name": "a"}, 1),
         ("insert into orders (name) values ($1) returning name -- the last word", ["a"], 1),
         ("INSERT INTO orders (name) VALUES ($1);", ["a"], 1),
         ("INSERT INTO orders (name) VALUES ('the $2nd')", [], 3),

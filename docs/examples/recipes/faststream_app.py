@@ -33,7 +33,7 @@ async def tables(tx: Tx) -> None:
 
 @shop.on(ParcelSent)
 async def close_the_order(event: Event[ParcelSent], tx: Tx) -> None:
-    await tx.execute("INSERT INTO sent VALUES (?)", (event.data.order_id,))
+    await tx.execute("INSERT INTO sent VALUES (:order_id)", {"order_id": event.data.order_id})
 
 
 # The FastStream application: it needs nothing of Posthouse, and makes no stream of its own.

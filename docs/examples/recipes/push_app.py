@@ -34,7 +34,7 @@ async def tables(tx: Tx) -> None:
 
 @billing.on(OrderPlaced)
 async def invoice(event: Event[OrderPlaced], tx: Tx) -> None:
-    await tx.execute("INSERT INTO invoice VALUES (?)", (event.data.order_id,))
+    await tx.execute("INSERT INTO invoice VALUES (:order_id)", {"order_id": event.data.order_id})
 
 
 push = push_endpoint(

@@ -82,7 +82,7 @@ class Tx:
         return self._transaction.connection
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
-        """Run one statement of yours in this transaction."""
+        """Run one statement of yours in this transaction: `:name` and a mapping, or the driver's own style and a sequence."""
         return await self._transaction.execute(sql, parameters)
 
     def publish(

@@ -53,5 +53,6 @@ class Transaction(Protocol):
         ...
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
-        """Run one statement in the driver's own parameter style."""
+        """Run one statement. Parameters by `:name` and a mapping do on every store, those in the driver's own style
+        (`$1`, `?`) and a sequence on that one. StoreError when the names of both are not the same."""
         ...

@@ -32,7 +32,7 @@ def statements_in(text: str, *, nested: bool = True) -> Iterator[str]:
             yield from _whole(words)
             words = []
         elif part[0] == "/*":
-            place = _end_of_remark(text, place, nested)
+            place = end_of_remark(text, place, nested)
             words.append(" ")
         else:
             words.append(" " if part[0].startswith("--") else part[0])
@@ -50,7 +50,7 @@ def _whole(words: list[str]) -> Iterator[str]:
         yield statement
 
 
-def _end_of_remark(text: str, place: int, nested: bool) -> int:
+def end_of_remark(text: str, place: int, nested: bool) -> int:
     depth = 1
     for mark in REMARK.finditer(text, place):
         depth += 1 if mark[0] == "/*" and nested else -1 if mark[0] == "*/" else 0

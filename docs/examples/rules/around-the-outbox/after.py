@@ -10,5 +10,5 @@ class OrderPlaced(Payload):
 
 async def place(order_id: str, tenant: str) -> None:
     async with orders.transaction(tenant) as tx:
-        await tx.execute("INSERT INTO orders VALUES (?)", (order_id,))
+        await tx.execute("INSERT INTO orders VALUES (:order_id)", {"order_id": order_id})
         tx.publish(OrderPlaced(order_id=order_id), idempotency_key=f"orders:place:{order_id}")

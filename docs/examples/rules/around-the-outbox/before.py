@@ -12,5 +12,5 @@ class OrderPlaced(Payload):
 
 async def place(order_id: str, tenant: str, producer: Producer) -> None:
     async with orders.transaction(tenant) as tx:
-        await tx.execute("INSERT INTO orders VALUES (?)", (order_id,))
+        await tx.execute("INSERT INTO orders VALUES (:order_id)", {"order_id": order_id})
     producer.produce("orders", order_id)

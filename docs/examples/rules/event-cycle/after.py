@@ -21,4 +21,4 @@ async def issue(event: Event[OrderPlaced], tx: Tx) -> InvoiceIssued:
 
 @orders.on(InvoiceIssued)
 async def note(event: Event[InvoiceIssued], tx: Tx) -> None:
-    await tx.execute("UPDATE orders SET invoiced = 1 WHERE id = ?", (event.data.order_id,))
+    await tx.execute("UPDATE orders SET invoiced = 1 WHERE id = :order_id", {"order_id": event.data.order_id})

@@ -16,9 +16,9 @@ class OrderCancelled(Payload):
 
 @billing.on(OrderPlaced)
 async def invoice(event: Event[OrderPlaced], tx: Tx) -> None:
-    await tx.execute("INSERT INTO invoice VALUES (?)", (event.data.order_id,))
+    await tx.execute("INSERT INTO invoice VALUES (:order_id)", {"order_id": event.data.order_id})
 
 
 @billing.on(OrderCancelled)
 async def withdraw(event: Event[OrderCancelled], tx: Tx) -> None:
-    await tx.execute("DELETE FROM invoice WHERE order_id = ?", (event.data.order_id,))
+    await tx.execute("DELETE FROM invoice WHERE order_id = :order_id", {"order_id": event.data.order_id})

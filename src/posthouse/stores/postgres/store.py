@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 import msgspec
@@ -27,6 +27,7 @@ from posthouse.store import (
     VersionUsageTable,
     WalReader,
 )
+from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
 from posthouse.store.streams import StreamTable
@@ -167,9 +168,10 @@ class PostgresStore:
         return self._outbox.append_now(joined_now(self._database, theirs), rows)
 
     async def append_after(self, sql: str, parameters: Parameters, row: OutboxRow) -> bool | None:
-        if self.isolated or self._database.settings.pooled or isinstance(parameters, Mapping):
+        if self.isolated or self._database.settings.pooled:
             return None
-        return await recorded(self._database, sql, parameters, row)
+        sql, parameters = bound(sql, parameters, DOLLAR)
+        return await recorded(self._database, sql, list(parameters), row)
 
     def view(self, tx: Transaction, wanted: type) -> AbstractContextManager[object]:
         if isinstance(tx, ShapedTransaction):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from types import TracebackType
 from typing import Protocol, TypeVar
 
@@ -12,6 +11,7 @@ import asyncpg
 
 from posthouse.errors import CommitUnknown, DeadlineExceeded, StoreError, TransactionClosed
 from posthouse.store import Parameters, Rows, Transaction
+from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.database import LASTING, Database, StoreConnection, carried_out
 from posthouse.stores.postgres.errors import FOREIGN, PASSED_OVER, database_trouble, is_lost, translated
@@ -73,8 +73,7 @@ class PostgresTransaction:
         return _nothing  # it hears of everything that comes this way
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
-        if isinstance(parameters, Mapping):
-            raise StoreError("asyncpg takes parameters by position: write $1, $2 … and give a sequence")
+        sql, parameters = bound(sql, parameters, DOLLAR)
         if leaves_nothing(sql) and self.tenant is None:  # among tenants, what a trigger may leave behind counts as well
             return await self._run(sql, *parameters)
         self._ready().mark_unclean()

@@ -24,6 +24,7 @@ from posthouse.local import sqlite as local
 from posthouse.local.doorbell import Doorbell
 from posthouse.local.sqlite import MISFITS, Checkpointer, Inode, Synchronous, inode, mapped, patiently, translated
 from posthouse.store import Parameters, Rows, Transaction
+from posthouse.store.placeholders import QUESTION, bound
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.sqlite.borrowed import BorrowedConnection, refuse_ending
 from posthouse.stores.sqlite.schema import checking, real_path
@@ -300,7 +301,7 @@ class SqliteTransaction:
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
         refuse_ending(sql)
-        rows = self.run(sql, parameters)
+        rows = self.run(*bound(sql, parameters, QUESTION))
         self.savepoints.hear(sql)  # one that failed has changed nothing
         return rows
 

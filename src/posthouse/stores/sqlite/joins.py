@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from posthouse.errors import ConfigurationError, PosthouseError, StoreUnavailable
 from posthouse.local.sqlite import translated
 from posthouse.store import Parameters, Rows
+from posthouse.store.placeholders import QUESTION, bound
 from posthouse.store.savepoints import Detach, Savepoints, steps_in
 from posthouse.stores.attending import attend_sqlalchemy
 from posthouse.stores.sqlite.borrowed import BorrowedConnection
@@ -56,7 +57,7 @@ class Joined:
         if any(step.verb == "set" for step in steps_in(sql)):
             await self.checked()
             await self.carry_out(_only(TOUCH, ()))
-        return await self.carry_out(_only(sql, parameters))
+        return await self.carry_out(_only(*bound(sql, parameters, QUESTION)))
 
     async def checked(self) -> int:
         """The number of shards, after making sure that theirs is the store's database and in a transaction."""

@@ -41,6 +41,26 @@ class TransactionContract(StoreFixtures):
             with pytest.raises(LookupError):
                 found.one()
 
+    async def test_names_and_a_mapping_are_parameters_on_every_store(self, store: Store) -> None:
+        await user_table(store)
+        async with store.begin() as tx:
+            for name in ("a", "it's :name", "b%"):
+                done = await tx.execute("INSERT INTO mine (name) VALUES (:name) -- :remark", {"name": name})
+                assert done.rowcount == 1
+            like = "SELECT name FROM mine WHERE (name LIKE '%:na%' OR name = :name) AND NOT name = :other"
+            assert await tx.execute(like, {"other": "b%", "name": "a"}) == [("a",), ("it's :name",)]
+            assert await tx.execute("SELECT 1", {}) == [(1,)]
+
+    async def test_names_that_do_not_fit_the_statement_are_refused(self, store: Store) -> None:
+        await user_table(store)
+        async with store.begin() as tx:
+            with pytest.raises(StoreError, match=r":nmae has no value\. Did you mean 'name'"):
+                await tx.execute("INSERT INTO mine (name) VALUES (:nmae)", {"name": "a"})
+            with pytest.raises(StoreError, match="'more' is not in the statement"):
+                await tx.execute("INSERT INTO mine (name) VALUES (:name)", {"name": "a", "more": "b"})
+            await tx.execute("INSERT INTO mine (name) VALUES (:name)", {"name": "kept"})
+        assert await names(store) == ["kept"]
+
     async def test_a_transaction_is_closed_after_its_end(self, store: Store) -> None:
         async with store.begin() as tx:
             pass

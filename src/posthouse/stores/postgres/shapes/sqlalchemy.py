@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, A
 
 from posthouse.errors import StoreError, TransactionClosed
 from posthouse.store import Parameters, Rows, Submit
+from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.stores.postgres.database import Database, StoreConnection
 from posthouse.stores.postgres.errors import PASSED_OVER
 from posthouse.stores.postgres.refusing import refuse, refuse_ending
@@ -93,6 +94,7 @@ class SqlalchemyLine:
 
     async def run(self, sql: str, parameters: Parameters) -> Rows:
         self._used = True
+        sql, parameters = bound(sql, parameters, DOLLAR)
         given: Any = tuple(parameters) or None
         result = await self._connection.exec_driver_sql(sql, given)
         rows = Rows(tuple(row) for row in result.fetchall()) if result.returns_rows else Rows()

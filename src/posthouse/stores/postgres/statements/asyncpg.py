@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posthouse.store import Parameters, Rows
+from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.statements import autocommit
 from posthouse.stores.postgres.steps import rows_of
@@ -39,4 +40,5 @@ class AsyncpgStatements:
         return rows_of(await self.theirs.fetch(sql, *parameters), "")
 
     async def run(self, sql: str, parameters: Parameters) -> Rows:
+        sql, parameters = bound(sql, parameters, DOLLAR)
         return rows_of(await self.theirs.fetch(sql, *parameters), "")

@@ -7,6 +7,7 @@ from typing import Any
 
 from posthouse.errors import ConfigurationError
 from posthouse.store import Parameters, Rows
+from posthouse.store.placeholders import PYFORMAT, bound
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.statements import autocommit, by_name, named
 
@@ -45,6 +46,7 @@ class DjangoStatements:
         return self.run(by_name(sql), named(parameters))
 
     def run(self, sql: str, parameters: Parameters) -> Rows:
+        sql, parameters = bound(sql, parameters, PYFORMAT)
         with self.theirs.cursor() as cursor:
             cursor.execute(sql, parameters or None)
             rows = Rows(tuple(map(_plain, row)) for row in (cursor.fetchall() if cursor.description else ()))

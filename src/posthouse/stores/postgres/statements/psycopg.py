@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from posthouse.store import Parameters, Rows
+from posthouse.store.placeholders import PYFORMAT, bound
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.statements import autocommit, by_name, named
 from posthouse.stores.postgres.steps import rows_of
@@ -29,6 +30,7 @@ class PsycopgStatements:
         return self.run(by_name(sql), named(parameters))
 
     def run(self, sql: str, parameters: Parameters) -> Rows:
+        sql, parameters = bound(sql, parameters, PYFORMAT)
         from psycopg.rows import tuple_row
 
         with self.theirs.cursor(row_factory=tuple_row) as cursor:
@@ -52,6 +54,7 @@ class AsyncPsycopgStatements:
         return await self.run(by_name(sql), named(parameters))
 
     async def run(self, sql: str, parameters: Parameters) -> Rows:
+        sql, parameters = bound(sql, parameters, PYFORMAT)
         from psycopg.rows import tuple_row
 
         async with self.theirs.cursor(row_factory=tuple_row) as cursor:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from posthouse.errors import ConfigurationError
 from posthouse.store import Parameters, Rows
+from posthouse.store.placeholders import STYLES, bound
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.attending import attend_sqlalchemy
 from posthouse.stores.postgres.statements import PARAMETER, autocommit, named
@@ -38,8 +39,10 @@ class SqlalchemyStatements:
         return _fetched(self._connection().execute(text(PARAMETER.sub(r":p\1", sql)), named(parameters)))
 
     def run(self, sql: str, parameters: Parameters) -> Rows:
-        given: Any = parameters if isinstance(parameters, dict) else tuple(parameters)
-        return _fetched(self._connection().exec_driver_sql(sql, given))
+        connection = self._connection()
+        sql, parameters = bound(sql, parameters, STYLES[connection.dialect.paramstyle])
+        given: Any = dict(parameters) if isinstance(parameters, Mapping) else tuple(parameters)
+        return _fetched(connection.exec_driver_sql(sql, given))
 
     def _connection(self) -> Any:
         """A session lends its connection; a connection is one. Both begin as SQLAlchemy does."""
