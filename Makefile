@@ -22,7 +22,7 @@ demo: $(READY) ## a hotel platform of 22 services: bookings, failing vendors, ki
 	$(BIN)/posthouse demo
 
 demo-servers: $(READY) ## the same platform on PostgreSQL and NATS, in real time, with a process killed every few seconds
-	$(BIN)/python -m tests.servers.house --bookings 40
+	$(BIN)/python -m tests.kit.servers.house --bookings 40
 
 quickstart: $(READY) ## two services, three tenants, one poison event, one killed worker: under a minute
 	$(BIN)/posthouse quickstart

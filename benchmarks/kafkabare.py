@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from posthouse.broker import Frame
 from posthouse.clock import new_id
-from tests.servers.kafka import running
+from tests.kit.servers.kafka import running
 
 PULL = 500
 

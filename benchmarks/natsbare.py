@@ -13,7 +13,7 @@ from nats.js import api
 
 from posthouse.broker import Frame
 from posthouse.clock import new_id
-from tests.servers.nats import running
+from tests.kit.servers.nats import running
 
 PULL = 500
 

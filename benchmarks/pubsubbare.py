@@ -15,7 +15,7 @@ from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransp
 
 from posthouse.broker import Frame
 from posthouse.clock import new_id
-from tests.servers.pubsub import running
+from tests.kit.servers.pubsub import running
 
 PULL = 1000
 

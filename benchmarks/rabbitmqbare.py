@@ -13,7 +13,7 @@ from aio_pika.abc import AbstractConnection, AbstractExchange, AbstractIncomingM
 
 from posthouse.broker import Frame
 from posthouse.clock import new_id
-from tests.servers.rabbitmq import running
+from tests.kit.servers.rabbitmq import running
 
 PREFETCH = 4000
 TOGETHER = 500

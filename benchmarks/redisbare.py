@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from posthouse.broker import Frame
 from posthouse.clock import new_id
-from tests.servers.redis import running
+from tests.kit.servers.redis import running
 
 LANES = 8
 PULL = 500

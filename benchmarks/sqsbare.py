@@ -15,7 +15,7 @@ from aiobotocore.session import get_session
 from posthouse.broker import Frame
 from posthouse.brokers.sqs.letters import topic_name
 from posthouse.clock import new_id
-from tests.servers.sqs import running
+from tests.kit.servers.sqs import running
 
 TOGETHER = 10
 SIDE_BY_SIDE = 8

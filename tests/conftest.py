@@ -2,17 +2,17 @@
 
 import pytest
 
-from tests.servers.kafka import kafka_server
-from tests.servers.nats import nats_server
-from tests.servers.pgbouncer import pgbouncer
-from tests.servers.postgres import postgres_server, postgres_url
-from tests.servers.pubsub import plain_pubsub_server, pubsub_server
-from tests.servers.rabbitmq import managed_rabbitmq_server, rabbitmq_server
-from tests.servers.redis import redis_server
-from tests.servers.roles import ground
-from tests.servers.s3 import s3_port
-from tests.servers.sqs import sqs_server, sqs_url
-from tests.servers.table import print_table
+from tests.kit.servers.kafka import kafka_server
+from tests.kit.servers.nats import nats_server
+from tests.kit.servers.pgbouncer import pgbouncer
+from tests.kit.servers.postgres import postgres_server, postgres_url
+from tests.kit.servers.pubsub import plain_pubsub_server, pubsub_server
+from tests.kit.servers.rabbitmq import managed_rabbitmq_server, rabbitmq_server
+from tests.kit.servers.redis import redis_server
+from tests.kit.servers.roles import ground
+from tests.kit.servers.s3 import s3_port
+from tests.kit.servers.sqs import sqs_server, sqs_url
+from tests.kit.servers.table import print_table
 
 __all__ = [
     "ground",

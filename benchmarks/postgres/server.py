@@ -11,7 +11,7 @@ from psycopg import sql
 
 from benchmarks.postgres.shop import CREATE
 from posthouse.stores.postgres import PostgresStore
-from tests.servers.postgres import SETTINGS, PostgresServer, binaries, running
+from tests.kit.servers.postgres import SETTINGS, PostgresServer, binaries, running
 
 TUNED = {**SETTINGS, "shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeout": "30min"}
 """Every commit is synced. No checkpoint falls into one round and not into the other."""

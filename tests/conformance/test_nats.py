@@ -12,8 +12,8 @@ from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
 from tests.conformance.broker_path import BrokerPathContract
 from tests.conformance.losing import all_from_nats, from_nats
-from tests.servers.nats import NatsServer
-from tests.servers.proxy import Proxy
+from tests.kit.servers.nats import NatsServer
+from tests.kit.servers.proxy import Proxy
 
 
 @pytest.mark.filterwarnings(

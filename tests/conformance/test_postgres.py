@@ -5,7 +5,7 @@ import pytest
 from posthouse.store import Store
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract import StoreContract
-from tests.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer
 
 
 class TestPostgres(StoreContract):

@@ -17,9 +17,9 @@ from posthouse.testing.broker_contract.outages import OutageContract
 from tests.conformance.broker_path import BrokerPathContract
 from tests.conformance.losing import from_postgres
 from tests.conformance.spoiling import in_postgres
-from tests.servers.postgres import binaries
-from tests.servers.proxy import Proxy
-from tests.servers.restartable import RestartablePostgres, restartable
+from tests.kit.servers.postgres import binaries
+from tests.kit.servers.proxy import Proxy
+from tests.kit.servers.restartable import RestartablePostgres, restartable
 
 
 class TestPostgresBroker(LocalBrokerContract):

@@ -8,7 +8,7 @@ from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.testing.broker_contract import LocalBrokerContract
-from tests.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer
 
 
 class TestPostgresBrokerBehindAPooler(LocalBrokerContract):

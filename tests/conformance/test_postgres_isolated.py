@@ -20,7 +20,7 @@ from posthouse.testing.store_contract.streams import HistoryContract, StreamCont
 from posthouse.testing.store_contract.stuck import StuckContract
 from posthouse.testing.store_contract.timers import TimerContract
 from posthouse.testing.store_contract.transactions import TransactionContract
-from tests.servers.roles import Ground
+from tests.kit.servers.roles import Ground
 
 
 class Isolated(PostgresStore):

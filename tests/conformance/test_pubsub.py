@@ -11,8 +11,8 @@ from posthouse.testing.broker_contract import BrokerContract, LocalBrokerContrac
 from posthouse.testing.broker_contract.fixtures import Link
 from tests.conformance.broker_path import BrokerPathContract
 from tests.conformance.losing import from_pubsub
-from tests.servers.proxy import Proxy
-from tests.servers.pubsub import PubSubServer
+from tests.kit.servers.proxy import Proxy
+from tests.kit.servers.pubsub import PubSubServer
 
 
 class TestPubSub(BrokerContract):

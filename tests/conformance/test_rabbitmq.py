@@ -17,8 +17,8 @@ from posthouse.testing.broker_contract.surveying import SurveyingContract
 from tests.conformance.broker_path import BrokerPathContract
 from tests.conformance.losing import from_rabbitmq
 from tests.conformance.spoiling import in_rabbitmq
-from tests.servers.proxy import Proxy
-from tests.servers.rabbitmq import RabbitmqServer
+from tests.kit.servers.proxy import Proxy
+from tests.kit.servers.rabbitmq import RabbitmqServer
 
 
 class TestRabbitmq(BrokerContract):

@@ -11,8 +11,8 @@ from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
 from tests.conformance.broker_path import BrokerPathContract
 from tests.conformance.losing import all_from_redis, from_redis
-from tests.servers.proxy import Proxy
-from tests.servers.redis import RedisServer
+from tests.kit.servers.proxy import Proxy
+from tests.kit.servers.redis import RedisServer
 
 
 class TestRedis(BrokerContract):

@@ -14,8 +14,8 @@ from posthouse.clock import Clock, ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
 from tests.conformance.broker_path import BrokerPathContract
-from tests.servers.proxy import Proxy
-from tests.servers.s3 import BUCKET, credentials
+from tests.kit.servers.proxy import Proxy
+from tests.kit.servers.s3 import BUCKET, credentials
 
 
 def opened(port: int, clock: Clock) -> Broker:

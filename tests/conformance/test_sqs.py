@@ -11,8 +11,8 @@ from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
 from tests.conformance.broker_path import BrokerPathContract
-from tests.servers.proxy import Proxy
-from tests.servers.sqs import SqsServer, url_at
+from tests.kit.servers.proxy import Proxy
+from tests.kit.servers.sqs import SqsServer, url_at
 
 
 class TestSqs(BrokerContract):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.docs.test_recipes import PATIENCE, loaded
-from tests.servers.nats import NatsServer
+from tests.kit.servers.nats import NatsServer
 
 HEADERS = {
     "ce-specversion": "1.0",

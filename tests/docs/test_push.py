@@ -16,9 +16,9 @@ from posthouse.brokers import open_broker
 from posthouse.brokers.pubsub.letters import frame_of
 from posthouse.brokers.pubsub.wire import Wire
 from posthouse.clock import SystemClock
-from tests.servers.issuer import issuing
-from tests.servers.pubsub import running
-from tests.servers.pusher import wrapped
+from tests.kit.servers.issuer import issuing
+from tests.kit.servers.pubsub import running
+from tests.kit.servers.pusher import wrapped
 
 RECIPE = Path(__file__).parents[2] / "docs" / "examples" / "recipes" / "push_app.py"
 TOPIC = "shop.orders.order"

@@ -12,8 +12,8 @@ from tests.faults.kit import tally
 from tests.faults.kit.ground import Databases, Files, Ground
 from tests.faults.kit.nursery import Nursery
 from tests.faults.kit.world import Worlds
-from tests.servers.memory import in_memory
-from tests.servers.postgres import PostgresServer, Unavailable, binaries, give_up, running
+from tests.kit.servers.memory import in_memory
+from tests.kit.servers.postgres import PostgresServer, Unavailable, binaries, give_up, running
 
 CRASH_TESTS = "test_crash_*.py"
 

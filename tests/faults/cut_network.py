@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from posthouse import Service
 from posthouse.errors import StoreError
 from tests.faults.plant import at_work, booking, effects, say, settled
-from tests.servers.postgres import binaries, running
+from tests.kit.servers.postgres import binaries, running
 
 
 def loopback(state: str) -> None:

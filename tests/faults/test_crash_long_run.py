@@ -23,7 +23,7 @@ from tests.faults.kit.jobs import Deal, Intent, Result
 from tests.faults.kit.nursery import Child, Nursery
 from tests.faults.kit.shop import Conditions
 from tests.faults.kit.world import World
-from tests.servers.restartable import RestartablePostgres, restartable_postgres
+from tests.kit.servers.restartable import RestartablePostgres, restartable_postgres
 
 __all__ = ["restartable_postgres"]
 

@@ -18,8 +18,8 @@ from posthouse.brokers.nats import NatsBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import StoreError
 from tests.faults.plant import at_work, booking, effects, say, settled
-from tests.servers.nats import NatsServer
-from tests.servers.proxy import Proxy, Way
+from tests.kit.servers.nats import NatsServer
+from tests.kit.servers.proxy import Proxy, Way
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"  # the NATS client lets go of sockets that were cut while it connected

@@ -19,9 +19,9 @@ import pytest
 from melmastoon.demo.figures import Figures
 from melmastoon.demo.play import played
 from melmastoon.demo.runs import runs
-from tests.servers.house import house
-from tests.servers.postgres import Unavailable
-from tests.servers.table import give_up
+from tests.kit.servers.house import house
+from tests.kit.servers.postgres import Unavailable
+from tests.kit.servers.table import give_up
 
 LONG = "POSTHOUSE_LONG" in os.environ
 SEEDS, BOOKINGS = (200, 15) if LONG else (25, 4)

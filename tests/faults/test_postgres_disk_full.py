@@ -16,7 +16,7 @@ import pytest
 from posthouse import Payload, Service
 from posthouse.errors import StoreFull
 from tests.faults.plant import Made, at_work, booking, effects, say, settled
-from tests.servers.postgres import PostgresServer, unprivileged
+from tests.kit.servers.postgres import PostgresServer, unprivileged
 
 MEBIBYTE = 1024 * 1024
 

@@ -15,9 +15,9 @@ from posthouse.errors import StoreUnavailable
 from posthouse.store import HeldFilter
 from posthouse.stores.postgres import PostgresStore
 from tests.faults.plant import at_work, booking, effects, say, settled, until
-from tests.servers.postgres import PostgresServer
-from tests.servers.restartable import RestartablePostgres, restartable_postgres
-from tests.servers.standby import Standby, following
+from tests.kit.servers.postgres import PostgresServer
+from tests.kit.servers.restartable import RestartablePostgres, restartable_postgres
+from tests.kit.servers.standby import Standby, following
 
 __all__ = ["restartable_postgres"]
 

@@ -28,10 +28,10 @@ from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, r
 from posthouse.testing.store_contract.steps import add, standing
 from tests.faults.plant import until
 from tests.faults.test_postgres_failover import both_of
-from tests.servers.pgbouncer import pooling
-from tests.servers.postgres import PATIENCE, SETTINGS, Unavailable, binaries, give_up
-from tests.servers.restartable import RestartablePostgres, restartable
-from tests.servers.standby import following
+from tests.kit.servers.pgbouncer import pooling
+from tests.kit.servers.postgres import PATIENCE, SETTINGS, Unavailable, binaries, give_up
+from tests.kit.servers.restartable import RestartablePostgres, restartable
+from tests.kit.servers.standby import following
 
 FORGETFUL = {**SETTINGS, "wal_writer_delay": "10s", "wal_level": "logical"}
 """What nobody waits for reaches the disk late, as on a server that is busy with other things."""

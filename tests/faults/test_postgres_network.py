@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.postgres import Unavailable, binaries, give_up
+from tests.kit.servers.postgres import Unavailable, binaries, give_up
 
 ROOT = Path(__file__).parents[2]
 

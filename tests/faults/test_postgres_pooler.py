@@ -22,10 +22,10 @@ from posthouse.clock import SystemClock
 from posthouse.errors import StoreError
 from posthouse.store import HeldFilter
 from tests.faults.plant import at_work, booking, effects, say, settled
-from tests.servers.debian import environment
-from tests.servers.pgbouncer import program
-from tests.servers.ports import free_port
-from tests.servers.postgres import PATIENCE, unprivileged
+from tests.kit.servers.debian import environment
+from tests.kit.servers.pgbouncer import program
+from tests.kit.servers.ports import free_port
+from tests.kit.servers.postgres import PATIENCE, unprivileged
 
 CONFIGURATION = """
 [databases]

@@ -10,8 +10,8 @@ import pytest
 
 from posthouse.stores.postgres import PostgresStore
 from tests.faults.plant import Made, at_work, booking, effects, say, settled, until
-from tests.servers.faketime import faketime
-from tests.servers.postgres import PostgresServer, Unavailable, binaries, give_up, running
+from tests.kit.servers.faketime import faketime
+from tests.kit.servers.postgres import PostgresServer, Unavailable, binaries, give_up, running
 
 
 class Server(PostgresServer):

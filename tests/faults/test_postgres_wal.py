@@ -33,9 +33,9 @@ from tests.integration.wal_relay import (
     until,
     until_found,
 )
-from tests.servers.logical import LOGICAL, logical_server, logical_url
-from tests.servers.postgres import Unavailable, binaries, give_up
-from tests.servers.restartable import RestartablePostgres, restartable
+from tests.kit.servers.logical import LOGICAL, logical_server, logical_url
+from tests.kit.servers.postgres import Unavailable, binaries, give_up
+from tests.kit.servers.restartable import RestartablePostgres, restartable
 
 __all__ = ["logical_server", "logical_url"]
 

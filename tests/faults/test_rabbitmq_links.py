@@ -15,8 +15,8 @@ from posthouse import Service
 from posthouse.brokers.rabbitmq import RabbitmqBroker
 from posthouse.clock import SystemClock
 from tests.conformance.broker_path import House
-from tests.servers.proxy import Proxy
-from tests.servers.rabbitmq import RabbitmqServer
+from tests.kit.servers.proxy import Proxy
+from tests.kit.servers.rabbitmq import RabbitmqServer
 
 LONG = "POSTHOUSE_LONG" in os.environ
 TURNS, EVENTS = (60, 5_000) if LONG else (10, 1_000)

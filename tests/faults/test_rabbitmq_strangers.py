@@ -12,7 +12,7 @@ from posthouse.brokers.rabbitmq import RabbitmqBroker
 from posthouse.clock import SystemClock
 from tests.conformance.broker_path import House
 from tests.faults.test_rabbitmq_links import applied, at_work
-from tests.servers.rabbitmq import RabbitmqServer
+from tests.kit.servers.rabbitmq import RabbitmqServer
 
 JUST_FITS = 130_900
 """Bytes of one header; with what is around it a server takes 131,072."""

@@ -18,7 +18,7 @@ from posthouse.service import Parts
 from posthouse.status import drained
 from posthouse.store import HeldEvent, HeldFilter
 from tests.faults.rebuild_member import entries, ledger
-from tests.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.slow]
 

@@ -8,7 +8,7 @@ import uvicorn
 
 from posthouse import Event, Payload, Service, Tx
 from posthouse.edges.push import PushEndpoint, push_endpoint
-from tests.servers.issuer import ACCOUNT, AUDIENCE
+from tests.kit.servers.issuer import ACCOUNT, AUDIENCE
 
 
 class OrderPlaced(Payload):

@@ -9,7 +9,7 @@ from benchmarks.postgres.load import BrokerKind, Way, loaded
 from benchmarks.postgres.measures import MEASURES
 from benchmarks.postgres.server import BenchServer, run
 from benchmarks.reading import Scale
-from tests.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer
 
 
 @pytest.mark.parametrize(

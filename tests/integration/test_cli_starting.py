@@ -18,10 +18,10 @@ import pytest
 
 from posthouse.clock import SystemClock
 from posthouse.stores import open_store
-from tests.servers.nats import NatsServer
-from tests.servers.ports import free_port
-from tests.servers.proxy import Proxy
-from tests.servers.redis import RedisServer
+from tests.kit.servers.nats import NatsServer
+from tests.kit.servers.ports import free_port
+from tests.kit.servers.proxy import Proxy
+from tests.kit.servers.redis import RedisServer
 
 PATIENCE = 60.0
 BUDGET = 3.0

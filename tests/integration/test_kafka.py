@@ -35,8 +35,8 @@ from posthouse.brokers.kafka import KafkaBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
 from posthouse.service import Parts
-from tests.servers.kafka import KafkaServer, running
-from tests.servers.proxy import Proxy
+from tests.kit.servers.kafka import KafkaServer, running
+from tests.kit.servers.proxy import Proxy
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -37,7 +37,7 @@ from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import Clock, ManualClock
 from posthouse.service import Parts
 from posthouse.testing import Harness
-from tests.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer
 from tests.unit.melmastoon.stay import (
     check_in_started,
     check_out_started,

@@ -25,7 +25,7 @@ from posthouse.clock import SystemClock
 from posthouse.service import Parts
 from posthouse.stores import open_store
 from posthouse.testing import Harness
-from tests.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer
 from tests.unit.melmastoon import (
     test_ai_orchestrator,
     test_analytics,

@@ -25,8 +25,8 @@ from posthouse.brokers.nats import NatsBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
 from posthouse.service import Parts
-from tests.servers.nats import NatsServer, running
-from tests.servers.proxy import Proxy
+from tests.kit.servers.nats import NatsServer, running
+from tests.kit.servers.proxy import Proxy
 
 
 @pytest_asyncio.fixture

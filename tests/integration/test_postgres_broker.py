@@ -27,8 +27,8 @@ from posthouse.brokers import open_broker
 from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
-from tests.servers.postgres import PostgresServer
-from tests.servers.restartable import RestartablePostgres, restartable_postgres
+from tests.kit.servers.postgres import PostgresServer
+from tests.kit.servers.restartable import RestartablePostgres, restartable_postgres
 
 __all__ = ["restartable_postgres"]
 

@@ -28,7 +28,7 @@ from posthouse.local.postgres import sessions
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row, stuck
 from posthouse.testing.store_contract.steps import add, drain
-from tests.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer
 
 
 @pytest_asyncio.fixture

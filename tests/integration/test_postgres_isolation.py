@@ -24,8 +24,8 @@ from posthouse.stores.postgres.roles import roles_script
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import add, drain
 from tests.faults.scene import crafted, until
-from tests.servers.postgres import PostgresServer
-from tests.servers.roles import Ground
+from tests.kit.servers.postgres import PostgresServer
+from tests.kit.servers.roles import Ground
 
 
 @pytest_asyncio.fixture

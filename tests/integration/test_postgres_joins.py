@@ -27,7 +27,7 @@ from posthouse.store import OutboxRow, Timer
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.steps import drain
 from tests.integration.django_site import django_on
-from tests.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer
 
 INSERT = "INSERT INTO orders (name) VALUES ('o1')"
 Insert = Callable[[], Awaitable[object]]

@@ -18,7 +18,7 @@ from posthouse.processes import Aggregate, Model, Plan, Projection
 from posthouse.processes.projection import bulk, keeping
 from posthouse.status import drained
 from posthouse.stores.postgres import PostgresStore
-from tests.servers.roles import Ground
+from tests.kit.servers.roles import Ground
 
 POLICY = "USING (tenant = NULLIF(current_setting('posthouse.tenant', true), ''))"
 

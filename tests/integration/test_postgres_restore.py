@@ -14,7 +14,7 @@ from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import add, drain
-from tests.servers.postgres import PostgresServer, Unavailable, binaries, give_up, running
+from tests.kit.servers.postgres import PostgresServer, Unavailable, binaries, give_up, running
 
 # More transactions than a new server will have seen.
 SPEND = "DO $$ BEGIN FOR n IN 1..5000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$"

@@ -12,7 +12,7 @@ from posthouse.status import drained
 from posthouse.store import HeldFilter
 from posthouse.store.sagas import SagaFilter, SagaRow
 from posthouse.stores.postgres import PostgresStore
-from tests.servers.roles import Ground
+from tests.kit.servers.roles import Ground
 
 PATIENCE = 30.0
 POLICY = Policy(first_delay=0.1, last_delay=0.1, max_attempts=4)

@@ -27,8 +27,8 @@ from posthouse.testing.store_contract.steps import drain
 from posthouse.testing.store_contract.streams import FOLIO, append, everything, facts, versions
 from tests.faults.scene import until
 from tests.integration.test_postgres_restore import moved, spend
-from tests.servers.postgres import Unavailable, binaries, give_up, running
-from tests.servers.roles import Ground
+from tests.kit.servers.postgres import Unavailable, binaries, give_up, running
+from tests.kit.servers.roles import Ground
 from tests.unit.processes.stream.folios import Billing, Charged, Folio, charging, opening
 
 # Events whose transactions have not begun yet, as far as this server knows.

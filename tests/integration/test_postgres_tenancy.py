@@ -12,8 +12,8 @@ from psycopg import errors
 
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.roles import APPLICATION
-from tests.servers.postgres import PostgresServer
-from tests.servers.roles import Ground, new_ground
+from tests.kit.servers.postgres import PostgresServer
+from tests.kit.servers.roles import Ground, new_ground
 
 TABLES = (
     "outbox",

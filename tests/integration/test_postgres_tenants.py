@@ -27,9 +27,9 @@ from posthouse.store import HeldEvent, HeldFilter, Timer
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import drain
-from tests.servers.pgbouncer import pooling
-from tests.servers.postgres import PostgresServer
-from tests.servers.roles import Ground
+from tests.kit.servers.pgbouncer import pooling
+from tests.kit.servers.postgres import PostgresServer
+from tests.kit.servers.roles import Ground
 
 TENANTS = ("a", "b")
 PEEK = "SELECT DISTINCT tenant FROM invoice UNION SELECT tenant FROM shop.head UNION SELECT tenant FROM shop.held"

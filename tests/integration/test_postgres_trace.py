@@ -11,7 +11,7 @@ from posthouse.status import drained
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.histories import assert_replays, dump, histories, load
 from posthouse.tracing import Trace, trace
-from tests.servers.roles import Ground
+from tests.kit.servers.roles import Ground
 
 PATIENCE = 30.0
 

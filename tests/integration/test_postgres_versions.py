@@ -18,8 +18,8 @@ from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract import StoreContract
 from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, held, row, stuck
 from posthouse.testing.store_contract.steps import add, claim, drain, hold
-from tests.servers.postgres import PostgresServer, Unavailable, give_up, running
-from tests.servers.versions import VERSIONS, binaries_of
+from tests.kit.servers.postgres import PostgresServer, Unavailable, give_up, running
+from tests.kit.servers.versions import VERSIONS, binaries_of
 
 
 @pytest.fixture(scope="module", params=VERSIONS, ids=lambda version: f"PostgreSQL {version}")

@@ -22,7 +22,7 @@ from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.chaos import Chaos, ChaosBroker
 from tests.integration.django_site import django_on
 from tests.integration.shaped import KINDS, Kind, Scene, end_backend, eventually, tables
-from tests.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer
 
 QUICK = Policy(first_delay=0.02, deadline=10.0)
 

@@ -22,7 +22,7 @@ from posthouse.local.postgres import listening, telling
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import add
-from tests.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer
 
 LISTENERS = (
     "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name ~ '^posthouse lis'"

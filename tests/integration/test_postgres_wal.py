@@ -35,8 +35,8 @@ from tests.integration.wal_relay import (
     until,
     until_found,
 )
-from tests.servers.logical import logical_server, logical_url
-from tests.servers.postgres import PostgresServer
+from tests.kit.servers.logical import logical_server, logical_url
+from tests.kit.servers.postgres import PostgresServer
 
 __all__ = ["logical_server", "logical_url"]
 

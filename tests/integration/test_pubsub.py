@@ -26,8 +26,8 @@ from posthouse.brokers.pubsub.wire import Wire
 from posthouse.clock import ManualClock, SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
 from posthouse.service import Parts
-from tests.servers.proxy import Proxy
-from tests.servers.pubsub import PubSubServer, running
+from tests.kit.servers.proxy import Proxy
+from tests.kit.servers.pubsub import PubSubServer, running
 
 
 class OrderPlaced(Payload):

@@ -21,8 +21,8 @@ from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.store import HeldFilter
 from tests.integration.push_member import made
-from tests.servers.issuer import Issuer, issuing
-from tests.servers.pusher import Pusher, wrapped
+from tests.kit.servers.issuer import Issuer, issuing
+from tests.kit.servers.pusher import Pusher, wrapped
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "shop.orders.order"

@@ -22,7 +22,7 @@ from posthouse.brokers.rabbitmq import RabbitmqBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
 from posthouse.service import Parts
-from tests.servers.rabbitmq import RabbitmqServer, running
+from tests.kit.servers.rabbitmq import RabbitmqServer, running
 
 LANE: FieldTable = {"x-queue-type": "quorum", "x-single-active-consumer": True, "x-delivery-limit": 1_000_000_000}
 

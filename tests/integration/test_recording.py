@@ -18,7 +18,7 @@ from posthouse.errors import CommitUnknown, ConfigurationError, StoreError
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import drain
-from tests.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer
 
 TENANT = "t1"
 CREATE = "CREATE TABLE orders (name text PRIMARY KEY, state text NOT NULL DEFAULT 'open')"

@@ -32,8 +32,8 @@ from posthouse.brokers.redis.wire import Asked, Read, Wire
 from posthouse.clock import ManualClock, SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
 from posthouse.service import Parts
-from tests.servers.proxy import Proxy
-from tests.servers.redis import RedisServer, running
+from tests.kit.servers.proxy import Proxy
+from tests.kit.servers.redis import RedisServer, running
 
 Bare = Any
 """The driver's client, whose types say of most answers that they may be anything."""

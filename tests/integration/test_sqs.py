@@ -29,8 +29,8 @@ from posthouse.brokers.sqs.letters import queue_name, topic_name
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
 from posthouse.service import Parts
-from tests.servers.proxy import Proxy
-from tests.servers.sqs import SqsServer, running, url_at
+from tests.kit.servers.proxy import Proxy
+from tests.kit.servers.sqs import SqsServer, running, url_at
 
 ARN = "arn:aws:{}:eu-central-1:123456789012:{}"
 

@@ -23,7 +23,7 @@ from posthouse.clock import Clock, ManualClock, SystemClock, new_id
 from posthouse.errors import BrokerError
 from posthouse.survey import Surveyed
 from posthouse.topology import Scope, carry_out, plan
-from tests.servers.nats import NatsServer
+from tests.kit.servers.nats import NatsServer
 
 PATIENCE = 20.0
 

@@ -24,7 +24,7 @@ from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError
 from posthouse.survey import Thing
 from posthouse.topology import Scope, carry_out, plan
-from tests.servers.kafka import KafkaServer
+from tests.kit.servers.kafka import KafkaServer
 
 LEASE = 3.0
 

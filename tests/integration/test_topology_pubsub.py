@@ -16,7 +16,7 @@ from posthouse.brokers.pubsub.wire import Wire
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, ConfigurationError
 from posthouse.topology import Scope, carry_out, plan
-from tests.servers.pubsub import PubSubServer
+from tests.kit.servers.pubsub import PubSubServer
 
 
 async def test_subscriptions_with_other_settings_are_shown_and_mended(plain_pubsub_server: PubSubServer) -> None:

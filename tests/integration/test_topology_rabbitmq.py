@@ -20,7 +20,7 @@ from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
 from posthouse.survey import Thing
 from posthouse.topology import Scope, Step, carry_out, plan
-from tests.servers.rabbitmq import RabbitmqServer
+from tests.kit.servers.rabbitmq import RabbitmqServer
 
 LANE: FieldTable = {"x-queue-type": "quorum", "x-single-active-consumer": True, "x-delivery-limit": 1_000_000_000}
 PATIENCE = 30.0

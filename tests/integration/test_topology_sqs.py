@@ -18,7 +18,7 @@ from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError
 from posthouse.survey import Thing
 from posthouse.topology import Scope, Step, carry_out, plan
-from tests.servers.sqs import SqsServer, running
+from tests.kit.servers.sqs import SqsServer, running
 
 DRIVER = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
 PATIENCE = 20.0

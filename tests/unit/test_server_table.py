@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from tests.servers import table
+from tests.kit.servers import table
 
 
 @pytest.fixture(autouse=True)

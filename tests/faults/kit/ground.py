@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from posthouse.clock import new_id
-from tests.servers.postgres import PATIENCE, PostgresServer, settle
+from tests.kit.servers.postgres import PATIENCE, PostgresServer, settle
 
 # A copy is another database than the one that its cursors were written in, and no restored dump all the same.
 

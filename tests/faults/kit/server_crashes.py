@@ -18,12 +18,12 @@ from typing import Literal, Protocol
 
 import psycopg
 
-from tests.servers.memory import in_memory
-from tests.servers.pgbouncer import pooling
-from tests.servers.ports import free_port
-from tests.servers.postgres import PATIENCE, SETTINGS, binaries
-from tests.servers.restartable import RestartablePostgres
-from tests.servers.standby import Standby
+from tests.kit.servers.memory import in_memory
+from tests.kit.servers.pgbouncer import pooling
+from tests.kit.servers.ports import free_port
+from tests.kit.servers.postgres import PATIENCE, SETTINGS, binaries
+from tests.kit.servers.restartable import RestartablePostgres
+from tests.kit.servers.standby import Standby
 
 Kind = Literal["immediate", "backend", "promotion", "pooler"]
 KINDS: tuple[Kind, ...] = ("immediate", "backend", "promotion", "pooler")

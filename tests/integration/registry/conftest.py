@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from tests.integration.registry.client import Client, served
-from tests.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

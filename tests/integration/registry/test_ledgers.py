@@ -11,7 +11,7 @@ from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.governance.registry.books import Books
 from posthouse.governance.registry.ledgers import open_ledger
 from tests.integration.registry.client import ORDER, served
-from tests.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer
 
 
 async def test_many_may_open_a_new_ledger_at_once(store_url: str) -> None:

@@ -20,7 +20,7 @@ from posthouse.clock import ManualClock
 from posthouse.edges.keys import KeySet, KeysUnavailable
 from posthouse.edges.oidc import NotWelcome, Refused, Sender
 from posthouse.errors import ConfigurationError
-from tests.servers.issuer import ACCOUNT, AUDIENCE, Issuer, issuing
+from tests.kit.servers.issuer import ACCOUNT, AUDIENCE, Issuer, issuing
 
 NOW = 1_800_000_000.0
 

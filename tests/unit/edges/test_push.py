@@ -22,8 +22,8 @@ from posthouse.clock import SystemClock, new_id
 from posthouse.edges.push import LARGEST, PushEndpoint, push_endpoint
 from posthouse.errors import ConfigurationError, StoreUnavailable
 from posthouse.store import HeldFilter
-from tests.servers.issuer import ACCOUNT, AUDIENCE, Issuer, issuing
-from tests.servers.pusher import wrapped
+from tests.kit.servers.issuer import ACCOUNT, AUDIENCE, Issuer, issuing
+from tests.kit.servers.pusher import wrapped
 
 TOPIC = "shop.orders.order"
 OURS = f"projects/shop/subscriptions/billing.{TOPIC}.sub"

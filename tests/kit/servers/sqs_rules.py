@@ -1,6 +1,6 @@
 """moto's server with the rules of SQS FIFO put right that it breaks, in a process of its own.
 
-`python -m tests.servers.sqs_rules <port> <seconds that ids are remembered>`. What moto 5.2 does, and AWS does not:
+`python -m tests.kit.servers.sqs_rules <port> <seconds that ids are remembered>`. What moto 5.2 does, and AWS does not:
 a message group whose messages timed out begins with the last of them; two requests at the same moment get the same
 messages; a receipt works after its time is up; an id is forgotten as soon as its message is deleted; numbers are random;
 a poll spins while all that is there is blocked; every message that is sent counts all the others several times; whoever

@@ -22,11 +22,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.servers.table import give_up, report
+from tests.kit.servers.table import give_up, report
 
 BUCKET = "events"
 PATIENCE = 60.0
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def credentials(port: int) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def s3_port() -> Iterator[int]:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.servers.s3", str(port)],
+        [sys.executable, "-m", "tests.kit.servers.s3", str(port)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=ROOT,

@@ -14,9 +14,9 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from tests.servers.memory import in_memory
-from tests.servers.postgres import PATIENCE, SETTINGS, binaries, give_up
-from tests.servers.restartable import RestartablePostgres
+from tests.kit.servers.memory import in_memory
+from tests.kit.servers.postgres import PATIENCE, SETTINGS, binaries, give_up
+from tests.kit.servers.restartable import RestartablePostgres
 
 
 class Standby(RestartablePostgres):

@@ -7,7 +7,7 @@ import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 
-CACHE = Path(__file__).parents[2] / ".cache"
+CACHE = Path(__file__).parents[3] / ".cache"
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers.postgres import SETTINGS, PostgresServer, Unavailable, binaries, give_up, running
+from tests.kit.servers.postgres import SETTINGS, PostgresServer, Unavailable, binaries, give_up, running
 
 LOGICAL = {**SETTINGS, "wal_level": "logical", "max_wal_size": "64MB", "checkpoint_timeout": "30s"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from tests.servers.debian import unpacked
+from tests.kit.servers.debian import unpacked
 
 PATTERN = "usr/lib/*/faketime/libfaketimeMT.so.1"
 

@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.servers.once import CACHE, once
-from tests.servers.table import give_up
+from tests.kit.servers.once import CACHE, once
+from tests.kit.servers.table import give_up
 
 FETCHING = 300.0
 """Seconds for the registry."""

@@ -1,5 +1,5 @@
 """Servers for the whole platform: a PostgreSQL with one database per service, and a NATS. As a program it plays the demonstration
-on them: `python -m tests.servers.house --bookings 60`."""
+on them: `python -m tests.kit.servers.house --bookings 60`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import psycopg
 from psycopg import sql
 
 from melmastoon.facts.everything import SERVICES
-from tests.servers import nats, postgres
-from tests.servers.memory import in_memory
+from tests.kit.servers import nats, postgres
+from tests.kit.servers.memory import in_memory
 
 MANY = {**postgres.SETTINGS, "max_connections": "600", "shared_buffers": "128MB"}
 """Each service is open in two processes, with a few connections each."""

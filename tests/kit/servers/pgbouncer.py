@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.servers.debian import environment, unpacked
-from tests.servers.ports import free_port
-from tests.servers.postgres import PATIENCE, PostgresServer, unprivileged
-from tests.servers.table import give_up, report
+from tests.kit.servers.debian import environment, unpacked
+from tests.kit.servers.ports import free_port
+from tests.kit.servers.postgres import PATIENCE, PostgresServer, unprivileged
+from tests.kit.servers.table import give_up, report
 
 CONFIGURATION = """
 [databases]

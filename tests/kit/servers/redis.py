@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.debian import environment, unpacked
-from tests.servers.ports import free_port
-from tests.servers.table import report
+from tests.kit.servers.debian import environment, unpacked
+from tests.kit.servers.ports import free_port
+from tests.kit.servers.table import report
 
 PATIENCE = 30.0
 GUEST = "guest on >guest +@all %R~* %RW~guest* %RW~posthouse:*"

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer
 
 PASSWORD = "only-for-tests"
 

@@ -23,9 +23,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.servers.debian import environment, unpacked
-from tests.servers.ports import free_ports
-from tests.servers.table import report
+from tests.kit.servers.debian import environment, unpacked
+from tests.kit.servers.ports import free_ports
+from tests.kit.servers.table import report
 
 PATIENCE = 60.0
 ERLANG_HOME = "usr/lib/erlang"

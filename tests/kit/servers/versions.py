@@ -17,8 +17,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from tests.servers.once import once
-from tests.servers.postgres import Unavailable
+from tests.kit.servers.once import once
+from tests.kit.servers.postgres import Unavailable
 
 VERSIONS = (13, 14, 15, 16, 17, 18)
 ARTIFACT = "io.zonky.test.postgres:embedded-postgres-binaries-linux-{machine}:{version}"

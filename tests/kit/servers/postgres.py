@@ -26,9 +26,9 @@ import pytest
 from psycopg import sql
 
 from posthouse.clock import new_id
-from tests.servers import table
-from tests.servers.memory import in_memory
-from tests.servers.ports import free_port
+from tests.kit.servers import table
+from tests.kit.servers.memory import in_memory
+from tests.kit.servers.ports import free_port
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",

@@ -1,4 +1,4 @@
-"""A Pub/Sub for the tests: Google's pstest with a delivery of our own (tests/servers/pstest), built with Go into .cache,
+"""A Pub/Sub for the tests: Google's pstest with a delivery of our own (tests/kit/servers/pstest), built with Go into .cache,
 on the loopback, ended by its own process id. It keeps nothing when it ends. POSTHOUSE_TEST_PUBSUB names an emulator
 (host:port) to use in its place."""
 
@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.once import CACHE, once
-from tests.servers.ports import free_port
-from tests.servers.table import give_up, report
+from tests.kit.servers.once import CACHE, once
+from tests.kit.servers.ports import free_port
+from tests.kit.servers.table import give_up, report
 
 PATIENCE = 30.0
 SOURCE = Path(__file__).with_name("pstest")

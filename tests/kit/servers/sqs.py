@@ -20,11 +20,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.servers.ports import free_port
-from tests.servers.table import give_up, report
+from tests.kit.servers.ports import free_port
+from tests.kit.servers.table import give_up, report
 
 PATIENCE = 60.0
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class SqsServer:
@@ -43,7 +43,7 @@ class SqsServer:
     def start(self) -> None:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.servers.sqs_rules", str(self.port), str(self._remembered)],
+                [sys.executable, "-m", "tests.kit.servers.sqs_rules", str(self.port), str(self._remembered)],
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,

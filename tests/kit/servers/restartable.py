@@ -15,9 +15,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.servers.memory import in_memory
-from tests.servers.ports import free_port
-from tests.servers.postgres import PATIENCE, SETTINGS, Unavailable, binaries, give_up, unprivileged
+from tests.kit.servers.memory import in_memory
+from tests.kit.servers.ports import free_port
+from tests.kit.servers.postgres import PATIENCE, SETTINGS, Unavailable, binaries, give_up, unprivileged
 
 
 class RestartablePostgres:

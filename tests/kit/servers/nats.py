@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.ports import free_port
-from tests.servers.table import give_up, report
+from tests.kit.servers.ports import free_port
+from tests.kit.servers.table import give_up, report
 
 PATIENCE = 30.0
 CONFIGURATION = """

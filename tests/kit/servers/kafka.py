@@ -28,10 +28,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.servers.once import CACHE as HOUSE
-from tests.servers.once import once
-from tests.servers.ports import free_ports
-from tests.servers.table import give_up, report
+from tests.kit.servers.once import CACHE as HOUSE
+from tests.kit.servers.once import once
+from tests.kit.servers.ports import free_ports
+from tests.kit.servers.table import give_up, report
 
 VERSION = "4.3.1"
 CACHE = HOUSE / "kafka"

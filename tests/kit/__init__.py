@@ -1,0 +1,1 @@
+"""What tests share: servers, waiting, frames, one shop of events."""
