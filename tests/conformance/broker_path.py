@@ -24,6 +24,8 @@ from posthouse.store import HeldFilter
 from posthouse.survey import PASSING, Surveyed
 from posthouse.tracing import trace
 from posthouse.tracing.reading import refusal
+from tests.kit.frames import collect
+from tests.kit.waiting import eventually
 
 T = TypeVar("T")
 
@@ -345,21 +347,7 @@ class BrokerPathContract:
             await task
 
     async def until(self, look: Callable[[], Awaitable[T]], right: Callable[[T], bool]) -> None:
-        seen = None
-        try:
-            async with asyncio.timeout(self.deadline):
-                while True:
-                    seen = await look()
-                    if right(seen):
-                        return
-                    await asyncio.sleep(0.01)
-        except TimeoutError:
-            raise AssertionError(f"still {seen!r} after {self.deadline:g} s") from None
+        await eventually(look, right=right, within=self.deadline)
 
     async def collect(self, stream: Stream, count: int) -> list[Delivery]:
-        got: list[Delivery] = []
-        async with asyncio.timeout(self.deadline):
-            while len(got) < count:
-                got += await stream.receive(count - len(got), self.deadline)
-        await stream.ack(got)
-        return got
+        return await collect(stream, count, within=self.deadline)

@@ -16,6 +16,7 @@ from posthouse.runtime import PARTS, Part
 from posthouse.service import Parts
 from posthouse.status import Status, status
 from posthouse.store import Store
+from tests.kit.waiting import eventually
 
 QUICK = RelaySettings(lease=2.0, idle=0.2, first_delay=0.05, last_delay=0.3)
 
@@ -99,9 +100,7 @@ async def effects(service: Service, key: str) -> list[int]:
 async def until(condition: Callable[[], Awaitable[bool]], what: str, seconds: float = 30.0) -> float:
     """Wait for a condition; the seconds that it took. While the database is away it does not hold."""
     began = time.monotonic()
-    while not await holds(condition):
-        assert time.monotonic() - began < seconds, f"{what} did not happen within {seconds:g} s"
-        await asyncio.sleep(0.02)
+    await eventually(lambda: holds(condition), what, within=seconds, pause=0.02)
     return time.monotonic() - began
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from posthouse import Service
 from posthouse.broker import Frame
@@ -13,6 +12,7 @@ from posthouse.contracts import event_type_of
 from posthouse.events import STRUCTURED, Event, timestamp
 from posthouse.status import Status, status
 from posthouse.testing import Harness
+from tests.kit.waiting import eventually
 
 from .stores import worded
 
@@ -49,16 +49,6 @@ def crafted(
     return Frame(topic=event_type.topic, id=event.id, key=partition or line, headers=encoded.headers, body=encoded.body)
 
 
-async def until(
-    condition: Callable[[], Awaitable[bool]], what: str, timeout: float = 20.0, pause: float = 0.002
-) -> None:
-    """Wait for a condition, at most `timeout` real seconds."""
-    deadline = time.monotonic() + timeout
-    while not await condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {timeout:g} s"
-        await asyncio.sleep(pause)
-
-
 async def calm(harness: Harness, timeout: float = 20.0) -> Status:
     """Wait until nothing moves as far as the clock allows, whether it adds up or not: crafted frames were never
     committed, and refused rows stay in the outbox."""
@@ -80,7 +70,7 @@ async def calm(harness: Harness, timeout: float = 20.0) -> Status:
         await asyncio.sleep(0)
         return await still()
 
-    await until(twice, "calm", timeout)
+    await eventually(twice, "calm", within=timeout, pause=0.002)
     return await status(harness.services)
 
 

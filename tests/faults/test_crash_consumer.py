@@ -10,7 +10,8 @@ from tests.faults.kit import tally
 from tests.faults.kit.failpoint import Failpoint
 from tests.faults.kit.jobs import Deal, Intent
 from tests.faults.kit.shop import Conditions, Poison
-from tests.faults.kit.world import World, Worlds, until
+from tests.faults.kit.world import World, Worlds
+from tests.kit.waiting import until
 
 DEALS = [
     Deal(tenant=f"t{n % 2 + 1}", intents=[Intent(n=f"{n}", kind="placed" if n < 16 else "seen", key=f"p{n % 4}")])

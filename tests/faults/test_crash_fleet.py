@@ -13,7 +13,8 @@ from tests.faults.kit import tally
 from tests.faults.kit.fleet import Fleet, pause, seeded
 from tests.faults.kit.jobs import Deal, Intent
 from tests.faults.kit.shop import Conditions
-from tests.faults.kit.world import World, Worlds, until
+from tests.faults.kit.world import World, Worlds
+from tests.kit.waiting import until
 
 BRISK = Conditions(speed=4.0, relay_lease=3.0, broker_lease=4.0, max_attempts=1000, in_flight=100)
 """Four times the machine's clock: leases run out within a second."""

@@ -8,7 +8,8 @@ from tests.faults.kit import tally
 from tests.faults.kit.failpoint import Failpoint
 from tests.faults.kit.jobs import Deal, Intent
 from tests.faults.kit.shop import Conditions
-from tests.faults.kit.world import World, Worlds, until
+from tests.faults.kit.world import World, Worlds
+from tests.kit.waiting import until
 
 LEASE, TICK = 1.5, 1.0
 SLOW = Conditions(speed=1.0, relay_lease=LEASE, broker_lease=2.0)

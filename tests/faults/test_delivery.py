@@ -20,8 +20,9 @@ from posthouse.events import decode_any
 from posthouse.service import Parts
 from posthouse.stores import open_store
 from posthouse.testing import Chaos, ChaosBroker
+from tests.kit.waiting import eventually
 
-from .scene import NOW, calm, crafted, put, restarted, rows, states, until
+from .scene import NOW, calm, crafted, put, restarted, rows, states
 from .stores import House, store_url, stores, upgraded, worded
 
 __all__ = ["stores"]
@@ -165,7 +166,7 @@ async def test_copies_handed_to_several_members_of_a_group_at_once_are_one_effec
             counts = await first.store.counts()
             return not any(p.pending for p in progress.values()) and not counts.held
 
-        await until(done, "every copy dealt with", 90)
+        await eventually(done, "every copy dealt with", within=90)
         for k in range(keys):
             assert await entries(f"o{k}", first) == list(range(1, numbers + 1))
         assert sorted(map(int, map(str, await entries("visit", first)))) == list(range(40))
@@ -423,7 +424,7 @@ async def test_a_number_that_never_comes_parks_its_key_with_a_named_alarm_until_
             await calm(harness)
             assert caplog.records == []
             harness.clock.advance(2)
-            await until(lambda: _alarms(caplog, 3), "the alarm")
+            await eventually(lambda: _alarms(caplog, 3), "the alarm")
             for _ in range(5):
                 harness.clock.advance(2)
                 await calm(harness)
@@ -481,7 +482,7 @@ async def test_a_number_lost_behind_a_failing_event_is_alarmed_and_can_be_given_
         assert await entries() == [1]
         with caplog.at_level(logging.ERROR):
             harness.clock.advance(61)
-            await until(lambda: _alarms(caplog, 1), "the alarm")
+            await eventually(lambda: _alarms(caplog, 1), "the alarm")
         waiting = await harness.held(ledger)
         await ledger.desk.release(waiting[0].id)
         harness.clock.advance(1)
@@ -618,7 +619,7 @@ async def test_an_unordered_event_older_than_the_inbox_remembers_is_set_aside_an
         async def purged() -> bool:
             return await rows(ledger, forgotten) == [(0,)]
 
-        await until(purged, "the purge")
+        await eventually(purged, "the purge")
         await put(harness, *old, *ordered)
         await put(harness, crafted(VisitCounted(number=9), at=NOW + 2000))
         await calm(harness)
@@ -678,7 +679,7 @@ async def test_a_new_consumer_reads_history_that_is_older_than_any_inbox() -> No
         async def read() -> bool:
             return len(await entries("visit", young)) == 20 and len(await entries(service=young)) == 5
 
-        await until(read, "the history read")
+        await eventually(read, "the history read")
         assert (await store.counts()).held == {}
     finally:
         stop.set()

@@ -16,8 +16,7 @@ from posthouse.store import HeldFilter, HeldState, KeyPosition, Store, Transacti
 from posthouse.stores import open_store
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import CONSUMER, arrival, held
-
-from .scene import until
+from tests.kit.waiting import eventually
 
 Change = Callable[[Transaction], Awaitable[None]]
 
@@ -57,7 +56,7 @@ async def meanwhile(store: Store, change: Change, verb: Awaitable[object]) -> No
     async with store.begin() as tx:
         await store.inbox.position_of(tx, CONSUMER, arrival(1))
         deciding = asyncio.ensure_future(verb)
-        await until(lambda: waits(store), "the verb to wait for the key")
+        await eventually(lambda: waits(store), "the verb to wait for the key")
         await change(tx)
     await deciding
 

@@ -20,8 +20,9 @@ from posthouse.errors import DecodeError, DeskError, StoreError
 from posthouse.service import Parts
 from posthouse.store import HeldEvent
 from posthouse.testing import Harness
+from tests.kit.waiting import eventually
 
-from .scene import calm, crafted, put, rows, states, until
+from .scene import calm, crafted, put, rows, states
 from .stores import House, stores, worded
 
 __all__ = ["stores"]
@@ -263,7 +264,7 @@ async def late_thread(plant: Service, place: Path | None, go: threading.Event, e
         [held] = await harness.held(plant)
         assert held.error.startswith("DeadlineExceeded")
         go.set()
-        await until(lambda: asyncio.sleep(0, ended.is_set()), "the end of the late thread", 5)
+        await eventually(ended.is_set, "the end of the late thread", within=5)
         assert await effects(plant) == [("a", 0)]
         await harness.publish(Made(key="b"))
         await harness.advance(11)
@@ -341,7 +342,7 @@ async def test_a_plain_handler_that_hangs_inside_a_statement_is_stopped(place: P
         for key in ("hangs", "a"):
             await harness.publish(Made(key=key))
         await harness.settled()
-        await until(lambda: asyncio.sleep(0, ended.is_set()), "the interrupt", 5)
+        await eventually(ended.is_set, "the interrupt", within=5)
         assert await effects(plant) == [("a", 0)]
         await harness.advance(11)
         assert await effects(plant) == [("a", 0), ("hangs", 0)]

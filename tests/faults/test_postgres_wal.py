@@ -30,12 +30,11 @@ from tests.integration.wal_relay import (
     numbers_of,
     relaying,
     settled,
-    until,
-    until_found,
 )
 from tests.kit.servers.logical import LOGICAL, logical_server, logical_url
 from tests.kit.servers.postgres import Unavailable, binaries, give_up
 from tests.kit.servers.restartable import RestartablePostgres, restartable
+from tests.kit.waiting import eventually
 
 __all__ = ["logical_server", "logical_url"]
 
@@ -147,7 +146,7 @@ async def written(url: str, at_least: int) -> None:
     async def enough() -> bool:
         return sum((await committed(url)).values()) >= at_least
 
-    await until_found(enough, within=40)
+    await eventually(enough, within=40)
 
 
 async def everything_arrived(house: House, url: str) -> int:
@@ -158,7 +157,7 @@ async def everything_arrived(house: House, url: str) -> int:
         lines = await asyncio.to_thread(house.lines)
         return len({(line.key, line.number) for line in lines}) == sum(wanted.values())
 
-    await until_found(all_there, within=40)
+    await eventually(all_there, within=40)
     lines = house.lines()
     assert_in_order(numbers_of((line.key, line.number) for line in lines), wanted)
     return len(lines) - sum(wanted.values())
@@ -168,7 +167,7 @@ async def in_thread(condition: Callable[[], bool]) -> None:
     async def look() -> bool:
         return await asyncio.to_thread(condition)
 
-    await until_found(look, within=40)
+    await eventually(look, within=40)
 
 
 @pytest.mark.slow
@@ -273,13 +272,13 @@ async def test_a_slot_that_the_server_gives_up_is_not_missed(
             )
             await connection.execute("SELECT pg_switch_wal()")
         await connection.execute("CHECKPOINT")
-        await until(lambda: tail.mode == "poll")
+        await eventually(lambda: tail.mode == "poll")
         assert await connection.fetchval("SELECT count(*) FROM pg_replication_slots") == 0
         sink.away = False
-        await until(lambda: len(sink.frames) >= 20)
+        await eventually(lambda: len(sink.frames) >= 20)
         await following(tail)
         await add(store, row("k0"))
-        await until(lambda: len(set(sink.ids)) == 21)
+        await eventually(lambda: len(set(sink.ids)) == 21)
         await settled(store)
     assert_in_order(sink.numbers(), {**{f"t1:k{number}": 1 for number in range(20)}, "t1:k0": 2})
     await connection.close()
@@ -299,14 +298,14 @@ async def test_a_failover_to_a_server_that_missed_the_last_commits_is_followed_a
         await settled(store)
         await asyncio.to_thread(server.back_up)
         await add_again(store, "lost")
-        await until(lambda: sink.ids[-1:] == ["lost"])
+        await eventually(lambda: sink.ids[-1:] == ["lost"])
         await asyncio.to_thread(server.fail_over)
         for number in range(10):
             await add_again(store, f"new {number}")
-        await until(lambda: {f"new {number}" for number in range(10)} <= set(sink.ids))
+        await eventually(lambda: {f"new {number}" for number in range(10)} <= set(sink.ids))
         await following(tail)
         await add_again(store, "last")
-        await until(lambda: sink.ids[-1:] == ["last"])
+        await eventually(lambda: sink.ids[-1:] == ["last"])
     await store.aclose()
 
 
@@ -319,4 +318,4 @@ async def add_again(store: PostgresStore, event_id: str) -> None:
             return True
         return False
 
-    await until_found(added)
+    await eventually(added)

@@ -20,8 +20,9 @@ from posthouse.sending import Relay
 from posthouse.service import Parts
 from posthouse.stores import open_store
 from posthouse.testing import Harness
+from tests.kit.waiting import eventually
 
-from .scene import calm, until
+from .scene import calm
 
 MIB = 1024 * 1024
 SETTINGS = RelaySettings(
@@ -306,10 +307,10 @@ async def test_while_the_broker_is_away_nothing_is_marked_sent_and_the_relay_ask
         with caplog.at_level(logging.INFO, "posthouse.relay"):
             for number in range(5):
                 await harness.publish(ThingMade(key="k", number=number))
-            await until(lambda: asyncio.sleep(0, broker.calls >= 1), "a first try")
+            await eventually(lambda: broker.calls >= 1, "a first try")
             for tries in range(2, 8):
                 harness.clock.advance(8.1)
-                await until(lambda least=tries: asyncio.sleep(0, broker.calls >= least), "another try")  # type: ignore[misc]
+                await eventually(lambda least=tries: asyncio.sleep(0, broker.calls >= least), "another try")  # type: ignore[misc]
             counts = await plant.store.counts()
             assert counts.unsent == {"plant.thing": 5}
             assert counts.stuck == 0
@@ -336,7 +337,7 @@ async def test_a_lost_answer_makes_duplicates_and_loses_nothing() -> None:
             harness.clock.advance(9)
             return broker.calls >= 2
 
-        await until(tried_twice, "two tries")
+        await eventually(tried_twice, "two tries")
         assert (await plant.store.counts()).unsent == {"plant.thing": 5}
         broker.mute = False
         harness.clock.advance(9)
@@ -361,7 +362,7 @@ async def test_an_unreachable_broker_hides_no_stuck_key_and_a_stuck_key_no_other
         broker.away, calls = True, broker.calls
         await harness.publish(ThingMade(key="good", number=3))
         harness.clock.advance(30)
-        await until(lambda: asyncio.sleep(0, broker.calls > calls), "a try")
+        await eventually(lambda: broker.calls > calls, "a try")
         broker.away, broker.refuses = False, lambda frame: None
         for _ in range(10):
             harness.clock.advance(61)

@@ -9,8 +9,9 @@ from posthouse import Event, Policy, Tx
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.store import HeldFilter
+from tests.kit.waiting import eventually
 
-from .scene import crafted, until
+from .scene import crafted
 from .test_skewed_clocks import Made, OpenStore, at_work, opened, plant
 
 __all__ = ["opened"]
@@ -35,7 +36,7 @@ async def test_a_released_chain_runs_at_the_rate_of_a_list(opened: OpenStore, tm
         async def all_held() -> bool:
             return sum((await store.counts()).held.values()) == CHAIN
 
-        await until(all_held, "the chain to be held", 60.0, pause=0.05)
+        await eventually(all_held, "the chain to be held", within=60.0, pause=0.05)
         broken[0] = False
         (first,) = await store.held.find(HeldFilter(state="dead"))
         began = time.monotonic()
@@ -44,7 +45,7 @@ async def test_a_released_chain_runs_at_the_rate_of_a_list(opened: OpenStore, tm
         async def done() -> bool:
             return len(ran) == CHAIN
 
-        await until(done, "the chain to run", 60.0, pause=0.02)
+        await eventually(done, "the chain to run", within=60.0, pause=0.02)
         seconds = time.monotonic() - began
     assert ran == list(range(1, CHAIN + 1))
     assert seconds < CHAIN / 15, f"{CHAIN / seconds:.0f} per second"

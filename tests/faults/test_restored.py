@@ -13,8 +13,7 @@ import pytest
 from posthouse import Event, Payload, Service, Tx
 from posthouse.status import Status, status
 from posthouse.store import HeldFilter
-
-from .scene import until
+from tests.kit.waiting import eventually
 
 TABLE = "CREATE TABLE IF NOT EXISTS invoice (order_id TEXT, number INTEGER)"
 
@@ -124,7 +123,7 @@ async def test_a_timer_that_was_brought_back_has_its_fact_not_taken_for_a_duplic
     with contextlib.closing(sqlite3.connect(shop.place / "orders.db")) as connection, connection:
         assert connection.execute("UPDATE posthouse_timer SET due_at = 0").rowcount == 1
     async with shop.orders.running(), shop.billing.running():
-        await until(lambda: shop.has_aside(1), "the fact of the timer to be set aside")
+        await eventually(lambda: shop.has_aside(1), "the fact of the timer to be set aside")
     assert shop.invoices() == [1, 2, 3, 4]
     await shop.billing.aclose()
 

@@ -27,8 +27,9 @@ from posthouse.store import HeldFilter, Store
 from posthouse.store.sagas import SagaFilter
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.sqlite import SqliteStore
+from tests.kit.waiting import eventually
 
-from .scene import crafted, until
+from .scene import crafted
 
 HOUR = 3600.0
 SKEWS = pytest.mark.parametrize("off", [-HOUR, HOUR], ids=["behind", "ahead"])
@@ -106,13 +107,6 @@ async def at_work(
         await service.aclose()
 
 
-async def soon(condition: Callable[[], bool], what: str, seconds: float = 15.0) -> None:
-    async def holds() -> bool:
-        return condition()
-
-    await until(holds, what, seconds, pause=0.01)
-
-
 @SKEWS
 async def test_retries_wait_as_long_as_they_should_and_no_longer(opened: OpenStore, off: float) -> None:
     service, ran = plant(), []
@@ -130,7 +124,7 @@ async def test_retries_wait_as_long_as_they_should_and_no_longer(opened: OpenSto
         async def dead() -> bool:
             return [held.state for held in await store.held.find(HeldFilter())] == ["dead"]
 
-        await until(dead, "the end of its deliveries", 15.0, pause=0.02)
+        await eventually(dead, "the end of its deliveries", within=15.0, pause=0.02)
     assert len(ran) == 4
     assert all(later - earlier >= 0.14 for earlier, later in itertools.pairwise(ran)), "half of the delay at least"
 
@@ -152,9 +146,9 @@ async def test_a_gap_that_is_filled_goes_on_at_once_and_one_that_is_not_is_alarm
         began = time.monotonic()
         for number in (3, 2, 1):
             await broker.publish([crafted(Made(key="k", number=number), sequence=number, at=now)])
-        await soon(lambda: ran == [("k", 1), ("k", 2), ("k", 3)], "the filled gap to go on", 10.0)
+        await eventually(lambda: ran == [("k", 1), ("k", 2), ("k", 3)], "the filled gap to go on", within=10.0)
         assert time.monotonic() - began < 8
-        await soon(lambda: "that never came" in caplog.text, "the alarm", 10.0)
+        await eventually(lambda: "that never came" in caplog.text, "the alarm", within=10.0)
         assert time.monotonic() - began >= 0.9, "not before its deadline"
         assert caplog.text.count("that never came") == 1
 
@@ -181,7 +175,7 @@ async def test_a_timer_fires_in_its_time_and_nobody_asks_for_it_all_the_while(op
         async with service.transaction("t1") as tx:
             tx.publish(Seen(number=1), after=1.5)
             tx.publish(Seen(number=2), after=HOUR / 2)
-        await soon(lambda: len(ran) == 1, "the timer")
+        await eventually(lambda: len(ran) == 1, "the timer", within=15.0)
         assert ran[0] - began >= 1.4
         assert asked < 20
         assert len(await store.timers.pending()) == 1
@@ -203,16 +197,16 @@ async def test_what_a_dead_worker_had_in_hand_comes_again_after_its_lease(opened
         retrier._most = 0  # nobody runs what is held, for now
         async with service.transaction("t1") as tx:
             tx.publish(Made(key="k"))
-        await soon(lambda: len(ran) == 1, "the first run")
+        await eventually(lambda: len(ran) == 1, "the first run", within=15.0)
 
         async def claimed() -> bool:
             return bool(await dead.held.claim_due("plant", 1, 1.5))
 
-        await until(claimed, "the claim of a worker that dies", 10.0, pause=0.02)
+        await eventually(claimed, "the claim of a worker that dies", within=10.0, pause=0.02)
         taken = time.monotonic()
     await dead.aclose()
     async with at_work(service, opened(), off):
-        await soon(lambda: len(ran) == 2, "the run after the lease")
+        await eventually(lambda: len(ran) == 2, "the run after the lease", within=15.0)
         assert ran[1] - taken >= 1.4
 
 
@@ -228,11 +222,11 @@ async def test_nothing_young_is_purged_so_that_nothing_runs_twice(opened: OpenSt
     async with at_work(service, store, off, broker) as runtime:
         frames = [crafted(Seen(number=n), at=time.time()) for n in range(5)]
         await broker.publish(frames)
-        await soon(lambda: len(ran) == 5, "the first deliveries")
+        await eventually(lambda: len(ran) == 5, "the first deliveries", within=15.0)
         await runtime.tidy()
         await broker.publish([*frames, crafted(Seen(number=9), at=time.time())])
-        await soon(lambda: 9 in ran, "what came behind")
-        await soon(lambda: runtime.idle, "calm")
+        await eventually(lambda: 9 in ran, "what came behind", within=15.0)
+        await eventually(lambda: runtime.idle, "calm", within=15.0)
         assert sorted(ran) == [0, 1, 2, 3, 4, 9]
         assert await store.held.find(HeldFilter()) == []
 
@@ -264,7 +258,7 @@ async def test_what_the_broker_refused_is_tried_again_in_its_time(opened: OpenSt
         async with service.transaction("t1") as tx:
             for number in range(5):
                 tx.publish(Made(key="k", number=number))
-        await soon(lambda: ran == [0, 1, 2, 3, 4], "the refused ones and those behind them")
+        await eventually(lambda: ran == [0, 1, 2, 3, 4], "the refused ones and those behind them", within=15.0)
         assert time.monotonic() - began >= 0.1
 
 
@@ -280,7 +274,7 @@ async def test_versions_are_seen_when_they_were_seen(opened: OpenStore, off: flo
     async with at_work(service, store, off) as runtime:
         async with service.transaction("t1") as tx:
             tx.publish(Seen(number=1))
-        await soon(lambda: ran == [1], "the event")
+        await eventually(lambda: ran == [1], "the event", within=15.0)
         await runtime.tidy()
         seen = await store.version_usage.seen()
         assert {use.role for use in seen} >= {"applied", "running"}
@@ -326,9 +320,9 @@ async def test_what_one_relay_parked_another_tries_again_in_its_time_and_gives_u
         async def parked() -> bool:
             return len(await store.outbox.stuck()) == 3
 
-        await until(parked, "the first relay to park them", 10.0, pause=0.01)
+        await eventually(parked, "the first relay to park them", within=10.0, pause=0.01)
     async with at_work(service, opened(), 0.0, reluctant):
-        await soon(lambda: ran == [0, 1, 2], "the other relay to try them again", 12.0)
+        await eventually(lambda: ran == [0, 1, 2], "the other relay to try them again", within=12.0)
     tries = [refusing.asked[-1], *reluctant.asked[:3]]
     assert all(later - earlier >= 0.45 for earlier, later in itertools.pairwise(tries)), "half of the delay at least"
     assert len(reluctant.asked) <= 5
@@ -351,7 +345,7 @@ async def test_sagas_that_ended_are_kept_as_long_as_they_should_and_no_longer(op
         async with service.transaction("t1") as tx:
             await service.start_saga(tx, Making(key="k"))
             tx.publish(Made(key="k"))
-        await until(completed, "the end of the saga", 10.0, pause=0.02)
+        await eventually(completed, "the end of the saga", within=10.0, pause=0.02)
     store = opened()
     async with at_work(service, store, 0.0) as runtime:
         await runtime.tidy()
@@ -380,7 +374,7 @@ async def test_an_old_generation_stays_for_its_grace_and_no_longer(opened: OpenS
         async def gone() -> bool:
             return [row.number for row in await store.projections.generations()] == [2]
 
-        await until(gone, "the end of the old one", 15.0, pause=0.05)
+        await eventually(gone, "the end of the old one", within=15.0, pause=0.05)
         assert time.monotonic() - began >= 2.9
         [row] = await store.projections.generations()
         assert abs(time.time() - row.made_at) < 60

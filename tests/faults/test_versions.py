@@ -17,8 +17,8 @@ from posthouse.contracts import Topics
 from posthouse.events import decode_any
 from posthouse.status import drained
 from posthouse.stores import open_store
-from tests.faults.scene import until
 from tests.faults.version_scene import Booked, BookedByName, book, hotel_on
+from tests.kit.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,7 +97,7 @@ async def test_a_consumer_that_moves_from_one_version_to_the_next_applies_every_
             async def nothing_waits() -> bool:
                 return not (await last.store.counts()).held
 
-            await until(nothing_waits, "nothing is held any more")
+            await eventually(nothing_waits, "nothing is held any more")
             async with last.transaction("t1") as tx:
                 found = await tx.execute("SELECT stay, number FROM applied ORDER BY run")
     assert Counter(number for _, number in found) == Counter(range(60))
@@ -146,7 +146,7 @@ async def test_a_producer_that_is_killed_leaves_both_versions_of_a_fact_or_none(
             return (await store.counts()).committed.get("hotel.stay.booked.v2", 0) >= facts
 
         try:
-            await until(is_busy, "the producer has committed")
+            await eventually(is_busy, "the producer has committed")
         finally:
             process.kill()
             await process.wait()

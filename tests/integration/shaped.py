@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import asyncpg
 import psycopg
@@ -23,8 +23,6 @@ from posthouse.clock import SystemClock
 from posthouse.service import Parts
 from posthouse.status import Status, status
 from posthouse.stores.postgres import PostgresStore
-
-T = TypeVar("T")
 
 PATIENCE = 20.0
 
@@ -234,20 +232,10 @@ def end_backend(url: str, pid: int) -> None:
         connection.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,))
 
 
-async def eventually(look: Callable[[], Awaitable[T]]) -> T:
-    """What `look` finds, as soon as it finds something."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            found = await look()
-            if found:
-                return found
-            await asyncio.sleep(0.01)
-
-
 async def tables(store: PostgresStore) -> None:
     await store.upgrade()
     async with store.begin() as tx:
         await tx.execute("CREATE TABLE mine (name text)")
 
 
-__all__ = ["KINDS", "Kind", "Scene", "end_backend", "eventually", "insert", "tables"]
+__all__ = ["KINDS", "Kind", "Scene", "end_backend", "insert", "tables"]

@@ -15,7 +15,6 @@ from typing import TypeVar
 import pytest
 import pytest_asyncio
 from cloudevents.core.bindings import kafka as binding
-from cloudevents.core.v1.event import CloudEvent
 from confluent_kafka import OFFSET_END, Consumer, ConsumerGroupTopicPartitions, Message, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -29,14 +28,15 @@ from confluent_kafka.admin import (
 
 from benchmarks import brokers
 from benchmarks.reading import Scale
-from posthouse import Event, Payload, Service, Tx
 from posthouse.broker import Delivery, Frame, Stream, Topology
 from posthouse.brokers.kafka import KafkaBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
-from posthouse.service import Parts
+from tests.kit.frames import collect, frames, ids
 from tests.kit.servers.kafka import KafkaServer, running
 from tests.kit.servers.proxy import Proxy
+from tests.kit.strangers import KEY, WIRES, hearing, telling
+from tests.kit.waiting import eventually
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -71,23 +71,6 @@ def group() -> str:
     return f"billing{new_id()[-6:]}"
 
 
-def frames(topic: str, count: int, *, keys: int = 1, body: bytes = b"x") -> list[Frame]:
-    return [Frame(topic=topic, id=new_id(), key=f"k{n % keys}", body=body) for n in range(count)]
-
-
-def ids(deliveries: Sequence[Delivery]) -> list[str]:
-    return [delivery.frame.id for delivery in deliveries]
-
-
-async def collect(stream: Stream, count: int) -> list[Delivery]:
-    got: list[Delivery] = []
-    async with asyncio.timeout(PATIENCE):
-        while len(got) < count:
-            got += await stream.receive(count - len(got), PATIENCE)
-    await stream.ack(got)
-    return got
-
-
 async def done(futures: Mapping[K, Future[T]]) -> dict[K, T]:
     return {key: await asyncio.wrap_future(future) for key, future in futures.items()}
 
@@ -105,12 +88,6 @@ async def setting(admin: AdminClient, topic: str, name: str) -> str | None:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entry: ConfigEntry = (await done(admin.describe_configs([resource])))[resource][name]
     return entry.value
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - the server's state has no event to wait for
-            await asyncio.sleep(0.05)
 
 
 # Refusals
@@ -154,7 +131,7 @@ async def test_a_topic_with_a_small_limit_takes_a_large_call_in_small_batches(
     small = f"small{new_id()[-6:]}"
     await done(admin.create_topics([NewTopic(small, 1, 1, config={"max.message.bytes": "30000"})]))
     sent = frames(small, 100, body=bytes(1000))
-    await until(lambda: small in admin.list_topics(timeout=5).topics)
+    await eventually(lambda: small in admin.list_topics(timeout=5).topics)
     assert all(verdict.accepted for verdict in await broker.publish(sent))
     assert broker.sheet.max_bytes == 30_000 - 8 * 1024
     (verdict,) = await broker.publish([Frame(topic=small, id=new_id(), body=bytes(25_000))])
@@ -219,7 +196,7 @@ async def test_a_topic_made_anew_hides_nothing(broker: KafkaBroker, admin: Admin
     await collect(stream, 20)
     await stream.aclose()
     await done(admin.delete_topics([topic]))
-    await until(lambda: topic not in admin.list_topics(timeout=5).topics)
+    await eventually(lambda: topic not in admin.list_topics(timeout=5).topics)
     maker = KafkaBroker(broker._wire.servers, clock=SystemClock())
     await maker.ensure(Topology(topics=[topic]))
     new = frames(topic, 3)
@@ -232,7 +209,7 @@ async def test_a_topic_made_anew_hides_nothing(broker: KafkaBroker, admin: Admin
 async def made_anew(broker: KafkaBroker, admin: AdminClient, topic: str, count: int) -> list[Frame]:
     """The topic is deleted and made again, and takes so many frames."""
     await done(admin.delete_topics([topic]))
-    await until(lambda: topic not in admin.list_topics(timeout=5).topics)
+    await eventually(lambda: topic not in admin.list_topics(timeout=5).topics)
     maker = KafkaBroker(broker._wire.servers, clock=SystemClock())
     await maker.ensure(Topology(topics=[topic]))
     sent = frames(topic, count)
@@ -294,7 +271,7 @@ async def test_a_cursor_that_outlived_its_topic_hides_nothing_of_the_next(
     stale = [part for part in await asyncio.to_thread(theirs.committed, parts) if part.offset >= 0]
     assert sum(part.offset for part in stale) == 20
     new = await made_anew(broker, admin, topic, 60)
-    await until(lambda: all(part.offset < 0 for part in theirs.committed(parts)))
+    await eventually(lambda: all(part.offset < 0 for part in theirs.committed(parts)))
     await asyncio.to_thread(lambda: theirs.commit(offsets=stale, asynchronous=False))
     await asyncio.to_thread(theirs.close)
     assert (await broker.progress(group, [topic]))[topic].pending == 60
@@ -419,7 +396,7 @@ async def test_partitions_that_were_added_are_read_and_found(
     await quick.publish(before)
     assert sorted(ids(await collect(stream, 40))) == sorted(frame.id for frame in before)
     await done(admin.create_partitions([NewPartitions(topic, 12)]))
-    await until(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == 12)
+    await eventually(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == 12)
     other = KafkaBroker(kafka_server.servers, clock=SystemClock())
     after = frames(topic, 40, keys=40)
     assert all(verdict.accepted for verdict in await other.publish(after))
@@ -573,11 +550,6 @@ async def test_checks_say_what_weakens_the_promise(broker: KafkaBroker, admin: A
 # Other people's clients
 
 
-class OrderPlaced(Payload):
-    order_id: str
-    number: int
-
-
 @pytest.fixture
 def theirs(kafka_server: KafkaServer) -> Iterator[Callable[[str], Message]]:
     """A bare consumer: the first message of a topic."""
@@ -596,61 +568,32 @@ def theirs(kafka_server: KafkaServer) -> Iterator[Callable[[str], Message]]:
     consumer.close()
 
 
-@pytest.mark.parametrize("wire", ["structured", "binary"])
+@WIRES
 async def test_a_bare_consumer_and_the_cloudevents_sdk_read_what_we_publish(
-    kafka_server: KafkaServer, theirs: Callable[[str], Message], tmp_path: Path, wire: str
+    broker: KafkaBroker, theirs: Callable[[str], Message], tmp_path: Path, wire: str
 ) -> None:
-    orders = Service("orders", namespace=f"shop{new_id()[-6:]}", wire=wire)  # type: ignore[arg-type]  # both are wires
-    orders.event("order.placed.v1", key="order_id")(OrderPlaced)
-    broker = KafkaBroker(kafka_server.servers, clock=SystemClock())
-    orders.use(Parts(f"sqlite:///{tmp_path}/orders.db", broker, SystemClock()))
-    runtime = await orders.prepare()
-    async with orders.transaction("t1") as tx:
-        event_id = tx.publish(OrderPlaced(order_id="größe 1", number=7))
-    await runtime.relay.step()
-    message = await asyncio.to_thread(theirs, f"{orders.namespace}.orders.order")
-    headers = dict(message.headers() or [])
-    event = binding.from_kafka_event(
-        binding.KafkaMessage(headers=headers, key=message.key(), value=message.value() or b"")  # type: ignore[arg-type]
-    )
-    assert event.get_id() == event_id
-    assert event.get_type() == f"{orders.namespace}.orders.order.placed.v1"
-    assert event.get_data() == {"order_id": "größe 1", "number": 7}
-    assert event.get_extension("partitionkey") == "t1:größe 1"
-    await orders.aclose()
+    async with telling(broker, tmp_path, wire) as orders:
+        await orders.tell()
+        message = await asyncio.to_thread(theirs, orders.topic)
+        headers = dict(message.headers() or [])
+        event = binding.from_kafka_event(
+            binding.KafkaMessage(headers=headers, key=message.key(), value=message.value() or b"")  # type: ignore[arg-type]
+        )
+        orders.assert_told(event)
+        assert event.get_extension("partitionkey") == KEY
 
 
-@pytest.mark.parametrize("wire", ["structured", "binary"])
+@WIRES
 async def test_we_apply_what_a_bare_producer_and_the_cloudevents_sdk_say(
-    kafka_server: KafkaServer, tmp_path: Path, wire: str
+    broker: KafkaBroker, kafka_server: KafkaServer, tmp_path: Path, wire: str
 ) -> None:
-    billing = Service("billing", namespace=f"shop{new_id()[-6:]}")
-    subject = f"{billing.namespace}.orders.order.placed.v1"
-    billing.external(subject, key="order_id")(OrderPlaced)
-    seen: list[Event[OrderPlaced]] = []
-    applied = asyncio.Event()
-
-    @billing.on(OrderPlaced)
-    async def note(event: Event[OrderPlaced], tx: Tx) -> None:
-        seen.append(event)
-        applied.set()
-
-    broker = KafkaBroker(kafka_server.servers, clock=SystemClock(), lease=LEASE)
-    billing.use(Parts(f"sqlite:///{tmp_path}/billing.db", broker, SystemClock()))
-    stop = asyncio.Event()
-    task = asyncio.create_task((await billing.prepare()).run(stop))
-    attributes = {"id": "größe 1", "type": subject, "source": "/theirs", "specversion": "1.0", "tenantid": "t1"}
-    event = CloudEvent(attributes=attributes, data={"order_id": "o1", "number": 3})
-    record = binding.to_structured_event(event) if wire == "structured" else binding.to_binary_event(event)
-    producer = Producer({"bootstrap.servers": kafka_server.servers})
-    producer.produce(f"{billing.namespace}.orders.order", record.value, key=record.key, headers=record.headers)  # type: ignore[arg-type]
-    await asyncio.to_thread(producer.flush, PATIENCE)
-    async with asyncio.timeout(PATIENCE):
-        await applied.wait()
-    assert (seen[0].id, seen[0].tenant, seen[0].data.number) == ("größe 1", "t1", 3)
-    stop.set()
-    await task
-    await billing.aclose()
+    async with hearing(broker, tmp_path) as billing:
+        event = billing.event(id="größe 1")
+        record = binding.to_structured_event(event) if wire == "structured" else binding.to_binary_event(event)
+        producer = Producer({"bootstrap.servers": kafka_server.servers})
+        producer.produce(billing.topic, record.value, key=record.key, headers=record.headers)  # type: ignore[arg-type]
+        await asyncio.to_thread(producer.flush, PATIENCE)
+        await billing.assert_heard("größe 1")
 
 
 async def test_a_transaction_that_was_rolled_back_is_never_seen(

@@ -14,19 +14,18 @@ import nats
 import pytest
 import pytest_asyncio
 from cloudevents.core.bindings import http
-from cloudevents.core.v1.event import CloudEvent
 from nats.js import JetStreamContext, api
 
 from benchmarks import brokers
 from benchmarks.reading import Scale
-from posthouse import Event, Payload, Service, Tx
 from posthouse.broker import Delivery, Frame, Stream, Topology
 from posthouse.brokers.nats import NatsBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
-from posthouse.service import Parts
+from tests.kit.frames import collect, frames
 from tests.kit.servers.nats import NatsServer, running
 from tests.kit.servers.proxy import Proxy
+from tests.kit.strangers import KEY, WIRES, hearing, telling
 
 
 @pytest_asyncio.fixture
@@ -53,19 +52,6 @@ async def topic(broker: NatsBroker) -> str:
 
 def stream_of(topic: str) -> str:
     return topic.replace(".", "_")
-
-
-def frames(topic: str, count: int, *, keys: int = 1, body: bytes = b"x") -> list[Frame]:
-    return [Frame(topic=topic, id=new_id(), key=f"k{n % keys}", body=body) for n in range(count)]
-
-
-async def collect(stream: Stream, count: int) -> list[Delivery]:
-    got: list[Delivery] = []
-    async with asyncio.timeout(20):
-        while len(got) < count:
-            got += await stream.receive(count - len(got), 20)
-    await stream.ack(got)
-    return got
 
 
 # Streams that are full, gone, or not ours
@@ -385,69 +371,29 @@ async def test_a_server_that_is_not_there_is_unavailable_at_once_and_used_when_i
 # Other people's clients
 
 
-class OrderPlaced(Payload):
-    order_id: str
-    number: int
-
-
-@pytest.mark.parametrize("wire", ["structured", "binary"])
+@WIRES
 async def test_a_bare_consumer_and_the_cloudevents_sdk_read_what_we_publish(
-    nats_server: NatsServer, bare: JetStreamContext, tmp_path: Path, wire: str
+    broker: NatsBroker, bare: JetStreamContext, tmp_path: Path, wire: str
 ) -> None:
-    orders = Service("orders", namespace=f"shop{new_id()[-6:]}", wire=wire)  # type: ignore[arg-type]  # both are wires
-    orders.event("order.placed.v1", key="order_id")(OrderPlaced)
-    orders.use(
-        Parts(f"sqlite:///{tmp_path}/orders.db", NatsBroker(nats_server.url, clock=SystemClock()), SystemClock())
-    )
-    runtime = await orders.prepare()
-    async with orders.transaction("t1") as tx:
-        event_id = tx.publish(OrderPlaced(order_id="größe 1", number=7))
-    await runtime.relay.step()
-    subject = f"{orders.namespace}.orders.order.*"
-    consumer = await bare.pull_subscribe(subject, durable="theirs", stream=f"{orders.namespace}_orders_order")
-    (message,) = await consumer.fetch(1, timeout=10)
-    await message.ack()
-    headers = {name.lower(): value for name, value in (message.headers or {}).items()}
-    event = http.from_http_event(http.HTTPMessage(headers=headers, body=message.data))
-    assert event.get_id() == event_id
-    assert event.get_type() == f"{orders.namespace}.orders.order.placed.v1"
-    assert event.get_data() == {"order_id": "größe 1", "number": 7}
-    assert event.get_extension("partitionkey") == "t1:größe 1"
-    await orders.aclose()
+    async with telling(broker, tmp_path, wire) as orders:
+        await orders.tell()
+        consumer = await bare.pull_subscribe(f"{orders.topic}.*", durable="theirs", stream=stream_of(orders.topic))
+        (message,) = await consumer.fetch(1, timeout=10)
+        await message.ack()
+        headers = {name.lower(): value for name, value in (message.headers or {}).items()}
+        event = http.from_http_event(http.HTTPMessage(headers=headers, body=message.data))
+        orders.assert_told(event)
+        assert event.get_extension("partitionkey") == KEY
 
 
-@pytest.mark.parametrize("wire", ["structured", "binary"])
+@WIRES
 async def test_we_apply_what_a_bare_publisher_and_the_cloudevents_sdk_say(
-    nats_server: NatsServer, bare: JetStreamContext, tmp_path: Path, wire: str
+    broker: NatsBroker, bare: JetStreamContext, tmp_path: Path, wire: str
 ) -> None:
-    billing = Service("billing", namespace=f"shop{new_id()[-6:]}")
-    subject = f"{billing.namespace}.orders.order.placed.v1"
-    billing.external(subject, key="order_id")(OrderPlaced)
-    seen: list[Event[OrderPlaced]] = []
-    applied = asyncio.Event()
-
-    @billing.on(OrderPlaced)
-    async def note(event: Event[OrderPlaced], tx: Tx) -> None:
-        seen.append(event)
-        applied.set()
-
-    billing.use(
-        Parts(f"sqlite:///{tmp_path}/billing.db", NatsBroker(nats_server.url, clock=SystemClock()), SystemClock())
-    )
-    stop = asyncio.Event()
-    task = asyncio.create_task((await billing.prepare()).run(stop))
-    event = CloudEvent(
-        attributes={"id": "their-1", "type": subject, "source": "/theirs", "specversion": "1.0", "tenantid": "t1"},
-        data={"order_id": "o1", "number": 3},
-    )
-    message = http.to_structured_event(event) if wire == "structured" else http.to_binary_event(event)
-    await bare.publish(f"{billing.namespace}.orders.order", message.body, headers=dict(message.headers))
-    async with asyncio.timeout(20):
-        await applied.wait()
-    assert (seen[0].id, seen[0].tenant, seen[0].data.number) == ("their-1", "t1", 3)
-    stop.set()
-    await task
-    await billing.aclose()
+    async with hearing(broker, tmp_path) as billing:
+        message = billing.message(wire)
+        await bare.publish(billing.topic, message.body, headers=dict(message.headers))
+        await billing.assert_heard()
 
 
 async def test_a_bare_message_without_any_header_has_its_place_as_id(

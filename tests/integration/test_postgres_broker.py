@@ -22,11 +22,12 @@ import posthouse.brokers.postgres.database as database
 import posthouse.brokers.postgres.schema as schema
 import posthouse.brokers.postgres.stream as stream_module
 from posthouse import Event, Payload, Service, Tx
-from posthouse.broker import Delivery, Frame, Stream, Topology
+from posthouse.broker import Delivery, Frame, Topology
 from posthouse.brokers import open_broker
 from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
+from tests.kit.frames import collect
 from tests.kit.servers.postgres import PostgresServer
 from tests.kit.servers.restartable import RestartablePostgres, restartable_postgres
 
@@ -73,16 +74,6 @@ async def store_by_hand(connection: "asyncpg.Connection[asyncpg.Record]", key: s
     encoded = [id_.encode() for id_ in ids]
     place = ([1], [partition_of(key)], [many])
     await connection.fetch(PUBLISH, *place, [1] * many, ranks, encoded, keys, [None] * many, bodies)
-
-
-async def collect(stream: Stream, count: int) -> list[Delivery]:
-    got: list[Delivery] = []
-    async with asyncio.timeout(DEADLINE):
-        while len(got) < count:
-            batch = await stream.receive(count - len(got), 1.0)
-            await stream.ack(batch)
-            got += batch
-    return got
 
 
 def numbers_by_key(deliveries: list[Delivery]) -> dict[str | None, list[int]]:

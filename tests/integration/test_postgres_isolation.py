@@ -23,9 +23,10 @@ from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.roles import roles_script
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import add, drain
-from tests.faults.scene import crafted, until
+from tests.faults.scene import crafted
 from tests.kit.servers.postgres import PostgresServer
 from tests.kit.servers.roles import Ground
+from tests.kit.waiting import eventually
 
 
 @pytest_asyncio.fixture
@@ -311,7 +312,7 @@ async def test_whoever_says_that_it_is_another_tenant_reaches_the_rows_of_that_o
         stranger = crafted(Paid(invoice="i2"), tenant="nobody", sequence=1)
         verdicts = await broker.publish([frame, stranger])
         assert all(verdict.accepted for verdict in verdicts)
-        await until(lambda: said(broker, 2), "both answers")
+        await eventually(lambda: said(broker, 2), "both answers")
     assert sorted(seen) == [("b", 1), ("nobody", 0)]
     assert isolated.execute("SELECT tenant, name FROM invoice WHERE paid") == [("b", "i1")]
     answers = [decode_any(one.frame.headers, one.frame.body) for one in broker.log.topics["billing.invoice"][2:]]

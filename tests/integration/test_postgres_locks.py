@@ -23,6 +23,7 @@ from posthouse.store import HeldEvent, InboxEntry
 from posthouse.store.sagas import SagaFilter
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row
+from tests.kit.waiting import eventually
 
 LONG = bool(os.environ.get("POSTHOUSE_LONG"))
 SECONDS = 2.0 if LONG else 0.2
@@ -109,15 +110,6 @@ async def open_on(shop: Shop, key: str) -> AsyncIterator[Tx]:
         yield tx
 
 
-async def within(seconds: float, found: Callable[[], Awaitable[bool]]) -> float:
-    """Until something is found; how long it took."""
-    began = time.monotonic()
-    async with asyncio.timeout(seconds):
-        while not await found():  # noqa: ASYNC110 - there is nothing to wait on
-            await asyncio.sleep(0.01)
-    return time.monotonic() - began
-
-
 # One open transaction on one key delays nothing else.
 
 
@@ -126,7 +118,7 @@ async def test_timers_of_other_keys_fire_while_a_key_is_held(shop: Shop) -> None
         tx.publish(Placed(order_id="held"))
         for key in ("held", "new held", "free", "held", "other"):
             tx.publish(Placed(order_id=key), after=0.001, timer=f"{key} {new_id()}")
-    await within(5.0, lambda: _due(shop, 5))
+    await eventually(lambda: _due(shop, 5), within=5.0)
     async with open_on(shop, "held"):
         async with asyncio.timeout(2.0):
             assert await shop.store.timers.fire(100) == 2
@@ -147,7 +139,7 @@ async def test_timers_behind_more_held_keys_than_are_taken_at_once_fire(shop: Sh
             tx.publish(Placed(order_id=f"made {number}"), after=0.001, timer=f"a {number}")
     async with shop.service.transaction("t1") as tx:
         tx.publish(Placed(order_id="free"), after=0.002, timer="free")
-    await within(5.0, lambda: _due(shop, 13))
+    await eventually(lambda: _due(shop, 13), within=5.0)
     async with shop.service.transaction("t1") as tx:
         for number in range(12):
             rows = [row(f"made {number}", topic="shop.order")]
@@ -163,14 +155,14 @@ async def test_everything_else_goes_on_while_a_key_is_held(shop: Shop) -> None:
         tx.publish(Placed(order_id="held"))
         await shop.service.start_saga(tx, shop.order(order_id="other"))
     async with shop.service.running():
-        await within(20.0, lambda: _is(shop.applied >= 2))
+        await eventually(lambda: shop.applied >= 2, within=20.0)
         async with open_on(shop, "held"):
             async with shop.service.transaction("t1") as tx:
                 tx.publish(Placed(order_id="free"))
                 tx.publish(Placed(order_id="late"), after=0.01, timer="late")
                 await shop.accounts.append(tx, "other", [Paid(order_id="other", cents=2)], expected="new")
-            await within(20.0, lambda: _is(shop.applied >= 4))
-            await within(20.0, lambda: _completed(shop))
+            await eventually(lambda: shop.applied >= 4, within=20.0)
+            await eventually(lambda: _completed(shop), within=20.0)
             async with asyncio.timeout(10.0):
                 for sweep in (
                     shop.store.outbox.purge(100), shop.store.inbox.purge(0.0, 100), shop.store.sagas.purge(0.0, 10),

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import random
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import asyncpg
 import pytest
@@ -20,8 +20,7 @@ from posthouse.stores import open_store
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, held, row, stuck
 from posthouse.testing.store_contract.steps import add, claim, drain, failing, hold, standing
-
-T = TypeVar("T")
+from tests.kit.waiting import eventually
 
 
 @pytest_asyncio.fixture
@@ -55,16 +54,6 @@ def ids(rows: Sequence[OutboxRow]) -> list[str]:
 async def fetch(store: PostgresStore, sql: str, *parameters: object) -> object:
     async with store.begin() as tx:
         return (await tx.execute(sql, parameters)).scalar()
-
-
-async def eventually(look: Callable[[], Awaitable[T]]) -> T:
-    """What `look` finds, as soon as it finds something."""
-    async with asyncio.timeout(10):
-        while True:
-            found = await look()
-            if found:
-                return found
-            await asyncio.sleep(0.01)
 
 
 # Opening

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.outbox import PARTITION_BYTES
 from posthouse.testing.store_contract.samples import TOPIC, row, stuck
 from posthouse.testing.store_contract.steps import add, drain
+from tests.kit.waiting import eventually
 
 RING = (0, 1, 2, 3)
 
@@ -93,12 +94,6 @@ class Keeper:
 
 def ids(rows: Sequence[OutboxRow]) -> list[str]:
     return [found.event_id for found in rows]
-
-
-async def eventually(look: Callable[[], Awaitable[object]], *, within: float = 10.0) -> None:
-    async with asyncio.timeout(within):
-        while not await look():  # noqa: ASYNC110 - other processes cannot set an Event of ours
-            await asyncio.sleep(0.02)
 
 
 # Housekeeping

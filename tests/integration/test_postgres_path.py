@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TypeVar
+from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
@@ -18,8 +17,7 @@ from posthouse.errors import StoreOutdated
 from posthouse.service import Parts
 from posthouse.status import Status, status
 from posthouse.store import HeldFilter
-
-T = TypeVar("T")
+from tests.kit.waiting import eventually
 
 orders = Service("orders", namespace="shop")
 billing = Service("billing", namespace="shop")
@@ -64,16 +62,6 @@ async def note(event: Event[OrderNoted], connection: asyncpg.Connection) -> None
     await connection.execute("INSERT INTO note VALUES ($1)", event.data.note)
 
 
-async def eventually(look: Callable[[], Awaitable[T]]) -> T:
-    """What `look` finds, as soon as it finds something."""
-    async with asyncio.timeout(20):
-        while True:
-            found = await look()
-            if found:
-                return found
-            await asyncio.sleep(0.01)
-
-
 @pytest_asyncio.fixture
 async def running(postgres_url: str) -> AsyncIterator[MemoryBroker]:
     """Both services at work, on one broker in memory."""
@@ -98,12 +86,12 @@ async def running(postgres_url: str) -> AsyncIterator[MemoryBroker]:
 
 async def settled() -> Status:
     """Wait until everything that was said is applied or held."""
-    async with asyncio.timeout(20):
-        while True:
-            figures = await status([orders, billing])
-            if figures.quiet and figures == await status([orders, billing]):
-                return figures
-            await asyncio.sleep(0.01)
+
+    async def quiet() -> Status | None:
+        figures = await status([orders, billing])
+        return figures if figures.quiet and figures == await status([orders, billing]) else None
+
+    return await eventually(quiet)
 
 
 async def invoices(order_id: str) -> list[object]:

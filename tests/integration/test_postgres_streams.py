@@ -25,10 +25,10 @@ from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.history import BODY, FRESH, OPEN, PAGE, PINNED, WHOLE
 from posthouse.testing.store_contract.steps import drain
 from posthouse.testing.store_contract.streams import FOLIO, append, everything, facts, versions
-from tests.faults.scene import until
 from tests.integration.test_postgres_restore import moved, spend
 from tests.kit.servers.postgres import Unavailable, binaries, give_up, running
 from tests.kit.servers.roles import Ground
+from tests.kit.waiting import eventually
 from tests.unit.processes.stream.folios import Billing, Charged, Folio, charging, opening
 
 # Events whose transactions have not begun yet, as far as this server knows.
@@ -62,7 +62,7 @@ async def waiting(store: Store) -> None:
             )
             return bool((await tx.execute(sql)).scalar())
 
-    await until(blocked, "a wait for a lock")
+    await eventually(blocked, "a wait for a lock")
 
 
 class Writer:
@@ -221,7 +221,7 @@ async def test_handlers_that_meet_at_one_stream_run_again_and_none_is_held(
             async with billing.service.transaction("t1") as tx:
                 return (await billing.folios.load(tx, "f1")).version == 2
 
-        await until(charged, "both charges")
+        await eventually(charged, "both charges")
         assert (await store.counts()).held == {}
     assert runs == 3
 
@@ -240,7 +240,7 @@ async def test_a_connection_that_dies_behind_the_append_leaves_neither_stream_no
             process = (await tx.execute("SELECT pg_backend_pid()")).scalar()
             async with store.begin() as killer:
                 await killer.execute("SELECT pg_terminate_backend($1)", (process,))
-            await until(partial(ended, store, process), "the end of the session")
+            await eventually(partial(ended, store, process), "the end of the session")
 
     with pytest.raises(StoreError):
         await append_and_die()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import asyncpg
@@ -30,6 +30,7 @@ from posthouse.testing.store_contract.steps import drain
 from tests.kit.servers.pgbouncer import pooling
 from tests.kit.servers.postgres import PostgresServer
 from tests.kit.servers.roles import Ground
+from tests.kit.waiting import eventually
 
 TENANTS = ("a", "b")
 PEEK = "SELECT DISTINCT tenant FROM invoice UNION SELECT tenant FROM shop.head UNION SELECT tenant FROM shop.held"
@@ -143,19 +144,6 @@ async def running(url: str, *, first: Callable[[], Awaitable[None]] | None = Non
             service.use(parts)
 
 
-T = TypeVar("T")
-
-
-async def until(look: Callable[[], Awaitable[T | None]]) -> T:
-    """What `look` finds, as soon as it finds something."""
-    async with asyncio.timeout(30):
-        while True:
-            found = await look()
-            if found:
-                return found
-            await asyncio.sleep(0.02)
-
-
 async def settled() -> None:
     """Wait until everything that was said is applied or held."""
 
@@ -163,7 +151,7 @@ async def settled() -> None:
         figures = await status([orders, billing])
         return figures.quiet and figures == await status([orders, billing])
 
-    await until(quiet)
+    await eventually(quiet)
 
 
 async def held(count: int, wanted: HeldFilter) -> list[HeldEvent]:
@@ -173,14 +161,14 @@ async def held(count: int, wanted: HeldFilter) -> list[HeldEvent]:
         found = list(await billing.store.held.find(wanted))
         return (found,) if len(found) == count else None
 
-    return (await until(enough))[0]
+    return (await eventually(enough))[0]
 
 
 async def invoices(ground: Ground, count: int) -> None:
     async def enough() -> bool:
         return ground.execute("SELECT count(*) FROM invoice") == [(count,)]
 
-    await until(enough)
+    await eventually(enough)
 
 
 async def publish_for_both() -> None:

@@ -21,8 +21,9 @@ from posthouse.store import HeldFilter
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.chaos import Chaos, ChaosBroker
 from tests.integration.django_site import django_on
-from tests.integration.shaped import KINDS, Kind, Scene, end_backend, eventually, tables
+from tests.integration.shaped import KINDS, Kind, Scene, end_backend, tables
 from tests.kit.servers.postgres import PostgresServer
+from tests.kit.waiting import eventually
 
 QUICK = Policy(first_delay=0.02, deadline=10.0)
 

@@ -10,7 +10,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -23,6 +23,7 @@ from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import add
 from tests.kit.servers.postgres import PostgresServer
+from tests.kit.waiting import eventually
 
 LISTENERS = (
     "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name ~ '^posthouse lis'"
@@ -56,12 +57,6 @@ async def elsewhere(
         other = PostgresStore(postgres_url)
     yield other
     await other.aclose()
-
-
-async def eventually(look: Callable[[], Awaitable[bool]], within: float = 10.0) -> None:
-    async with asyncio.timeout(within):
-        while not await look():  # noqa: ASYNC110 - the server sets no event of ours
-            await asyncio.sleep(0.01)
 
 
 class Machine:

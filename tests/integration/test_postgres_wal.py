@@ -18,7 +18,7 @@ from posthouse import Service
 from posthouse.errors import ConfigurationError
 from posthouse.seam.frames import frame_of
 from posthouse.sending import RelaySettings
-from posthouse.store import shard_of
+from posthouse.store import WalReader, shard_of
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.sqlite import SqliteStore
 from posthouse.testing.store_contract.samples import TOPIC, row
@@ -32,11 +32,10 @@ from tests.integration.wal_relay import (
     numbers_of,
     relaying,
     settled,
-    until,
-    until_found,
 )
 from tests.kit.servers.logical import logical_server, logical_url
 from tests.kit.servers.postgres import PostgresServer
+from tests.kit.waiting import eventually
 
 __all__ = ["logical_server", "logical_url"]
 
@@ -57,6 +56,11 @@ async def other(logical_url: str, store: PostgresStore) -> AsyncIterator[Postgre
     other = PostgresStore(logical_url)
     yield other
     await other.aclose()
+
+
+def inside(tail: WalReader) -> Any:
+    """What only the tail knows."""
+    return tail._now  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -84,11 +88,11 @@ async def run(url: str, sql: str, *parameters: object) -> Any:
 async def test_a_backlog_is_polled_and_what_comes_then_is_followed(store: PostgresStore, sink: Sink) -> None:
     await add(store, *(row(f"k{number % 7}") for number in range(50)))
     async with relaying(store, sink) as tail:
-        await until(lambda: len(sink.frames) == 50)
+        await eventually(lambda: len(sink.frames) == 50)
         await following(tail)
         for number in range(50):
             await add(store, row(f"k{number % 7}"))
-        await until(lambda: len(sink.frames) == 100)
+        await eventually(lambda: len(sink.frames) == 100)
         assert (tail.mode, tail.why) == ("wal", "")
         assert await settled(store) == {TOPIC: 100}
     assert_in_order(sink.numbers(), committed_by(f"k{number % 7}" for number in [*range(50)] * 2))
@@ -106,7 +110,7 @@ async def test_rows_are_the_same_as_polls_bring_them(store: PostgresStore, sink:
     async with relaying(store, sink) as tail:
         await following(tail)
         await add(store, *rows)
-        await until(lambda: len(sink.frames) == 4)
+        await eventually(lambda: len(sink.frames) == 4)
         assert tail.mode == "wal"
         await settled(store)
     await run(logical_url, "UPDATE posthouse.shard SET s1 = '1:1:'")
@@ -122,7 +126,7 @@ async def test_rows_come_while_no_table_of_cursors_can_be_read(
         async with connection.transaction():
             await connection.execute("LOCK TABLE posthouse.shard IN ACCESS EXCLUSIVE MODE")
             await add(store, row("k"), row("l"))
-            await until(lambda: len(sink.frames) == 2)
+            await eventually(lambda: len(sink.frames) == 2)
         await settled(store)
 
 
@@ -145,12 +149,12 @@ async def test_what_was_rolled_back_is_never_seen(store: PostgresStore, sink: Si
         await connection.execute("BEGIN")
         await store.outbox.append(store.join(connection), [row("q", event_id="never either")])
         await connection.execute("PREPARE TRANSACTION 'dropped'")
-        await until(lambda: len(sink.frames) == 35)
+        await eventually(lambda: len(sink.frames) == 35)
         await add(store, row("r", event_id="meanwhile"))
-        await until(lambda: len(sink.frames) == 36)
+        await eventually(lambda: len(sink.frames) == 36)
         await connection.execute("COMMIT PREPARED 'kept'")
         await connection.execute("ROLLBACK PREPARED 'dropped'")
-        await until(lambda: len(sink.frames) == 37)
+        await eventually(lambda: len(sink.frames) == 37)
         assert tail.mode == "wal"
         assert await settled(store) == {TOPIC: 37}
     assert sink.ids == [*(f"s{number}" for number in range(0, 70, 2)), "meanwhile", "prepared"]
@@ -164,7 +168,7 @@ async def test_a_transaction_larger_than_memory_allows_at_once_comes_whole(store
                 await store.outbox.append(
                     tx, [row(f"k{number % 9}") for number in range(1000 * part, 1000 * part + 1000)]
                 )
-        await until(lambda: len(sink.frames) == 12_000)
+        await eventually(lambda: len(sink.frames) == 12_000)
         assert tail.mode == "wal"
         assert await settled(store) == {TOPIC: 12_000}
     assert_in_order(sink.numbers(), committed_by(f"k{number % 9}" for number in range(12_000)))
@@ -204,8 +208,8 @@ async def test_writers_of_every_kind_lose_and_invert_nothing(
         async with idle.transaction():
             await store.outbox.append(store.join(idle), [row("open all the time")])
             await asyncio.gather(*(write(worker) for worker in range(8)))
-            await until(lambda: len(sink.frames) >= len(committed))
-        await until(lambda: len(sink.frames) >= len(committed) + 1)
+            await eventually(lambda: len(sink.frames) >= len(committed))
+        await eventually(lambda: len(sink.frames) >= len(committed) + 1)
         assert tail.mode == "wal"
         await settled(store)
     assert len(committed) > 350
@@ -220,11 +224,11 @@ async def test_a_writer_that_was_open_before_the_slot_delays_nobody(store: Postg
     async with relaying(store, sink) as tail:
         async with store.begin() as slow:
             await store.outbox.append(slow, [row("slow", event_id="slow")])
-            await until(lambda: "open transactions" in tail.why)
+            await eventually(lambda: "open transactions" in tail.why)
             await add(store, row("quick", event_id="quick"))
-            await until(lambda: sink.ids == ["quick"])
+            await eventually(lambda: sink.ids == ["quick"])
             assert tail.mode == "poll"
-        await until(lambda: sink.ids == ["quick", "slow"])
+        await eventually(lambda: sink.ids == ["quick", "slow"])
         await following(tail)
     assert sink.repeats == 0
 
@@ -247,25 +251,25 @@ async def test_a_commit_that_is_in_the_log_but_not_yet_visible_is_waited_for(
         async with relaying(patient, sink) as tail:
             await a.execute("BEGIN")
             first = await a.fetchval("SELECT pg_current_xact_id()::text")
-            await until_found(partial(awaited, first))  # the slot is being made
+            await eventually(partial(awaited, first))  # the slot is being made
             await b.execute("BEGIN")
             second = await b.fetchval("SELECT pg_current_xact_id()::text")
             await a.execute("COMMIT")
-            await until_found(partial(awaited, second))  # it was ready but for those who write just now
+            await eventually(partial(awaited, second))  # it was ready but for those who write just now
             async with standbys_that_never_answer(logical_url):
                 await late.execute("SET synchronous_commit = on")
                 transaction = late.transaction()
                 await transaction.start()
                 await patient.outbox.append(patient.join(late), [row("late", event_id="late")])
                 committing = asyncio.create_task(transaction.commit())
-                await until_found(partial(waits_for_a_standby, logical_url))
+                await eventually(partial(waits_for_a_standby, logical_url))
                 await b.execute("COMMIT")
-                await until(lambda: "has not ended" in tail.why)
+                await eventually(lambda: "has not ended" in tail.why)
                 await add(patient, row("k", event_id="meanwhile"))
-                await until(lambda: sink.ids == ["meanwhile"])
+                await eventually(lambda: sink.ids == ["meanwhile"])
                 assert tail.mode == "poll"
             await committing
-            await until(lambda: sink.ids == ["meanwhile", "late"])
+            await eventually(lambda: sink.ids == ["meanwhile", "late"])
             await following(tail)
     await patient.aclose()
 
@@ -285,9 +289,9 @@ async def test_a_slot_that_is_cut_off_is_made_again(store: PostgresStore, sink: 
                 if number == 20:
                     [slot] = await run(logical_url, SLOTS)
                     await run(logical_url, "SELECT pg_terminate_backend($1)", slot["active_pid"])
-            await until(lambda: tail.mode == "poll" or len(set(sink.ids)) == len(committed))
+            await eventually(lambda: tail.mode == "poll" or len(set(sink.ids)) == len(committed))
             await following(tail)
-        await until(lambda: len(set(sink.ids)) == 120)
+        await eventually(lambda: len(set(sink.ids)) == 120)
         assert await settled(store) == {TOPIC: 120}
     assert_in_order(sink.numbers(), committed_by(committed))
     assert sink.repeats <= 3 * 21, "no more than came since the cursors moved last"
@@ -304,12 +308,12 @@ async def test_a_publication_that_was_changed_is_noticed_before_a_row_is_missed(
         await run(logical_url, "ALTER PUBLICATION posthouse_outbox SET (publish = 'delete')")
         for _ in range(20):
             await add(store, row("k"))
-        await until(lambda: len(set(sink.ids)) == 21)
+        await eventually(lambda: len(set(sink.ids)) == 21)
         await following(tail)
         await run(logical_url, "DROP PUBLICATION posthouse_outbox")
         for _ in range(20):
             await add(store, row("k"))
-        await until(lambda: len(set(sink.ids)) == 41)
+        await eventually(lambda: len(set(sink.ids)) == 41)
         await following(tail)
         assert await settled(store) == {TOPIC: 41}
     assert_in_order(sink.numbers(), {"t1:k": 41})
@@ -326,14 +330,14 @@ async def test_a_broker_that_is_away_makes_the_slot_let_go_of_the_log(
         sink.away = True
         await add(store, *(row("k") for _ in range(10)))
         await run(logical_url, "CREATE TABLE filler AS SELECT repeat('x', 1000) FROM generate_series(1, 5000)")
-        await until(lambda: "wal_keep" in tail.why)
+        await eventually(lambda: "wal_keep" in tail.why)
         for _ in range(200):
             if not (slots := await run(logical_url, SLOTS)):
                 break
             await asyncio.sleep(0.05)
         assert slots == []
         sink.away = False
-        await until(lambda: len(sink.frames) >= 10)
+        await eventually(lambda: len(sink.frames) >= 10)
         await following(tail)
     assert_in_order(sink.numbers(), {"t1:k": 10})
 
@@ -357,7 +361,7 @@ async def test_an_idle_relay_writes_nothing(store: PostgresStore, sink: Sink, lo
         await following(tail)
         await add(store, row("k"))
         await settled(store)
-        await until(lambda: not tail._now.untidy)  # type: ignore[attr-defined]  # only the tail knows that it is done
+        await eventually(lambda: not inside(tail).untidy)
         before = await run(logical_url, cursors), await run(logical_url, leases)
         await asyncio.sleep(2.5)  # long enough for two moves, if there were any
         assert (await run(logical_url, cursors), await run(logical_url, leases)) == before
@@ -382,7 +386,7 @@ async def test_the_log_that_others_write_is_not_held_back(
                     await connection.execute("CHECKPOINT")
                     return bool((await run(logical_url, retained))[0][0] < 500_000)
 
-                await until_found(small, within=30)
+                await eventually(small, within=30)
         assert tail.mode == "wal"
 
 
@@ -395,15 +399,15 @@ async def test_a_refused_key_waits_and_nothing_else_does(store: PostgresStore, s
         await following(tail)
         for _ in range(4):
             await add(store, row("bad"), row("good"))
-        await until(lambda: sink.numbers().get("t1:good") == [1, 2, 3, 4])
+        await eventually(lambda: sink.numbers().get("t1:good") == [1, 2, 3, 4])
         await until_stuck(store, 3)
         await add(store, row("bad"), row("good"))
         await until_stuck(store, 4)
         assert sink.numbers() == {"t1:bad": [1], "t1:good": [1, 2, 3, 4, 5]}
         sink.refuses = lambda _: False
-        await until(lambda: len(sink.frames) == 10)
+        await eventually(lambda: len(sink.frames) == 10)
         await add(store, row("bad"))
-        await until(lambda: len(sink.frames) == 11)
+        await eventually(lambda: len(sink.frames) == 11)
         assert tail.mode == "wal"
         assert await settled(store) == {TOPIC: 11}
     assert_in_order(sink.numbers(), committed_by(["bad"] * 6 + ["good"] * 5))
@@ -426,7 +430,7 @@ async def test_a_key_that_was_refused_before_waits_still(
         assert sink.numbers() == {"t1:good": [1]}
         [first, _] = await store.outbox.stuck()
         await other.outbox.retry_stuck(first.row.id)
-        await until(lambda: len(sink.frames) == 3)
+        await eventually(lambda: len(sink.frames) == 3)
         assert tail.mode == "wal"
     assert sink.numbers()["t1:bad"] == [1, 2]
 
@@ -437,10 +441,10 @@ async def test_while_the_broker_is_away_nothing_is_passed_over(store: PostgresSt
         sink.away = True
         for _ in range(10):
             await add(store, row("k"))
-        await until(lambda: len(tail._now.unsent) == 10)  # type: ignore[attr-defined]  # they have come, and wait
+        await eventually(lambda: len(inside(tail).unsent) == 10)  # they have come, and wait
         assert (await store.counts()).unsent == {TOPIC: 10}
         sink.away = False
-        await until(lambda: len(sink.frames) == 10)
+        await eventually(lambda: len(sink.frames) == 10)
         assert tail.mode == "wal"
     assert_in_order(sink.numbers(), {"t1:k": 10})
 
@@ -449,7 +453,7 @@ async def until_stuck(store: PostgresStore, number: int) -> None:
     async def as_many() -> bool:
         return len(await store.outbox.stuck()) == number
 
-    await until_found(as_many)
+    await eventually(as_many)
 
 
 # Several relays
@@ -461,16 +465,16 @@ async def test_what_was_said_in_a_shard_before_it_was_ours_is_not_passed_over(
     """The stream has brought it, and it was thrown away, because it was another relay's to publish."""
     await other.outbox.lease("other", 60)
     async with relaying(store, sink, RelaySettings(lease=2.0, idle=0.1)) as tail:
-        await until_found(partial(gave_up_half, other))
+        await eventually(partial(gave_up_half, other))
         await following(tail)
         for number in range(40):
             await add(store, row(f"k{number}", event_id=f"{number}"))
         theirs = {shard.number for shard in await other.outbox.lease("other", 60)}
         ours = {f"{number}" for number in range(40) if shard_of("t1", f"k{number}", 16) not in theirs}
-        await until(lambda: set(sink.ids) == ours)
+        await eventually(lambda: set(sink.ids) == ours)
         assert 5 < len(ours) < 35
         await other.outbox.release("other")
-        await until(lambda: len(set(sink.ids)) == 40)
+        await eventually(lambda: len(set(sink.ids)) == 40)
         await following(tail)
         assert await settled(store) == {TOPIC: 40}
 
@@ -497,11 +501,11 @@ async def test_shards_that_are_taken_over_begin_with_polls(
         async with relaying(other, two, settings) as second:
             await following(second)
             await write(80)
-            await until(lambda: len(two.frames) > 0)
+            await eventually(lambda: len(two.frames) > 0)
             await following(first)
             assert len(await run(logical_url, SLOTS)) == 2
         await write(80)
-        await until(lambda: len({*one.ids, *two.ids}) == 240)
+        await eventually(lambda: len({*one.ids, *two.ids}) == 240)
         await following(first)
         assert await settled(store) == {TOPIC: 240}
     assert_in_order(numbers_of(both), committed_by(committed))
@@ -566,12 +570,12 @@ async def standbys_that_never_answer(url: str) -> AsyncIterator[None]:
         try:
             await connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'elsewhere'")
             await connection.execute("SELECT pg_reload_conf()")
-            await until_found(partial(shows, connection, "elsewhere"))
+            await eventually(partial(shows, connection, "elsewhere"))
             yield
         finally:
             await connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
             await connection.execute("SELECT pg_reload_conf()")
-            await until_found(partial(shows, connection, ""))
+            await eventually(partial(shows, connection, ""))
 
 
 async def shows(connection: Any, standbys: str) -> bool:
@@ -590,14 +594,14 @@ async def test_a_doctor_is_told_where_rows_come_from_and_why(
 
     async with relaying(store, sink, RelaySettings(lease=0.6, idle=0.1)) as tail:
         await following(tail)
-        await until_found(partial(found, "1 from the log", "ok"))
+        await eventually(partial(found, "1 from the log", "ok"))
         async with other.begin() as slow:
             await other.outbox.append(slow, [row("slow")])
             [slot] = await run(logical_url, SLOTS)
             await run(logical_url, "SELECT pg_terminate_backend($1)", slot["active_pid"])
-            await until_found(partial(found, "1 by polls, because", "warn"))
+            await eventually(partial(found, "1 by polls, because", "warn"))
         await following(tail)
-        await until_found(partial(found, "1 from the log", "ok"))
+        await eventually(partial(found, "1 from the log", "ok"))
 
 
 # The front door
@@ -615,8 +619,8 @@ async def test_a_service_runs_its_relay_on_the_log(logical_url: str) -> None:
     async with shop.running(only=["relay"], relay="wal"):
         async with shop.transaction("t1") as tx:
             tx.publish(Placed(order="o1"))
-        await until(lambda: len(sink.frames) == 1)
-        await until_found(partial(has_slot, logical_url))
+        await eventually(lambda: len(sink.frames) == 1)
+        await eventually(partial(has_slot, logical_url))
     assert not await has_slot(logical_url)
 
 

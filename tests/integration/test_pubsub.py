@@ -11,28 +11,22 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from cloudevents.core.bindings import http
-from cloudevents.core.v1.event import CloudEvent
 from google.pubsub_v1 import PublisherAsyncClient, SubscriberAsyncClient
 from google.pubsub_v1.types import PubsubMessage, Subscription
 
 from benchmarks import brokers
 from benchmarks.reading import Scale
-from posthouse import Event, Payload, Service, Tx
-from posthouse.broker import Delivery, Frame, Stream, Topology
+from posthouse.broker import Frame, Topology
 from posthouse.brokers.pubsub import PubSubBroker
 from posthouse.brokers.pubsub.checks import seconds
 from posthouse.brokers.pubsub.stream import PubSubStream
 from posthouse.brokers.pubsub.wire import Wire
 from posthouse.clock import ManualClock, SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
-from posthouse.service import Parts
+from tests.kit.frames import collect, frames
 from tests.kit.servers.proxy import Proxy
 from tests.kit.servers.pubsub import PubSubServer, running
-
-
-class OrderPlaced(Payload):
-    order_id: str
-    number: int
+from tests.kit.strangers import KEY, WIRES, hearing, telling
 
 
 class Bare:
@@ -93,20 +87,6 @@ def own_server() -> Iterator[PubSubServer]:
     """A server that this test has to itself."""
     with running() as server:
         yield server
-
-
-def frames(topic: str, count: int, *, keys: int = 1) -> list[Frame]:
-    return [Frame(topic=topic, id=new_id(), key=f"k{n % keys}", body=b"%d" % n) for n in range(count)]
-
-
-async def collect(stream: Stream, count: int, *, ack: bool = True) -> list[Delivery]:
-    got: list[Delivery] = []
-    async with asyncio.timeout(20):
-        while len(got) < count:
-            got += await stream.receive(count - len(got), 20)
-    if ack:
-        await stream.ack(got)
-    return got
 
 
 # Leases
@@ -407,61 +387,26 @@ def broker_address(broker: PubSubBroker) -> str:
 # Other people's clients
 
 
-@pytest.mark.parametrize("wire", ["structured", "binary"])
+@WIRES
 async def test_a_bare_consumer_and_the_cloudevents_sdk_read_what_we_publish(
-    pubsub_server: PubSubServer, bare: Bare, tmp_path: Path, wire: str
+    broker: PubSubBroker, bare: Bare, tmp_path: Path, wire: str
 ) -> None:
-    orders = Service("orders", namespace=f"shop{new_id()[-6:]}", wire=wire)  # type: ignore[arg-type]  # both are wires
-    orders.event("order.placed.v1", key="order_id")(OrderPlaced)
-    broker = PubSubBroker("shop", emulator=pubsub_server.address, clock=SystemClock())
-    orders.use(Parts(f"sqlite:///{tmp_path}/orders.db", broker, SystemClock()))
-    runtime = await orders.prepare()
-    theirs = await bare.subscribe(f"{orders.namespace}.orders.order")
-    async with orders.transaction("t1") as tx:
-        event_id = tx.publish(OrderPlaced(order_id="größe 1", number=7))
-    await runtime.relay.step()
-    message = await bare.pull(theirs)
-    event = http.from_http_event(http.HTTPMessage(headers=dict(message.attributes), body=message.data))
-    assert event.get_id() == event_id
-    assert event.get_type() == f"{orders.namespace}.orders.order.placed.v1"
-    assert event.get_data() == {"order_id": "größe 1", "number": 7}
-    assert message.ordering_key == "t1:größe 1"
-    await orders.aclose()
+    async with telling(broker, tmp_path, wire) as orders:
+        theirs = await bare.subscribe(orders.topic)
+        await orders.tell()
+        message = await bare.pull(theirs)
+        orders.assert_told(http.from_http_event(http.HTTPMessage(headers=dict(message.attributes), body=message.data)))
+        assert message.ordering_key == KEY
 
 
-@pytest.mark.parametrize("wire", ["structured", "binary"])
+@WIRES
 async def test_we_apply_what_a_bare_publisher_and_the_cloudevents_sdk_say(
-    pubsub_server: PubSubServer, bare: Bare, tmp_path: Path, wire: str
+    broker: PubSubBroker, bare: Bare, tmp_path: Path, wire: str
 ) -> None:
-    billing = Service("billing", namespace=f"shop{new_id()[-6:]}")
-    subject = f"{billing.namespace}.orders.order.placed.v1"
-    billing.external(subject, key="order_id")(OrderPlaced)
-    seen: list[Event[OrderPlaced]] = []
-    applied = asyncio.Event()
-
-    @billing.on(OrderPlaced)
-    async def note(event: Event[OrderPlaced], tx: Tx) -> None:
-        seen.append(event)
-        applied.set()
-
-    broker = PubSubBroker("shop", emulator=pubsub_server.address, clock=SystemClock())
-    billing.use(Parts(f"sqlite:///{tmp_path}/billing.db", broker, SystemClock()))
-    stop = asyncio.Event()
-    task = asyncio.create_task((await billing.prepare()).run(stop))
-    event = CloudEvent(
-        attributes={"id": "their-1", "type": subject, "source": "/theirs", "specversion": "1.0", "tenantid": "t1"},
-        data={"order_id": "o1", "number": 3},
-    )
-    message = http.to_structured_event(event) if wire == "structured" else http.to_binary_event(event)
-    await bare.say(
-        f"{billing.namespace}.orders.order", PubsubMessage(data=message.body, attributes=dict(message.headers))
-    )
-    async with asyncio.timeout(20):
-        await applied.wait()
-    assert (seen[0].id, seen[0].tenant, seen[0].data.number) == ("their-1", "t1", 3)
-    stop.set()
-    await task
-    await billing.aclose()
+    async with hearing(broker, tmp_path) as billing:
+        message = billing.message(wire)
+        await bare.say(billing.topic, PubsubMessage(data=message.body, attributes=dict(message.headers)))
+        await billing.assert_heard()
 
 
 async def test_a_bare_message_has_the_id_that_the_service_gave_it(broker: PubSubBroker, bare: Bare, topic: str) -> None:

@@ -16,13 +16,14 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from pamqp.common import FieldTable
 
-from posthouse import Event, Payload, Service, Tx
-from posthouse.broker import Delivery, Frame, Stream, Topology
+from posthouse.broker import Frame, Stream, Topology
 from posthouse.brokers.rabbitmq import RabbitmqBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
-from posthouse.service import Parts
+from tests.kit.frames import collect, frames
 from tests.kit.servers.rabbitmq import RabbitmqServer, running
+from tests.kit.strangers import KEY, WIRES, hearing, telling
+from tests.kit.waiting import eventually
 
 LANE: FieldTable = {"x-queue-type": "quorum", "x-single-active-consumer": True, "x-delivery-limit": 1_000_000_000}
 
@@ -46,20 +47,6 @@ async def topic(broker: RabbitmqBroker) -> str:
     name = f"shop.orders.order{new_id()[-6:]}"
     await broker.ensure(Topology(topics=[name]))
     return name
-
-
-def frames(topic: str, count: int, *, keys: int = 1, body: bytes = b"x") -> list[Frame]:
-    return [Frame(topic=topic, id=new_id(), key=f"k{n % keys}", body=body) for n in range(count)]
-
-
-async def collect(stream: Stream, count: int, *, ack: bool = True) -> list[Delivery]:
-    got: list[Delivery] = []
-    async with asyncio.timeout(20):
-        while len(got) < count:
-            got += await stream.receive(count - len(got), 20)
-    if ack:
-        await stream.ack(got)
-    return got
 
 
 async def ready(bare: AbstractChannel, queue: str) -> int | None:
@@ -275,79 +262,38 @@ async def test_what_was_accepted_right_after_ensure_survives_a_kill_and_a_server
 # Other people's clients
 
 
-class OrderPlaced(Payload):
-    order_id: str
-    number: int
-
-
-@pytest.mark.parametrize("wire", ["structured", "binary"])
+@WIRES
 async def test_a_bare_consumer_and_the_cloudevents_sdk_read_what_we_publish(
     broker: RabbitmqBroker, bare: AbstractChannel, tmp_path: Path, wire: str
 ) -> None:
-    orders = Service("orders", namespace=f"shop{new_id()[-6:]}", wire=wire)  # type: ignore[arg-type]  # both are wires
-    orders.event("order.placed.v1", key="order_id")(OrderPlaced)
-    orders.use(Parts(f"sqlite:///{tmp_path}/orders.db", broker, SystemClock()))
-    runtime = await orders.prepare()
-    queue = await bare.declare_queue(exclusive=True)
-    await queue.bind(f"{orders.namespace}.orders.order", "#")
-    async with orders.transaction("t1") as tx:
-        event_id = tx.publish(OrderPlaced(order_id="größe 1", number=7))
-    await runtime.relay.step()
-    message = await queue.get(timeout=10)
-    await message.ack()
-    event = amqp.from_amqp_event(
-        amqp.AMQPMessage(
-            properties={"content-type": message.content_type},
-            application_properties=dict(message.headers),
-            application_data=message.body,
+    async with telling(broker, tmp_path, wire) as orders:
+        queue = await bare.declare_queue(exclusive=True)
+        await queue.bind(orders.topic, "#")
+        event_id = await orders.tell()
+        message = await eventually(lambda: queue.get(fail=False))
+        await message.ack()
+        event = amqp.from_amqp_event(
+            amqp.AMQPMessage(
+                properties={"content-type": message.content_type},
+                application_properties=dict(message.headers),
+                application_data=message.body,
+            )
         )
-    )
-    assert message.message_id == event.get_id() == event_id
-    assert message.delivery_mode == aio_pika.DeliveryMode.PERSISTENT
-    assert event.get_type() == f"{orders.namespace}.orders.order.placed.v1"
-    assert event.get_data() == {"order_id": "größe 1", "number": 7}
-    assert event.get_extension("partitionkey") == "t1:größe 1"
-    await orders.aclose()
+        orders.assert_told(event)
+        assert event.get_extension("partitionkey") == KEY
+        assert message.message_id == event_id
+        assert message.delivery_mode == aio_pika.DeliveryMode.PERSISTENT
 
 
 @pytest.mark.parametrize("binding", ["structured", "amqp", "rabbitmq"])
 async def test_we_apply_what_a_bare_publisher_and_the_cloudevents_sdk_say(
     broker: RabbitmqBroker, bare: AbstractChannel, tmp_path: Path, binding: str
 ) -> None:
-    billing = Service("billing", namespace=f"shop{new_id()[-6:]}")
-    subject = f"{billing.namespace}.orders.order.placed.v1"
-    billing.external(subject, key="order_id")(OrderPlaced)
-    seen: list[Event[OrderPlaced]] = []
-    applied = asyncio.Event()
-
-    @billing.on(OrderPlaced)
-    async def note(event: Event[OrderPlaced], tx: Tx) -> None:
-        seen.append(event)
-        applied.set()
-
-    billing.use(Parts(f"sqlite:///{tmp_path}/billing.db", broker, SystemClock()))
-    stop = asyncio.Event()
-    task = asyncio.create_task((await billing.prepare()).run(stop))
-    event = CloudEvent(
-        attributes={
-            "id": "their-1",
-            "type": subject,
-            "source": "/theirs",
-            "specversion": "1.0",
-            "subject": "50% größer",
-            "tenantid": "t1",
-            "datacontenttype": "application/json",
-        },
-        data={"order_id": "o1", "number": 3},
-    )
-    exchange = await bare.get_exchange(f"{billing.namespace}.orders.order")
-    await exchange.publish(_message(event, binding), routing_key="")
-    async with asyncio.timeout(20):
-        await applied.wait()
-    assert (seen[0].id, seen[0].tenant, seen[0].data.number) == ("their-1", "t1", 3)
-    stop.set()
-    await task
-    await billing.aclose()
+    async with hearing(broker, tmp_path) as billing:
+        event = billing.event(subject="50% größer", datacontenttype="application/json")
+        exchange = await bare.get_exchange(billing.topic)
+        await exchange.publish(_message(event, binding), routing_key="")
+        await billing.assert_heard()
 
 
 def _message(event: CloudEvent, binding: str) -> aio_pika.Message:

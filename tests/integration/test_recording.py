@@ -19,6 +19,7 @@ from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import drain
 from tests.kit.servers.postgres import PostgresServer
+from tests.kit.waiting import eventually
 
 TENANT = "t1"
 CREATE = "CREATE TABLE orders (name text PRIMARY KEY, state text NOT NULL DEFAULT 'open')"
@@ -192,9 +193,7 @@ RUNNING = "FROM pg_stat_activity WHERE query LIKE '%pg_sleep(30)%' AND state = '
 
 async def until_found(url: str, what: str) -> None:
     connection: Any = await asyncpg.connect(url)
-    async with asyncio.timeout(20):
-        while not await connection.fetch(f"SELECT {what} {RUNNING}"):  # noqa: ASYNC110 - the server cannot set an Event
-            await asyncio.sleep(0.01)
+    await eventually(lambda: connection.fetch(f"SELECT {what} {RUNNING}"))
     await connection.close()
 
 

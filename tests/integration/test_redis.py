@@ -16,14 +16,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from cloudevents.core.bindings import http
-from cloudevents.core.v1.event import CloudEvent
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 
 from benchmarks import brokers
 from benchmarks.reading import Scale
-from posthouse import Event, Payload, Service, Tx
-from posthouse.broker import Delivery, Frame, Stream, Topology
+from posthouse.broker import Delivery, Frame, Topology
 from posthouse.brokers import open_broker
 from posthouse.brokers.redis import RedisBroker
 from posthouse.brokers.redis.scripts import ADD
@@ -31,9 +29,11 @@ from posthouse.brokers.redis.stream import RedisStream
 from posthouse.brokers.redis.wire import Asked, Read, Wire
 from posthouse.clock import ManualClock, SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
-from posthouse.service import Parts
+from tests.kit.frames import collect, frames
 from tests.kit.servers.proxy import Proxy
 from tests.kit.servers.redis import RedisServer, running
+from tests.kit.strangers import KEY, WIRES, hearing, telling
+from tests.kit.waiting import eventually
 
 Bare = Any
 """The driver's client, whose types say of most answers that they may be anything."""
@@ -67,20 +67,6 @@ async def topic(broker: RedisBroker) -> str:
     name = f"shop.orders.order{new_id()[-6:]}"
     await broker.ensure(Topology(topics=[name]))
     return name
-
-
-def frames(topic: str, count: int, *, keys: int = 1, body: bytes = b"x") -> list[Frame]:
-    return [Frame(topic=topic, id=new_id(), key=f"k{n % keys}", body=body) for n in range(count)]
-
-
-async def collect(stream: Stream, count: int, *, ack: bool = True) -> list[Delivery]:
-    got: list[Delivery] = []
-    async with asyncio.timeout(20):
-        while len(got) < count:
-            got += await stream.receive(count - len(got), 20)
-    if ack:
-        await stream.ack(got)
-    return got
 
 
 def lane_of(topic: str, number: int) -> str:
@@ -848,71 +834,34 @@ async def test_the_rights_on_the_page_are_enough() -> None:
 # Other people's clients
 
 
-class OrderPlaced(Payload):
-    order_id: str
-    number: int
-
-
-@pytest.mark.parametrize("wire", ["structured", "binary"])
+@WIRES
 async def test_a_bare_consumer_and_the_cloudevents_sdk_read_what_we_publish(
-    redis_server: RedisServer, bare: Bare, tmp_path: Path, wire: str
+    broker: RedisBroker, bare: Bare, tmp_path: Path, wire: str
 ) -> None:
-    orders = Service("orders", namespace=f"shop{new_id()[-6:]}", wire=wire)  # type: ignore[arg-type]  # both are wires
-    orders.event("order.placed.v1", key="order_id")(OrderPlaced)
-    orders.use(
-        Parts(f"sqlite:///{tmp_path}/orders.db", RedisBroker(redis_server.url, clock=SystemClock()), SystemClock())
-    )
-    runtime = await orders.prepare()
-    async with orders.transaction("t1") as tx:
-        event_id = tx.publish(OrderPlaced(order_id="größe 1", number=7))
-    await runtime.relay.step()
-    lanes = [lane_of(f"{orders.namespace}.orders.order", number) for number in range(8)]
-    for lane in lanes:
-        await bare.xgroup_create(lane, "theirs", 0)
-    [(lane, [(entry, fields)])] = await bare.xreadgroup("theirs", "one", dict.fromkeys(lanes, ">"))
-    await bare.xack(lane, "theirs", entry)
-    body = fields.pop(b"body")
-    headers = {name.decode(): value.decode() for name, value in fields.items()}
-    event = http.from_http_event(http.HTTPMessage(headers=headers, body=body))
-    assert event.get_id() == event_id
-    assert event.get_type() == f"{orders.namespace}.orders.order.placed.v1"
-    assert event.get_data() == {"order_id": "größe 1", "number": 7}
-    assert event.get_extension("partitionkey") == "t1:größe 1"
-    await orders.aclose()
+    async with telling(broker, tmp_path, wire) as orders:
+        lanes = [lane_of(orders.topic, number) for number in range(8)]
+        for lane in lanes:
+            await bare.xgroup_create(lane, "theirs", 0)
+        await orders.tell()
+        [(lane, [(entry, fields)])] = await eventually(
+            lambda: bare.xreadgroup("theirs", "one", dict.fromkeys(lanes, ">"))
+        )
+        await bare.xack(lane, "theirs", entry)
+        body = fields.pop(b"body")
+        headers = {name.decode(): value.decode() for name, value in fields.items()}
+        event = http.from_http_event(http.HTTPMessage(headers=headers, body=body))
+        orders.assert_told(event)
+        assert event.get_extension("partitionkey") == KEY
 
 
-@pytest.mark.parametrize("wire", ["structured", "binary"])
+@WIRES
 async def test_we_apply_what_a_bare_publisher_and_the_cloudevents_sdk_say(
-    redis_server: RedisServer, bare: Bare, tmp_path: Path, wire: str
+    broker: RedisBroker, bare: Bare, tmp_path: Path, wire: str
 ) -> None:
-    billing = Service("billing", namespace=f"shop{new_id()[-6:]}")
-    subject = f"{billing.namespace}.orders.order.placed.v1"
-    billing.external(subject, key="order_id")(OrderPlaced)
-    seen: list[Event[OrderPlaced]] = []
-    applied = asyncio.Event()
-
-    @billing.on(OrderPlaced)
-    async def note(event: Event[OrderPlaced], tx: Tx) -> None:
-        seen.append(event)
-        applied.set()
-
-    billing.use(
-        Parts(f"sqlite:///{tmp_path}/billing.db", RedisBroker(redis_server.url, clock=SystemClock()), SystemClock())
-    )
-    stop = asyncio.Event()
-    task = asyncio.create_task((await billing.prepare()).run(stop))
-    event = CloudEvent(
-        attributes={"id": "their-1", "type": subject, "source": "/theirs", "specversion": "1.0", "tenantid": "t1"},
-        data={"order_id": "o1", "number": 3},
-    )
-    message = http.to_structured_event(event) if wire == "structured" else http.to_binary_event(event)
-    await bare.xadd(f"{billing.namespace}.orders.order", {**message.headers, "body": message.body})
-    async with asyncio.timeout(20):
-        await applied.wait()
-    assert (seen[0].id, seen[0].tenant, seen[0].data.number) == ("their-1", "t1", 3)
-    stop.set()
-    await task
-    await billing.aclose()
+    async with hearing(broker, tmp_path) as billing:
+        message = billing.message(wire)
+        await bare.xadd(billing.topic, {**message.headers, "body": message.body})
+        await billing.assert_heard()
 
 
 async def test_an_entry_of_any_kind_is_a_frame(broker: RedisBroker, bare: Bare, topic: str) -> None:

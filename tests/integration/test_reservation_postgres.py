@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec
 
 import pytest_asyncio
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from posthouse.errors import DeskError
 from posthouse.service import Parts
 from posthouse.store.sagas import SagaFilter
 from posthouse.testing import Harness
+from tests.kit.waiting import eventually
 from tests.unit.melmastoon.reservation.house import (
     ARRIVAL,
     LATER,
@@ -36,7 +37,6 @@ from tests.unit.melmastoon.reservation.house import (
     wanted,
 )
 
-T = TypeVar("T")
 P = ParamSpec("P")
 
 RIVALS = [f"b{number}" for number in range(12)]
@@ -56,23 +56,13 @@ async def others(postgres_url: str) -> AsyncIterator[Harness]:
         reservation.use(before)
 
 
-async def eventually(look: Callable[[], Awaitable[T]], wish: Callable[[T], bool]) -> T:
-    """What `look` finds, as soon as it is as wished."""
-    async with asyncio.timeout(30):
-        while True:
-            found = await look()
-            if wish(found):
-                return found
-            await asyncio.sleep(0.01)
-
-
 async def booking(booking_id: str = "b1") -> Booking:
     async with reservation.transaction("t1") as tx:
         return await read(tx, booking_id)
 
 
 async def until(status: str, booking_id: str = "b1") -> Booking:
-    return await eventually(lambda: booking(booking_id), lambda found: found.status == status)
+    return await eventually(lambda: booking(booking_id), right=lambda found: found.status == status)
 
 
 async def ask(command: Callable[Concatenate[Tx, P], Awaitable[bool]], *given: P.args, **more: P.kwargs) -> bool:
@@ -94,11 +84,11 @@ async def test_a_whole_stay_with_a_change_of_dates_on_postgresql(others: Harness
     for fact in (committed(), captured(), PARTS["key"]):
         await others.publish(fact)
     await until("confirmed")
-    await eventually(_key, lambda key: key == "issued")
+    await eventually(_key, right=lambda key: key == "issued")
     assert await ask(change_dates, "b1", change_id="c1", check_in=LATER, check_out=LATER_STILL)
     for fact in (reallocated(), delta(10_000), key_updated("c1")):
         await others.publish(fact)
-    await eventually(lambda: _sagas("date_change"), lambda statuses: statuses == ["completed"])
+    await eventually(lambda: _sagas("date_change"), right=lambda statuses: statuses == ["completed"])
     changed = await booking()
     assert (changed.status, changed.room_id, changed.amount_cents) == ("confirmed", "r2", 40_000)
     assert await ask(check_in, "b1", today=LATER)
@@ -119,11 +109,11 @@ async def test_a_guest_who_gives_up_at_the_moment_of_the_payment_is_either_confi
         assert await ask(hold, wanted(id))
         await others.publish(replace(committed(), booking_id=id))
     await asyncio.gather(*(_pay_and_give_up(others, id, after) for after, id in enumerate(RIVALS)))
-    await eventually(lambda: _standing(RIVALS), lambda found: set(found.values()) <= {"confirmed", "cancelled"})
+    await eventually(lambda: _standing(RIVALS), right=lambda found: set(found.values()) <= {"confirmed", "cancelled"})
     standing = await _standing(RIVALS)
     confirmed = sorted(id for id, status in standing.items() if status == "confirmed")
     cancelled = sorted(id for id, status in standing.items() if status == "cancelled")
-    await eventually(_said(others, BookingConfirmed, BookingCancelled), lambda found: found == sorted(RIVALS))
+    await eventually(_said(others, BookingConfirmed, BookingCancelled), right=lambda found: found == sorted(RIVALS))
     assert said(others, BookingConfirmed) == confirmed
     assert said(others, BookingCancelled) == cancelled
 
@@ -144,14 +134,14 @@ async def test_of_arrival_cancellation_and_no_show_at_the_same_moment_one_wins(o
         )
         assert granted.count(True) == 1
     facts = (CheckInStarted, BookingCancelled, NoShow)
-    await eventually(_said(others, *facts), lambda found: len(found) >= len(RIVALS))
+    await eventually(_said(others, *facts), right=lambda found: len(found) >= len(RIVALS))
     assert said(others, *facts) == sorted(RIVALS)
 
 
 async def test_a_booking_that_is_held_ten_times_at_the_same_moment_is_held_once(others: Harness) -> None:
     granted = await asyncio.gather(*(ask(hold, wanted()) for _ in range(10)))
     assert granted.count(True) == 1
-    await eventually(_said(others, BookingHeld), lambda found: bool(found))
+    await eventually(_said(others, BookingHeld), right=lambda found: bool(found))
     assert said(others, BookingHeld) == ["b1"]
 
 

@@ -17,20 +17,19 @@ import pytest_asyncio
 from aiobotocore.session import get_session
 from aiohttp import web
 from cloudevents.core.bindings import http
-from cloudevents.core.v1.event import CloudEvent
 
 from benchmarks import brokers
 from benchmarks.reading import Scale
-from posthouse import Event, Payload, Service, Tx
 from posthouse.broker import Broker, Delivery, Frame, Stream, Topology
 from posthouse.brokers import open_broker
 from posthouse.brokers.sqs import SqsBroker
 from posthouse.brokers.sqs.letters import queue_name, topic_name
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
-from posthouse.service import Parts
+from tests.kit.frames import collect, frames, ids
 from tests.kit.servers.proxy import Proxy
 from tests.kit.servers.sqs import SqsServer, running, url_at
+from tests.kit.strangers import KEY, WIRES, hearing, telling
 
 ARN = "arn:aws:{}:eu-central-1:123456789012:{}"
 
@@ -72,25 +71,6 @@ async def topic(broker: SqsBroker) -> str:
     name = f"shop.orders.order{new_id()[-6:]}"
     await broker.ensure(Topology(topics=[name], groups={"g": [name]}))
     return name
-
-
-def frames(topic: str, count: int, *, keys: int = 1, body: bytes = b"x") -> list[Frame]:
-    return [Frame(topic=topic, id=new_id(), key=f"k{n % keys}", body=body) for n in range(count)]
-
-
-async def collect(stream: Stream, count: int, *, ack: bool = True) -> list[Delivery]:
-    got: list[Delivery] = []
-    async with asyncio.timeout(40):
-        while len(got) < count:
-            batch = await stream.receive(count - len(got), 20)
-            got += batch
-            if ack:
-                await stream.ack(batch)
-    return got
-
-
-def ids(deliveries: list[Delivery]) -> list[str]:
-    return [delivery.frame.id for delivery in deliveries]
 
 
 class Shifting(SystemClock):
@@ -489,77 +469,42 @@ async def test_a_repeat_of_a_key_without_order_is_dropped_within_the_window(brok
 # Other people's clients
 
 
-class OrderPlaced(Payload):
-    order_id: str
-    number: int
-
-
-@pytest.mark.parametrize("wire", ["structured", "binary"])
+@WIRES
 async def test_a_bare_consumer_and_the_cloudevents_sdk_read_what_we_publish(
-    sqs_server: SqsServer, bare: Bare, tmp_path: Path, wire: str
+    broker: SqsBroker, bare: Bare, tmp_path: Path, wire: str
 ) -> None:
     """Structured events are the body; of binary ones the headers are in the attribute `posthouse`, which is JSON."""
-    orders = Service("orders", namespace=f"shop{new_id()[-6:]}", wire=wire)  # type: ignore[arg-type]  # both are wires
-    orders.event("order.placed.v1", key="order_id")(OrderPlaced)
-    broker = opened(sqs_server.url)
-    orders.use(Parts(f"sqlite:///{tmp_path}/orders.db", broker, SystemClock()))
-    runtime = await orders.prepare()
-    topic = f"{orders.namespace}.orders.order"
-    await broker.ensure(Topology(groups={"theirs": [topic]}))
-    async with orders.transaction("t1") as tx:
-        event_id = tx.publish(OrderPlaced(order_id="größe 1", number=7))
-    await runtime.relay.step()
-    url = await bare.queue("theirs", topic)
-    got = await bare.sqs.receive_message(QueueUrl=url, WaitTimeSeconds=10, MessageAttributeNames=["All"])
-    (message,) = got["Messages"]
-    note = json.loads(message["MessageAttributes"]["posthouse"]["StringValue"])
-    event = http.from_http_event(http.HTTPMessage(headers=note["headers"], body=message["Body"].encode()))
-    assert note["key"] == "t1:größe 1"
-    assert event.get_id() == event_id
-    assert event.get_type() == f"{orders.namespace}.orders.order.placed.v1"
-    assert event.get_data() == {"order_id": "größe 1", "number": 7}
-    if wire == "structured":
-        assert json.loads(message["Body"])["id"] == event_id
-    await orders.aclose()
+    async with telling(broker, tmp_path, wire) as orders:
+        await broker.ensure(Topology(groups={"theirs": [orders.topic]}))
+        event_id = await orders.tell()
+        url = await bare.queue("theirs", orders.topic)
+        got = await bare.sqs.receive_message(QueueUrl=url, WaitTimeSeconds=10, MessageAttributeNames=["All"])
+        (message,) = got["Messages"]
+        note = json.loads(message["MessageAttributes"]["posthouse"]["StringValue"])
+        orders.assert_told(
+            http.from_http_event(http.HTTPMessage(headers=note["headers"], body=message["Body"].encode()))
+        )
+        assert note["key"] == KEY
+        if wire == "structured":
+            assert json.loads(message["Body"])["id"] == event_id
 
 
-@pytest.mark.parametrize("wire", ["structured", "binary"])
+@WIRES
 async def test_we_apply_what_a_bare_publisher_and_the_cloudevents_sdk_say(
-    sqs_server: SqsServer, bare: Bare, tmp_path: Path, wire: str
+    broker: SqsBroker, bare: Bare, tmp_path: Path, wire: str
 ) -> None:
-    billing = Service("billing", namespace=f"shop{new_id()[-6:]}")
-    subject = f"{billing.namespace}.orders.order.placed.v1"
-    billing.external(subject, key="order_id")(OrderPlaced)
-    seen: list[Event[OrderPlaced]] = []
-    applied = asyncio.Event()
-
-    @billing.on(OrderPlaced)
-    async def note(event: Event[OrderPlaced], tx: Tx) -> None:
-        seen.append(event)
-        applied.set()
-
-    billing.use(Parts(f"sqlite:///{tmp_path}/billing.db", opened(sqs_server.url), SystemClock()))
-    stop = asyncio.Event()
-    task = asyncio.create_task((await billing.prepare()).run(stop))
-    event = CloudEvent(
-        attributes={"id": "their-1", "type": subject, "source": "/theirs", "specversion": "1.0", "tenantid": "t1"},
-        data={"order_id": "o1", "number": 3},
-    )
-    message = http.to_structured_event(event) if wire == "structured" else http.to_binary_event(event)
-    attributes = {name: {"DataType": "String", "StringValue": value} for name, value in message.headers.items()}
-    await bare.sns.publish(
-        TopicArn=ARN.format("sns", topic_name(f"{billing.namespace}.orders.order")),
-        Message=message.body.decode(),
-        MessageGroupId="t1:o1",
-        MessageDeduplicationId="their-1",
-        MessageAttributes=attributes,
-    )
-    async with asyncio.timeout(30):
-        await applied.wait()
-    assert (seen[0].id, seen[0].tenant, seen[0].data.number) == ("their-1", "t1", 3)
-    stop.set()
-    await task
-    await billing.aclose()
+    async with hearing(broker, tmp_path) as billing:
+        message = billing.message(wire)
+        await bare.sns.publish(
+            TopicArn=ARN.format("sns", topic_name(billing.topic)),
+            Message=message.body.decode(),
+            MessageGroupId="t1:o1",
+            MessageDeduplicationId="their-1",
+            MessageAttributes={
+                name: {"DataType": "String", "StringValue": value} for name, value in message.headers.items()
+            },
+        )
+        await billing.assert_heard()
 
 
 async def test_a_bare_message_has_its_deduplication_id_as_id(broker: SqsBroker, bare: Bare, topic: str) -> None:

@@ -15,6 +15,7 @@ from posthouse.errors import BrokerUnavailable
 from posthouse.sending import Relay, RelaySettings
 from posthouse.store import WalReader
 from posthouse.stores.postgres import PostgresStore
+from tests.kit.waiting import eventually
 
 SEQUENCE = re.compile(rb'"sequence":"(\d+)"')
 
@@ -90,23 +91,9 @@ async def relaying(store: PostgresStore, sink: Sink, settings: RelaySettings | N
         await task
 
 
-async def until(condition: Callable[[], bool], within: float = 20.0) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(within):
-        while not condition():  # noqa: ASYNC110 - the condition has many causes
-            await asyncio.sleep(0.005)
-
-
-async def until_found(look: Callable[[], Awaitable[bool]], within: float = 20.0) -> None:
-    """Wait until somebody who has to be asked says so."""
-    async with asyncio.timeout(within):
-        while not await look():  # noqa: ASYNC110 - other processes set no event of ours
-            await asyncio.sleep(0.02)
-
-
 async def following(tail: WalReader) -> None:
     """Wait until rows come from the log."""
-    await until(lambda: tail.mode == "wal")
+    await eventually(lambda: tail.mode == "wal")
 
 
 async def settled(store: PostgresStore, within: float = 20.0) -> Mapping[str, int]:
@@ -115,7 +102,7 @@ async def settled(store: PostgresStore, within: float = 20.0) -> Mapping[str, in
     async def nothing_unsent() -> bool:
         return not (await store.counts()).unsent
 
-    await until_found(nothing_unsent, within)
+    await eventually(nothing_unsent, within=within)
     return (await store.counts()).committed
 
 

@@ -53,10 +53,12 @@ async def eventually(
     except TimeoutError:
         if not patience.expired():
             raise
-        raise AssertionError(f"{what or look.__qualname__} did not happen within {within:g} s: {found!r}") from None
+        raise AssertionError(
+            f"{what or getattr(look, '__qualname__', look)} did not happen within {within:g} s: {found!r}"
+        ) from None
 
 
-def until(condition: Callable[[], object], what: str, *, within: float = PATIENCE, pause: float = 0.005) -> float:
+def until(condition: Callable[[], object], what: str, *, within: float = 3 * PATIENCE, pause: float = 0.005) -> float:
     """The same where nothing else runs meanwhile; the seconds that it took."""
     began = time.monotonic()
     while not condition():

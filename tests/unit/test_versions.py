@@ -27,7 +27,7 @@ from posthouse.seam.frames import frame_of
 from posthouse.status import status
 from posthouse.store import VersionUse
 from posthouse.testing import Harness
-from tests.faults.scene import until
+from tests.kit.waiting import eventually
 
 Topics = Literal["aggregate", "subject"]
 
@@ -309,7 +309,7 @@ async def test_a_consumer_that_joined_late_does_not_begin_behind_a_version_that_
         async def both() -> bool:
             return len(house.seen) == 2
 
-        await until(both, "both are applied")
+        await eventually(both, "both are applied")
         assert house.seen == [("v1", as_first(as_second(ADA))), ("v1", V1(stay="s1", guest="c d"))]
 
 
@@ -514,7 +514,7 @@ async def test_what_the_broker_refused_was_not_published() -> None:
             counts = await house.hotel.store.counts()
             return counts.stuck == 1 and sum(counts.unsent.values()) == 1
 
-        await until(sent, "two versions are sent and one is refused")
+        await eventually(sent, "two versions are sent and one is refused")
         harness._stop.set()
         await asyncio.gather(*harness._tasks)
         published = [s.subject[-2:] for s in await house.hotel.store.version_usage.seen() if s.role == "published"]
@@ -597,7 +597,7 @@ async def test_a_version_older_than_the_inbox_remembers_stops_its_key_instead_of
         async def is_dead() -> bool:
             return [(one.state, one.reason) for one in await harness.held(house.desk)] == [("dead", "rejected")]
 
-        await until(is_dead, "the old event is held")
+        await eventually(is_dead, "the old event is held")
         [held] = await harness.held(house.desk)
         assert "older than the inbox remembers" in held.error
         assert len(house.seen) == 1

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from posthouse.runtime import Part
 from tests.faults.kit.nursery import Child
-from tests.faults.kit.world import World, until
+from tests.faults.kit.world import World
+from tests.kit.waiting import until
 
 
 def seeded() -> tuple[random.Random, int]:

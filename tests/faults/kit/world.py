@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -166,13 +166,3 @@ class Worlds:
     def _next(self) -> Path:
         self._count += 1
         return self._folder / f"world-{self._count}"
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = 90.0) -> float:
-    """Wait for a condition; returns the seconds that it took."""
-    begun = time.monotonic()
-    while not condition():
-        if time.monotonic() - begun > seconds:
-            raise AssertionError(f"waited {seconds:g} s in vain for {what}")
-        time.sleep(0.005)
-    return time.monotonic() - begun

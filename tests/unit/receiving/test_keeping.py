@@ -9,7 +9,7 @@ import pytest
 from posthouse import Event, Payload, Policy, Service, Tx
 from posthouse.receiving.retrier import LEASE, Retrier
 from posthouse.testing import Harness
-from tests.faults.scene import until
+from tests.kit.waiting import eventually
 
 office = Service("office")
 
@@ -66,7 +66,7 @@ async def a_letter_in_hand(harness: Harness, outside: Post) -> tuple[Retrier, as
     async def asked() -> bool:
         return outside.asked == 2
 
-    await until(asked, "the second call")
+    await eventually(asked, "the second call")
     return retrier, stop, running
 
 

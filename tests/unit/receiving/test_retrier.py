@@ -6,7 +6,7 @@ import asyncio
 
 from posthouse import Event, Payload, Service, Tx
 from posthouse.testing import Harness
-from tests.faults.scene import until
+from tests.kit.waiting import eventually
 
 shop = Service("shop")
 
@@ -77,7 +77,7 @@ async def test_a_gap_that_was_alarmed_is_looked_at_once_a_second_and_no_oftener(
         async def waits() -> bool:
             return [held.state for held in await harness.held(shop)] == ["gap"]
 
-        await until(waits, "the gap")
+        await eventually(waits, "the gap")
         harness.clock.advance(61)
         [retrier] = harness._runtimes[0].retriers
         assert not await retrier.step()
