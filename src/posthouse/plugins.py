@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from posthouse.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 VERBS = "posthouse.verbs"
 """Verbs of the command line: a function, or a `typer.Typer` for a verb with verbs of its own."""
+ENVELOPES = "posthouse.envelopes"
+"""Wire formats: a `Codec` under the name that it has in configuration."""
 
 
 def installed(group: str) -> dict[str, EntryPoint]:
     """By name; the first on the path where two distributions have the same. Nothing is imported."""
+    from importlib.metadata import entry_points  # costs more than all our own modules, and few ever need it
+
     found: dict[str, EntryPoint] = {}
     for entry in entry_points(group=group):
         found.setdefault(entry.name, entry)

@@ -92,6 +92,7 @@ class MelmastoonCodec:
 
     name = "melmastoon"
     content_type = "application/vnd.melmastoon.event+json"
+    correlation = "correlationId"
 
     def encode(self, event: Event[bytes]) -> Encoded:
         check_data(event)
@@ -136,6 +137,34 @@ class MelmastoonCodec:
         if outbox_id is not None:
             stamps += f'"outboxId":{_encode(outbox_id).decode()},'
         return Encoded(dict(headers), _START + stamps.encode() + body[len(_START) :])
+
+    def schema(self, type: str, schema_uri: str, payload: dict[str, object]) -> dict[str, object]:
+        """The envelope as a JSON Schema, with that of its payload inside: for exports."""
+        text = {"type": "string"}
+        named = _versioned(type)
+        return {
+            "type": "object",
+            "properties": {
+                "eventId": text,
+                "eventType": {"type": "string", "const": named["eventType"]},
+                "eventVersion": {"type": "integer", "const": named["eventVersion"]},
+                "tenantId": text,
+                "schemaUri": {"type": "string", "examples": [schema_uri]},
+                "correlationId": text,
+                "causationId": text,
+                "actorId": {"type": "object", "properties": dict.fromkeys(_Actor.__struct_fields__, text)},
+                "occurredAt": {"type": "string", "format": "date-time"},
+                "producedBy": {"type": "object", "properties": dict.fromkeys(Producer.__struct_fields__, text)},
+                "idempotencyKey": text,
+                "payload": payload,
+                "metadata": {"type": "object"},
+            },
+            "required": ["eventId", "eventType", "eventVersion", "tenantId", "payload", "metadata"],
+        }
+
+
+ENVELOPE = MelmastoonCodec()
+"""What the entry point `posthouse.envelopes` names."""
 
 
 def _present(**members: object) -> dict[str, Any]:

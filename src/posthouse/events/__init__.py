@@ -1,7 +1,7 @@
 """What a fact is: its envelope, its name, its forms on the wire and the limits that they keep. Pure: no I/O."""
 
 from posthouse.events.codec import DUAL_OF, METADATA_LIMIT, Codec, Encoded, check_size
-from posthouse.events.codecs import BINARY, CODECS, MELMASTOON, STRUCTURED, codec_of, decode_any
+from posthouse.events.codecs import BINARY, CODECS, STRUCTURED, codec_of, decode_any
 from posthouse.events.envelope import PLATFORM, Actor, Event, Metadata, Producer, Scalar, moment, timestamp
 from posthouse.events.limits import HARD_LIMIT, PUBLISH_LIMIT, guard
 from posthouse.events.subject import Subject
@@ -12,7 +12,6 @@ __all__ = [
     "CODECS",
     "DUAL_OF",
     "HARD_LIMIT",
-    "MELMASTOON",
     "METADATA_LIMIT",
     "PLATFORM",
     "PUBLISH_LIMIT",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from posthouse.errors import DecodeError, EventError, EventTooLarge
 from posthouse.events.envelope import Event
@@ -20,6 +20,7 @@ class Encoded(NamedTuple):
     body: bytes
 
 
+@runtime_checkable
 class Codec(Protocol):
     """A wire format. Nothing is lost: `decode(*encode(event)) == event`, also through several formats in turn.
 

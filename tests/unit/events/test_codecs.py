@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
+from melmastoon.envelope import ENVELOPE as MELMASTOON
 from posthouse.errors import DecodeError, EventError, EventTooLarge
 from posthouse.events import (
     BINARY,
     CODECS,
-    MELMASTOON,
     PLATFORM,
     STRUCTURED,
     Actor,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 from posthouse.events import CODECS
 from posthouse.governance.document import EventEntry
@@ -13,6 +14,20 @@ Schema = dict[str, object]
 _TEXT: Schema = {"type": "string"}
 _FIRST = ("specversion", "id", "source", "type", "time", "datacontenttype", "dataschema")
 _ORDERED = ("subject", "partitionkey", "sequence")
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A codec that is no CloudEvents format, and says how its envelope looks."""
+
+    @property
+    def correlation(self) -> str:
+        """The member of the body that holds the correlation id."""
+        ...
+
+    def schema(self, type: str, schema_uri: str, payload: Schema) -> Schema:
+        """The body of events of this type, with the schema of its payload inside."""
+        ...
 
 
 def content_type_of(entry: EventEntry) -> str:
@@ -34,8 +49,9 @@ def headers_of(entry: EventEntry) -> Schema:
 
 def body_of(entry: EventEntry, payload: Schema) -> Schema:
     """The envelope with the schema of its payload inside."""
-    if entry.wire == "melmastoon":
-        return _melmastoon(entry, payload)
+    codec = CODECS[entry.wire]
+    if isinstance(codec, Described):
+        return codec.schema(entry.subject, entry.schema_uri, payload)
     name = "data" if entry.format == "json" else "data_base64"
     return _object({**_attributes(entry), name: payload}, [*_required(entry), name])
 
@@ -44,7 +60,8 @@ def correlation_of(entry: EventEntry) -> str:
     """Where the correlation id is."""
     if entry.wire == "binary":
         return "$message.header#/ce-correlationid"
-    return f"$message.payload#/{'correlationId' if entry.wire == 'melmastoon' else 'correlationid'}"
+    codec = CODECS[entry.wire]
+    return f"$message.payload#/{codec.correlation if isinstance(codec, Described) else 'correlationid'}"
 
 
 def _required(entry: EventEntry) -> list[str]:
@@ -76,27 +93,6 @@ def _attributes(entry: EventEntry) -> dict[str, Schema]:
         "offlinereplay": {"type": "boolean"},
         **dict.fromkeys(("aiprovenance", "outboxid", "traceparent", "tracestate"), _TEXT),
     }
-
-
-def _melmastoon(entry: EventEntry, payload: Schema) -> Schema:
-    actor = _object({"type": _TEXT, "id": _TEXT})
-    producer = _object(dict.fromkeys(("service", "instance", "commit", "region"), _TEXT))
-    members: dict[str, Schema] = {
-        "eventId": _TEXT,
-        "eventType": {"type": "string", "const": entry.unversioned},
-        "eventVersion": {"type": "integer", "const": entry.version},
-        "tenantId": _TEXT,
-        "schemaUri": {"type": "string", "examples": [entry.schema_uri]},
-        "correlationId": _TEXT,
-        "causationId": _TEXT,
-        "actorId": actor,
-        "occurredAt": {"type": "string", "format": "date-time"},
-        "producedBy": producer,
-        "idempotencyKey": _TEXT,
-        "payload": payload,
-        "metadata": {"type": "object"},
-    }
-    return _object(members, ["eventId", "eventType", "eventVersion", "tenantId", "payload", "metadata"])
 
 
 def _object(properties: Mapping[str, Schema], required: Sequence[str] = ()) -> Schema:
