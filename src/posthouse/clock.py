@@ -38,8 +38,7 @@ class SystemClock:
     def now(self) -> float:
         return time.time()
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
 
     async def wait(self, event: asyncio.Event, seconds: float) -> bool:
         if event.is_set():

@@ -386,7 +386,7 @@ class Service(Declarations):
             raise StoreOutdated(f"the store of {self.name} lacks {', '.join(pending)}: run `posthouse db upgrade`")
         if pending:
             await self.store.upgrade()
-        self._builder.limit_to(self.broker.sheet.max_bytes)
+        self._builder.suit(self.broker.sheet)
         for function in self._setups:
             async with self.transaction("platform") as tx:
                 await function(tx)

@@ -1,18 +1,21 @@
-"""From a payload to a row that the relay can publish: named, validated, measured."""
+"""A fact on its way out: from a payload to a row that the relay can publish."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from posthouse.broker import Capabilities
 from posthouse.clock import Clock, new_id
-from posthouse.contracts import event_type_of
+from posthouse.contracts import EventType, event_type_of
 from posthouse.contracts.versions import Cast, Casts, whole
 from posthouse.errors import ConfigurationError, ContractError, EventError, EventTooLarge
-from posthouse.events import DUAL_OF, Codec, Event, Producer, check_size, timestamp
+from posthouse.events import DUAL_OF, PLATFORM, Codec, Event, Producer, check_size, timestamp
 from posthouse.seam.context import EventContext
-from posthouse.store import OutboxRow
+from posthouse.seam.seam import Seam
+from posthouse.seam.timing import outcome_of
+from posthouse.store import OutboxRow, Transaction
 
 STAMP_ROOM = 64
 """Bytes that the number and the lineage, which the store gives, take at most in any wire format."""
@@ -21,15 +24,32 @@ STAMP_ROOM = 64
 DUAL_VERSION = "dualversion"
 """Beside it: the number of the newest version."""
 SEQUENCE = "sequence"
+FLUSH = "(flush)"
+"""The name under which the steps are timed that a whole transaction takes at once."""
 ALONE: Mapping[str, str] = {}
 """What a fact shares with other versions when there are none."""
 
 
+class Unfinished(OutboxRow, frozen=True, kw_only=True, gc=False):
+    """A row whose fact still has steps before it that wait for the flush: it has no bytes yet."""
+
+    event: Event[bytes]
+
+
 class EnvelopeBuilder:
-    """Writes envelopes for one service. With `downcasts` it writes older versions beside the new ones."""
+    """The way of a fact from a payload to an outbox row, for one service: validate → rules → quota → encrypt → claim check →
+    sign → row. The first two are taken when it is published, and the row is made there and then unless a step between them is
+    set: those wait for the flush. With `downcasts` older versions are written beside the new ones."""
 
     def __init__(
-        self, producer: Producer, source: str, codec: Codec, clock: Clock, limit: int, downcasts: Casts | None = None
+        self,
+        producer: Producer,
+        source: str,
+        codec: Codec,
+        clock: Clock,
+        limit: int,
+        downcasts: Casts | None = None,
+        seam: Seam | None = None,
     ) -> None:
         self._downcasts: Casts = {} if downcasts is None else downcasts
         self._producer = producer
@@ -37,10 +57,21 @@ class EnvelopeBuilder:
         self._codec = codec
         self._clock = clock
         self._limit = limit
+        self._region = ""
+        self.seam = seam or Seam()
+        self._allowed: tuple[set[str], set[str]] = (set(), set())
+        """Subjects that break no rule, for tenants and for the platform."""
 
-    def limit_to(self, broker_limit: int) -> None:
-        """Never accept what the broker would refuse."""
-        self._limit = min(self._limit, broker_limit - STAMP_ROOM)
+    @property
+    def service(self) -> str:
+        """The service whose facts these are."""
+        return self._producer.service
+
+    def suit(self, sheet: Capabilities) -> None:
+        """Never accept what this broker would refuse, or may not keep."""
+        self._limit = min(self._limit, sheet.max_bytes - STAMP_ROOM)
+        self._region = sheet.region
+        self._allowed = (set(), set())
 
     @property
     def older(self) -> list[str]:
@@ -50,32 +81,32 @@ class EnvelopeBuilder:
     def build(
         self,
         payload: object,
-        cause: EventContext,
+        context: EventContext,
         *,
         at: float | None = None,
         idempotency_key: str | None = None,
         extensions: Mapping[str, str] = ALONE,
     ) -> list[OutboxRow]:
         """The row for one fact, and behind it one for each older version that is published beside it. `extensions` travel
-        with each."""
+        with each. `finish` them before they are stored."""
         casts = whole(self._downcasts, event_type_of(type(payload)).name) if self._downcasts else ()
         if not casts:
-            return [self.build_one(payload, cause, at=at, idempotency_key=idempotency_key, fact=extensions)]
+            return [self.build_one(payload, context, at=at, idempotency_key=idempotency_key, fact=extensions)]
         at = self._clock.now() if at is None else at
         first = new_id()
         fact = {**extensions, DUAL_OF: first, DUAL_VERSION: str(casts[0].source.subject.version)}
-        rows = [self.build_one(payload, cause, at=at, idempotency_key=idempotency_key, event_id=first, fact=fact)]
-        cause = msgspec.structs.replace(cause, correlation=cause.correlation or first)
+        rows = [self.build_one(payload, context, at=at, idempotency_key=idempotency_key, event_id=first, fact=fact)]
+        context = msgspec.structs.replace(context, correlation=context.correlation or first)
         for cast in casts:
             payload = cast(payload)
-            row = self.build_one(payload, cause, at=at, idempotency_key=idempotency_key, fact=fact)
+            row = self.build_one(payload, context, at=at, idempotency_key=idempotency_key, fact=fact)
             rows.append(_beside(rows[0], row, cast))
         return rows
 
     def build_one(
         self,
         payload: object,
-        cause: EventContext,
+        context: EventContext,
         *,
         at: float | None = None,
         idempotency_key: str | None = None,
@@ -84,54 +115,112 @@ class EnvelopeBuilder:
     ) -> OutboxRow:
         """The row for one fact in one version; `fact` is what it shares with its other versions. Raises ContractError,
         EventError or EventTooLarge; nothing has been written then."""
-        if not cause.tenant:
-            raise ConfigurationError("every event needs a tenant: pass tenant=… ('platform' for facts of no tenant)")
+        timing = self.seam.timing
+        began = timing.now()
         event_type = event_type_of(type(payload))
+        try:
+            data = self._validate(event_type, payload, context)
+            self._keep_rules(event_type, context.tenant)
+            event = self._envelope(event_type, payload, data, context, at, idempotency_key, event_id or new_id(), fact)
+            row = _unfinished if self.seam.at_flush else self._row
+            made = row(event_type.topic, event, idempotency_key)
+        except Exception as error:
+            timing.note("outward", event_type.name, began, outcome_of(error))
+            raise
+        timing.note("outward", event_type.name, began)
+        return made
+
+    async def finish(self, transaction: Transaction, rows: Sequence[OutboxRow]) -> Sequence[OutboxRow]:
+        """The rows as they are stored: the steps that wait for the flush are taken by those that still have them before
+        them, together. Whatever a step raises ends the transaction."""
+        if not self.seam.at_flush:
+            return rows
+        waiting = [row for row in rows if isinstance(row, Unfinished)]
+        events: Sequence[Event[bytes]] = [row.event for row in waiting]
+        with self.seam.timing.measure("outward", FLUSH):
+            for step in self.seam.at_flush:
+                events = await step(transaction, events)
+            done = iter(
+                [self._row(row.topic, event, row.idempotency_key) for row, event in zip(waiting, events, strict=True)]
+            )
+        return [next(done) if isinstance(row, Unfinished) else row for row in rows]
+
+    @property
+    def waits(self) -> bool:
+        """Whether rows have to be finished, which takes an event loop and a transaction."""
+        return bool(self.seam.at_flush)
+
+    def _validate(self, event_type: EventType[object], payload: object, context: EventContext) -> bytes:
+        """The data of a fact that this service may say and that fits its type."""
+        if not context.tenant:
+            raise ConfigurationError("every event needs a tenant: pass tenant=… ('platform' for facts of no tenant)")
         if event_type.subject.service != self._producer.service:
             raise ConfigurationError(
                 f"{event_type.name} belongs to the service {event_type.subject.service!r}: {self._producer.service!r} may read "
                 "it, not publish it"
             )
         data = event_type.payload.encode(payload)
-        if len(data) > self._limit:
+        if len(data) > self._limit and self.seam.claim_check is None:
             raise EventTooLarge(len(data), self._limit, f"{event_type.name} (its data)")
+        return data
+
+    def _keep_rules(self, event_type: EventType[object], tenant: str) -> None:
+        """A subject that broke no rule once breaks none later: they ask its declaration."""
+        allowed = self._allowed[tenant == PLATFORM]
+        if event_type.name not in allowed:
+            self.seam.rules.check(event_type, tenant, self._region)
+            allowed.add(event_type.name)
+
+    def _envelope(
+        self,
+        event_type: EventType[object],
+        payload: object,
+        data: bytes,
+        context: EventContext,
+        at: float | None,
+        idempotency_key: str | None,
+        event_id: str,
+        fact: Mapping[str, str],
+    ) -> Event[bytes]:
         key = event_type.key_of(payload)
         if key is not None and SEQUENCE in fact:
             raise EventError(f"extension {SEQUENCE!r}: the store numbers this event, and readers refuse two numbers")
-        event_id = event_id or new_id()
-        event = Event(
+        return Event(
             id=event_id,
             type=event_type.name,
             source=self._source,
             data=data,
             time=timestamp(self._clock.now() if at is None else at),
-            tenant=cause.tenant,
+            tenant=context.tenant,
             key=key,
-            correlation=cause.correlation or event_id,
-            causation=cause.causation,
-            actor=cause.actor,
+            correlation=context.correlation or event_id,
+            causation=context.causation,
+            actor=context.actor,
             producer=self._producer,
             schema=event_type.schema,
             content_type=event_type.payload.content_type,
             idempotency_key=idempotency_key,
-            traceparent=cause.traceparent,
-            tracestate=cause.tracestate,
+            traceparent=context.traceparent,
+            tracestate=context.tracestate,
             metadata=event_type.metadata_of(payload),
             extensions=fact,
         )
+
+    def _row(self, topic: str, event: Event[bytes], idempotency_key: str | None) -> OutboxRow:
+        """The last step: bytes that no broker and no store refuses."""
         encoded = self._codec.encode(event)
         try:
             check_size(encoded.headers, encoded.body, self._limit)
         except EventTooLarge as error:
-            raise EventTooLarge(error.size, error.limit, f"{event_type.name} ({error.where})") from None
+            raise EventTooLarge(error.size, error.limit, f"{event.type} ({error.where})") from None
         return OutboxRow(
-            topic=event_type.topic,
-            tenant=cause.tenant,
-            event_id=event_id,
+            topic=topic,
+            tenant=event.tenant,
+            event_id=event.id,
             body=encoded.body,
             headers=encoded.headers,
-            key=key,
-            numbered=key is not None,
+            key=event.key,
+            numbered=event.key is not None,
             idempotency_key=idempotency_key,
         )
 
@@ -146,3 +235,16 @@ def _beside(first: OutboxRow, row: OutboxRow, cast: Cast) -> OutboxRow:
     if row.idempotency_key is None:
         return row
     return msgspec.structs.replace(row, idempotency_key=f"{row.idempotency_key} {cast.target.name}")
+
+
+def _unfinished(topic: str, event: Event[bytes], idempotency_key: str | None) -> OutboxRow:
+    return Unfinished(
+        topic=topic,
+        tenant=event.tenant,
+        event_id=event.id,
+        body=b"",
+        key=event.key,
+        numbered=event.key is not None,
+        idempotency_key=idempotency_key,
+        event=event,
+    )

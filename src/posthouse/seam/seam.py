@@ -20,7 +20,7 @@ from types import TracebackType
 from posthouse.broker import Broker, Delivery, Frame, Stream, Verdict
 from posthouse.events import Event
 from posthouse.seam.rules import Rules
-from posthouse.seam.timing import OK, Measured, Timing
+from posthouse.seam.timing import OK, Measured, Timing, outcome_of
 from posthouse.store import Transaction
 
 OutwardStep = Callable[[Transaction, Sequence[Event[bytes]]], Awaitable[Sequence[Event[bytes]]]]
@@ -87,17 +87,17 @@ class TransactionCrossing:
         try:
             return await self._block.__aenter__()
         except BaseException as error:
-            self._timing.note("transaction", self._by, self._began, type(error).__name__)
+            self._timing.note("transaction", self._by, self._began, outcome_of(error))
             raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        outcome = OK if kind is None else kind.__name__
+        outcome = OK if error is None else outcome_of(error)
         try:
             await self._block.__aexit__(kind, error, trace)
         except BaseException as failed:
-            outcome = type(failed).__name__
+            outcome = outcome_of(failed)
             raise
         finally:
             self._timing.note("transaction", self._by, self._began, outcome)

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from posthouse.clock import SystemClock
+from posthouse.errors import RuleBroken
 
 Crossing = Literal["outward", "inward", "handler", "publish", "receive", "transaction"]
 """outward: a fact on its way out, named by its subject. inward: a frame on its way in, by its consumer. handler: a call of one,
@@ -120,8 +121,13 @@ class Measured:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        outcome = self.outcome if kind is None else kind.__name__
+        outcome = self.outcome if error is None else outcome_of(error)
         self._timing.note(self._crossing, self._name, self._began, outcome)
+
+
+def outcome_of(error: BaseException) -> str:
+    """The name of an error, with the rule that was broken."""
+    return f"{type(error).__name__} ({error.rule})" if isinstance(error, RuleBroken) else type(error).__name__
 
 
 class _Cell:

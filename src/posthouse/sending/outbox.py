@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from posthouse.errors import ConfigurationError
 from posthouse.events import Actor
 from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
@@ -35,10 +36,12 @@ class Outbox:
     ) -> Sequence[str]:
         """Add facts to their open transaction; returns the event ids. An id that was there before comes back when the
         idempotency key was used already."""
-        cause = EventContext(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
+        context = EventContext(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
         store = self._store()
-        facts = self._facts(payloads, cause, idempotency_key)
-        return _firsts(await store.outbox.append(store.join(theirs), _rows(facts)), facts)
+        facts = self._facts(payloads, context, idempotency_key)
+        transaction = store.join(theirs)
+        rows = await self._builder().finish(transaction, _rows(facts))
+        return _firsts(await store.outbox.append(transaction, rows), facts)
 
     def add_now(
         self,
@@ -51,15 +54,19 @@ class Outbox:
         idempotency_key: str | None = None,
     ) -> Sequence[str]:
         """`add` for code without an event loop: their connection or session must be a synchronous one."""
-        cause = EventContext(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
-        facts = self._facts(payloads, cause, idempotency_key)
+        context = EventContext(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
+        if self._builder().waits:
+            raise ConfigurationError(
+                "what is set at the seam (quota, encrypt, claim check, sign) waits: use `await add(…)`"
+            )
+        facts = self._facts(payloads, context, idempotency_key)
         return _firsts(self._store().append_now(theirs, _rows(facts)), facts)
 
-    def _facts(self, payloads: Sequence[object], cause: EventContext, idempotency_key: str | None) -> list[Rows]:
+    def _facts(self, payloads: Sequence[object], context: EventContext, idempotency_key: str | None) -> list[Rows]:
         if idempotency_key is not None and len(payloads) != 1:
             raise ValueError("an idempotency key stands for one fact: add the others in a call of their own")
         builder = self._builder()
-        return [builder.build(payload, cause, idempotency_key=idempotency_key) for payload in payloads]
+        return [builder.build(payload, context, idempotency_key=idempotency_key) for payload in payloads]
 
 
 def _rows(facts: Sequence[Rows]) -> Rows:

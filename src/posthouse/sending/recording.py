@@ -14,18 +14,18 @@ async def record(
     store: Store,
     begin: Begin,
     builder: EnvelopeBuilder,
-    cause: EventContext,
+    context: EventContext,
     sql: str,
     parameters: Parameters,
     facts: Sequence[object],
 ) -> bool:
     """Run a statement and, if it changed a row, say the facts, in a transaction of their own; whether it did. At one stroke
     where the store can."""
-    rows = [row for fact in facts for row in builder.build(fact, cause)]
-    changed = await store.append_after(sql, parameters, rows[0]) if len(rows) == 1 else None
+    rows = [row for fact in facts for row in builder.build(fact, context)]
+    changed = await store.append_after(sql, parameters, rows[0]) if len(rows) == 1 and not builder.waits else None
     if changed is not None:
         return changed
-    async with TransactionScope(begin, cause) as tx:
+    async with TransactionScope(begin, context) as tx:
         found = await tx.execute(sql, parameters)
         if found or found.rowcount > 0:
             tx.append(rows)

@@ -13,6 +13,7 @@ from posthouse.clock import Clock, backoff, new_id
 from posthouse.errors import BrokerError, StoreError
 from posthouse.pulse import Pulse
 from posthouse.redaction import redacted
+from posthouse.seam import Seam
 from posthouse.seam.frames import frames_of
 from posthouse.sending.breaker import Breaker
 from posthouse.store import OutboxReader, OutboxRow, OutboxShard, Poll, RelaySource, Store, StuckRow, WalReader, parked
@@ -49,7 +50,7 @@ class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class Relay:
     """One worker. Several of them, in any number of processes, share the shards of one outbox. With a `tail` its rows come
-    from the database's log. `sent` is told which rows the broker accepted."""
+    from the database's log. `sent` is told which rows the broker accepted. `name` is what its publishing is timed under."""
 
     def __init__(
         self,
@@ -59,7 +60,11 @@ class Relay:
         settings: RelaySettings | None = None,
         tail: WalReader | None = None,
         sent: Callable[[Sequence[OutboxRow]], None] | None = None,
+        seam: Seam | None = None,
+        name: str = "relay",
     ) -> None:
+        self._seam = seam or Seam()
+        self._name = name
         self._outbox: OutboxReader = tail or store.outbox
         self._changed = tail.changed if tail else store.changed
         self._tail = tail
@@ -175,7 +180,7 @@ class Relay:
 
     async def _publish(self, rows: Sequence[OutboxRow]) -> Sequence[Verdict]:
         with self.pulse.doing("publishing"):
-            verdicts = await self._broker.publish(frames_of(rows)) if rows else []
+            verdicts = await self._seam.publish(self._broker, self._name, frames_of(rows)) if rows else []
         if self._sent is not None:
             self._sent([row for row, verdict in zip(rows, verdicts, strict=True) if verdict.accepted])
         return verdicts

@@ -10,6 +10,8 @@ from functools import partial
 from types import TracebackType
 from typing import NamedTuple
 
+import msgspec
+
 from posthouse.clock import Clock
 from posthouse.contracts import is_event
 from posthouse.errors import StoreError
@@ -44,11 +46,11 @@ class Tx:
         "_store",
         "_timers",
         "_transaction",
-        "cause",
+        "context",
     )
 
     def __init__(
-        self, transaction: Transaction, store: Store, builder: EnvelopeBuilder, cause: EventContext, clock: Clock
+        self, transaction: Transaction, store: Store, builder: EnvelopeBuilder, context: EventContext, clock: Clock
     ) -> None:
         self._transaction = transaction
         self._store = store
@@ -59,12 +61,12 @@ class Tx:
         self._dropped: list[str] = []
         self._savepoints = transaction.savepoints
         self._savepoints.follow(self)
-        self.cause = cause
+        self.context = context
 
     @property
     def tenant(self) -> str:
         """The tenant for whom this transaction works."""
-        return self.cause.tenant
+        return self.context.tenant
 
     @property
     def store(self) -> Store:
@@ -95,11 +97,11 @@ class Tx:
         that stands is then the first one's, which is not known before the commit.
         """
         if after <= 0 and timer is None:
-            rows = self._builder.build(payload, self.cause, idempotency_key=idempotency_key)
+            rows = self._builder.build(payload, self.context, idempotency_key=idempotency_key)
             self.append(rows)
             return rows[0].event_id
         due_at = self._clock.now() + max(after, 0.0)
-        rows = self._builder.build(payload, self.cause, at=due_at, idempotency_key=idempotency_key)
+        rows = self._builder.build(payload, self.context, at=due_at, idempotency_key=idempotency_key)
         names = self._names(timer or rows[0].event_id)
         timers = [
             Timer(name=name, due_at=due_at, after=max(after, 0.0), row=row)
@@ -123,9 +125,10 @@ class Tx:
             raise
         await self.execute(f"RELEASE SAVEPOINT {name}")
 
-    def build(self, payload: object, extensions: Mapping[str, str]) -> list[OutboxRow]:
+    async def build(self, payload: object, extensions: Mapping[str, str]) -> Sequence[OutboxRow]:
         """The rows that would say a fact, its own first; for whoever also keeps it elsewhere, and then gives them to `append`."""
-        return self._builder.build(payload, self.cause, extensions=extensions)
+        rows = self._builder.build(payload, self.context, extensions=extensions)
+        return await self._builder.finish(self._transaction, rows)
 
     def append(self, rows: Iterable[OutboxRow]) -> None:
         """Say what `drafts` has written when this transaction commits."""
@@ -147,7 +150,8 @@ class Tx:
         """Set a timer of the library's own at once rather than with the flush, so that whoever shares the transaction can
         cancel it, and the rows that go out stay the last thing before the commit; returns the event's id."""
         due_at = self._clock.now() + after
-        row = self._builder.build_one(payload, self.cause, at=due_at)
+        row = self._builder.build_one(payload, self.context, at=due_at)
+        (row,) = await self._builder.finish(self._transaction, [row])
         await self._store.timers.set(self._transaction, Timer(name=timer, due_at=due_at, after=after, row=row))
         return row.event_id
 
@@ -244,21 +248,22 @@ class Tx:
             if timer is None:
                 await self._store.timers.cancel(self._transaction, tenant, name)
             else:
-                await self._store.timers.set(self._transaction, timer)
+                (row,) = await self._builder.finish(self._transaction, [timer.row])
+                await self._store.timers.set(self._transaction, msgspec.structs.replace(timer, row=row))
 
 
 class TransactionScope:
     """`async with`: a transaction whose facts are written just before it commits. Written out, because a generator
     would cost every publish more than all of this."""
 
-    __slots__ = ("_begin", "_cause", "_transaction", "_tx")
+    __slots__ = ("_begin", "_context", "_transaction", "_tx")
 
-    def __init__(self, begin: Begin, cause: EventContext) -> None:
+    def __init__(self, begin: Begin, context: EventContext) -> None:
         self._begin = begin
-        self._cause = cause
+        self._context = context
 
     async def __aenter__(self) -> Tx:
-        self._transaction, self._tx = await self._begin(self._cause)
+        self._transaction, self._tx = await self._begin(self._context)
         return self._tx
 
     async def __aexit__(

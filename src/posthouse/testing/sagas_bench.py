@@ -167,12 +167,12 @@ class Bench:
             yield tx
 
     @asynccontextmanager
-    async def turn(self, cause: EventContext) -> AsyncIterator[Tx]:
+    async def turn(self, context: EventContext) -> AsyncIterator[Tx]:
         """A transaction: what is said in it counts when the block ends, and nothing when it raises."""
         rows, turns = dict(self.sagas.rows), {key: list(known) for key, known in self.sagas.turns.items()}
         timers = dict(self.timers)
         inner = BenchTransaction(self.answers)
-        tx = Tx(inner, self.store, self._builder, cause, self.clock)
+        tx = Tx(inner, self.store, self._builder, context, self.clock)
         try:
             yield tx
         except BaseException:
@@ -198,14 +198,14 @@ class Bench:
             return None
         return self.timers.pop(soon.name)
 
-    async def passed(self, timer: Timer, cause: EventContext) -> None:
+    async def passed(self, timer: Timer, context: EventContext) -> None:
         """A deadline has passed; or a fact is said that was to be said later."""
         event = event_of(timer.row)
         if event.type != self.deadline_subject:
             self.said.append(event)
             return
         payload = self._book.deadline.payload.decode(event.data)
-        async with self.turn(cause) as tx:
+        async with self.turn(context) as tx:
             await self.conductor.deadline_passed(event.with_data(payload), tx)
 
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from posthouse import Actor, Service
+from posthouse.broker import Capabilities
 from posthouse.clock import ManualClock
 from posthouse.contracts import event_type_of
 from posthouse.errors import ConfigurationError, ContractError, EventError, EventTooLarge
@@ -44,6 +45,11 @@ def builder(limit: int = 100_000, wire: str = "structured") -> EnvelopeBuilder:
     return EnvelopeBuilder(Producer(service="plant"), "/works/plant", CODECS[wire], ManualClock(1_800_000_000.0), limit)
 
 
+def sheet(**changes: object) -> Capabilities:
+    plain = Capabilities(name="test", durable_ack=True, ordered_publish=True, ordered_redelivery=True)
+    return msgspec.structs.replace(plain, **changes)
+
+
 def read(row: OutboxRow) -> Event[bytes]:
     return decode_any(row.headers, row.body)
 
@@ -69,7 +75,7 @@ def test_a_fact_is_named_timed_and_signed_with_its_producer_and_schema() -> None
 
 
 def test_a_fact_inherits_what_its_cause_knows() -> None:
-    cause = EventContext(
+    context = EventContext(
         tenant="t1",
         correlation="01JCORRELATION",
         causation="earlier",
@@ -77,12 +83,12 @@ def test_a_fact_inherits_what_its_cause_knows() -> None:
         traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         tracestate="a=b",
     )
-    event = read(builder().build_one(ViewSeen(), cause))
-    assert (event.correlation, event.causation, event.actor) == ("01JCORRELATION", "earlier", cause.actor)
-    assert (event.traceparent, event.tracestate) == (cause.traceparent, "a=b")
+    event = read(builder().build_one(ViewSeen(), context))
+    assert (event.correlation, event.causation, event.actor) == ("01JCORRELATION", "earlier", context.actor)
+    assert (event.traceparent, event.tracestate) == (context.traceparent, "a=b")
     follows = context_of(msgspec.structs.replace(event, data=object()))
     assert (follows.tenant, follows.correlation, follows.causation) == ("t1", "01JCORRELATION", event.id)
-    assert follows.actor == cause.actor
+    assert follows.actor == context.actor
 
 
 def test_what_follows_from_a_story_without_a_name_is_named_after_its_first_fact() -> None:
@@ -122,7 +128,7 @@ def test_too_many_bytes_are_refused_with_size_limit_and_name() -> None:
 @pytest.mark.parametrize("wire", CODECS)
 def test_the_brokers_limit_leaves_room_for_the_stamp(wire: str) -> None:
     small = builder(wire=wire)
-    small.limit_to(2000)
+    small.suit(sheet(max_bytes=2000))
     text = "x" * 2000
     while True:
         try:
@@ -133,7 +139,7 @@ def test_the_brokers_limit_leaves_room_for_the_stamp(wire: str) -> None:
     stamped = frame_of(msgspec.structs.replace(row, sequence=2**63 - 1, lineage=2**31))
     size = len(stamped.body) + sum(len(name) + len(value) for name, value in stamped.headers.items())
     assert 2000 - STAMP_ROOM <= size <= 2000
-    small.limit_to(10_000)
+    small.suit(sheet(max_bytes=10_000))
     with pytest.raises(EventTooLarge):
         small.build_one(ThingMade("k", "x" * 2000), EventContext(tenant="t1"))
 

@@ -62,6 +62,7 @@ class SqsBroker:
         self._streams: set[SqsStream] = set()
         self.sheet = Capabilities(
             name="sqs",
+            region=region,
             durable_ack=True,
             ordered_publish=True,
             ordered_redelivery=True,

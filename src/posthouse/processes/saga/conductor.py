@@ -92,7 +92,7 @@ class Conductor:
 
     def course(self, tx: Tx, row: SagaRow, verb: str, data: Mapping[str, str]) -> Course:
         """A turn for an operator, in the correlation of the saga."""
-        tx.cause = msgspec.structs.replace(tx.cause, correlation=row.correlation)
+        tx.context = msgspec.structs.replace(tx.context, correlation=row.correlation)
         given = SagaInput(kind="operator", type=verb, data=msgspec.Raw(msgspec.json.encode(data)))
         return self._course(tx, row, given)
 
@@ -112,7 +112,7 @@ class Conductor:
             tenant=tx.tenant,
             id=self.of.id_of(saga),
             state=self.of.encode(saga),
-            correlation=tx.cause.correlation or new_id(),
+            correlation=tx.context.correlation or new_id(),
             started_at=now,
             changed_at=now,
         )
@@ -120,14 +120,14 @@ class Conductor:
             raise ConfigurationError(f"{self.of.cls.__name__} has no {self.of.correlate}: every saga needs an id")
         if not await self._home.store.sagas.add(tx.transaction, row):
             return None
-        outside = tx.cause
-        tx.cause = msgspec.structs.replace(outside, correlation=row.correlation)
+        outside = tx.context
+        tx.context = msgspec.structs.replace(outside, correlation=row.correlation)
         try:
             course = self._course(tx, row, given)
             await course.run(self.of.starts, event)
             return await self.finish(course)
         finally:
-            tx.cause = outside
+            tx.context = outside
 
     async def _take(self, tx: Tx, row: SagaRow, given: SagaInput, event: Event[object]) -> None:
         course = self._course(tx, row, given)

@@ -195,7 +195,8 @@ class Aggregate(Generic[S, E]):
             else:
                 before = 0 if expected == "new" else expected
             facts = [
-                tx.build(event, {STREAM_VERSION: str(version)}) for version, event in enumerate(events, before + 1)
+                await tx.build(event, {STREAM_VERSION: str(version)})
+                for version, event in enumerate(events, before + 1)
             ]
             rows = [
                 StreamEvent(
