@@ -7,6 +7,7 @@ PosthouseError
 │   ├── SubjectError          the name breaks the grammar
 │   ├── EventTooLarge         more bytes than the limit
 │   ├── DecodeError           bytes from the wire that cannot be read safely
+│   ├── FrameRefused          a frame that may not come in: quarantined, with the reason
 │   └── ContractError         a payload that does not fit its declared type
 │       └── RuleBroken        a fact that may not be published: its rule is named
 ├── StoreError
@@ -83,6 +84,10 @@ class DecodeError(EventError):
     def __init__(self, reason: str, detail: str) -> None:
         self.reason = reason
         super().__init__(f"{reason}: {detail}")
+
+
+class FrameRefused(EventError):
+    """A frame that may not come in, whatever it says: its event is quarantined, with these words as the reason."""
 
 
 class ContractError(EventError):

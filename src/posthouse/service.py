@@ -541,5 +541,5 @@ class Service(Declarations):
             clock=self.clock,
             limit=self._limit + METADATA_LIMIT,
             version_usage=self._version_usage,
-            sight=self._sight(),
+            guard=self._sight(),
         )

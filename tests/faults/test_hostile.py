@@ -213,11 +213,11 @@ async def test_hostile_bytes_are_read_in_bounded_time_and_memory(name: str, harn
     headers, body = HOSTILE[name]
     executor = harness._runtimes[0].consumers[0]._executor
     delivery = Delivery(frame=raw(headers, body), position=0, stored_at=NOW)
-    fastest = min(_seconds(executor.read, delivery) for _ in range(3))
+    fastest = min(_seconds(executor.decoder.from_delivery, delivery) for _ in range(3))
     assert fastest < 0.05
     tracemalloc.start()
     try:
-        assert executor.read(delivery).defect
+        assert executor.decoder.from_delivery(delivery).defect
         assert tracemalloc.get_traced_memory()[1] < 64 * 1024 * 1024
     finally:
         tracemalloc.stop()
@@ -234,17 +234,17 @@ async def test_a_body_larger_than_the_service_reads_is_not_looked_at(harness: Ha
     executor = harness._runtimes[0].consumers[0]._executor
     body = envelope('{"text":"' + "x" * 9_000_000 + '"}')
     delivery = Delivery(frame=raw(STRUCTURED, body), position=0, stored_at=NOW)
-    work = executor.read(delivery)
+    work = executor.decoder.from_delivery(delivery)
     assert "too_large" in work.defect
-    assert min(_seconds(executor.read, delivery) for _ in range(3)) < 0.05
+    assert min(_seconds(executor.decoder.from_delivery, delivery) for _ in range(3)) < 0.05
 
 
 async def test_the_services_own_limit_decides_what_it_reads(harness: Harness) -> None:
     executor = harness._runtimes[0].consumers[0]._executor
     body = envelope('{"text":"' + "x" * 2_000 + '"}')
     delivery = Delivery(frame=raw(STRUCTURED, body), position=0, stored_at=NOW)
-    assert not dataclasses.replace(executor, limit=len(body)).read(delivery).defect
-    assert "too_large" in dataclasses.replace(executor, limit=len(body) - 1).read(delivery).defect
+    assert not dataclasses.replace(executor, limit=len(body)).decoder.from_delivery(delivery).defect
+    assert "too_large" in dataclasses.replace(executor, limit=len(body) - 1).decoder.from_delivery(delivery).defect
 
 
 @pytest.mark.parametrize(

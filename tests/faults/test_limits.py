@@ -14,8 +14,7 @@ from posthouse.events import CODECS, Actor, Event
 from posthouse.events.limits import MAX_BYTES, MAX_LINEAGE, MAX_SEQUENCE
 from posthouse.events.subject import MAX_LENGTH
 from posthouse.receiving.fact import fact_of
-from posthouse.receiving.holding import held_event
-from posthouse.store import InboxEntry, OutboxRow, Store, Timer
+from posthouse.store import HeldEvent, InboxEntry, OutboxRow, Store, Timer
 from posthouse.stores import open_store
 
 INDEX_ROW = 2704
@@ -107,7 +106,7 @@ async def test_the_longest_of_everything_is_kept_by_every_store(store: Store) ->
         assert await store.inbox.position_of(tx, consumer, ordered) is not None
         assert not await store.held.promote(tx, consumer, ordered)
         for arrival in (ordered, alone):
-            held = held_event(f"{consumer[1:]}h", arrival, state="retrying", headers={}, body=b"")
+            held = HeldEvent(consumer=f"{consumer[1:]}h", arrival=arrival, state="retrying", body=b"", after=0.0)
             assert await store.held.hold(tx, held)
         row = OutboxRow(
             topic=topic, tenant=ordered.tenant, event_id=ordered.event_id, body=b"{}", key=ordered.key,
@@ -160,13 +159,13 @@ def test_the_longest_fact_is_remembered_in_less_than_an_index_takes() -> None:
     event = said(type=f"{longest(MAX_LENGTH - 3)}.v1", extensions={"dualof": longest(MAX_BYTES["dualof"])})
     fact = fact_of(event, InboxEntry(topic="t", tenant="t", event_id="1", digest=b"", time=0.0))
     assert fact is not None
-    assert len(fact.arrival.event_id) <= COLUMNS["event_id"]
+    assert len(fact.entry.event_id) <= COLUMNS["event_id"]
 
 
 @pytest.mark.parametrize("wrong", ["a\0b", "half \ud800", longest(60_000)])
 async def test_a_value_that_a_store_cannot_keep_is_refused_as_such(store: Store, wrong: str) -> None:
     arrival = InboxEntry(topic="t", tenant="t1", event_id=wrong, digest=b"", time=SystemClock().now())
-    held = held_event("c", arrival, state="quarantined", headers={}, body=b"")
+    held = HeldEvent(consumer="c", arrival=arrival, state="quarantined", body=b"", after=0.0)
     if store.embedded and "\ud800" not in wrong:
         return  # SQLite keeps any text that is one, of any length
     with pytest.raises(ValueRefused):
@@ -176,7 +175,7 @@ async def test_a_value_that_a_store_cannot_keep_is_refused_as_such(store: Store,
 
 async def test_a_number_that_a_store_cannot_keep_is_refused_as_such(store: Store) -> None:
     arrival = InboxEntry(topic="t", tenant="t1", event_id=new_id(), digest=b"", time=1.0, key="k", sequence=2**63)
-    held = held_event("c", arrival, state="retrying", headers={}, body=b"")
+    held = HeldEvent(consumer="c", arrival=arrival, state="retrying", body=b"", after=0.0)
     with pytest.raises(ValueRefused):
         async with store.begin() as tx:
             await store.held.hold(tx, held)

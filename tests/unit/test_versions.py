@@ -21,7 +21,7 @@ from posthouse.errors import ConfigurationError, ContractError
 from posthouse.events import decode_any
 from posthouse.governance.cutover import evidence_of
 from posthouse.governance.listing import catalogue_of
-from posthouse.receiving.executor import NEWER_WITHIN
+from posthouse.receiving.claim import NEWER_WITHIN
 from posthouse.seam import EventContext
 from posthouse.seam.frames import frame_of
 from posthouse.status import status
@@ -302,7 +302,7 @@ async def test_a_consumer_that_joined_late_does_not_begin_behind_a_version_that_
         frames = [frame_of(msgspec.structs.replace(row, sequence=n)) for n, row in enumerate((beside, alone), 5)]
         executor = harness._runtimes[0].consumers[0]._executor
         deliveries = [Delivery(frame=frame, position="1", stored_at=harness.clock.now()) for frame in frames]
-        await executor.apply_group([executor.read(delivery) for delivery in deliveries])
+        await executor.execute([executor.decoder.from_delivery(delivery) for delivery in deliveries])
         assert [held.state for held in await harness.held(house.desk)] == ["retrying", "blocked"]
         harness.clock.advance(NEWER_WITHIN + 1)
 

@@ -1,4 +1,4 @@
-"""Consumer: frames come in, pass the key gate, are applied, and are acknowledged after the commit."""
+"""Consumer: receives frames, has them executed side by side, and acknowledges what was committed."""
 
 from __future__ import annotations
 
@@ -11,21 +11,17 @@ from posthouse.broker import Broker, Delivery, Start, Stream
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, StoreError
 from posthouse.pulse import Pulse
+from posthouse.receiving.acknowledge import Acknowledger
 from posthouse.receiving.executor import NOTHING_KNOWN, Executor
-from posthouse.receiving.gate import Gate
 from posthouse.receiving.inbound import InboundEvent
-from posthouse.receiving.policy import Policy
+from posthouse.receiving.key_queue import KeyQueue
+from posthouse.receiving.order import ordering_key
 
 log = logging.getLogger("posthouse.consumer")
 
 Item = tuple[Delivery, InboundEvent]
-Run = tuple[Hashable | None, list[Item]]
-"""Events of one key, in their order."""
 
 RECEIVE_WAIT = 1.0
-ACK_BATCH = 100
-ACK_DELAY = 0.5
-"""Seconds that an acknowledgement waits for others, at most, whatever a slow handler does meanwhile."""
 PAUSE = 0.5
 """Seconds between two tries while the broker or the database is away."""
 
@@ -56,7 +52,7 @@ class Consumer:
     async def take(self, delivery: Delivery) -> None:
         """Deal with a frame that was brought here and did not come through a stream. Returning means: committed, as
         applied or held or known already. What it raises is the database's trouble, and then nothing is known."""
-        await self._executor.apply(self._executor.read(delivery))
+        await self._executor.execute([self._executor.decoder.from_delivery(delivery)])
 
     async def run(self, stop: asyncio.Event) -> None:
         """Consume until `stop`: what is in flight is finished and acknowledged, the rest goes back to the broker. Cancelled,
@@ -108,10 +104,8 @@ class Membership:
         deadlines = [handler.policy.deadline for handler in executor.handlers.values()]
         self._longest = max(deadlines, default=0.0)
         """Seconds that a handler may rightly take; the executor is alive between two of its calls."""
-        self._gate: Gate[Item] = Gate(in_flight)
-        self._acks: list[Delivery] = []
-        self._dealt = asyncio.Event()
-        """Something waits to be acknowledged."""
+        self._queue: KeyQueue[Item] = KeyQueue(in_flight)
+        self._acks = Acknowledger(self.name, stream, pulse)
         self._at_work: list[Sequence[Delivery]] = []
         """What handlers have in hand: whether it was committed is known when they return."""
         self._sleepers: list[asyncio.Future[None]] = []
@@ -120,7 +114,7 @@ class Membership:
 
     @property
     def idle(self) -> bool:
-        return self._gate.idle and not self._acks
+        return self._queue.idle and self._acks.idle
 
     async def last(self, stop: asyncio.Event) -> bool:
         """Until `stop`, or until the broker or the database is in trouble (True): then everything starts over from what is
@@ -128,13 +122,13 @@ class Membership:
         halt = asyncio.Event()
         workers = [asyncio.create_task(self._work(halt)) for _ in range(self._executor.workers)]
         receiver = asyncio.create_task(self._receive())
-        tasks = [receiver, asyncio.create_task(self._flush_in_time(halt)), *workers]
+        tasks = [receiver, asyncio.create_task(self._acks.run(halt)), *workers]
         stopper = asyncio.create_task(stop.wait())
         patience = self._pulse.last_words
         try:
             await asyncio.wait([stopper, *tasks], return_when=asyncio.FIRST_COMPLETED)
             halt.set()
-            self._dealt.set()
+            self._acks.wake()
             receiver.cancel()
             while self._sleepers:
                 self._wake_one()
@@ -152,55 +146,62 @@ class Membership:
         return bool(troubles)
 
     async def _receive(self) -> None:
+        """Frames from the broker, decoded, into the queue of their keys."""
         while True:
-            room = self._gate.room
+            room = self._queue.room
             if room <= self._in_flight // 2:
                 self._drained.clear()
                 await self._drained.wait()
                 continue
             with self._pulse.doing("receiving", longer=RECEIVE_WAIT):
-                received = await self._stream.receive(room, RECEIVE_WAIT)
+                received = await self._executor.seam.receive(self._stream, self.name, room, RECEIVE_WAIT)
             for delivery in received:
-                work = self._executor.read(delivery)
-                self._gate.put(work.arrival.tenant, _line(work), (delivery, work))
-            if self._gate.ready:
+                inbound = self._executor.decoder.from_delivery(delivery)
+                entry = inbound.entry
+                key = None if entry.sequence is None else ordering_key(entry)
+                self._queue.put(entry.tenant, key, (delivery, inbound))
+            if self._queue.ready:
                 self._wake_one()
             await asyncio.sleep(0)
 
     async def _work(self, halt: asyncio.Event) -> None:
         while not halt.is_set():
-            if not self._gate.ready:
-                await self._flush()
+            if not self._queue.ready:
+                await self._acks.flush()
                 await self._refilled(halt)
                 continue
             taken = self._take()
-            if self._gate.ready:
+            if self._queue.ready:
                 self._wake_one()
-            items = [item for _, run in taken for item in run]
-            deliveries = [delivery for delivery, _ in items]
-            self._at_work.append(deliveries)
             try:
-                with self._pulse.doing("applying events", longer=self._longest):
-                    await self._executor.apply_group([work for _, work in items])
-                self._done_with(deliveries)
-                self._acks += deliveries
-                self._dealt.set()
-            except NOTHING_KNOWN:
-                with self._pulse.doing("handing events back"):
-                    await self._stream.nack(deliveries)
-                self._done_with(deliveries)
-                raise
+                await self._execute([item for _, run in taken for item in run])
             finally:
                 for key, run in taken:
-                    self._gate.done(key, len(run))
-                if self._gate.room > self._in_flight // 2:  # a few at a time would cost a look at the broker each
+                    self._queue.done(key, len(run))
+                if self._queue.room > self._in_flight // 2:  # a few at a time would cost a look at the broker each
                     self._drained.set()
-            if len(self._acks) >= ACK_BATCH:
-                await self._flush()
+            if self._acks.full:
+                await self._acks.flush()
+
+    async def _execute(self, items: Sequence[Item]) -> None:
+        """Execute events, and have them acknowledged: after the commit, never before. Of what the database does not tell
+        anything, the broker is told to deliver it again."""
+        deliveries = [delivery for delivery, _ in items]
+        self._at_work.append(deliveries)
+        try:
+            with self._pulse.doing("applying events", longer=self._longest):
+                await self._executor.execute([inbound for _, inbound in items])
+        except NOTHING_KNOWN:
+            with self._pulse.doing("handing events back"):
+                await self._stream.nack(deliveries)
+            self._done_with(deliveries)
+            raise
+        self._done_with(deliveries)
+        self._acks.add(deliveries)
 
     async def _refilled(self, halt: asyncio.Event) -> None:
         """Wait for work; the flush before may have let some in."""
-        if not self._gate.ready and not halt.is_set():
+        if not self._queue.ready and not halt.is_set():
             sleeper = asyncio.get_running_loop().create_future()
             self._sleepers.append(sleeper)
             await sleeper
@@ -213,68 +214,34 @@ class Membership:
                 sleeper.set_result(None)
                 return
 
-    def _take(self) -> list[Run]:
-        """The next event. With a handler that takes several, as many as are ready: first of different keys, so that
-        tenants keep their turns, then what waits behind these."""
-        taken: list[Run] = [_run_of(self._gate.take())]
-        handler = taken[0][1][0][1].handler
-        room = _group_limit(handler.policy, handler.many) - 1 if handler is not None else 0
-        while room > 0 and (following := self._gate.peek()) and following[1].handler is handler:
-            taken.append(_run_of(self._gate.take()))
+    def _take(self) -> list[tuple[Hashable | None, list[Item]]]:
+        """The next event, under its key. With a handler that takes several, as many as are ready: first of different keys,
+        so that tenants keep their turns, then what waits behind these."""
+        key, item = self._queue.take()
+        taken = [(key, [item])]
+        handler = item[1].handler
+        room = handler.most_at_once - 1 if handler is not None else 0
+        while room > 0 and (following := self._queue.peek()) and following[1].handler is handler:
+            key, item = self._queue.take()
+            taken.append((key, [item]))
             room -= 1
         for key, run in taken:
-            while room > 0 and (following := self._gate.following(key)) and following[1].handler is handler:
-                run.append(self._gate.take_following(key))
+            while room > 0 and (following := self._queue.following(key)) and following[1].handler is handler:
+                run.append(self._queue.take_following(key))
                 room -= 1
         return taken
 
     def _done_with(self, deliveries: Sequence[Delivery]) -> None:
         self._at_work = [others for others in self._at_work if others is not deliveries]
 
-    async def _flush_in_time(self, halt: asyncio.Event) -> None:
-        """What was committed is acknowledged soon, also where a slow handler keeps the workers from coming to it: until then
-        it counts as applied and as in flight."""
-        while not halt.is_set():
-            await self._dealt.wait()
-            self._dealt.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(ACK_DELAY):
-                    await halt.wait()
-            await self._flush()
-
     async def _say_all(self, patience: float) -> None:
         """Before leaving: hand back what was given up, of which nobody knows whether it was committed, and acknowledge the
         rest. Whatever the broker does not hear comes again."""
         with contextlib.suppress(TimeoutError, BrokerError):
             async with asyncio.timeout(patience):
-                await self._flush()
+                await self._acks.flush()
                 for deliveries in self._at_work:
                     await self._stream.nack(deliveries)
-
-    async def _flush(self) -> None:
-        if not self._acks:
-            return
-        acks, self._acks = self._acks, []
-        try:
-            with self._pulse.doing("acknowledging"):
-                await self._stream.ack(acks)
-        except BrokerError as error:
-            log.warning("%s: %d acknowledgements were lost, the inbox will know them: %s", self.name, len(acks), error)
-
-
-def _run_of(taken: tuple[Hashable | None, Item]) -> Run:
-    key, item = taken
-    return key, [item]
-
-
-def _line(work: InboundEvent) -> Hashable | None:
-    """Events of one line are applied one at a time."""
-    arrival = work.arrival
-    return None if arrival.sequence is None else (arrival.topic, arrival.tenant, arrival.key)
-
-
-def _group_limit(policy: Policy, many: bool) -> int:
-    return policy.group_size if policy.grouped or many else 1
 
 
 async def _given_up(tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:

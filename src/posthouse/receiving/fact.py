@@ -10,14 +10,14 @@ from posthouse.store import InboxEntry
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """`arrival` is how a consumer's inbox remembers that the fact was applied, in whatever version. `newer` are the
+    """`entry` is how a consumer's inbox remembers that the fact was applied, in whatever version. `newer` are the
     subjects of the later versions that it may have been published in."""
 
-    arrival: InboxEntry
+    entry: InboxEntry
     newer: tuple[str, ...] = ()
 
 
-def fact_of(event: Event[bytes], arrival: InboxEntry) -> Fact | None:
+def fact_of(event: Event[bytes], entry: InboxEntry) -> Fact | None:
     """The fact that an event is one of several versions of; None for one that was published alone."""
     first, newest = event.extensions.get(DUAL_OF), event.extensions.get(DUAL_VERSION)
     unversioned, _, version = event.type.rpartition(".v")
@@ -25,13 +25,13 @@ def fact_of(event: Event[bytes], arrival: InboxEntry) -> Fact | None:
         return None
     remembered = InboxEntry(
         topic=f"{unversioned}.v*",
-        tenant=arrival.tenant,
+        tenant=entry.tenant,
         event_id=f"{unversioned}#{first}",
         digest=b"",
-        time=arrival.time,
-        said=arrival.said,
+        time=entry.time,
+        said=entry.said,
     )
-    return Fact(arrival=remembered, newer=_newer(unversioned, int(version), newest))
+    return Fact(entry=remembered, newer=_newer(unversioned, int(version), newest))
 
 
 MOST_VERSIONS = 100

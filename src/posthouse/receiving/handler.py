@@ -7,26 +7,33 @@ import inspect
 import typing
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from posthouse.contracts import EventType
 from posthouse.contracts.versions import Cast
 from posthouse.errors import ConfigurationError
 from posthouse.events import Event
-from posthouse.receiving.deadline import in_thread, on_loop
 from posthouse.receiving.policy import Policy
 from posthouse.receiving.uses import Uses
+from posthouse.seam import Seam
+from posthouse.seam.handling import call_async, call_plain
 from posthouse.sending import Tx
 from posthouse.store import Store, Transaction
 
 Answer = tuple[object, ...]
 """What the outside answered, alone; empty where nobody was asked."""
 
-Call = tuple[Tx, object, Answer]
-"""One call of a handler: the transaction it may speak in, its event or list of events, and the answer it waits for."""
 
 Calling = Callable[[Event[Any]], object]
 """A function that asks the outside world something about an event; what it returns, or awaits to, is the answer."""
+
+
+class Call(NamedTuple):
+    """One call of a handler: the transaction it may speak in, its event or list of events, and the answer it waits for."""
+
+    tx: Tx
+    argument: object
+    answer: Answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,15 +53,15 @@ class Handler:
     """Subjects of older versions that it is also given, each with the casts that lift it."""
     calling: Calling | None = None
 
-    async def ask(self, event: Event[object]) -> Answer:
+    async def ask(self, seam: Seam, event: Event[object]) -> Answer:
         """Call outside, while no transaction is open. It may be called again for the same event, after a failure or a
         crash. DeadlineExceeded comes on time, as in `run`."""
         if self.calling is None:
             return ()
         work, deadline, name = partial(self.calling, event), self.policy.deadline, f"{self.name} (calling)"
         if inspect.iscoroutinefunction(self.calling):
-            return (await on_loop(cast("Awaitable[object]", work()), deadline, name),)
-        return (await in_thread(work, deadline, name),)
+            return (await call_async(seam, cast("Awaitable[object]", work()), deadline, name),)
+        return (await call_plain(seam, work, deadline, name),)
 
     @cached_property
     def by_name(self) -> Mapping[str, EventType[object]]:
@@ -66,12 +73,17 @@ class Handler:
         """What the store must make of the transaction; None where it is wrapped in a Tx, or not given at all."""
         return None if self.shape is Tx else self.shape
 
+    @property
+    def most_at_once(self) -> int:
+        """How many events may be executed in one transaction."""
+        return self.policy.group_size if self.policy.grouped or self.many else 1
+
     def problems(self, store: Store) -> Sequence[str]:
         """Why it could not run on this store."""
         refusal = None if self.view is None else store.refusal(self.view, plain=self.threaded)
         return [] if refusal is None else [f"{self.name}: {refusal}"]
 
-    async def run(self, store: Store, transaction: Transaction, calls: Sequence[Call]) -> Sequence[object]:
+    async def run(self, seam: Seam, store: Store, transaction: Transaction, calls: Sequence[Call]) -> Sequence[object]:
         """Call the function for each, one after the other, inside an open transaction; what it returned each time.
 
         DeadlineExceeded comes on time, even if the function does not listen: it is left alone with a transaction that
@@ -80,33 +92,32 @@ class Handler:
         deadline, name = self.policy.deadline, self.name
         if self.threaded:
             work = partial(self._call_plain, store, transaction, calls)
-            results = await in_thread(work, deadline, name, transaction.submit)
+            results = await call_plain(seam, work, deadline, name, transaction.submit)
         else:
-            results = await on_loop(self._call_async(store, transaction, calls), deadline, name)
+            results = await call_async(seam, self._call_async(store, transaction, calls), deadline, name)
         return cast("Sequence[object]", results)
 
     def _call_plain(self, store: Store, transaction: Transaction, calls: Sequence[Call]) -> Sequence[object]:
         if self.shape is None:
-            return [self.function(argument) for _, argument, _ in calls]
+            return [self.function(call.argument) for call in calls]
         with store.view(transaction, self.shape) as theirs:
-            return [self.function(argument, theirs, *answer) for _, argument, answer in calls]
+            return [self.function(call.argument, theirs, *call.answer) for call in calls]
 
     async def _call_async(self, store: Store, transaction: Transaction, calls: Sequence[Call]) -> Sequence[object]:
         function = cast("Callable[..., Awaitable[object]]", self.function)
         if self.shape is None:
-            return [await function(argument) for _, argument, _ in calls]
+            return [await function(call.argument) for call in calls]
         if self.shape is Tx:
             return [await self._call_with_tx(function, call, last=call is calls[-1]) for call in calls]
         with store.view(transaction, self.shape) as theirs:
-            return [await function(argument, theirs, *answer) for _, argument, answer in calls]
+            return [await function(call.argument, theirs, *call.answer) for call in calls]
 
     async def _call_with_tx(self, function: Callable[..., Awaitable[object]], call: Call, *, last: bool) -> object:
         """The next of a group finds all that this one did, as if it had a transaction of its own: statements, streams and
         sagas are written at once, timers before it begins."""
-        tx, argument, answer = call
-        result = await function(argument, tx, *answer)
+        result = await function(call.argument, call.tx, *call.answer)
         if not last:
-            await tx.flush_timers()
+            await call.tx.flush_timers()
         return result
 
 

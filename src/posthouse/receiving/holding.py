@@ -63,17 +63,19 @@ class Holder:
             await self.skip(transaction, buried, policy)
         return True
 
-    async def quarantine(self, transaction: Transaction, held: HeldEvent, reason: str) -> None:
-        """Out of line, for people to look at: it never runs by itself and keeps nobody waiting."""
+    async def quarantine(self, transaction: Transaction, held: HeldEvent, reason: str) -> bool:
+        """Out of line, for people to look at: it never runs by itself and keeps nobody waiting. False when it is not held any
+        more, in its turn, or was quarantined before."""
         aside = msgspec.structs.replace(held, state="quarantined", reason=reason)
         if not await self._store(transaction, aside):
             if held.id or await self._is_held(transaction, held):
-                return
+                return False
             aside = _beside(aside)
             if not await self._store(transaction, aside):
-                return
+                return False
         log.error("%s: event %s is quarantined: %s", held.consumer, aside.arrival.event_id, reason)
         await self._publish_dead(transaction, aside)
+        return True
 
     async def _is_held(self, transaction: Transaction, held: HeldEvent) -> bool:
         """Whether these very bytes are held under their id, and not others: one id may stand for several."""
@@ -163,32 +165,6 @@ def _beside(held: HeldEvent) -> HeldEvent:
 def dead_letter_topic(topic: str) -> str:
     """Where the dead letters of a topic go."""
     return f"{topic}.dlq"
-
-
-def held_event(
-    consumer: str,
-    arrival: InboxEntry,
-    *,
-    state: HeldState,
-    headers: Mapping[str, str],
-    body: bytes,
-    type: str = "",
-    reason: str = "",
-    attempts: int = 0,
-    after: float = 0.0,
-) -> HeldEvent:
-    """A held event that begins now, and is due so many seconds after."""
-    return HeldEvent(
-        consumer=consumer,
-        arrival=arrival,
-        state=state,
-        body=body,
-        headers=headers,
-        type=type,
-        attempts=attempts,
-        after=after,
-        reason=reason,
-    )
 
 
 def with_error(held: HeldEvent, error: BaseException) -> HeldEvent:

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from posthouse.clock import backoff, longest_backoff
-from posthouse.errors import ContractError, DecodeError, Reject, RetryLater, RetryNow
+from posthouse.errors import ContractError, DecodeError, FrameRefused, Reject, RetryLater, RetryNow
 
 Errors = tuple[type[BaseException], ...]
 
@@ -72,8 +72,16 @@ class Dead(msgspec.Struct, frozen=True):
     reason: str
 
 
-def decide(policy: Policy, error: BaseException, attempts: int) -> Again | Dead:
+class Quarantine(msgspec.Struct, frozen=True):
+    """No further run by itself, and its key goes on without it: it is for people to look at."""
+
+    reason: str
+
+
+def decide(policy: Policy, error: BaseException, attempts: int) -> Again | Dead | Quarantine:
     """What follows when run number `attempts` ended with `error`."""
+    if isinstance(error, FrameRefused):
+        return Quarantine(str(error))
     if isinstance(error, ContractError | DecodeError):
         return Dead("contract")
     if isinstance(error, (Reject, *policy.never_retry)):

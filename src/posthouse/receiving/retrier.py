@@ -59,16 +59,16 @@ class Retrier:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Retry until `stop`; what runs then is finished."""
-        stirred = self._executor.stirred
-        waking = asyncio.create_task(_set_after(stop, stirred))
+        due = self._executor.due
+        waking = asyncio.create_task(_set_after(stop, due))
         keeping = asyncio.create_task(self._keep_claims())
         try:
             while not stop.is_set():
-                stirred.clear()
+                due.clear()
                 asked = self._clock.monotonic()
                 wait = await self._look() - (self._clock.monotonic() - asked)  # time went on while it answered
                 if wait > 0 and not stop.is_set():
-                    await self._clock.wait(stirred, wait)
+                    await self._clock.wait(due, wait)
         except asyncio.CancelledError:
             for task in self._running:
                 task.cancel()
@@ -138,7 +138,7 @@ class Retrier:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """The next one of its key may be due now."""
         self._running.pop(task, None)
-        self._executor.stirred.set()
+        self._executor.due.set()
 
     async def _alarm(self) -> None:
         """Say once per process that a number is missing for too long."""

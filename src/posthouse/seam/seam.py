@@ -3,8 +3,8 @@
 | crossing | steps, in their order | where |
 |---|---|---|
 | a fact on its way out | validate, rules, quota, encrypt, claim check, sign, row | `outward.py` |
-| a frame on its way in | verify, fetch, decrypt, decode, lift, guard | `inward.py` |
-| a call of a handler | | `call` |
+| a frame on its way in | limit, verify, decode; fetch, decrypt; guard, decode, lift | `inward.py` |
+| a call of a handler | time, deadline | `call`, `handling.py` |
 | the broker's publish and receive | | `publish`, `receive` |
 | a transaction of the store | | `transaction` |
 """
@@ -27,6 +27,13 @@ OutwardStep = Callable[[Transaction, Sequence[Event[bytes]]], Awaitable[Sequence
 """Run when a transaction is flushed, over the facts that go out with it: returns them, as many and in the same order, perhaps with
 other data or extensions. Whatever it raises ends the transaction before its commit: a named error of `posthouse.errors`."""
 
+Verify = Callable[[Frame], None]
+"""Run on every frame that is received, before it is decoded. It raises FrameRefused for one that may not come in."""
+
+InwardStep = Callable[[Event[bytes]], Awaitable[Event[bytes]]]
+"""Run before the transaction of an event's handler: returns it, perhaps with other data. FrameRefused quarantines the event; any
+other error is a failure of its handler."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Seam:
@@ -38,6 +45,9 @@ class Seam:
     encrypt: OutwardStep | None = None
     claim_check: OutwardStep | None = None
     sign: OutwardStep | None = None
+    verify: Verify | None = None
+    fetch: InwardStep | None = None
+    decrypt: InwardStep | None = None
     timing: Timing = dataclasses.field(default_factory=Timing)
     """How long each crossing took, and how it ended."""
 
@@ -46,6 +56,11 @@ class Seam:
         """The outward steps that wait for the flush, in their order."""
         steps = (self.quota, self.encrypt, self.claim_check, self.sign)
         return tuple(step for step in steps if step is not None)
+
+    @cached_property
+    def before_handler(self) -> Sequence[InwardStep]:
+        """The inward steps that may wait for others: no transaction is open then."""
+        return tuple(step for step in (self.fetch, self.decrypt) if step is not None)
 
     def call(self, handler: str) -> Measured:
         """Around a call of a handler."""

@@ -13,17 +13,16 @@ import asyncio
 import gc
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
-from posthouse.clock import jitter
 from posthouse.contracts.versions import lift
 from posthouse.errors import (
     CommitUnknown,
     PosthouseError,
     RebuildStopped,
-    StoreCollision,
     StoreFull,
     StoreUnavailable,
 )
@@ -34,6 +33,7 @@ from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.feeding import Face, Feed
 from posthouse.processes.projection.wiring import Wiring
 from posthouse.receiving import Handler
+from posthouse.receiving.collisions import despite_collisions
 from posthouse.store import Transaction
 from posthouse.store.projections import Generation, StreamKey
 from posthouse.store.streams import BodyPage, StreamEvent, StreamPage
@@ -41,9 +41,6 @@ from posthouse.store.streams import BodyPage, StreamEvent, StreamPage
 PAGE = 10_000
 TURN = 100
 """Events that are decoded before others have a turn."""
-
-PAUSES = (0.01, 0.05, 0.2, 0.5)
-"""Seconds before a page is fed again after a collision with another transaction."""
 
 
 class Page(NamedTuple):
@@ -136,13 +133,7 @@ class Bulk:
         return events
 
     async def _feed_page(self, generation: Generation, page: Page) -> Generation:
-        """One transaction: again a few times where another one was in the way."""
-        for pause in PAUSES:
-            try:
-                return await self._fed(generation, page)
-            except StoreCollision:
-                await asyncio.sleep(jitter(pause))
-        return await self._fed(generation, page)
+        return await despite_collisions(partial(self._fed, generation, page), self._projection.consumer)
 
     async def _fed(self, generation: Generation, page: Page) -> Generation:
         store, events = self._wiring.store, page.events

@@ -39,7 +39,7 @@ from posthouse.processes.saga.transition import (
     with_step,
 )
 from posthouse.processes.saga.turn import Turn
-from posthouse.receiving.policy import Dead, decide
+from posthouse.receiving.policy import Again, decide
 from posthouse.redaction import redacted
 from posthouse.sending import Tx
 from posthouse.store import OutboxRow
@@ -202,7 +202,7 @@ class Course:
             words = redacted(f"{undo.method}: {type(error).__name__}: {error}")
             log.warning("%s %s of %s: %s", self.row.saga, self.row.id, self.row.tenant, words)
             answer = decide(self.of.policy, error, attempts)
-            if isinstance(answer, Dead):
+            if not isinstance(answer, Again):
                 self.row = attempted(self.row, attempts, words)
                 self._give_up(words)
                 return False

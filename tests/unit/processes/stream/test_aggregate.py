@@ -294,7 +294,7 @@ async def test_a_handler_whose_decision_was_overtaken_runs_again_and_no_attempt_
 
 
 async def test_a_handler_that_can_never_be_right_is_held_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("posthouse.receiving.executor.PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("posthouse.receiving.collisions.LAST_PAUSE", 0.0)
     billing = Billing()
 
     @billing.service.event("payment.asked.v1", key="folio_id")

@@ -1,4 +1,4 @@
-"""Deadlines that are kept whatever the work does about them."""
+"""Handling: a call of a handler, timed, with a deadline that is kept whatever the handler does about it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from posthouse.errors import DeadlineExceeded
+from posthouse.seam.seam import Seam
 from posthouse.store import Submit
-
-T = TypeVar("T")
 
 
 class Outcome(NamedTuple):
@@ -23,6 +22,20 @@ class Outcome(NamedTuple):
 
 Told = asyncio.Future[Outcome | None]
 """None when the time was over first."""
+
+
+async def call_async(seam: Seam, work: Awaitable[object], seconds: float, name: str) -> object:
+    """A call of the handler `name`: as `on_loop`."""
+    with seam.call(name):
+        return await on_loop(work, seconds, name)
+
+
+async def call_plain(
+    seam: Seam, work: Callable[[], object], seconds: float, name: str, submit: Submit | None = None
+) -> object:
+    """A call of the handler `name`, a plain function: as `in_thread`."""
+    with seam.call(name):
+        return await in_thread(work, seconds, name, submit)
 
 
 async def on_loop(work: Awaitable[object], seconds: float, name: str) -> object:

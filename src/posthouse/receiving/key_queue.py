@@ -1,4 +1,4 @@
-"""The key gate: one event in flight per key, keys side by side, tenants in fair turns, bounded in total."""
+"""The queue of a consumer: one event in flight per key, keys side by side, tenants in fair turns, bounded in total."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 W = TypeVar("W")
 
 
-class Gate(Generic[W]):
-    """InboundEvent waits here until its key is free. Everything is a plain queue operation; nothing blocks."""
+class KeyQueue(Generic[W]):
+    """Work waits here until its key is free. Everything is a plain queue operation; nothing blocks."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

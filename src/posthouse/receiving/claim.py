@@ -1,0 +1,251 @@
+"""Order and claim: which events are ours to run now. The others are held, quarantined or dropped in the same transaction."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence, Set
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from posthouse.errors import ConfigurationError, DecodeError, Reject
+from posthouse.pulse import alive
+from posthouse.receiving.handler import Handler
+from posthouse.receiving.holding import OUTLIVED, Holder
+from posthouse.receiving.inbound import InboundEvent
+from posthouse.receiving.order import OrderDecision, classify, is_outlived, ordering_key
+from posthouse.receiving.policy import Quarantine
+from posthouse.store import HeldEvent, HeldState, InboxEntry, KeyPosition, Seen, Store, Transaction
+
+log = logging.getLogger("posthouse.consumer")
+
+NEWER_WITHIN = 10.0
+"""Seconds that an older version waits for a newer one of the same fact, when its consumer takes both from topics of
+their own: the newer one says more."""
+
+FORGOTTEN = "older than the inbox remembers: it may have been applied before"
+
+
+class Claimed(NamedTuple):
+    """What came of a claim. `events`: run their handler now. `due`: a held event is due once this is committed."""
+
+    events: Sequence[InboundEvent]
+    due: bool = False
+
+
+NOTHING = Claimed(())
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """Not now: hold it in this state. `after` are seconds."""
+
+    state: HeldState
+    reason: str
+    attempts: int = 0
+    after: float = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is to be run at once, by whoever runs held events."""
+        return self.state == "retrying" and not self.after
+
+
+def dispose(
+    decision: OrderDecision, inbound: InboundEvent, *, forgotten: bool = False, newer_expected: bool = False
+) -> Literal["run", "drop"] | Hold | Quarantine:
+    """What is done with an event that stands so in its key. `forgotten`: it may have been applied longer ago than the inbox
+    remembers. `newer_expected`: another version of its fact is about to come."""
+    match decision:
+        case OrderDecision.NEXT if forgotten:
+            return Quarantine(FORGOTTEN)
+        case OrderDecision.NEXT if inbound.redelivered and inbound.handler is not None:
+            return Hold("retrying", "may have run before a crash", attempts=1)
+        case OrderDecision.NEXT if newer_expected:
+            return Hold("retrying", "a newer version of the same fact is on its way", after=NEWER_WITHIN)
+        case OrderDecision.NEXT:
+            return "run"
+        case OrderDecision.GAP:
+            reason = f"number {inbound.entry.sequence} came before an earlier one"
+            return Hold("gap", reason, after=inbound.policy.gap_deadline)
+        case OrderDecision.BLOCKED:
+            return Hold("blocked", "an earlier event of its key is held")
+        case OrderDecision.FORK:
+            return Quarantine("fork: its number or its id belongs to another event")
+        case OrderDecision.DUPLICATE:
+            return "drop"
+
+
+def in_line(events: Sequence[InboundEvent], waiting: Set[int]) -> Sequence[int]:
+    """The places of events that may simply be claimed: neither those that may have to wait, nor those of their key behind
+    them, or a consumer that adopts the first number it sees would begin with a later one."""
+    if not waiting:
+        return range(len(events))
+    keys = {ordering_key(events[place].entry) for place in waiting}
+    return [
+        place
+        for place, inbound in enumerate(events)
+        if place not in waiting and ordering_key(inbound.entry) not in keys
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Claimer:
+    """Claims for one consumer, inside transactions that somebody else began."""
+
+    consumer: str
+    handlers: Mapping[str, Handler]
+    adopts: Mapping[str, bool]
+    """Per topic: whether the first number seen of a key counts as its beginning."""
+    store: Store
+
+    async def claim(self, tx: Transaction, events: Sequence[InboundEvent]) -> Claimed:
+        """Which of the events are ours to run now; the others were dealt with, in this transaction."""
+        if (held := events[0].held) is not None:
+            return await self._claim_held(tx, events[0], held)
+        unfit = {place for place, one in enumerate(events) if (one.fact or one.defect) and await self._is_unfit(one)}
+        waiting = {
+            place
+            for place, one in enumerate(events)
+            if one.redelivered or (one.fact is not None and self._awaits_newer(one))
+        }
+        places = [place for place in in_line(events, waiting) if place not in unfit]
+        entries = [events[place].entry for place in places]
+        answers = await self.store.inbox.claim(tx, self.consumer, entries) if entries else ()
+        if len(places) == len(events) and all(answers):
+            return Claimed(events)
+        done = {place for place, answer in zip(places, answers, strict=True) if answer}
+        ours, due = list[InboundEvent](), False
+        for place, inbound in enumerate(events):
+            alive()
+            if place in done:
+                ours.append(inbound)
+            elif place in unfit:
+                await self.put_away(tx, inbound, Quarantine(inbound.defect or FORGOTTEN))
+            else:
+                claimed = await self.claim_out_of_line(tx, inbound)
+                ours += claimed.events
+                due = due or claimed.due
+        return Claimed(ours, due)
+
+    async def is_next(self, tx: Transaction, inbound: InboundEvent) -> bool:
+        """Whether it is an event's turn, as far as its key can tell."""
+        known = await self.store.inbox.position_of(tx, self.consumer, inbound.entry)
+        return self._classify(known, inbound.entry) is OrderDecision.NEXT
+
+    async def claim_out_of_line(self, tx: Transaction, inbound: InboundEvent) -> Claimed:
+        """The event is not simply the next one: see what it is."""
+        entry = inbound.entry
+        known = await self.store.inbox.position_of(tx, self.consumer, entry)
+        decision = self._classify(known, entry)
+        if isinstance(known, KeyPosition) and known.waiting is not None:
+            newer = decision is OrderDecision.FORK or entry.lineage > known.lineage
+            if newer and await self._holder.quarantine_outlived(tx, self.consumer, entry):
+                decision = self._classify(await self.store.inbox.position_of(tx, self.consumer, entry), entry)
+        is_next = decision is OrderDecision.NEXT
+        match dispose(
+            decision,
+            inbound,
+            forgotten=is_next and entry.sequence is None and await self._is_forgotten(inbound),
+            newer_expected=is_next and self._awaits_newer(inbound) and not await self._is_applied(tx, inbound),
+        ):
+            case "run":
+                if await self.store.inbox.advance(tx, self.consumer, entry):
+                    return Claimed((inbound,), await self._unblock_next(tx, inbound))
+            case "drop":
+                self._warn_if_too_late(known, inbound)
+            case Hold() | Quarantine() as instead:
+                await self.put_away(tx, inbound, instead)
+                return Claimed((), due=isinstance(instead, Hold) and instead.is_due)
+        return NOTHING
+
+    async def put_away(self, tx: Transaction, inbound: InboundEvent, instead: Hold | Quarantine) -> None:
+        """Write that an event is not run now."""
+        if isinstance(instead, Quarantine):
+            held = inbound.to_held(self.consumer, "quarantined", instead.reason)
+            await self._holder.quarantine(tx, held, instead.reason)
+        else:
+            held = inbound.to_held(
+                self.consumer, instead.state, instead.reason, attempts=instead.attempts, after=instead.after
+            )
+            await self.store.held.hold(tx, held)
+
+    async def _claim_held(self, tx: Transaction, inbound: InboundEvent, held: HeldEvent) -> Claimed:
+        """Claim a held event whose turn has come, and take it out."""
+        entry = held.arrival
+        if entry.sequence is not None:
+            known = await self.store.inbox.position_of(tx, self.consumer, entry)
+            if isinstance(known, KeyPosition) and is_outlived(entry, known):
+                await self._holder.quarantine(tx, held, OUTLIVED)
+                return NOTHING
+        if not await self.store.held.remove(tx, held):
+            return NOTHING
+        alone = entry.sequence is None
+        if alone and await self.store.inbox.position_of(tx, self.consumer, entry) is not None:
+            return NOTHING
+        if not await self.store.inbox.advance(tx, self.consumer, entry):
+            return NOTHING
+        _refuse_in_silence(inbound, held)
+        return Claimed((inbound,), await self._unblock_next(tx, inbound))
+
+    async def _unblock_next(self, tx: Transaction, inbound: InboundEvent) -> bool:
+        return await self._holder.unblock_next(tx, self.consumer, inbound.entry, inbound.policy)
+
+    async def _is_unfit(self, inbound: InboundEvent) -> bool:
+        """Whether an event cannot be read, or another version of its fact may have been applied and forgotten."""
+        return bool(inbound.defect) or await self._is_forgotten(inbound)
+
+    async def _is_forgotten(self, inbound: InboundEvent) -> bool:
+        """Whether an unordered event is so old that its inbox row may be gone: by the time of its storage, whatever its
+        producer and the clock of this machine say. Raises Reject for an ordered one that another version of may have been
+        applied and forgotten: it keeps its place in its key."""
+        entry = inbound.entry
+        if entry.sequence is not None and (inbound.fact is None or inbound.handler is None):
+            return False
+        purged_until = await self.store.inbox.purged_until(self.consumer)
+        forgotten = purged_until is not None and entry.time <= purged_until
+        if forgotten and entry.sequence is not None:
+            raise Reject("older than the inbox remembers: it may have been applied before, in another version")
+        return forgotten
+
+    async def _is_applied(self, tx: Transaction, inbound: InboundEvent) -> bool:
+        """Whether another version of the event's fact was applied already."""
+        if inbound.fact is None:
+            return False
+        return await self.store.inbox.position_of(tx, self.consumer, inbound.fact.entry) is not None
+
+    def _awaits_newer(self, inbound: InboundEvent) -> bool:
+        """Whether a newer version of its fact may still come to this consumer. In one topic it came before, if at all."""
+        if inbound.fact is None or not inbound.fact.newer or inbound.handler is None:
+            return False
+        newer = [(name, self.handlers[name]) for name in inbound.fact.newer if name in self.handlers]
+        topics = {known.topic for name, handler in newer for known in handler.event_types if known.name == name}
+        return bool(topics) and (topics != {inbound.entry.topic} or inbound.entry.sequence is None)
+
+    def _warn_if_too_late(self, known: KeyPosition | Seen | None, inbound: InboundEvent) -> None:
+        """A number behind its key, where the consumer joined late: applied before, or from before the number with which the
+        key was begun, and then this consumer passes it over. The position does not tell which."""
+        entry = inbound.entry
+        if inbound.redelivered or entry.sequence is None or not self.adopts.get(entry.topic, False):
+            return
+        if isinstance(known, KeyPosition) and entry.sequence < known.sequence:
+            log.warning(
+                "%s: event %s is number %d of key %s in %s, which is past it: unless it came before, it came too late for a"
+                " consumer that begins with the first number it sees, and is not applied",
+                self.consumer, entry.event_id, entry.sequence, entry.key, entry.topic,
+            )  # fmt: skip
+
+    def _classify(self, known: KeyPosition | Seen | None, entry: InboxEntry) -> OrderDecision:
+        return classify(known, entry, adopt=self.adopts.get(entry.topic, False))
+
+    @property
+    def _holder(self) -> Holder:
+        return Holder(self.store)
+
+
+def _refuse_in_silence(inbound: InboundEvent, held: HeldEvent) -> None:
+    """A held event that needs its handler must not pass as applied because it cannot be read or its handler is gone."""
+    if inbound.defect:
+        raise DecodeError("unreadable", inbound.defect)
+    if inbound.handler is None and held.error:
+        raise ConfigurationError(f"{held.type} failed before and has no handler in this release")

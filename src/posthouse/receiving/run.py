@@ -1,0 +1,99 @@
+"""Run: the call of a handler, of one event, of several of different keys, or of a list; and what it publishes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from posthouse.clock import Clock
+from posthouse.errors import RetryNow
+from posthouse.events import Event
+from posthouse.pulse import alive
+from posthouse.receiving.fact import Fact
+from posthouse.receiving.handler import Answer, Call, Handler
+from posthouse.receiving.inbound import InboundEvent
+from posthouse.seam import EnvelopeBuilder, SchemaGuard, Seam, VersionUsage, context_of
+from posthouse.seam.inward import open_data, open_payload
+from posthouse.sending import Tx
+from posthouse.store import Store, Transaction
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Runner:
+    """Runs the handlers of one consumer."""
+
+    consumer: str
+    store: Store
+    builder: EnvelopeBuilder
+    clock: Clock
+    guard: SchemaGuard
+    version_usage: VersionUsage
+    seam: Seam
+
+    async def ask(self, inbound: InboundEvent) -> Answer:
+        """Call outside, with no transaction open; empty where the handler asks nobody."""
+        if inbound.event is None or inbound.handler is None or inbound.handler.calling is None:
+            return ()
+        answer = await inbound.handler.ask(self.seam, self._typed(inbound.handler, inbound.event))
+        alive()
+        return answer
+
+    async def opened(self, events: Sequence[InboundEvent]) -> Sequence[InboundEvent]:
+        """The events with the data that their producers meant, with no transaction open."""
+        if not self.seam.before_handler:
+            return events
+        return [
+            one
+            if one.event is None or one.handler is None
+            else msgspec.structs.replace(one, event=await open_data(self.seam, one.event))
+            for one in events
+        ]
+
+    async def run(self, tx: Transaction, events: Sequence[InboundEvent], answer: Answer = ()) -> None:
+        """Call the one handler of these events, and write what it publishes."""
+        handler = events[0].handler if events else None
+        if handler is None:
+            return
+        if handler.calling is not None and not answer:
+            raise RetryNow("its turn came only after nobody had been asked")
+        if any(one.fact is not None for one in events):
+            events = [one for one in events if one.fact is None or await self._is_first(tx, one.fact)]
+            if not events:
+                return
+        self._note(events)
+        typed = [self._typed(handler, one.event) for one in events if one.event is not None]
+        groups = by_tenant(typed, lambda event: event.tenant) if handler.many else [[event] for event in typed]
+        calls = [Call(self._tx(tx, group[0]), group if handler.many else group[0], answer) for group in groups]
+        results = await handler.run(self.seam, self.store, tx, calls)
+        for call, result in zip(calls, results, strict=True):
+            call.tx.publish_all(result)
+        first, *others = [call.tx for call in calls]
+        await first.flush(*others)
+
+    def _tx(self, tx: Transaction, event: Event[object]) -> Tx:
+        return Tx(tx, self.store, self.builder, context_of(event), self.clock)
+
+    def _typed(self, handler: Handler, event: Event[bytes]) -> Event[object]:
+        return open_payload(self.guard, handler.by_name[event.type], handler.lifts.get(event.type, ()), event)
+
+    def _note(self, events: Sequence[InboundEvent]) -> None:
+        now = self.clock.now()
+        for name in {one.event.type for one in events if one.event is not None}:
+            self.version_usage.note("applied", self.consumer, name, now)
+
+    async def _is_first(self, tx: Transaction, fact: Fact) -> bool:
+        """Whether no other version of the fact was applied; from here on, one was."""
+        return all(await self.store.inbox.claim(tx, self.consumer, [fact.entry]))
+
+
+def by_tenant(these: Sequence[T], tenant_of: Callable[[T], str]) -> list[list[T]]:
+    """One list per tenant. A handler that takes a list gets these, because what it publishes belongs to one tenant."""
+    lists: dict[str, list[T]] = {}
+    for one in these:
+        lists.setdefault(tenant_of(one), []).append(one)
+    return list(lists.values())
