@@ -10,7 +10,7 @@ from posthouse.contracts import Payload
 from posthouse.errors import PosthouseError, Reject, RetryLater, RetryNow
 from posthouse.events import Actor, Event, Subject
 from posthouse.receiving import Policy
-from posthouse.sending import RelaySettings, Tx
+from posthouse.sending import RelaySettings, SyncTx, Tx
 from posthouse.service import Service
 from posthouse.store import Store
 
@@ -28,5 +28,6 @@ __all__ = [
     "Service",
     "Store",
     "Subject",
+    "SyncTx",
     "Tx",
 ]

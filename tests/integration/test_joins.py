@@ -21,6 +21,7 @@ from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError, StoreError, StoreOutdated, StoreUnavailable
 from posthouse.store import OutboxRow
 from posthouse.stores.sqlite import SqliteStore
+from posthouse.testing.store_contract.steps import append_now
 
 INSERT = "INSERT INTO orders (name) VALUES ('o1')"
 
@@ -271,11 +272,11 @@ def test_a_plain_connection_adds_without_an_event_loop(prepared: SqliteStore, pa
         connection.row_factory = sqlite3.Row
         with connection:
             connection.execute(INSERT)
-            assert prepared.append_now(connection, [row(1)]) == ["e1"]
+            assert append_now(prepared, connection, [row(1)]) == ["e1"]
         with connection:
-            prepared.append_now(connection, [row(2)])
+            append_now(prepared, connection, [row(2)])
             connection.rollback()
-            prepared.append_now(connection, [row(3)])
+            append_now(prepared, connection, [row(3)])
         assert not connection.in_transaction
     assert rows_of(path) == [("e1", 1), ("e3", 2)]
 
@@ -283,9 +284,9 @@ def test_a_plain_connection_adds_without_an_event_loop(prepared: SqliteStore, pa
 def test_a_plain_connection_in_autocommit_mode_is_refused(prepared: SqliteStore, path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         with pytest.raises(ConfigurationError, match="BEGIN IMMEDIATE"):
-            prepared.append_now(connection, [row(1)])
+            append_now(prepared, connection, [row(1)])
         connection.execute("BEGIN IMMEDIATE")
-        prepared.append_now(connection, [row(2)])
+        append_now(prepared, connection, [row(2)])
         connection.execute("COMMIT")
     assert rows_of(path) == [("e2", 1)]
 
@@ -294,11 +295,11 @@ def test_a_session_adds_without_an_event_loop(prepared: SqliteStore, path: Path)
     engine = create_engine(f"sqlite:///{path}")
     with Session(engine) as session, session.begin():
         session.execute(text(INSERT))
-        prepared.append_now(session, [row(1)])
+        append_now(prepared, session, [row(1)])
     with Session(engine) as session:
-        prepared.append_now(session, [row(2)])
+        append_now(prepared, session, [row(2)])
         session.rollback()
-        prepared.append_now(session, [row(3)])
+        append_now(prepared, session, [row(3)])
         session.commit()
     engine.dispose()
     assert rows_of(path) == [("e1", 1), ("e3", 2)]
@@ -307,7 +308,7 @@ def test_a_session_adds_without_an_event_loop(prepared: SqliteStore, path: Path)
 def test_a_scoped_session_is_the_session_behind_it(prepared: SqliteStore, path: Path) -> None:
     engine = create_engine(f"sqlite:///{path}")
     registry = scoped_session(sessionmaker(engine))
-    prepared.append_now(registry, [row(1)])
+    append_now(prepared, registry, [row(1)])
     registry.commit()
     registry.remove()
     engine.dispose()
@@ -317,7 +318,7 @@ def test_a_scoped_session_is_the_session_behind_it(prepared: SqliteStore, path: 
 def test_a_session_in_autocommit_mode_is_refused(prepared: SqliteStore, path: Path) -> None:
     engine = create_engine(f"sqlite:///{path}", isolation_level="AUTOCOMMIT")
     with Session(engine) as session, pytest.raises(ConfigurationError, match="autocommit"):
-        prepared.append_now(session, [row(1)])
+        append_now(prepared, session, [row(1)])
     engine.dispose()
     assert rows_of(path) == []
 
@@ -340,13 +341,13 @@ def test_a_savepoint_takes_its_event_with_it(prepared: SqliteStore, path: Path) 
     engine = with_real_transactions(create_engine(f"sqlite:///{path}"))
     with Session(engine) as session:
         with session.begin_nested() as undone:
-            prepared.append_now(session, [row(1)])
+            append_now(prepared, session, [row(1)])
             undone.rollback()
         with session.begin_nested():
-            prepared.append_now(session, [row(2)])
+            append_now(prepared, session, [row(2)])
         session.rollback()
         with session.begin_nested():
-            prepared.append_now(session, [row(3)])
+            append_now(prepared, session, [row(3)])
         session.commit()
     engine.dispose()
     assert rows_of(path) == [("e3", 1)]
@@ -357,9 +358,9 @@ def test_a_savepoint_after_the_first_write_works_with_the_default_engine_too(pre
     with Session(engine) as session:
         session.execute(text(INSERT))
         with session.begin_nested() as undone:
-            prepared.append_now(session, [row(1)])
+            append_now(prepared, session, [row(1)])
             undone.rollback()
-        prepared.append_now(session, [row(2)])
+        append_now(prepared, session, [row(2)])
         session.commit()
     engine.dispose()
     assert rows_of(path) == [("e2", 1)]
@@ -369,7 +370,7 @@ async def test_an_asynchronous_connection_needs_the_event_loop(store: SqliteStor
     for kind in ("aiosqlite", "AsyncSession", "AsyncConnection"):
         theirs = await open_kind(kind, path)
         with pytest.raises(ConfigurationError, match="event loop"):
-            store.append_now(theirs.connection, [row(1)])
+            append_now(store, theirs.connection, [row(1)])
         await theirs.close()
 
 
@@ -390,4 +391,4 @@ def test_a_session_on_another_kind_of_database_is_refused(prepared: SqliteStore)
         def exec_driver_sql(self) -> None: ...
 
     with pytest.raises(ConfigurationError, match="postgresql"):
-        prepared.append_now(Elsewhere(), [row(1)])
+        append_now(prepared, Elsewhere(), [row(1)])

@@ -25,7 +25,7 @@ from sqlalchemy.pool import NullPool
 from posthouse.errors import ConfigurationError, StoreError, StoreOutdated
 from posthouse.store import OutboxRow, Timer
 from posthouse.stores.postgres import PostgresStore
-from posthouse.testing.store_contract.steps import drain
+from posthouse.testing.store_contract.steps import append_now, drain
 from tests.integration.django_site import django_on
 from tests.kit.servers.postgres import PostgresServer
 
@@ -240,7 +240,7 @@ async def test_code_without_a_loop_adds_too(store: PostgresStore, postgres_url: 
     fresh = PostgresStore(postgres_url)  # has never seen the database
     async with KINDS[name](postgres_url) as (theirs, insert, end):
         await insert()
-        assert fresh.append_now(theirs, [row(1)]) == ["e1"]
+        assert append_now(fresh, theirs, [row(1)]) == ["e1"]
         await end(True)
     assert await committed(store) == (1, [("e1", 1)])
 
@@ -249,7 +249,7 @@ async def test_code_without_a_loop_adds_too(store: PostgresStore, postgres_url: 
 async def test_an_asynchronous_connection_needs_a_loop(store: PostgresStore, postgres_url: str, name: str) -> None:
     async with KINDS[name](postgres_url) as (theirs, _, _):
         with pytest.raises(ConfigurationError, match="event loop"):
-            store.append_now(theirs, [row(1)])
+            append_now(store, theirs, [row(1)])
 
 
 async def test_a_connection_that_commits_by_itself_is_refused(store: PostgresStore, postgres_url: str) -> None:
@@ -277,9 +277,9 @@ async def test_django_is_refused_outside_of_atomic_and_on_another_database(
 ) -> None:
     with allowed_on_a_loop(), django_on(postgres_url) as default:
         with pytest.raises(ConfigurationError, match=r"transaction\.atomic"):
-            store.append_now(default, [row(1)])
+            append_now(store, default, [row(1)])
         with django_transaction.atomic(using="elsewhere"), pytest.raises(ConfigurationError, match="talks to sqlite"):
-            store.append_now(connections["elsewhere"], [row(1)])
+            append_now(store, connections["elsewhere"], [row(1)])
         connections["elsewhere"].close()
     assert await committed(store) == (0, [])
 
@@ -292,9 +292,9 @@ async def test_one_call_to_django_is_one_statement(store: PostgresStore, postgre
         return execute(sql, parameters, many, context)
 
     with allowed_on_a_loop(), django_on(postgres_url) as default, django_transaction.atomic():
-        store.append_now(default, [row(1)])
+        append_now(store, default, [row(1)])
         with default.execute_wrapper(noting):
-            store.append_now(default, [row(2), row(3)])
+            append_now(store, default, [row(2), row(3)])
     assert len(seen) == 1
     assert [event for event, _ in (await committed(store))[1]] == ["e1", "e2", "e3"]
 
@@ -314,6 +314,7 @@ def _add_by_psycopg2() -> None:
 
     from posthouse.store import OutboxRow
     from posthouse.stores.postgres import PostgresStore
+    from posthouse.testing.store_contract.steps import append_now
     from tests.integration.django_site import django_on
 
     rows = [
@@ -322,7 +323,7 @@ def _add_by_psycopg2() -> None:
         OutboxRow(topic="o", tenant="t1", event_id="e3", body=b"%s", headers={"a": "%é"}, numbered=False),
     ]
     with django_on(sys.argv[1]), transaction.atomic():
-        added = PostgresStore(sys.argv[1]).append_now(connection, rows)
+        added = append_now(PostgresStore(sys.argv[1]), connection, rows)
         print(type(connection.connection).__module__.partition(".")[0], added)
 
 
@@ -332,20 +333,20 @@ async def test_a_connection_to_another_database_is_refused(
     with postgres_server.database() as url:
         other = PostgresStore(url)
         with psycopg.connect(url) as connection, pytest.raises(StoreOutdated, match="posthouse db upgrade"):
-            store.append_now(connection, [row(1)])
+            append_now(store, connection, [row(1)])
         await other.upgrade()
         await other.aclose()
         with psycopg.connect(url) as connection, pytest.raises(ConfigurationError, match="another database"):
-            store.append_now(connection, [row(1)])
+            append_now(store, connection, [row(1)])
         with psycopg.connect(url) as connection, pytest.raises(ConfigurationError, match="the store is in"):
-            PostgresStore(postgres_server.url_of("elsewhere")).append_now(connection, [row(1)])
+            append_now(PostgresStore(postgres_server.url_of("elsewhere")), connection, [row(1)])
 
 
 async def test_a_commit_that_a_crash_may_undo_is_made_sure(store: PostgresStore, postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         connection.execute("SET synchronous_commit = off")
         connection.commit()
-        store.append_now(connection, [row(1)])
+        append_now(store, connection, [row(1)])
         assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
         connection.commit()
         assert connection.execute("SHOW synchronous_commit").fetchone() == ("off",)

@@ -55,7 +55,7 @@ class EnvelopeBuilder:
         self._producer = producer
         self._source = source
         self._codec = codec
-        self._clock = clock
+        self.clock = clock
         self._limit = limit
         self._region = ""
         self.seam = seam or Seam()
@@ -92,7 +92,7 @@ class EnvelopeBuilder:
         casts = whole(self._downcasts, event_type_of(type(payload)).name) if self._downcasts else ()
         if not casts:
             return [self.build_one(payload, context, at=at, idempotency_key=idempotency_key, fact=extensions)]
-        at = self._clock.now() if at is None else at
+        at = self.clock.now() if at is None else at
         first = new_id()
         fact = {**extensions, DUAL_OF: first, DUAL_VERSION: str(casts[0].source.subject.version)}
         rows = [self.build_one(payload, context, at=at, idempotency_key=idempotency_key, event_id=first, fact=fact)]
@@ -190,7 +190,7 @@ class EnvelopeBuilder:
             type=event_type.name,
             source=self._source,
             data=data,
-            time=timestamp(self._clock.now() if at is None else at),
+            time=timestamp(self.clock.now() if at is None else at),
             tenant=context.tenant,
             key=key,
             correlation=context.correlation or event_id,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from posthouse.errors import ConfigurationError
 from posthouse.events import Actor
 from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
-from posthouse.store import OutboxRow, Store
+from posthouse.sending.synchronous import SyncTx, drive, join_now
+from posthouse.sending.transaction import Tx
+from posthouse.store import OutboxRow, Store, Transaction
 
 Rows = list[OutboxRow]
 
@@ -16,8 +19,7 @@ Rows = list[OutboxRow]
 class Outbox:
     """Adds events to a connection or session that somebody else began and will commit. Adding never commits.
 
-    What can be joined is up to the store: for SQLite a `sqlite3` or `aiosqlite` connection, or a SQLAlchemy `Session`,
-    `AsyncSession`, `Connection` or `AsyncConnection`.
+    What can be joined is up to the store; `posthouse.stores.sessions` lists it.
     """
 
     def __init__(self, store: Callable[[], Store], builder: Callable[[], EnvelopeBuilder]) -> None:
@@ -37,11 +39,7 @@ class Outbox:
         """Add facts to their open transaction; returns the event ids. An id that was there before comes back when the
         idempotency key was used already."""
         context = EventContext(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
-        store = self._store()
-        facts = self._facts(payloads, context, idempotency_key)
-        transaction = store.join(theirs)
-        rows = await self._builder().finish(transaction, _rows(facts))
-        return _firsts(await store.outbox.append(transaction, rows), facts)
+        return await self._add(self._store().join(theirs), payloads, context, idempotency_key)
 
     def add_now(
         self,
@@ -55,22 +53,48 @@ class Outbox:
     ) -> Sequence[str]:
         """`add` for code without an event loop: their connection or session must be a synchronous one."""
         context = EventContext(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
+        return drive(self._add(self._join_now(theirs), payloads, context, idempotency_key))
+
+    @contextmanager
+    def joined(
+        self,
+        theirs: object,
+        tenant: str,
+        *,
+        correlation: str | None = None,
+        actor: Actor | None = None,
+        traceparent: str | None = None,
+    ) -> Iterator[SyncTx]:
+        """`service.joined` for code without an event loop, on a synchronous connection or session: to publish, also later,
+        to start sagas and decide on aggregates. What was said is written when the block ends; whether it stays is up to you."""
+        context = EventContext(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
+        transaction, builder = self._join_now(theirs), self._builder()
+        detach = drive(transaction.attend())
+        tx = Tx(transaction, self._store(), builder, context, builder.clock)
+        bridge = SyncTx(tx)
+        try:
+            yield bridge
+            drive(tx.flush())
+        finally:
+            bridge.close()
+            detach()
+
+    def _join_now(self, theirs: object) -> Transaction:
         if self._builder().waits:
             raise ConfigurationError(
-                "what is set at the seam (quota, encrypt, claim check, sign) waits: use `await add(…)`"
+                "what is set at the seam (quota, encrypt, claim check, sign) waits: use `await add(…)` or `service.joined`"
             )
-        facts = self._facts(payloads, context, idempotency_key)
-        return _firsts(self._store().append_now(theirs, _rows(facts)), facts)
+        return join_now(self._store(), theirs)
 
-    def _facts(self, payloads: Sequence[object], context: EventContext, idempotency_key: str | None) -> list[Rows]:
+    async def _add(
+        self, transaction: Transaction, payloads: Sequence[object], context: EventContext, idempotency_key: str | None
+    ) -> Sequence[str]:
         if idempotency_key is not None and len(payloads) != 1:
             raise ValueError("an idempotency key stands for one fact: add the others in a call of their own")
         builder = self._builder()
-        return [builder.build(payload, context, idempotency_key=idempotency_key) for payload in payloads]
-
-
-def _rows(facts: Sequence[Rows]) -> Rows:
-    return [row for rows in facts for row in rows]
+        facts = [builder.build(payload, context, idempotency_key=idempotency_key) for payload in payloads]
+        rows = await builder.finish(transaction, [row for fact in facts for row in fact])
+        return _firsts(await self._store().outbox.append(transaction, rows), facts)
 
 
 def _firsts(ids: Sequence[str], facts: Sequence[Rows]) -> Sequence[str]:

@@ -147,10 +147,6 @@ class Store(Protocol):
         """The user's own open transaction (connection or session of a supported library). Never committed here."""
         ...
 
-    def append_now(self, theirs: object, rows: Sequence[OutboxRow]) -> Sequence[str]:
-        """`outbox.append` to a synchronous connection or session of theirs, for code without an event loop."""
-        ...
-
     async def append_after(self, sql: str, parameters: Parameters, row: OutboxRow) -> bool | None:
         """Run a statement of theirs and, if it changed a row, add this one, in one statement that commits by itself; whether it
         did. None where that cannot be: nothing was done then. CommitUnknown when the answer was lost."""

@@ -48,6 +48,11 @@ class Transaction(Protocol):
         ...
 
     @property
+    def needs_loop(self) -> bool:
+        """Whether its coroutines may wait. Where not, they run to their end without an event loop."""
+        ...
+
+    @property
     def submit(self) -> Submit | None:
         """Where plain functions that use this transaction must run: it is bound to a thread. None: in any thread."""
         ...

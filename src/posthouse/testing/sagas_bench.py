@@ -31,6 +31,7 @@ class BenchTransaction:
     """Runs no statement: it notes them, and answers as it was told. What is rolled back is not noted."""
 
     submit = None
+    needs_loop = False
 
     def __init__(self, answers: Answers) -> None:
         self.statements: list[tuple[str, Parameters]] = []

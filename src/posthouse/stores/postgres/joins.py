@@ -36,6 +36,7 @@ class Joined:
     without an event loop."""
 
     submit = None
+    needs_loop = False
 
     def __init__(self, database: Database, statements: Statements) -> None:
         self.database = database
@@ -43,6 +44,7 @@ class Joined:
         self._statements = statements
 
     async def attend(self) -> Detach:
+        await self.checked()
         with translating():
             return self._statements.attend(self.savepoints)
 
@@ -56,22 +58,14 @@ class Joined:
 
     async def checked(self) -> Place:
         """The store's place, after making sure that theirs is in a transaction. The append makes sure of the rest."""
-        return self.checked_now()
-
-    async def carry_out(self, steps: Steps[T]) -> T:
-        """Run steps in their transaction."""
-        return self.carry_out_now(steps)
-
-    def checked_now(self) -> Place:
-        """`checked`, without an event loop."""
         with translating():
             self._statements.refuse_autocommit()
         if self.database.joined is None:
-            self.database.joined = self.carry_out_now(self.database.joining())
+            self.database.joined = await self.carry_out(self.database.joining())
         return self.database.joined
 
-    def carry_out_now(self, steps: Steps[T]) -> T:
-        """`carry_out`, without an event loop."""
+    async def carry_out(self, steps: Steps[T]) -> T:
+        """Run steps in their transaction."""
         with translating():
             try:
                 sql, parameters = next(steps)
@@ -86,6 +80,7 @@ class JoinedAsync:
     """The same on an asynchronous one, which needs an event loop."""
 
     submit = None
+    needs_loop = True
 
     def __init__(self, database: Database, statements: AsyncStatements) -> None:
         self.database = database
@@ -93,6 +88,7 @@ class JoinedAsync:
         self._statements = statements
 
     async def attend(self) -> Detach:
+        await self.checked()
         with translating():
             return await self._statements.attend(self.savepoints)
 
@@ -146,14 +142,6 @@ async def ours(database: Database, tx: Transaction) -> Begun | Joined | JoinedAs
 def theirs_of(database: Database, tx: Transaction) -> Joined | JoinedAsync:
     """The join of a transaction that the store did not begin; it may be the join itself, or hold what can be joined."""
     return tx if isinstance(tx, Joined | JoinedAsync) else joined(database, tx.connection)
-
-
-def joined_now(database: Database, theirs: object) -> Joined:
-    """The join that fits their object, for code without an event loop."""
-    found = joined(database, theirs)
-    if isinstance(found, JoinedAsync):
-        raise ConfigurationError(f"{type(theirs).__name__} needs an event loop: await the asynchronous way to add")
-    return found
 
 
 def _statements(theirs: Any) -> Statements | None:

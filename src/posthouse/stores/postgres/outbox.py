@@ -20,7 +20,7 @@ from posthouse.stores.postgres.backlog import Backlog, Page, Pages
 from posthouse.stores.postgres.cursor import Drawn, Move, Whole
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FENCED, sqlstate_of
-from posthouse.stores.postgres.joins import Joined, theirs_of
+from posthouse.stores.postgres.joins import theirs_of
 from posthouse.stores.postgres.poll_fast import FEW, POLL_FAST, read_fast
 from posthouse.stores.postgres.snapshot import Snapshot
 from posthouse.stores.postgres.steps import NOW
@@ -129,11 +129,6 @@ class PostgresOutbox(StuckRows):
         theirs = theirs_of(self._database, tx)
         place = await theirs.checked()
         return await theirs.carry_out(appending(rows, place, self.now(), self._window))
-
-    def append_now(self, theirs: Joined, rows: Sequence[OutboxRow]) -> Sequence[str]:
-        """`append` to a synchronous connection, without an event loop."""
-        place = theirs.checked_now()
-        return theirs.carry_out_now(appending(rows, place, self.now(), self._window))
 
     async def lease(self, owner: str, seconds: float) -> Sequence[OutboxShard]:
         shards = [OutboxShard(*_any(row)) for row in await self._database.run(LEASE, owner, seconds, self.now())]

@@ -37,7 +37,7 @@ from posthouse.stores.postgres.counting import counted
 from posthouse.stores.postgres.database import BOOKS, Database, Settings
 from posthouse.stores.postgres.held import PostgresHeld
 from posthouse.stores.postgres.inbox import PostgresInbox
-from posthouse.stores.postgres.joins import joined, joined_now
+from posthouse.stores.postgres.joins import joined
 from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.projections import PostgresProjections
 from posthouse.stores.postgres.recording import recorded
@@ -163,9 +163,6 @@ class PostgresStore:
 
     def join(self, theirs: object) -> Transaction:
         return theirs if isinstance(theirs, BEGUN) else joined(self._database, theirs)
-
-    def append_now(self, theirs: object, rows: Sequence[OutboxRow]) -> Sequence[str]:
-        return self._outbox.append_now(joined_now(self._database, theirs), rows)
 
     async def append_after(self, sql: str, parameters: Parameters, row: OutboxRow) -> bool | None:
         if self.isolated or self._database.settings.pooled:

@@ -29,6 +29,7 @@ class PostgresTransaction:
     connection is cut, so that nobody who still holds it can write."""
 
     submit = None
+    needs_loop = True
     __slots__ = (
         "_begun",
         "_check",

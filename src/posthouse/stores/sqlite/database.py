@@ -257,6 +257,7 @@ class SqliteTransaction:
     """One transaction, also its own block: `async with`. Statements run on the loop's thread, each to its end."""
 
     submit = None
+    needs_loop = False
     __slots__ = (
         "_borrowed",
         "_check",

@@ -39,6 +39,7 @@ class Joined:
     """A transaction that somebody else began and will end. The synchronous ones also work without an event loop."""
 
     submit = None
+    needs_loop = False
 
     def __init__(self, database: Database, theirs: Any) -> None:
         self.database = database
@@ -46,7 +47,10 @@ class Joined:
         self._theirs = theirs
 
     async def attend(self) -> Detach:
-        """As in Transaction."""
+        await self.checked()
+        return await self._attend()
+
+    async def _attend(self) -> Detach:
         raise NotImplementedError
 
     @property
@@ -61,24 +65,11 @@ class Joined:
 
     async def checked(self) -> int:
         """The number of shards, after making sure that theirs is the store's database and in a transaction."""
-        return self.checked_now()
+        raise NotImplementedError
 
     async def carry_out(self, steps: Steps[T]) -> T:
         """Run steps in their transaction."""
-        return self.carry_out_now(steps)
-
-    def checked_now(self) -> int:
-        """`checked`, without an event loop."""
-        raise self._asynchronous()
-
-    def carry_out_now(self, steps: Steps[T]) -> T:
-        """`carry_out`, without an event loop."""
-        raise self._asynchronous()
-
-    def _asynchronous(self) -> ConfigurationError:
-        return ConfigurationError(
-            f"{type(self._theirs).__name__} needs an event loop: await the asynchronous way to add"
-        )
+        raise NotImplementedError
 
     def _checking(self) -> Steps[int]:
         return checking(self.database.wanted_shards, self.database.file)
@@ -87,7 +78,7 @@ class Joined:
 class JoinedSqlite(Joined):
     """A `sqlite3.Connection`. It cannot be remembered, so each use looks at the tables: a few microseconds."""
 
-    async def attend(self) -> Detach:
+    async def _attend(self) -> Detach:
         """A trace is the only way to hear of its statements: one of theirs is not called from now on."""
 
         def told(sql: str) -> None:
@@ -98,13 +89,13 @@ class JoinedSqlite(Joined):
         self._theirs.set_trace_callback(told)
         return lambda: self._theirs.set_trace_callback(None)
 
-    def checked_now(self) -> int:
+    async def checked(self) -> int:
         refuse_autocommit(self._theirs)
-        shards = self.carry_out_now(self._checking())
+        shards = await self.carry_out(self._checking())
         self.database.checked(shards)
         return shards
 
-    def carry_out_now(self, steps: Steps[T]) -> T:
+    async def carry_out(self, steps: Steps[T]) -> T:
         with _translating():
             return carry_out(steps, self._run)
 
@@ -119,7 +110,9 @@ class JoinedSqlite(Joined):
 class JoinedAiosqlite(Joined):
     """An `aiosqlite.Connection`: every statement is a trip to its thread."""
 
-    async def attend(self) -> Detach:
+    needs_loop = True
+
+    async def _attend(self) -> Detach:
         theirs, execute = self._theirs, self._theirs._execute
 
         async def listening(function: Any, *arguments: Any, **options: Any) -> Any:
@@ -170,15 +163,15 @@ class JoinedAiosqlite(Joined):
 class JoinedSqlalchemy(Joined):
     """A SQLAlchemy `Session` or `Connection`."""
 
-    async def attend(self) -> Detach:
+    async def _attend(self) -> Detach:
         with _translating():
             return attend_sqlalchemy(self._theirs, self.savepoints)
 
-    def checked_now(self) -> int:
+    async def checked(self) -> int:
         with _translating():
             return self._checked(self._sync_connection(self._theirs))
 
-    def carry_out_now(self, steps: Steps[T]) -> T:
+    async def carry_out(self, steps: Steps[T]) -> T:
         with _translating():
             return carry_out(steps, _runner(self._sync_connection(self._theirs)))
 
@@ -204,7 +197,9 @@ class JoinedSqlalchemy(Joined):
 class JoinedAsyncSqlalchemy(JoinedSqlalchemy):
     """A SQLAlchemy `AsyncSession` or `AsyncConnection`."""
 
-    async def attend(self) -> Detach:
+    needs_loop = True
+
+    async def _attend(self) -> Detach:
         with _translating():
             end: Detach = await self._theirs.run_sync(lambda sync: attend_sqlalchemy(sync, self.savepoints))
             return end
@@ -218,12 +213,6 @@ class JoinedAsyncSqlalchemy(JoinedSqlalchemy):
         with _translating():
             result: T = await self._theirs.run_sync(lambda sync: carry_out(steps, _runner(self._sync_connection(sync))))
             return result
-
-    def checked_now(self) -> int:
-        raise self._asynchronous()
-
-    def carry_out_now(self, steps: Steps[T]) -> T:
-        raise self._asynchronous()
 
 
 def joined(database: Database, theirs: object) -> Joined:

@@ -172,12 +172,6 @@ class SqliteOutbox:
         shards = await theirs.checked()
         return await theirs.carry_out(appending(rows, shards=shards, now=now, window=self._window))
 
-    def append_now(self, theirs: Joined, rows: Sequence[OutboxRow]) -> Sequence[str]:
-        """`append` to a synchronous connection, without an event loop."""
-        shards = theirs.checked_now()
-        steps = appending(rows, shards=shards, now=self._clock.now(), window=self._window)
-        return theirs.carry_out_now(steps)
-
     async def lease(self, owner: str, seconds: float) -> Sequence[OutboxShard]:
         async with self._database.begin(books=True) as tx:
             now = self._clock.now()

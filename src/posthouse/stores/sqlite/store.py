@@ -141,9 +141,6 @@ class SqliteStore:
     def join(self, theirs: object) -> Transaction:
         return owner_of(theirs) or joined(self._database, theirs)
 
-    def append_now(self, theirs: object, rows: Sequence[OutboxRow]) -> Sequence[str]:
-        return self._outbox.append_now(joined(self._database, theirs), rows)
-
     async def append_after(self, sql: str, parameters: Parameters, row: OutboxRow) -> bool | None:
         return None  # a file is not far away: there is nothing to save
 

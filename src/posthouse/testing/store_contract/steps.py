@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
+from posthouse.sending.synchronous import drive, join_now
 from posthouse.store import HeldEvent, InboxEntry, KeyPosition, OutboxRow, Store, Transaction
 from posthouse.testing.store_contract.samples import CONSUMER
 
@@ -25,6 +26,11 @@ async def add(store: Store, *rows: OutboxRow) -> int:
     """Rows in a transaction of their own; how many."""
     async with store.begin() as tx:
         return len(await store.outbox.append(tx, rows))
+
+
+def append_now(store: Store, theirs: object, rows: Sequence[OutboxRow]) -> Sequence[str]:
+    """Rows in a transaction of theirs, without an event loop; the event ids that stand for them."""
+    return drive(store.outbox.append(join_now(store, theirs), rows))
 
 
 async def drain(store: Store, owner: str = "a") -> list[OutboxRow]:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from posthouse.errors import ConfigurationError, StoreError, TransactionClosed
 from posthouse.store import OutboxRow
 from posthouse.stores.sqlite import SqliteStore
+from posthouse.testing.store_contract.steps import append_now
 
 
 class Tables(DeclarativeBase):
@@ -171,7 +172,7 @@ async def test_events_may_be_added_through_a_view(store: SqliteStore) -> None:
         with store.view(tx, sqlite3.Connection) as connection:
             await store.outbox.append(store.join(connection), [row])
         with store.view(tx, Session) as session:
-            store.append_now(session, [row])
+            append_now(store, session, [row])
     assert (await store.counts()).committed == {"t": 2}
 
 

@@ -80,6 +80,8 @@ class ShapedTransaction:
     PostgresTransaction does: committed with its block, rolled back when that raises, and cut off after a deadline or a
     cancellation."""
 
+    needs_loop = True
+
     def __init__(self, database: Database, line: Line, tenant: str | None = None) -> None:
         self.database = database
         self.open = False
