@@ -11,6 +11,7 @@ import msgspec
 
 from posthouse.clock import SystemClock
 from posthouse.errors import RuleBroken
+from posthouse.store import ProcessTiming, TimingTable
 
 Crossing = Literal["outward", "inward", "handler", "publish", "receive", "transaction"]
 """outward: a fact on its way out, named by its subject. inward: a frame on its way in, by its consumer. handler: a call of one,
@@ -28,6 +29,9 @@ SHORTEST = -20
 """The first bucket holds what took less than 2**-20 seconds, about a microsecond; each next one is twice as wide."""
 BUCKETS = 28
 """The last one holds all that took 64 seconds and more."""
+
+KEEP = 3600.0
+"""Seconds for which the figures of a process are kept that has written none since."""
 
 Place = tuple[Crossing, str, str]
 
@@ -98,6 +102,10 @@ class Timing:
             for (crossing, name, outcome), cell in sorted(self._cells.items(), key=lambda item: item[0])
         ]
 
+    async def write(self, table: TimingTable, service: str, process: str) -> None:
+        """Let other processes see the figures: `posthouse status --verbose` is one."""
+        await table.write(service, process, msgspec.json.encode(self.figures()), keep=KEEP)
+
     def _new(self, crossing: Crossing, name: str, outcome: str) -> _Cell:
         place = (crossing, name, outcome) if len(self._cells) < MOST else (crossing, OTHERS, OTHERS)
         return self._cells.setdefault(place, _Cell())
@@ -140,6 +148,31 @@ class _Cell:
         self.buckets = [0] * BUCKETS
 
 
+class ServiceTiming(msgspec.Struct, frozen=True, kw_only=True):
+    """What the processes of one service have timed, together. `age`: the youngest was written so many seconds ago."""
+
+    service: str
+    processes: int
+    age: float
+    figures: Sequence[Figure]
+
+
+async def read_timing(table: TimingTable) -> list[ServiceTiming]:
+    """What processes have written lately, by service."""
+    services: dict[str, list[ProcessTiming]] = {}
+    for row in await table.read():
+        services.setdefault(row.service, []).append(row)
+    return [
+        ServiceTiming(
+            service=service,
+            processes=len(rows),
+            age=min(row.age for row in rows),
+            figures=merged([one for row in rows for one in _decode(row.figures)]),
+        )
+        for service, rows in services.items()
+    ]
+
+
 def merged(figures: Sequence[Figure]) -> list[Figure]:
     """Figures of several processes as those of one, sorted."""
     found: dict[Place, Figure] = {}
@@ -148,6 +181,9 @@ def merged(figures: Sequence[Figure]) -> list[Figure]:
         known = found.get(place)
         found[place] = one if known is None else _sum(known, one)
     return [found[place] for place in sorted(found)]
+
+
+_decode = msgspec.json.Decoder(list[Figure]).decode
 
 
 def _sum(one: Figure, other: Figure) -> Figure:

@@ -1,7 +1,7 @@
 """PORT: a store is a database that takes part in the user's transaction.
 
 It holds small tables, each a role of its own: what goes out (`outbox`), what was applied (`inbox`), what could not be
-(`held`), what is due later (`timers`), which versions are in use (`version_usage`), where processes stand (`sagas`),
+(`held`), what is due later (`timers`), which versions are in use (`version_usage`), what was timed (`timing`), where processes stand (`sagas`),
 what happened to each thing (`streams`), which generations read models have (`projections`).
 Methods that take a transaction as their first argument write inside it and never commit; the others are transactions of
 their own. `posthouse.testing.StoreContract` proves an adapter.
@@ -34,6 +34,7 @@ from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
 from posthouse.store.streams import StreamTable
 from posthouse.store.timers import Timer, TimerTable
+from posthouse.store.timing import ProcessTiming, TimingTable
 from posthouse.store.transaction import Parameters, Rows, Submit, Transaction
 from posthouse.store.version_usage import UsageRole, VersionUsageTable, VersionUse
 
@@ -54,6 +55,7 @@ __all__ = [
     "OutboxTable",
     "Parameters",
     "Poll",
+    "ProcessTiming",
     "RelaySource",
     "Restoration",
     "Rows",
@@ -63,6 +65,7 @@ __all__ = [
     "Submit",
     "Timer",
     "TimerTable",
+    "TimingTable",
     "Transaction",
     "UsageRole",
     "VersionUsageTable",
@@ -123,6 +126,7 @@ class Store(Protocol):
     held: HeldTable
     timers: TimerTable
     version_usage: VersionUsageTable
+    timing: TimingTable
     sagas: SagaTable
     streams: StreamTable
     projections: ProjectionTable

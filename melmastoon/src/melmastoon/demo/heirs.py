@@ -22,7 +22,7 @@ NEARLY = 0.001
 """Seconds by which a sum of two times may be off."""
 
 # Lanes of the outbox that a relay held, and the relay itself.
-FREE_LANES = ("UPDATE posthouse_lane SET owner = NULL, until = 0", "DELETE FROM posthouse_member")
+FREE_SHARDS = ("UPDATE posthouse_shard SET owner = NULL, until = 0", "DELETE FROM posthouse_member")
 
 # Held events that were being run: they are hidden for exactly the time of a claim.
 FREE_CLAIMS = """
@@ -53,7 +53,7 @@ def free(store: Path, log: Path, service: Service) -> None:
 def free_store(store: Path, service: Service) -> None:
     """What they held in their own store."""
     with closing(sqlite3.connect(store, timeout=PATIENCE, isolation_level=None)) as connection:
-        for sql in FREE_LANES:
+        for sql in FREE_SHARDS:
             connection.execute(sql)
         for consumer, seconds in hidden_for(service).items():
             connection.execute(FREE_CLAIMS, (consumer, seconds, NEARLY))

@@ -12,8 +12,8 @@ from melmastoon.demo.heirs import NEARLY, PATIENCE
 
 # Rows that no relay has sent yet; those that the broker refused are told apart below.
 UNSENT = """
-SELECT EXISTS (SELECT 1 FROM posthouse_outbox o CROSS JOIN posthouse_lane l ON l.number = o.lane
-    WHERE o.id > (SELECT min(cursor) FROM posthouse_lane) AND o.id > l.cursor)"""
+SELECT EXISTS (SELECT 1 FROM posthouse_outbox o CROSS JOIN posthouse_shard l ON l.number = o.shard
+    WHERE o.id > (SELECT min(cursor) FROM posthouse_shard) AND o.id > l.cursor)"""
 
 # The next timer.
 TIMER = "SELECT min(due_at) FROM posthouse_timer"

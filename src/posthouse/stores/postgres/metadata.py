@@ -135,6 +135,14 @@ def _whole_store(metadata: MetaData) -> None:
         *_columns(Double, "first_at", "last_at"),
         PrimaryKeyConstraint("role", "party", "subject", name="version_usage_pkey"),
     )
+    Table(
+        "timing",
+        metadata,
+        *_columns(Text, "service", "process"),
+        *_columns(Double, "written_at"),
+        *_columns(LargeBinary, "figures"),
+        PrimaryKeyConstraint("service", "process", name="timing_pkey"),
+    )
 
 
 def _outbox(metadata: MetaData) -> None:

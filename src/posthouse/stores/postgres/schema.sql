@@ -59,6 +59,15 @@ CREATE TABLE posthouse.version_usage (
     PRIMARY KEY (role, party, subject)
 );
 
+-- What running processes have timed, one row for each. Nothing of a tenant is in it.
+CREATE TABLE posthouse.timing (
+    service text NOT NULL,
+    process text NOT NULL,
+    written_at double precision NOT NULL,
+    figures bytea NOT NULL,
+    PRIMARY KEY (service, process)
+);
+
 
 -- The outbox
 

@@ -23,6 +23,7 @@ from posthouse.store import (
     Parameters,
     Restoration,
     TimerTable,
+    TimingTable,
     Transaction,
     VersionUsageTable,
     WalReader,
@@ -49,6 +50,7 @@ from posthouse.stores.postgres.shapes import Shapes, library_of, refusal
 from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
 from posthouse.stores.postgres.streams import PostgresStreams
 from posthouse.stores.postgres.timers import PostgresTimers
+from posthouse.stores.postgres.timing import PostgresTiming
 from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction
 from posthouse.stores.postgres.upgrade import upgraded
 from posthouse.stores.postgres.version_usage import PostgresVersionUsage
@@ -142,6 +144,7 @@ class PostgresStore:
         self.held: HeldTable = PostgresHeld(self._database, clock)
         self.timers: TimerTable = PostgresTimers(self._database, self._outbox, idempotency_window)
         self.version_usage: VersionUsageTable = PostgresVersionUsage(self._database, clock)
+        self.timing: TimingTable = PostgresTiming(self._database, clock)
         self.sagas: SagaTable = PostgresSagas(self._database, clock)
         self.streams: StreamTable = PostgresStreams(self._database)
         self.projections: ProjectionTable = PostgresProjections(self._database, clock, isolated=isolation)

@@ -24,6 +24,7 @@ from posthouse.store import (
     Parameters,
     Restoration,
     TimerTable,
+    TimingTable,
     Transaction,
     VersionUsageTable,
     WalReader,
@@ -42,6 +43,7 @@ from posthouse.stores.sqlite.schema import MOST_SHARDS, applied, migrations, mis
 from posthouse.stores.sqlite.steps import carry_out
 from posthouse.stores.sqlite.streams import SqliteStreams
 from posthouse.stores.sqlite.timers import SqliteTimers
+from posthouse.stores.sqlite.timing import SqliteTiming
 from posthouse.stores.sqlite.version_usage import SqliteVersionUsage
 from posthouse.stores.sqlite.views import can_view, refused, viewed
 from posthouse.stores.waiting import waiting_checks
@@ -131,6 +133,7 @@ class SqliteStore:
         self.held: HeldTable = SqliteHeld(self._database, self._clock)
         self.timers: TimerTable = SqliteTimers(self._database, self._clock, self._outbox)
         self.version_usage: VersionUsageTable = SqliteVersionUsage(self._database, self._clock)
+        self.timing: TimingTable = SqliteTiming(self._database, self._clock)
         self.sagas: SagaTable = SqliteSagas(self._database, self._clock)
         self.streams: StreamTable = SqliteStreams(self._database)
         self.projections: ProjectionTable = SqliteProjections(self._database, self._clock)

@@ -20,6 +20,7 @@ from posthouse.testing.store_contract.streams import HistoryContract, StreamCont
 from posthouse.testing.store_contract.stuck import StuckContract
 from posthouse.testing.store_contract.tables import TableContract
 from posthouse.testing.store_contract.timers import TimerContract
+from posthouse.testing.store_contract.timing import TimingContract
 from posthouse.testing.store_contract.transactions import TransactionContract
 from posthouse.testing.store_contract.version_usage import VersionUsageContract
 
@@ -35,6 +36,7 @@ class StoreContract(
     InboxContract,
     HeldContract,
     TimerContract,
+    TimingContract,
     VersionUsageContract,
     SagaContract,
     StreamContract,

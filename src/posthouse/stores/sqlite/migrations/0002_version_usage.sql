@@ -7,3 +7,12 @@ CREATE TABLE posthouse_version_usage (
     last_at REAL NOT NULL,
     PRIMARY KEY (role, party, subject)
 ) WITHOUT ROWID;
+
+-- What running processes have timed, one row for each.
+CREATE TABLE posthouse_timing (
+    service TEXT NOT NULL,
+    process TEXT NOT NULL,
+    written_at REAL NOT NULL,
+    figures BLOB NOT NULL,
+    PRIMARY KEY (service, process)
+) WITHOUT ROWID;
