@@ -11,7 +11,7 @@ import pytest_asyncio
 from posthouse.errors import StoreError
 from posthouse.store import OutboxRow, OutboxShard
 from posthouse.stores.postgres import PostgresStore
-from posthouse.stores.postgres.poll_fast import FEW, read_fast
+from posthouse.stores.postgres.poll import FEW, found_in
 from posthouse.testing.store_contract.samples import row, stuck
 from posthouse.testing.store_contract.steps import add, drain, failing
 
@@ -190,7 +190,7 @@ async def test_it_reads_by_index_with_nothing_and_with_many_rows(
                 assert list(await session.fetchrow(SCANS) or ()) == [0, ["posthouse.outbox_by_transaction"]]
 
 
-def test_a_mark_of_shards_that_are_behind_is_no_poll_fast() -> None:
-    drawn = ("drawn|7", *[None] * 11)
-    assert read_fast([drawn], 5) is not None
-    assert read_fast([drawn, ("backlog", *[None] * 11)], 5) is None
+def test_shards_that_are_behind_are_not_taken_for_quiet_ones() -> None:
+    drawn = ("drawn", None, None, "7:7:", None, None, None, 7, *[None] * 9, False)
+    assert not found_in([drawn]).behind
+    assert found_in([drawn, ("behind", [1], *[None] * 16)]).behind

@@ -31,20 +31,6 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
     shards: tuple[int, ...]
     s1: tuple[str, ...]
 
-    @classmethod
-    def of(cls, mark: str, drawn: int | None) -> Backlog:
-        """As `posthouse.poll` says it; one that is new rests on what was drawn before."""
-        number, s2, last_id, hi_id, floor, shards, s1 = mark.split("|")
-        return cls(
-            number=int(number) if number else None,
-            s2=s2,
-            last_id=int(last_id),
-            hi_id=int(hi_id),
-            floor=int(floor) if number else drawn or 0,
-            shards=tuple(map(int, shards.split(","))),
-            s1=tuple(s1.split("/")),
-        )
-
     @property
     def since(self) -> list[str | None]:
         """The s1 of each shard, at the place of its number."""

@@ -16,13 +16,12 @@ from posthouse.errors import StoreError
 from posthouse.pulse import alive
 from posthouse.store import OutboxRow, OutboxShard, Poll, StuckRow, Transaction, parked
 from posthouse.stores.postgres.append import APPEND_WORDS, append_call, appending
-from posthouse.stores.postgres.backlog import Backlog, Page, Pages
+from posthouse.stores.postgres.backlog import Page, Pages
 from posthouse.stores.postgres.cursor import Drawn, Move, Whole
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FENCED, sqlstate_of
 from posthouse.stores.postgres.joins import theirs_of
-from posthouse.stores.postgres.poll_fast import FEW, POLL_FAST, read_fast
-from posthouse.stores.postgres.snapshot import Snapshot
+from posthouse.stores.postgres.poll import FEW, POLL, POLL_FAST, Found, found_in
 from posthouse.stores.postgres.steps import NOW
 from posthouse.stores.postgres.stuck import (
     StuckRows,
@@ -56,12 +55,6 @@ RELEASE = """
 WITH gone AS (DELETE FROM posthouse.member WHERE owner = $1)
 UPDATE posthouse.shard SET owner = NULL, until = 0 WHERE owner = $1
 """
-
-# What is new in some shards.
-POLL = "SELECT * FROM posthouse.poll($1, $2, $3, $4, $5, $6, $7)"
-
-# The same, each row with the snapshot that it was read in.
-POLL_AT = "SELECT pg_current_snapshot()::text, p.* FROM posthouse.poll($1, $2, $3, $4, $5, $6, $7) p"
 
 # Whether shards are held.
 HOLDS = f"SELECT posthouse.holds($2, $3, $4, $5, {NOW})"
@@ -153,54 +146,36 @@ class PostgresOutbox(StuckRows):
             return Poll(shards=shards, rows=())
         page = await self._pages.next(shards, limit)
         if page is not None:
-            return _poll_of(page, shards)
-        return await self._poll_fast(shards, min(limit, FEW)) or await self._search(shards, limit)
-
-    async def poll_at(self, shards: Sequence[OutboxShard], limit: int) -> tuple[Poll, Snapshot]:
-        """A poll, and the snapshot in which it looked."""
-        found, drawn = await self._look(POLL_AT, shards, limit)
-        rows = [row[1:] for row in found]
-        return await self._read(shards, limit, rows, drawn), Snapshot.of(found[0][0])
+            return _poll_of_page(page, shards)
+        return await self._poll_fast(shards, min(limit, FEW)) or (await self.poll_at(shards, limit))[0]
 
     async def _poll_fast(self, shards: Sequence[OutboxShard], few: int) -> Poll | None:
-        """All that is new, if it is little; None when only a search tells, or when cursors may have to be tidied."""
+        """All that is new, if it is little; None when it is not, or when cursors may have to be tidied."""
         if self._next_backlog:
             return None
         tidy = self._is_untidy()
         drawn = self._drawn_in(shards)
-        found = await self._database.fetch(POLL_FAST, *map(written, numbers_of(shards)), run_of(shards), few)
-        seen = read_fast(found, few)
-        if seen is None or (tidy and not seen.rows):
+        found = found_in(await self._database.fetch(POLL_FAST, *map(written, numbers_of(shards)), run_of(shards), few))
+        if found.behind or len(found.rows) > few or (tidy and not found.rows):
             return None
-        self._drawn = Drawn(run_of(shards), seen.drawn)
-        if tidy:
-            self._tidied = asyncio.get_running_loop().time()
-            seen.moves += seen.still
-        seen.rows.sort(key=_id)
-        return Poll(
-            shards=shards,
-            rows=seen.rows,
-            stuck=frozenset(seen.stuck),
-            none_stuck=seen.none_stuck,
-            cursor=Whole(seen.moves, drawn) if seen.moves else None,
-        )
+        self._noted(shards, found, tidy)
+        return _poll_of(shards, found, found.moves + found.still if tidy else found.moves, drawn)
 
-    async def _search(self, shards: Sequence[OutboxShard], limit: int) -> Poll:
-        found, drawn = await self._look(POLL, shards, limit)
-        return await self._read(shards, limit, found, drawn)
-
-    async def _look(
-        self, statement: str, shards: Sequence[OutboxShard], limit: int
-    ) -> tuple[Sequence[Sequence[Any]], int | None]:
-        """What a poll found, and an id up to which all were drawn before it."""
+    async def poll_at(self, shards: Sequence[OutboxShard], limit: int) -> tuple[Poll, str]:
+        """A poll that looks at each shard, and the snapshot in which it looked."""
         tidy = self._is_untidy()
         ordered = sorted(shards, key=lambda shard: (shard.number < self._next_shard, shard.number))
         drawn = self._drawn_in(shards)
         parameters = (*numbers_of(ordered), run_of(shards), limit, tidy, self._next_backlog, drawn)
-        found = await self._database.fetch(statement, *parameters)
-        if tidy:
-            self._tidied = asyncio.get_running_loop().time()
-        return found, drawn
+        found = found_in(await self._database.fetch(POLL, *parameters))
+        self._noted(shards, found, tidy)
+        if found.backlog is not None:
+            self._next_backlog = found.backlog.number or 0
+            return _poll_of_page(await self._pages.first(found.backlog, shards, limit), shards), found.snapshot
+        self._next_backlog = 0
+        if found.more_from is not None:
+            self._next_shard = found.more_from
+        return _poll_of(shards, found, found.moves + found.still, drawn), found.snapshot
 
     def _is_untidy(self) -> bool:
         return asyncio.get_running_loop().time() - self._tidied >= TIDY
@@ -209,34 +184,10 @@ class PostgresOutbox(StuckRows):
         """An id up to which all are drawn already, if it was said in the run in which the shards were leased."""
         return self._drawn.id if self._drawn is not None and self._drawn.run == run_of(shards) else None
 
-    async def _read(
-        self, shards: Sequence[OutboxShard], limit: int, found: Iterable[Sequence[Any]], drawn: int | None
-    ) -> Poll:
-        moves: list[Move] = []
-        rows: list[OutboxRow] = []
-        stuck: set[int] = set()
-        more = False
-        for mark, shard, *columns, flag in found:
-            if mark is None:
-                rows.append(row_of(*columns))
-                if flag:
-                    stuck.add(columns[0])
-                continue
-            kind, _, rest = mark.partition("|")
-            if kind == "drawn":
-                self._drawn = Drawn(run_of(shards), int(rest))
-            elif kind == "whole":
-                moves.append(Move(shard, *rest.split("|")))
-            elif kind == "more":
-                more, self._next_shard = True, shard
-            else:
-                backlog = Backlog.of(rest, drawn)
-                self._next_backlog = backlog.number or 0
-                return _poll_of(await self._pages.first(backlog, shards, limit), shards)
-        self._next_backlog = 0
-        rows.sort(key=_id)
-        cursor = Whole(moves, drawn) if moves else None
-        return Poll(shards=shards, rows=rows, stuck=frozenset(stuck), more=more, cursor=cursor)
+    def _noted(self, shards: Sequence[OutboxShard], found: Found, tidy: bool) -> None:
+        self._drawn = Drawn(run_of(shards), found.drawn)
+        if tidy:
+            self._tidied = asyncio.get_running_loop().time()
 
     async def settle(self, owner: str, poll: Poll, stuck: Sequence[StuckRow]) -> bool:
         cursor = poll.cursor
@@ -322,14 +273,26 @@ class PostgresOutbox(StuckRows):
         return int(_any((await self._database.run(DELETE_SENT, limit, SMALL_BYTES)).scalar()))
 
 
-_id, _topic = operator.attrgetter("id"), operator.attrgetter("topic")
+_topic = operator.attrgetter("topic")
 
 
 def _topics(rows: Sequence[OutboxRow]) -> Counter[str]:
     return Counter(map(_topic, rows))
 
 
-def _poll_of(page: Page, shards: Sequence[OutboxShard]) -> Poll:
+def _poll_of(shards: Sequence[OutboxShard], found: Found, moves: Sequence[Move], drawn: int | None) -> Poll:
+    """What was found, as a relay sees it. `drawn`: an id up to which all were drawn before."""
+    return Poll(
+        shards=shards,
+        rows=found.rows,
+        stuck=frozenset(found.stuck),
+        none_stuck=found.none_stuck,
+        more=found.more_from is not None,
+        cursor=Whole(moves, drawn) if moves else None,
+    )
+
+
+def _poll_of_page(page: Page, shards: Sequence[OutboxShard]) -> Poll:
     """A page as a relay sees it. There may always be more: at its end what was committed meanwhile."""
     rows: Any = page.rows
     return Poll(

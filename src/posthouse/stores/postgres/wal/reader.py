@@ -105,7 +105,8 @@ class PostgresWalReader:
             return self._from_log(shards, limit)
         if now.guard is not None and now.threshold is None:
             now.threshold = int(str((await self._database.run(DRAW)).scalar()))
-        poll, self._polled = await self._outbox.poll_at(shards, limit)
+        poll, looked_at = await self._outbox.poll_at(shards, limit)
+        self._polled = Snapshot.of(looked_at)
         if poll.cursor is None:
             await self._passed(poll)
         return poll
