@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from posthouse.store import OutboxRow, shard_of
+from posthouse.store import OutboxRow
 from posthouse.stores.postgres.schema import Place
-from posthouse.stores.postgres.steps import Steps, literal, packed
+from posthouse.stores.postgres.steps import Steps, literal
+from posthouse.stores.rows import packed, shard_of_row
 
 # Number the rows and add them; the event ids that stand for them, or NULL when they stand for themselves.
 APPEND = """
@@ -83,8 +84,3 @@ def one_row(row: OutboxRow, place: Place) -> tuple[object, ...]:
 
 def _columns(row: OutboxRow) -> tuple[object, ...]:
     return (row.topic, row.tenant, row.key, row.numbered, row.event_id, packed(row.headers), row.body)
-
-
-def shard_of_row(row: OutboxRow, shards: int) -> int:
-    """The shard of its key; rows without one are spread."""
-    return shard_of(row.tenant, row.event_id if row.key is None else row.key, shards)

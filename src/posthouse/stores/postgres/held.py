@@ -8,13 +8,10 @@ from typing import Any
 from posthouse.clock import Clock
 from posthouse.store import HeldEvent, HeldFilter, InboxEntry, Transaction
 from posthouse.stores.postgres.database import Database
-from posthouse.stores.postgres.steps import packed, unpacked
 from posthouse.stores.postgres.transaction import own
+from posthouse.stores.rows import HELD, held_columns, held_event, untyped
 
-COLUMNS = (
-    "e.id, e.consumer, e.topic, e.tenant, e.key, e.sequence, e.lineage, e.event_id, e.digest, e.time, e.state, e.type, "
-    "e.headers, e.body, e.attempts, e.next_at, e.first_at, e.last_at, e.reason, e.error, e.stack, e.turn"
-)
+COLUMNS = ", ".join(f"e.{column}" for column in HELD)
 EVENT = "ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)::posthouse.held"
 
 NOW_SECOND = "coalesce($2, extract(epoch FROM clock_timestamp())::double precision)"
@@ -108,11 +105,11 @@ class PostgresHeld:
         self._clock = clock
 
     async def hold(self, tx: Transaction, event: HeldEvent) -> bool:
-        return bool((await own(tx).run(HOLD, *_columns(event), self._now(), event.after)).scalar())
+        return bool((await own(tx).run(HOLD, *held_columns(event), self._now(), event.after)).scalar())
 
     async def claim_due(self, consumer: str, limit: int, visibility: float) -> Sequence[HeldEvent]:
         due = await self._database.run(CLAIM, consumer, self._now(), limit, visibility)
-        return [_held(columns) for _, *columns in sorted(due, key=lambda row: _any(row[:2]))]
+        return [held_event(columns) for _, *columns in sorted(due, key=lambda row: untyped(row[:2]))]
 
     async def keep(self, events: Sequence[HeldEvent], visibility: float) -> None:
         ids, turns = [event.id for event in events], [event.turn for event in events]
@@ -126,7 +123,7 @@ class PostgresHeld:
         return bool(await own(tx).run(REMOVE, event.id, event.turn, event.consumer, event.arrival.event_id))
 
     async def change(self, tx: Transaction, event: HeldEvent) -> bool:
-        return bool((await own(tx).run(CHANGE, *_columns(event), self._now(), event.after)).scalar())
+        return bool((await own(tx).run(CHANGE, *held_columns(event), self._now(), event.after)).scalar())
 
     async def promote(self, tx: Transaction, consumer: str, arrival: InboxEntry) -> bool:
         if arrival.sequence is None:
@@ -148,60 +145,11 @@ class PostgresHeld:
             ids,
             wanted.event_id,
         )
-        return [_held(columns) for columns in found]
+        return [held_event(columns) for columns in found]
 
     async def overdue_gaps(self, consumer: str) -> Sequence[HeldEvent]:
-        return [_held(columns) for columns in await self._database.run(OVERDUE, consumer, self._now())]
+        return [held_event(columns) for columns in await self._database.run(OVERDUE, consumer, self._now())]
 
     def _now(self) -> float | None:
         """The time, or None for the database's own clock."""
         return None if self._clock is None else self._clock.now()
-
-
-def _columns(event: HeldEvent) -> tuple[object, ...]:
-    """In the order of the table."""
-    arrival = event.arrival
-    return (
-        event.id, event.consumer, arrival.topic, arrival.tenant, arrival.key, arrival.sequence, arrival.lineage,
-        arrival.event_id, arrival.digest, arrival.time, event.state, event.type, packed(event.headers), event.body,
-        event.attempts, event.next_at, event.first_at, event.last_at, event.reason, event.error, event.stack, event.turn,
-    )  # fmt: skip
-
-
-def _held(columns: Sequence[Any]) -> HeldEvent:
-    (
-        id, consumer, topic, tenant, key, sequence, lineage, event_id, digest, time, state, type, headers, body,
-        attempts, next_at, first_at, last_at, reason, error, stack, turn,
-    ) = columns  # fmt: skip
-    arrival = InboxEntry(
-        topic=topic,
-        tenant=tenant,
-        event_id=event_id,
-        digest=digest,
-        time=time,
-        key=key,
-        sequence=sequence,
-        lineage=lineage,
-    )
-    return HeldEvent(
-        consumer=consumer,
-        arrival=arrival,
-        state=state,
-        body=body,
-        headers=unpacked(headers),
-        type=type,
-        attempts=attempts,
-        next_at=next_at,
-        first_at=first_at,
-        last_at=last_at,
-        reason=reason,
-        error=error,
-        stack=stack,
-        id=id,
-        turn=turn,
-    )
-
-
-def _any(value: Any) -> Any:
-    """What the schema guarantees, the type checker cannot know."""
-    return value

@@ -16,7 +16,7 @@ import msgspec
 from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.store.streams import BodyPage, StreamEvent, StreamPage
 from posthouse.stores.postgres.database import Database, StoreConnection
-from posthouse.stores.postgres.steps import packed, unpacked
+from posthouse.stores.rows import packed, unpacked
 
 SEPARATOR = "|"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from posthouse.clock import Clock
 from posthouse.store import InboxEntry, KeyPosition, Seen, Transaction
@@ -12,6 +11,7 @@ from posthouse.stores.postgres.claim import claim_many, claim_one
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.steps import NOW
 from posthouse.stores.postgres.transaction import own
+from posthouse.stores.rows import key_position, position_columns, untyped
 
 # What a consumer does with the first number of a key; the first answer stays, and comes back.
 REGISTER = """
@@ -105,60 +105,29 @@ class PostgresInbox:
     async def position_of(self, tx: Transaction, consumer: str, arrival: InboxEntry) -> KeyPosition | Seen | None:
         if arrival.sequence is None:
             known = await own(tx).run(KNOWN, consumer, arrival.tenant, arrival.event_id)
-            return Seen(digest=_any(known.scalar())) if known else None
+            return Seen(digest=untyped(known.scalar())) if known else None
         rows = await own(tx).run(HEAD, consumer, arrival.topic, arrival.tenant, arrival.key)
-        if not rows:
-            return None
-        sequence, lineage, event_id, digest, newest, waiting, waiting_id = _any(rows.one())
-        return KeyPosition(
-            sequence=sequence,
-            lineage=lineage,
-            event_id=event_id,
-            digest=digest,
-            newest=newest,
-            waiting=waiting,
-            waiting_id=waiting_id,
-        )
+        return key_position(rows.one()) if rows else None
 
     async def advance(
         self, tx: Transaction, consumer: str, arrival: InboxEntry, *, skipped: bool = False, counted: bool = True
     ) -> bool:
         figures = (int(counted and not skipped), int(counted and skipped))
         if arrival.sequence is not None:
-            await own(tx).run(ADVANCE_ORDERED, *_head_columns(consumer, arrival), *figures)
+            await own(tx).run(ADVANCE_ORDERED, *position_columns(consumer, arrival), *figures)
             return True
         columns = self._inbox_columns(consumer, arrival)
         return bool(await own(tx).run(ADVANCE_UNORDERED, *columns, *figures, arrival.said))
 
     async def purged_until(self, consumer: str) -> float | None:
         rows = await self._database.run(FORGOTTEN, consumer)
-        return _any(rows.scalar()) if rows else None
+        return untyped(rows.scalar()) if rows else None
 
     async def purge(self, age: float, limit: int) -> int:
         await self._database.run(SUM_UP, limit)
         now = None if self._clock is None else self._clock.now()
-        return int(_any((await self._database.run(PURGE, now, age, limit)).scalar()))
+        return int(untyped((await self._database.run(PURGE, now, age, limit)).scalar()))
 
     def _inbox_columns(self, consumer: str, arrival: InboxEntry) -> tuple[object, ...]:
         now = None if self._clock is None else self._clock.now()
         return (now, consumer, arrival.tenant, arrival.event_id, arrival.topic, arrival.digest, arrival.time)
-
-
-def _head_columns(consumer: str, arrival: InboxEntry) -> tuple[object, ...]:
-    """A head row that says: this event was the last."""
-    return (
-        consumer,
-        arrival.topic,
-        arrival.tenant,
-        arrival.key,
-        arrival.sequence,
-        arrival.lineage,
-        arrival.event_id,
-        arrival.digest,
-        arrival.drawn,
-    )
-
-
-def _any(value: Any) -> Any:
-    """What the schema guarantees, the type checker cannot know."""
-    return value

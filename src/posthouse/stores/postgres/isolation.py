@@ -13,6 +13,7 @@ from typing import Any, Literal
 from posthouse.checks import Check
 from posthouse.stores.postgres.roles import APPLICATION, RUNTIME, identifier
 from posthouse.stores.postgres.steps import Steps
+from posthouse.stores.rows import untyped
 
 POLICY = "(tenant = NULLIF(current_setting('posthouse.tenant'::text, true), ''::text))"
 """What the policy of every table must say, in the server's own spelling."""
@@ -106,7 +107,7 @@ WHERE has_schema_privilege(CAST($1 AS name), s.name::text, 'CREATE')
 def role_findings(whose: Whose) -> Steps[tuple[str, list[Check]]]:
     """The role that a connection acts as, and why it may not be the role of `whose`."""
     role, findings = "", []
-    for current, name, itself, reasons in _any((yield WHO, ())):
+    for current, name, itself, reasons in untyped((yield WHO, ())):
         role = current
         for reason in reasons:
             if whose == "runtime" and reason not in TOO_MUCH_FOR_ALL:
@@ -137,10 +138,10 @@ def table_findings(application: str, runtime: str) -> Steps[list[Check]]:
             )
         )
     again = _again(application, runtime)
-    for table, *found in _any((yield GUARDED, (POLICY, application, runtime))):
+    for table, *found in untyped((yield GUARDED, (POLICY, application, runtime))):
         findings += _policy_findings(table, found, runtime, again)
     findings += yield from _rights_findings(application, runtime, again)
-    for view, owner, stored in _any((yield VIEWS, (application, runtime))):
+    for view, owner, stored in untyped((yield VIEWS, (application, runtime))):
         why = "holds rows of all tenants" if stored else f"shows what its owner {owner!r} sees, which is every tenant"
         findings.append(open_way(f"the view {view} {why}", f"REVOKE ALL ON {view} FROM {identifier(application)}"))
     return findings
@@ -153,7 +154,7 @@ def path_findings(application: str) -> Steps[list[Check]]:
             f"{application!r} may make functions in the schema {schema!r}, where {runtime!r} looks for some",
             f"ALTER ROLE {identifier(runtime)} SET search_path = pg_catalog, pg_temp",
         )
-        for schema, runtime in _any((yield TRAPS, (application,)))
+        for schema, runtime in untyped((yield TRAPS, (application,)))
     ]
 
 
@@ -185,7 +186,7 @@ def _policy_findings(table: str, found: Sequence[Any], runtime: str, again: str)
 
 def _rights_findings(application: str, runtime: str, again: str) -> Steps[list[Check]]:
     findings = []
-    for table, rights in _any((yield RIGHTS, (application,))):
+    for table, rights in untyped((yield RIGHTS, (application,))):
         wanted = APPLICATION.get(table, ())
         excess = [right for right in rights if right not in wanted]
         lacking = [right for right in wanted if right not in rights]
@@ -193,7 +194,7 @@ def _rights_findings(application: str, runtime: str, again: str) -> Steps[list[C
             findings.append(open_way(f"{application!r} has {', '.join(excess)} on {table} without need", again))
         if lacking:
             findings.append(open_way(f"{application!r} lacks {', '.join(lacking)} on {table}", again))
-    for table, rights in _any((yield RIGHTS, (runtime,))):
+    for table, rights in untyped((yield RIGHTS, (runtime,))):
         wanted = ("SELECT",) if table == "migration" else RUNTIME
         lacking = [right for right in wanted if right not in rights]
         if lacking:
@@ -207,8 +208,3 @@ def _again(application: str, runtime: str) -> str:
 
 def _revoke(role: str, member: str) -> str:
     return f"REVOKE {identifier(role)} FROM {identifier(member)}"
-
-
-def _any(value: Any) -> Any:
-    """What the catalogue guarantees, the type checker cannot know."""
-    return value

@@ -28,11 +28,11 @@ from posthouse.stores.postgres.stuck import (
     held_as,
     numbers_of,
     parking,
-    row_of,
     run_of,
     written,
 )
 from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction
+from posthouse.stores.rows import OUTBOX, outbox_row, untyped
 
 log = logging.getLogger("posthouse.store")
 
@@ -78,8 +78,8 @@ EMPTY = "SELECT posthouse.empty_partition($1)"
 DELETE_SENT = "SELECT posthouse.delete_sent($1, $2)"
 
 # What is there, sent or not.
-KEPT = """
-SELECT id, topic, tenant, key, sequence, lineage, event_id, headers, body
+KEPT = f"""
+SELECT {OUTBOX}
 FROM posthouse.outbox WHERE id > $1 ORDER BY id LIMIT $2
 """
 
@@ -124,7 +124,7 @@ class PostgresOutbox(StuckRows):
         return await theirs.carry_out(appending(rows, place, self.now(), self._window))
 
     async def lease(self, owner: str, seconds: float) -> Sequence[OutboxShard]:
-        shards = [OutboxShard(*_any(row)) for row in await self._database.run(LEASE, owner, seconds, self.now())]
+        shards = [OutboxShard(*untyped(row)) for row in await self._database.run(LEASE, owner, seconds, self.now())]
         self._notice(shards)
         return shards
 
@@ -247,7 +247,7 @@ class PostgresOutbox(StuckRows):
             statement, parameters = _and_park(statement, len(parameters), len(places)), (*parameters, *places)
         try:
             done = await self._database.run(statement, *parameters)
-            return _any(done[0][0]) if done else None
+            return untyped(done[0][0]) if done else None
         except StoreError as error:
             if sqlstate_of(error.__cause__ or error) == FENCED:
                 return None
@@ -263,14 +263,16 @@ class PostgresOutbox(StuckRows):
                 yield parked(row)
 
     async def kept(self, after: int, limit: int) -> Sequence[OutboxRow]:
-        return [row_of(*columns) for columns in await self._database.run(KEPT, after, limit)]
+        return [outbox_row(*columns) for columns in await self._database.run(KEPT, after, limit)]
 
     async def purge(self, limit: int) -> int:
         await self._database.run(FORGET, self.now(), limit)
-        for partition in _any((await self._database.run(ROTATE, PARTITION_BYTES, SMALL_BYTES, PARTITION_AGE)).scalar()):
+        for partition in untyped(
+            (await self._database.run(ROTATE, PARTITION_BYTES, SMALL_BYTES, PARTITION_AGE)).scalar()
+        ):
             await self._database.run_committed(EMPTY, partition)
             alive()
-        return int(_any((await self._database.run(DELETE_SENT, limit, SMALL_BYTES)).scalar()))
+        return int(untyped((await self._database.run(DELETE_SENT, limit, SMALL_BYTES)).scalar()))
 
 
 _topic = operator.attrgetter("topic")
@@ -297,7 +299,7 @@ def _poll_of_page(page: Page, shards: Sequence[OutboxShard]) -> Poll:
     rows: Any = page.rows
     return Poll(
         shards=shards,
-        rows=list(starmap(row_of, rows)),
+        rows=list(starmap(outbox_row, rows)),
         stuck=frozenset([columns[0] for columns in rows if columns[9]]),
         more=True,
         cursor=page,
@@ -309,8 +311,3 @@ def _and_park(statement: str, parameters: int, places: int) -> str:
     """A settle that also parks rows, in one statement."""
     following = ", ".join(f"${number}" for number in range(parameters + 1, parameters + places + 1))
     return f"SELECT s.done, posthouse.park({following}) FROM ({statement} AS done) s WHERE s.done IS NOT NULL"
-
-
-def _any(value: Any) -> Any:
-    """What the schema guarantees, the type checker cannot know."""
-    return value

@@ -10,7 +10,7 @@ import msgspec
 from posthouse.store import OutboxRow
 from posthouse.stores.postgres.backlog import Backlog
 from posthouse.stores.postgres.cursor import Move
-from posthouse.stores.postgres.stuck import row_of
+from posthouse.stores.rows import outbox_row
 
 FEW = 200
 """More rows than that are read shard by shard: then a look at each shard costs little beside them."""
@@ -56,7 +56,7 @@ def found_in(records: Iterable[Sequence[Any]]) -> Found:
     for record in records:
         kind = record[0]
         if kind is None:
-            rows.append(row_of(*record[8:17]))
+            rows.append(outbox_row(*record[8:17]))
             if record[17]:
                 found.stuck.add(record[8])
             continue

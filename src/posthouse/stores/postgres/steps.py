@@ -3,11 +3,8 @@ how they reach the database, so that one text serves every driver. Parameters ar
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from typing import TypeVar
-
-import msgspec
 
 from posthouse.store import Rows
 
@@ -16,19 +13,6 @@ Steps = Generator[tuple[str, Sequence[object]], Rows, T]
 
 NOW = "coalesce($1, extract(epoch FROM clock_timestamp())::double precision)"
 """The time: the first parameter, or where that is NULL the database's own clock."""
-
-_decoder = msgspec.json.Decoder(dict[str, str])
-
-
-def packed(headers: Mapping[str, str]) -> str | None:
-    """Headers as they are stored."""
-    return msgspec.json.encode(headers).decode() if headers else None
-
-
-@functools.lru_cache(maxsize=1024)
-def unpacked(headers: str | None) -> Mapping[str, str]:
-    """Headers as they were given; most rows have the same."""
-    return _decoder.decode(headers) if headers else {}
 
 
 def rows_of(found: Sequence[Sequence[object]], status: str) -> Rows:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import starmap
-from typing import Any
 
 from posthouse.errors import VersionConflict
 from posthouse.store.streams import BodyPage, Snapshot, Stream, StreamEvent, StreamPage
@@ -12,7 +10,8 @@ from posthouse.store.transaction import Transaction
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.history import History
 from posthouse.stores.postgres.joins import ours
-from posthouse.stores.postgres.steps import Steps, packed, unpacked
+from posthouse.stores.postgres.steps import Steps
+from posthouse.stores.rows import STREAM_EVENT, packed, stream_event, untyped
 
 # Move a stream on from the version that is expected, and add the events behind it, all or nothing. A position is drawn for
 # each once the row of the stream is ours. No row comes back when the stream is elsewhere.
@@ -48,7 +47,7 @@ HOLD = f"{VERSION} FOR UPDATE"
 
 # A stream behind a version.
 READ = f"""
-SELECT tenant, aggregate, stream, version, event_id, type, headers, body, position FROM posthouse.stream_event
+SELECT {STREAM_EVENT} FROM posthouse.stream_event
 WHERE {OF_STREAM} AND version > CAST($4 AS bigint) ORDER BY version LIMIT CAST($5 AS integer)
 """
 
@@ -121,14 +120,14 @@ def _version(stream: Stream, statement: str) -> Steps[int]:
 
 
 def _reading(stream: Stream, after: int, limit: int) -> Steps[Sequence[StreamEvent]]:
-    return list(starmap(_event, _any((yield READ, (*_key(stream), after, limit)))))
+    return [stream_event(columns) for columns in (yield READ, (*_key(stream), after, limit))]
 
 
 def _snapshot(stream: Stream) -> Steps[Snapshot | None]:
     found = yield SNAPSHOT, _key(stream)
     if not found:
         return None
-    version, shape, state = _any(found[0])
+    version, shape, state = untyped(found[0])
     return Snapshot(version, shape, bytes(state))
 
 
@@ -138,13 +137,3 @@ def _keeping(stream: Stream, snapshot: Snapshot) -> Steps[None]:
 
 def _key(stream: Stream) -> tuple[str, str, str]:
     return stream.tenant, stream.aggregate, stream.id
-
-
-def _event(*columns: Any) -> StreamEvent:
-    tenant, aggregate, stream, version, event_id, kind, headers, body, position = columns
-    return StreamEvent(tenant, aggregate, stream, version, event_id, kind, unpacked(headers), bytes(body), position)
-
-
-def _any(value: Any) -> Any:
-    """What the statements guarantee, the type checker cannot know."""
-    return value

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from posthouse.clock import Clock
-from posthouse.store import OutboxRow, OutboxShard, StuckRow
-from posthouse.stores.postgres.append import shard_of_row
+from posthouse.store import OutboxShard, StuckRow
 from posthouse.stores.postgres.database import Database
-from posthouse.stores.postgres.steps import NOW, unpacked
+from posthouse.stores.postgres.steps import NOW
+from posthouse.stores.rows import shard_of_row, stuck_row
 
 # A stuck row with what it is to say; found by the index of the pages.
 STUCK = f"""
@@ -49,7 +48,7 @@ class StuckRows:
 
     async def stuck_due(self, shards: Sequence[OutboxShard], limit: int) -> Sequence[StuckRow]:
         numbers = [shard.number for shard in shards]
-        return [_stuck_row(columns) for columns in await self._database.run(DUE, self.now(), numbers, limit)]
+        return [stuck_row(columns) for columns in await self._database.run(DUE, self.now(), numbers, limit)]
 
     async def settle_stuck(
         self, owner: str, shards: Sequence[OutboxShard], sent: Sequence[int], failed: Sequence[StuckRow]
@@ -59,7 +58,7 @@ class StuckRows:
         return bool(done.scalar())
 
     async def stuck(self) -> Sequence[StuckRow]:
-        return [_stuck_row(columns) for columns in await self._database.run(ALL, self.now())]
+        return [stuck_row(columns) for columns in await self._database.run(ALL, self.now())]
 
     async def retry_stuck(self, row_id: int) -> bool:
         done = await self._database.run(RETRY, self.now(), row_id)
@@ -107,45 +106,4 @@ def _tries(rows: Sequence[StuckRow]) -> Sequence[object]:
         [stuck.after for stuck in rows],
         [stuck.error for stuck in rows],
         [stuck.quarantined for stuck in rows],
-    )
-
-
-def row_of(
-    id: Any,
-    topic: Any,
-    tenant: Any,
-    key: Any,
-    sequence: Any,
-    lineage: Any,
-    event_id: Any,
-    headers: Any,
-    body: Any,
-    *_: Any,
-) -> OutboxRow:
-    """A row from its columns, in the order of STUCK, `posthouse.poll` and `posthouse.page`, which have others behind."""
-    return OutboxRow(
-        id=id,
-        topic=topic,
-        tenant=tenant,
-        key=key,
-        numbered=sequence is not None,
-        sequence=sequence,
-        lineage=lineage,
-        event_id=event_id,
-        headers=unpacked(headers),
-        body=body,
-    )
-
-
-def _stuck_row(columns: Sequence[Any]) -> StuckRow:
-    attempts, error, quarantined, after, age, first_at, next_at = columns[9:]
-    return StuckRow(
-        row=row_of(*columns),
-        attempts=attempts,
-        error=error,
-        quarantined=quarantined,
-        after=after,
-        age=age,
-        first_at=first_at,
-        next_at=next_at,
     )

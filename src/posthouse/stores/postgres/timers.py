@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from posthouse.store import OutboxRow, Timer, Transaction
-from posthouse.stores.postgres.append import shard_of_row
+from posthouse.store import Timer, Transaction
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.joins import theirs_of
 from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.schema import Place
-from posthouse.stores.postgres.steps import NOW, Steps, packed, unpacked
+from posthouse.stores.postgres.steps import NOW, Steps
 from posthouse.stores.postgres.transaction import BEGUN
-
-COLUMNS = "name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body"
+from posthouse.stores.rows import TIMER, shard_of_row, timer_columns, timer_of
 
 # Set a timer, or move and replace the one with its name.
 SET = f"""
-INSERT INTO posthouse.timer ({COLUMNS}, shard)
+INSERT INTO posthouse.timer ({TIMER}, shard)
 VALUES (CAST($1 AS text), coalesce(CAST($2 AS double precision) + coalesce(CAST($3 AS double precision),
         extract(epoch FROM clock_timestamp())::double precision), CAST($4 AS double precision)),
     CAST($5 AS text), CAST($6 AS text), CAST($7 AS text), CAST($8 AS text), CAST($9 AS boolean), CAST($10 AS text),
@@ -42,7 +40,7 @@ NEXT_DUE = f"SELECT min(due_at) - {NOW} FROM posthouse.timer"
 
 # What is not yet due, of one tenant or of all.
 PENDING = f"""
-SELECT {COLUMNS} FROM posthouse.timer WHERE $1::text IS NULL OR tenant = $1 ORDER BY due_at, id LIMIT $2
+SELECT {TIMER} FROM posthouse.timer WHERE $1::text IS NULL OR tenant = $1 ORDER BY due_at, id LIMIT $2
 """
 
 
@@ -79,30 +77,12 @@ class PostgresTimers:
         return None if due is None else float(due)
 
     async def pending(self, tenant: str | None = None, limit: int = 100) -> Sequence[Timer]:
-        return [_timer(columns) for columns in await self._database.run(PENDING, tenant, limit)]
+        return [timer_of(columns) for columns in await self._database.run(PENDING, tenant, limit)]
 
     def _setting(self, timer: Timer, place: Place) -> Steps[None]:
-        row = timer.row
-        yield SET, (
-            timer.name, timer.after, self._outbox.now(), timer.due_at, row.topic, row.tenant, row.event_id, row.key,
-            row.numbered, row.idempotency_key, packed(row.headers), row.body, shard_of_row(row, place.shards),
-        )  # fmt: skip
+        place_in_outbox = shard_of_row(timer.row, place.shards)
+        yield SET, (timer.name, timer.after, self._outbox.now(), timer.due_at, *timer_columns(timer), place_in_outbox)
 
 
 def _cancelling(tenant: str, name: str) -> Steps[bool]:
     return bool((yield CANCEL, (tenant, name)))
-
-
-def _timer(columns: Sequence[Any]) -> Timer:
-    name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body = columns
-    row = OutboxRow(
-        topic=topic,
-        tenant=tenant,
-        event_id=event_id,
-        body=body,
-        headers=unpacked(headers),
-        key=key,
-        numbered=numbered,
-        idempotency_key=idempotency_key,
-    )
-    return Timer(name=name, due_at=due_at, row=row)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from posthouse.store import OutboxRow, shard_of
-from posthouse.stores.sqlite.steps import Steps, packed
+from posthouse.store import OutboxRow
+from posthouse.stores.rows import packed, shard_of_row
+from posthouse.stores.sqlite.steps import Steps
 
 # The next number of a key.
 NEXT_NUMBER = """
@@ -45,7 +46,7 @@ def appending(rows: Sequence[OutboxRow], *, shards: int, now: float, window: flo
         sequence = None
         if row.key is not None and row.numbered:
             sequence = (yield NEXT_NUMBER, (row.topic, row.tenant, row.key)).scalar()
-        shard = shard_of(row.tenant, row.event_id if row.key is None else row.key, shards)
+        shard = shard_of_row(row, shards)
         headers = packed(row.headers)
         yield ADD, (shard, row.topic, row.tenant, row.key, sequence, row.event_id, headers, row.body)
         ids.append(row.event_id)

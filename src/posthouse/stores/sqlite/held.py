@@ -10,13 +10,10 @@ import msgspec
 from posthouse.clock import Clock
 from posthouse.errors import StoreError
 from posthouse.store import BLOCKING, HeldEvent, HeldFilter, InboxEntry, Transaction
+from posthouse.stores.rows import HELD, held_columns, held_event, packed
 from posthouse.stores.sqlite.database import Database
-from posthouse.stores.sqlite.steps import packed, unpacked
 
-COLUMNS = (
-    "id, consumer, topic, tenant, key, sequence, lineage, event_id, digest, time, state, type, headers, body, "
-    "attempts, next_at, first_at, last_at, reason, error, stack, turn"
-)
+COLUMNS = ", ".join(HELD)
 
 # Whether this very event is held, in any state.
 FIND_ORDERED = """
@@ -35,11 +32,7 @@ WHERE consumer = ? AND topic = ? AND tenant = ? AND key = ? AND sequence = ?
 """
 
 # Hold an event.
-ADD = """
-INSERT INTO posthouse_held (consumer, topic, tenant, key, sequence, lineage, event_id, digest, time, state, type, headers,
-    body, attempts, next_at, first_at, last_at, reason, error, stack, turn)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
-"""
+ADD = f"INSERT INTO posthouse_held ({', '.join(HELD[1:])}) VALUES ({', '.join('?' * len(HELD[1:]))})"
 
 # Count one more, or one less, that keeps a key waiting. A key with no head yet gets one that stands before the first
 # number it expects: before this event when the consumer adopts, else at 0.
@@ -114,13 +107,13 @@ class SqliteHeld:
         if arrival.sequence is None:
             if await tx.execute(FIND_UNORDERED, (event.consumer, arrival.tenant, arrival.event_id)):
                 return False
-            await tx.execute(ADD, _columns(self._begun(event)))
+            await tx.execute(ADD, held_columns(self._begun(event))[1:])
             return True
         if await tx.execute(FIND_ORDERED, (*_number(event), arrival.event_id)):
             return False
         if event.state in BLOCKING:
             event = await self._forked(tx, event)
-        await tx.execute(ADD, _columns(self._begun(event)))
+        await tx.execute(ADD, held_columns(self._begun(event))[1:])
         await self._count(tx, event, int(event.state in BLOCKING))
         return True
 
@@ -148,7 +141,7 @@ class SqliteHeld:
             return []
         async with self._database.begin(books=True) as tx:
             due = tx.run(DUE, (consumer, now, limit))
-            return [_held(tx.run(CLAIM, (now + visibility, now, row[0])).one()) for row in due]
+            return [held_event(tx.run(CLAIM, (now + visibility, now, row[0])).one()) for row in due]
 
     async def keep(self, events: Sequence[HeldEvent], visibility: float) -> None:
         now = self._clock.now()
@@ -210,10 +203,10 @@ class SqliteHeld:
             conditions.append("id IN (SELECT value FROM json_each(?))")
             parameters.append(msgspec.json.encode(wanted.ids).decode())
         sql = f"SELECT {COLUMNS} FROM posthouse_held WHERE {' AND '.join(conditions)} ORDER BY id LIMIT ?"
-        return [_held(columns) for columns in await self._database.select(sql, (*parameters, limit))]
+        return [held_event(columns) for columns in await self._database.select(sql, (*parameters, limit))]
 
     async def overdue_gaps(self, consumer: str) -> Sequence[HeldEvent]:
-        return [_held(columns) for columns in await self._database.select(OVERDUE, (consumer, self._clock.now()))]
+        return [held_event(columns) for columns in await self._database.select(OVERDUE, (consumer, self._clock.now()))]
 
     async def _count(self, tx: Transaction, event: HeldEvent, difference: int) -> None:
         """Keep the head's count of waiting events in step."""
@@ -236,46 +229,3 @@ def _numbered(event: HeldEvent, number: Any) -> HeldEvent:
 def _number(event: HeldEvent) -> tuple[object, ...]:
     arrival = event.arrival
     return (event.consumer, arrival.topic, arrival.tenant, arrival.key, arrival.sequence)
-
-
-def _columns(event: HeldEvent) -> tuple[object, ...]:
-    arrival = event.arrival
-    return (
-        *_number(event), arrival.lineage, arrival.event_id, arrival.digest, arrival.time, event.state, event.type,
-        packed(event.headers), event.body, event.attempts, event.next_at, event.first_at, event.last_at, event.reason,
-        event.error, event.stack,
-    )  # fmt: skip
-
-
-def _held(columns: Sequence[Any]) -> HeldEvent:
-    (
-        id, consumer, topic, tenant, key, sequence, lineage, event_id, digest, time, state, type, headers, body,
-        attempts, next_at, first_at, last_at, reason, error, stack, turn,
-    ) = columns  # fmt: skip
-    arrival = InboxEntry(
-        topic=topic,
-        tenant=tenant,
-        event_id=event_id,
-        digest=digest,
-        time=time,
-        key=key,
-        sequence=sequence,
-        lineage=lineage,
-    )
-    return HeldEvent(
-        consumer=consumer,
-        arrival=arrival,
-        state=state,
-        body=body,
-        headers=unpacked(headers),
-        type=type,
-        attempts=attempts,
-        next_at=next_at,
-        first_at=first_at,
-        last_at=last_at,
-        reason=reason,
-        error=error,
-        stack=stack,
-        id=id,
-        turn=turn,
-    )

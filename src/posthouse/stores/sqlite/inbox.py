@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from posthouse.clock import Clock
 from posthouse.store import InboxEntry, KeyPosition, Seen, Transaction
 from posthouse.store.inbox import MOST_AHEAD
+from posthouse.stores.rows import key_position, position_columns, untyped
 from posthouse.stores.sqlite.database import Database, own
 
 # What a consumer does with the first number of a key; the first answer stays.
@@ -107,7 +107,7 @@ class SqliteInbox:
         ours, answers = own(tx), []
         for arrival in arrivals:
             if arrival.sequence is not None:
-                done = ours.run(CLAIM_ORDERED, head_columns(consumer, arrival))
+                done = ours.run(CLAIM_ORDERED, position_columns(consumer, arrival))
             else:
                 done = ours.run(CLAIM_UNORDERED, self._inbox_columns(consumer, arrival, "applied"))
             claimed = done.rowcount == 1
@@ -119,27 +119,16 @@ class SqliteInbox:
     async def position_of(self, tx: Transaction, consumer: str, arrival: InboxEntry) -> KeyPosition | Seen | None:
         if arrival.sequence is None:
             known = own(tx).run(KNOWN, (consumer, arrival.tenant, arrival.event_id))
-            return Seen(digest=_any(known.scalar())) if known else None
+            return Seen(digest=untyped(known.scalar())) if known else None
         rows = own(tx).run(HEAD, (consumer, arrival.topic, arrival.tenant, arrival.key))
-        if not rows:
-            return None
-        sequence, lineage, event_id, digest, newest, waiting, waiting_id = _any(rows.one())
-        return KeyPosition(
-            sequence=sequence,
-            lineage=lineage,
-            event_id=event_id,
-            digest=digest,
-            newest=newest,
-            waiting=waiting,
-            waiting_id=waiting_id,
-        )
+        return key_position(rows.one()) if rows else None
 
     async def advance(
         self, tx: Transaction, consumer: str, arrival: InboxEntry, *, skipped: bool = False, counted: bool = True
     ) -> bool:
         ours = own(tx)
         if arrival.sequence is not None:
-            ours.run(ADVANCE_ORDERED, head_columns(consumer, arrival))
+            ours.run(ADVANCE_ORDERED, position_columns(consumer, arrival))
         else:
             result = "skipped" if skipped else "applied"
             done = ours.run(ADVANCE_UNORDERED, self._inbox_columns(consumer, arrival, result))
@@ -151,14 +140,14 @@ class SqliteInbox:
 
     async def purged_until(self, consumer: str) -> float | None:
         rows = await self._database.select(FORGOTTEN, (consumer,))
-        return _any(rows.scalar()) if rows else None
+        return untyped(rows.scalar()) if rows else None
 
     async def purge(self, age: float, limit: int) -> int:
         before = self._clock.now() - age
         async with self._database.begin(books=True) as tx:
             purged = tx.run(PURGE, (before, limit))
             until: dict[str, float] = {}
-            for (consumer,) in _any(purged):
+            for (consumer,) in untyped(purged):
                 until[consumer] = before
             tx.run_many(FORGET, until.items())
         return len(purged)
@@ -175,23 +164,3 @@ class SqliteInbox:
             max(now, min(arrival.said, now + MOST_AHEAD)),
             result,
         )
-
-
-def head_columns(consumer: str, arrival: InboxEntry) -> tuple[object, ...]:
-    """A head row that says: this event was the last."""
-    return (
-        consumer,
-        arrival.topic,
-        arrival.tenant,
-        arrival.key,
-        arrival.sequence,
-        arrival.lineage,
-        arrival.event_id,
-        arrival.digest,
-        arrival.drawn,
-    )
-
-
-def _any(value: Any) -> Any:
-    """What the schema guarantees, the type checker cannot know."""
-    return value

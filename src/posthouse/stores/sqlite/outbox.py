@@ -12,10 +12,11 @@ import msgspec
 
 from posthouse.clock import Clock
 from posthouse.store import OutboxRow, OutboxShard, Poll, StuckRow, Transaction, parked
+from posthouse.stores.rows import outbox_row, stuck_row
 from posthouse.stores.sqlite.append import appending
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
 from posthouse.stores.sqlite.joins import Joined, joined
-from posthouse.stores.sqlite.steps import carry_out, unpacked
+from posthouse.stores.sqlite.steps import carry_out
 
 COLUMNS = "o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body"
 
@@ -210,7 +211,7 @@ class SqliteOutbox:
         more = len(found) == limit
         return Poll(
             shards=shards,
-            rows=[_row(columns) for columns in found],
+            rows=[outbox_row(*columns) for columns in found],
             stuck=frozenset(columns[0] for columns in found if columns[9]) if stuck else frozenset(),
             more=more,
             cursor=Cursor(found[-1][0] if more else newest, before),
@@ -260,7 +261,7 @@ class SqliteOutbox:
     async def stuck_due(self, shards: Sequence[OutboxShard], limit: int) -> Sequence[StuckRow]:
         mask = _mask(shard.number for shard in shards)
         return [
-            _stuck_row(columns) for columns in await self._database.select(STUCK_DUE, (self._clock.now(), mask, limit))
+            stuck_row(columns) for columns in await self._database.select(STUCK_DUE, (self._clock.now(), mask, limit))
         ]
 
     async def settle_stuck(
@@ -278,7 +279,7 @@ class SqliteOutbox:
         return True
 
     async def stuck(self) -> Sequence[StuckRow]:
-        return [_stuck_row(columns) for columns in await self._database.select(STUCK_ALL, (self._clock.now(),))]
+        return [stuck_row(columns) for columns in await self._database.select(STUCK_ALL, (self._clock.now(),))]
 
     async def retry_stuck(self, row_id: int) -> bool:
         async with self._database.begin() as tx:
@@ -286,7 +287,7 @@ class SqliteOutbox:
             return tx.run(RETRY, (self._clock.now(), row_id)).rowcount > 0
 
     async def kept(self, after: int, limit: int) -> Sequence[OutboxRow]:
-        return [_row(columns) for columns in await self._database.select(KEPT, (after, limit))]
+        return [outbox_row(*columns) for columns in await self._database.select(KEPT, (after, limit))]
 
     async def purge(self, limit: int) -> int:
         async with self._database.begin(books=True) as tx:
@@ -304,35 +305,6 @@ def _mask(numbers: Iterable[int]) -> int:
 
 def _numbers(columns: Sequence[Any]) -> Sequence[int]:
     return columns
-
-
-def _row(columns: Sequence[Any]) -> OutboxRow:
-    return OutboxRow(
-        id=columns[0],
-        topic=columns[1],
-        tenant=columns[2],
-        key=columns[3],
-        numbered=columns[4] is not None,
-        sequence=columns[4],
-        lineage=columns[5],
-        event_id=columns[6],
-        headers=unpacked(columns[7]),
-        body=columns[8],
-    )
-
-
-def _stuck_row(columns: Sequence[Any]) -> StuckRow:
-    attempts, error, quarantined, after, age, first_at, next_at = columns[9:]
-    return StuckRow(
-        row=_row(columns),
-        attempts=attempts,
-        error=error,
-        quarantined=bool(quarantined),
-        after=after,
-        age=age,
-        first_at=first_at,
-        next_at=next_at,
-    )
 
 
 def _stuck_columns(stuck: StuckRow, now: float) -> Sequence[object]:

@@ -10,10 +10,8 @@ import msgspec
 from posthouse.errors import VersionConflict
 from posthouse.store.streams import BodyPage, Snapshot, Stream, StreamEvent, StreamPage
 from posthouse.store.transaction import Transaction
+from posthouse.stores.rows import STREAM_EVENT, packed, stream_event
 from posthouse.stores.sqlite.database import Database
-from posthouse.stores.sqlite.steps import packed, unpacked
-
-COLUMNS = "tenant, aggregate, stream, version, event_id, type, headers, body, position"
 
 # The last version of a stream.
 VERSION = "SELECT version FROM posthouse_stream WHERE tenant = ? AND aggregate = ? AND stream = ?"
@@ -32,7 +30,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
 # A stream behind a version.
 READ = f"""
-SELECT {COLUMNS} FROM posthouse_stream_event WHERE tenant = ? AND aggregate = ? AND stream = ? AND version > ?
+SELECT {STREAM_EVENT} FROM posthouse_stream_event WHERE tenant = ? AND aggregate = ? AND stream = ? AND version > ?
 ORDER BY version LIMIT ?
 """
 
@@ -87,7 +85,7 @@ class SqliteStreams:
     async def read(
         self, tx: Transaction, stream: Stream, *, after: int = 0, limit: int = 10_000
     ) -> Sequence[StreamEvent]:
-        return [_event(columns) for columns in await tx.execute(READ, (*_key(stream), after, limit))]
+        return [stream_event(columns) for columns in await tx.execute(READ, (*_key(stream), after, limit))]
 
     async def snapshot(self, tx: Transaction, stream: Stream) -> Snapshot | None:
         found = await tx.execute(SNAPSHOT, _key(stream))
@@ -102,8 +100,8 @@ class SqliteStreams:
 
     async def read_all(self, after: str = "", limit: int = 10_000, *, types: Collection[str] = ()) -> StreamPage:
         start = int(after or 0)
-        found = await self._behind(start, limit + 1, types, COLUMNS)
-        events = [_event(columns) for columns in found[:limit]]
+        found = await self._behind(start, limit + 1, types, STREAM_EVENT)
+        events = [stream_event(columns) for columns in found[:limit]]
         return StreamPage(events, str(events[-1].position if events else start), more=len(found) > limit)
 
     async def read_bodies(
@@ -127,11 +125,6 @@ class SqliteStreams:
 
 def _key(stream: Stream) -> tuple[str, str, str]:
     return stream.tenant, stream.aggregate, stream.id
-
-
-def _event(columns: Sequence[Any]) -> StreamEvent:
-    tenant, aggregate, stream, version, event_id, kind, headers, body, position = columns
-    return StreamEvent(tenant, aggregate, stream, version, event_id, kind, unpacked(headers), body, position)
 
 
 def _snapshot(columns: Sequence[Any]) -> Snapshot:

@@ -10,15 +10,13 @@ import msgspec
 from posthouse.clock import Clock, new_id
 from posthouse.store import OutboxRow, Timer, Transaction
 from posthouse.store.inbox import drawn_at
+from posthouse.stores.rows import TIMER, timer_columns, timer_of
 from posthouse.stores.sqlite.database import Database
 from posthouse.stores.sqlite.outbox import SqliteOutbox
-from posthouse.stores.sqlite.steps import packed, unpacked
-
-COLUMNS = "due_at, id, name, topic, tenant, event_id, key, numbered, idempotency_key, headers, body"
 
 # Set a timer, or move and replace the one with its name.
-SET = """
-INSERT INTO posthouse_timer (name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body)
+SET = f"""
+INSERT INTO posthouse_timer ({TIMER})
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant, name) DO UPDATE SET due_at = excluded.due_at, topic = excluded.topic, event_id = excluded.event_id,
     key = excluded.key, numbered = excluded.numbered, idempotency_key = excluded.idempotency_key,
@@ -35,11 +33,11 @@ NEXT_DUE = "SELECT min(due_at) FROM posthouse_timer"
 TAKE = f"""
 DELETE FROM posthouse_timer WHERE id IN (
     SELECT id FROM posthouse_timer WHERE due_at <= ? ORDER BY due_at, id LIMIT ?)
-RETURNING {COLUMNS}
+RETURNING due_at, id, {TIMER}
 """
 
 # What is not yet due, of one tenant or of all.
-PENDING = f"SELECT {COLUMNS} FROM posthouse_timer WHERE ?1 IS NULL OR tenant = ?1 ORDER BY due_at, id LIMIT ?2"
+PENDING = f"SELECT {TIMER} FROM posthouse_timer WHERE ?1 IS NULL OR tenant = ?1 ORDER BY due_at, id LIMIT ?2"
 
 
 class SqliteTimers:
@@ -51,12 +49,8 @@ class SqliteTimers:
         self._outbox = outbox
 
     async def set(self, tx: Transaction, timer: Timer) -> None:
-        row = timer.row
         due_at = timer.due_at if timer.after is None else self._clock.now() + timer.after
-        await tx.execute(SET, (
-            timer.name, due_at, row.topic, row.tenant, row.event_id, row.key, row.numbered, row.idempotency_key,
-            packed(row.headers), row.body,
-        ))  # fmt: skip
+        await tx.execute(SET, (timer.name, due_at, *timer_columns(timer)))
 
     async def cancel(self, tx: Transaction, tenant: str, name: str) -> bool:
         return (await tx.execute(CANCEL, (tenant, name))).rowcount > 0
@@ -66,8 +60,8 @@ class SqliteTimers:
         if seconds is None or seconds > 0:
             return 0
         async with self._database.begin() as tx:
-            due = sorted(tx.run(TAKE, (self._clock.now(), limit)))
-            await self._outbox.append(tx, [_drawn(_timer(columns).row) for columns in due])
+            due: Any = sorted(tx.run(TAKE, (self._clock.now(), limit)))
+            await self._outbox.append(tx, [_drawn(timer_of(columns).row) for _, _, *columns in due])
         return len(due)
 
     async def next_due(self) -> float | None:
@@ -75,7 +69,7 @@ class SqliteTimers:
         return None if due is None else float(due) - self._clock.now()
 
     async def pending(self, tenant: str | None = None, limit: int = 100) -> Sequence[Timer]:
-        return [_timer(columns) for columns in await self._database.select(PENDING, (tenant, limit))]
+        return [timer_of(columns) for columns in await self._database.select(PENDING, (tenant, limit))]
 
 
 def _drawn(row: OutboxRow) -> OutboxRow:
@@ -93,18 +87,3 @@ def _drawn(row: OutboxRow) -> OutboxRow:
             body = b"".join((before, f'"{name}":"{fresh}"'.encode(), after))
             return msgspec.structs.replace(row, event_id=fresh, body=body)
     return row
-
-
-def _timer(columns: Sequence[Any]) -> Timer:
-    due_at, _, name, topic, tenant, event_id, key, numbered, idempotency_key, headers, body = columns
-    row = OutboxRow(
-        topic=topic,
-        tenant=tenant,
-        event_id=event_id,
-        body=body,
-        headers=unpacked(headers),
-        key=key,
-        numbered=bool(numbered),
-        idempotency_key=idempotency_key,
-    )
-    return Timer(name=name, due_at=due_at, row=row)

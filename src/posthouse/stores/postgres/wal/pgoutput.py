@@ -13,7 +13,7 @@ import msgspec
 
 from posthouse.errors import StoreError
 from posthouse.store import OutboxRow
-from posthouse.stores.postgres.stuck import row_of
+from posthouse.stores.rows import outbox_row
 
 COLUMNS = ("id", "topic", "tenant", "key", "sequence", "lineage", "event_id", "headers", "body")
 """What a row is made of, in the order of `row_of`."""
@@ -96,7 +96,7 @@ class Decoder:
         shard, xid = found[9:]
         if not isinstance(shard, int) or not isinstance(xid, int):
             raise StoreError("the log sent a row without its shard or its transaction")
-        return Inserted(shard, xid, row_of(*found[:9]))
+        return Inserted(shard, xid, outbox_row(*found[:9]))
 
 
 def _tuple(message: bytes, at: int) -> list[tuple[bytes, bytes]]:

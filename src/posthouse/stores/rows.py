@@ -1,0 +1,150 @@
+"""Rows: how values lie in the columns of a store's tables, the same in every database."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from posthouse.store import HeldEvent, InboxEntry, KeyPosition, OutboxRow, StuckRow, Timer, shard_of
+from posthouse.store.streams import StreamEvent
+
+HELD = (
+    "id", "consumer", "topic", "tenant", "key", "sequence", "lineage", "event_id", "digest", "time", "state", "type",
+    "headers", "body", "attempts", "next_at", "first_at", "last_at", "reason", "error", "stack", "turn",
+)  # fmt: skip
+OUTBOX = "id, topic, tenant, key, sequence, lineage, event_id, headers, body"
+TIMER = "name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body"
+STREAM_EVENT = "tenant, aggregate, stream, version, event_id, type, headers, body, position"
+
+_decoder = msgspec.json.Decoder(dict[str, str])
+
+
+def untyped(value: Any) -> Any:
+    """What the schema guarantees, the type checker cannot know."""
+    return value
+
+
+def packed(headers: Mapping[str, str]) -> str | None:
+    """Headers as they are stored."""
+    return msgspec.json.encode(headers).decode() if headers else None
+
+
+@functools.lru_cache(maxsize=1024)
+def unpacked(headers: str | None) -> Mapping[str, str]:
+    """Headers as they were given; most rows have the same."""
+    return _decoder.decode(headers) if headers else {}
+
+
+def outbox_row(
+    id: Any,
+    topic: Any,
+    tenant: Any,
+    key: Any,
+    sequence: Any,
+    lineage: Any,
+    event_id: Any,
+    headers: Any,
+    body: Any,
+    *_: Any,
+) -> OutboxRow:
+    """From the columns of OUTBOX, behind which there may be others."""
+    return OutboxRow(
+        id=id,
+        topic=topic,
+        tenant=tenant,
+        key=key,
+        numbered=sequence is not None,
+        sequence=sequence,
+        lineage=lineage,
+        event_id=event_id,
+        headers=unpacked(headers),
+        body=body,
+    )
+
+
+def shard_of_row(row: OutboxRow, shards: int) -> int:
+    """The shard of its key; rows without one are spread."""
+    return shard_of(row.tenant, row.event_id if row.key is None else row.key, shards)
+
+
+def stuck_row(columns: Sequence[Any]) -> StuckRow:
+    """From the columns of OUTBOX, and behind them those of its tries."""
+    attempts, error, quarantined, after, age, first_at, next_at = columns[9:]
+    return StuckRow(
+        row=outbox_row(*columns),
+        attempts=attempts,
+        error=error,
+        quarantined=bool(quarantined),
+        after=after,
+        age=age,
+        first_at=first_at,
+        next_at=next_at,
+    )
+
+
+def held_columns(event: HeldEvent) -> tuple[object, ...]:
+    """In the order of HELD."""
+    entry = event.arrival
+    return (
+        event.id, event.consumer, entry.topic, entry.tenant, entry.key, entry.sequence, entry.lineage, entry.event_id,
+        entry.digest, entry.time, event.state, event.type, packed(event.headers), event.body, event.attempts,
+        event.next_at, event.first_at, event.last_at, event.reason, event.error, event.stack, event.turn,
+    )  # fmt: skip
+
+
+def held_event(columns: Sequence[Any]) -> HeldEvent:
+    """From the columns of HELD."""
+    column = dict(zip(HELD, columns, strict=True))
+    entry = {name: column.pop(name) for name in ENTRY}
+    column["headers"] = unpacked(column["headers"])
+    return HeldEvent(arrival=InboxEntry(**entry), **column)
+
+
+ENTRY = ("topic", "tenant", "event_id", "digest", "time", "key", "sequence", "lineage")
+"""Those of HELD that are of the event as the inbox sees it."""
+
+
+def position_columns(consumer: str, entry: InboxEntry) -> tuple[object, ...]:
+    """A row of `head` that says: this event was the last."""
+    return (
+        consumer, entry.topic, entry.tenant, entry.key, entry.sequence, entry.lineage, entry.event_id, entry.digest,
+        entry.drawn,
+    )  # fmt: skip
+
+
+def key_position(columns: Sequence[Any]) -> KeyPosition:
+    """From sequence, lineage, event_id, digest, newest, and the lowest that waits: its number and its id."""
+    return KeyPosition(**dict(zip(KeyPosition.__struct_fields__, columns, strict=True)))
+
+
+def timer_columns(timer: Timer) -> tuple[object, ...]:
+    """Those of TIMER behind the due time."""
+    row = timer.row
+    return (
+        row.topic, row.tenant, row.event_id, row.key, row.numbered, row.idempotency_key, packed(row.headers), row.body,
+    )  # fmt: skip
+
+
+def timer_of(columns: Sequence[Any]) -> Timer:
+    """From the columns of TIMER."""
+    name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body = columns
+    row = OutboxRow(
+        topic=topic,
+        tenant=tenant,
+        event_id=event_id,
+        body=body,
+        headers=unpacked(headers),
+        key=key,
+        numbered=bool(numbered),
+        idempotency_key=idempotency_key,
+    )
+    return Timer(name=name, due_at=due_at, row=row)
+
+
+def stream_event(columns: Sequence[Any]) -> StreamEvent:
+    """From the columns of STREAM_EVENT."""
+    tenant, aggregate, stream, version, event_id, kind, headers, body, position = columns
+    return StreamEvent(tenant, aggregate, stream, version, event_id, kind, unpacked(headers), bytes(body), position)
