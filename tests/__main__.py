@@ -1,4 +1,5 @@
 """`python -m tests`: every test, in three processes side by side, because most of them wait for servers most of the time.
+`python -m tests quick`: those that need no server and little time, in two.
 
 Side by side they take processors from each other, and some tests wait for real clocks: up to `FEW` that failed then run
 once more, alone. One that fails again fails the run; one that does not is named at the end, its first failure above.
@@ -18,6 +19,8 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.kit.servers.memory import in_memory
+
 ROOT = Path(__file__).parents[1]
 SHARES = {
     "faults": ("tests/faults",),
@@ -25,6 +28,17 @@ SHARES = {
     "the rest": ("tests/integration", "tests/docs"),
 }
 """About equally long; each brings servers of its own."""
+BESIDE = ("cli", "melmastoon", "processes", "testing", "receiving", "stores")
+QUICK = {
+    "some": (*(f"tests/unit/{room}" for room in BESIDE), "tests/conformance/test_sqlite.py"),
+    "others": (
+        "tests/unit",
+        "tests/conformance/test_embedded.py",
+        "tests/conformance/test_memory.py",
+        *(f"--ignore=tests/unit/{room}" for room in BESIDE),
+    ),
+}
+"""Unit tests, and the contracts on what needs no server: half of the work each."""
 FEW = 5
 """More failures than this are no bad luck of the clock."""
 ENDING = re.compile(r"=+ (.* in [\d.]+s.*?) =+")
@@ -84,8 +98,16 @@ class Share:
 
 def main(options: list[str]) -> int:
     """Run all shares to their end; 0 when all passed."""
-    with tempfile.TemporaryDirectory(prefix="posthouse-tests-") as folder:
-        shares = [Share(name, paths, Path(folder) / name) for name, paths in SHARES.items()]
+    quick = options[:1] == ["quick"]
+    with tempfile.TemporaryDirectory(prefix="posthouse-tests-", dir=in_memory() if quick else None) as folder:
+        if quick:
+            shares = [
+                Share(name, (*paths, "-m", "not slow", f"--basetemp={folder}/{name}"), Path(folder) / f"memory {name}")
+                for name, paths in QUICK.items()
+            ]
+        else:
+            shares = [Share(name, paths, Path(folder) / name) for name, paths in SHARES.items()]
+        options = options[quick:]
         runs = [threading.Thread(target=share.run, args=options) for share in shares]
         for run in runs:
             run.start()

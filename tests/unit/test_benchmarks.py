@@ -21,6 +21,7 @@ from posthouse.broker import Delivery, Frame
 KEYS = {"measure", "ours", "limit", "ratio", "goal", "met", "unit"}
 
 
+@pytest.mark.slow
 def test_a_measure_prints_one_json_object_per_line() -> None:
     root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "benchmarks", "--only", "publish-100", "--quick", "--rounds", "1", "--json"]
@@ -31,6 +32,7 @@ def test_a_measure_prints_one_json_object_per_line() -> None:
     assert reading["ours"] > 0 < reading["limit"]
 
 
+@pytest.mark.slow
 def test_an_unknown_measure_is_refused_with_the_names_of_all() -> None:
     root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "benchmarks", "--only", "flying"]

@@ -8,6 +8,7 @@ import pytest
 
 import tests.__main__ as shares
 
+pytestmark = pytest.mark.slow
 STEADY = "def test_well():\n    pass\n"
 BAD = "def test_badly():\n    assert False\n"
 UNSTEADY = """

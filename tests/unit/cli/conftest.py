@@ -51,6 +51,7 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.runner = CliRunner()
+        self._others = set(sys.modules)
         self.write("shop.py", SHOP)
 
     def write(self, name: str, text: str) -> Path:
@@ -124,8 +125,8 @@ class Project:
 
     def forget(self) -> None:
         """The next import starts afresh."""
-        for name, module in list(sys.modules.items()):
-            if str(getattr(module, "__file__", None) or "").startswith(str(self.folder)):
+        for name in sys.modules.keys() - self._others:
+            if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(self.folder)):
                 del sys.modules[name]
 
     def _run_until(self, reached: Callable[[Counts], bool]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.cli.conftest import Project
 
 
+@pytest.mark.slow
 def test_a_new_project_passes_its_own_tests(project: Project, tmp_path: Path) -> None:
     assert project.run("new", "bakery").exit_code == 0
     ran = subprocess.run(

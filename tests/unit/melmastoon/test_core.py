@@ -116,6 +116,7 @@ class Reception:
         await self._harness.settled()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 async def test_whatever_vendors_do_money_rooms_and_keys_add_up(seed: int) -> None:
     with pretending(World(weather=Seeded(seed=seed, faults=0.5))) as outside:

@@ -72,6 +72,7 @@ def checked(chance: Chance, verdict: Verdict, writer: dict[str, object], read: d
     return check_values(chance, writer, read) if verdict.outcome is Outcome.COMPATIBLE else 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(2 * 3_600)
 def test_no_value_contradicts_a_verdict() -> None:
     tally = Tally()
@@ -107,6 +108,7 @@ def sampled(chance: Chance, schema: dict[str, object]) -> list[object]:
     return [*near, *close, *(chance.altered(value) for value in close), *(chance.value() for _ in range(VALUES))]
 
 
+@pytest.mark.slow
 def test_most_pairs_are_judged_and_both_ways_happen_often() -> None:
     outcomes: Counter[Outcome] = Counter()
     for seed in range(PAIRS):

@@ -11,6 +11,7 @@ import pytest
 from posthouse.governance.evolution import Mode, Outcome
 from posthouse.governance.evolution.json_schema import compare
 
+pytestmark = pytest.mark.slow
 PAIRS = 500
 GENEROUS = 15.0
 """Seconds of processor time for all pairs on a busy machine; one or two are usual."""
