@@ -11,29 +11,48 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
 
 from posthouse.broker import Broker, Delivery, Frame
 from posthouse.brokers import open_broker
-from posthouse.brokers.kafka import KafkaBroker
-from posthouse.brokers.nats import NatsBroker
-from posthouse.brokers.postgres import PostgresBroker
-from posthouse.brokers.pubsub import PubSubBroker
-from posthouse.brokers.rabbitmq import RabbitmqBroker
-from posthouse.brokers.redis import RedisBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import BrokerUnavailable
 
 LEASE = 1.0
-MAKERS: Mapping[str, Callable[[str], Broker]] = {
-    "kafka": lambda url: KafkaBroker(url.removeprefix("kafka://"), clock=SystemClock(), lease=2 * LEASE),
-    "nats": lambda url: NatsBroker(url, clock=SystemClock(), lease=LEASE),
-    "postgres": lambda url: PostgresBroker(url, clock=SystemClock(), lease=LEASE, pooled=True),
-    "pubsub": lambda url: PubSubBroker("shop", emulator=url.partition("=")[2], clock=SystemClock(), lease=2),
-    "rabbitmq": lambda url: RabbitmqBroker(url, clock=SystemClock(), heartbeat=1),
-    "redis": lambda url: RedisBroker(url, clock=SystemClock(), lease=LEASE),
-    "sqs": lambda url: open_broker(f"{url}&visibility=3&poll=1", clock=SystemClock()),
-}
+
+
+def opened_broker(scheme: str, url: str) -> Broker:
+    """Only its own libraries are imported: many processes are started, and some for a second."""
+    clock = SystemClock()
+    if scheme == "embedded":
+        from posthouse.brokers.embedded import EmbeddedBroker
+
+        return EmbeddedBroker(url, clock=clock, lease=LEASE)
+    if scheme == "kafka":
+        from posthouse.brokers.kafka import KafkaBroker
+
+        return KafkaBroker(url.removeprefix("kafka://"), clock=clock, lease=2 * LEASE)
+    if scheme == "nats":
+        from posthouse.brokers.nats import NatsBroker
+
+        return NatsBroker(url, clock=clock, lease=LEASE)
+    if scheme in ("postgres", "pooled postgres"):
+        from posthouse.brokers.postgres import PostgresBroker
+
+        return PostgresBroker(url, clock=clock, lease=LEASE, connections=2, pooled=scheme != "postgres")
+    if scheme == "pubsub":
+        from posthouse.brokers.pubsub import PubSubBroker
+
+        return PubSubBroker("shop", emulator=url.partition("=")[2], clock=clock, lease=2)
+    if scheme == "rabbitmq":
+        from posthouse.brokers.rabbitmq import RabbitmqBroker
+
+        return RabbitmqBroker(url, clock=clock, heartbeat=1)
+    if scheme == "redis":
+        from posthouse.brokers.redis import RedisBroker
+
+        return RedisBroker(url, clock=clock, lease=LEASE)
+    assert scheme == "sqs", scheme
+    return open_broker(f"{url}&visibility=3&poll=1", clock=clock)
 
 
 def line(delivery: Delivery, at: int) -> str:
@@ -64,7 +83,9 @@ async def publisher(broker: Broker, topic: str, report_path: str) -> None:
     report = opened(report_path)
     for batch in itertools.count():
         ids = [f"{os.getpid()}-{batch}-{n}" for n in range(5)]
-        frames = [Frame(topic=topic, id=id_, key=f"k{n}", body=b"%d" % batch) for n, id_ in enumerate(ids)]
+        frames = [
+            Frame(topic=topic, id=id_, key=f"k{n}", body=f"{batch} {id_ * 20}".encode()) for n, id_ in enumerate(ids)
+        ]
         verdicts = await broker.publish(frames)
         accepted = [frame.id for frame, verdict in zip(frames, verdicts, strict=True) if verdict.accepted]
         os.write(report, "".join(f"{id_}\n" for id_ in accepted).encode())
@@ -75,6 +96,6 @@ if __name__ == "__main__":
     work = {"member": member, "publisher": publisher}[role]
 
     async def run() -> None:
-        await work(MAKERS[scheme](url), topic, report)
+        await work(opened_broker(scheme, url), topic, report)
 
     asyncio.run(run())

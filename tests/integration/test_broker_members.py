@@ -3,120 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import signal
-import subprocess
-import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from posthouse.broker import Frame, Topology
 from posthouse.clock import new_id
-from tests.integration.broker_member import MAKERS
+from tests.integration.members import House, housed, storm
+from tests.kit.waiting import eventually
 
 KEYS = 40
 
 
-class Seen(NamedTuple):
-    at: int
-    id: str
-    key: str
-    number: int
-    redelivered: bool
-
-
-class House:
-    """The processes of one test and what they reported."""
-
-    def __init__(self, scheme: str, url: str, folder: Path) -> None:
-        self.scheme = scheme
-        self.url = url
-        self.topic = f"members{new_id()[-8:]}"
-        self._folder = folder
-        self.running: list[subprocess.Popen[bytes]] = []
-        self._reports: dict[int, Path] = {}
-        self._count = 0
-
-    def start(self, role: str) -> None:
-        self._count += 1
-        report = self._folder / f"{role}-{self._count}.txt"
-        script = Path(__file__).with_name("broker_member.py")
-        process = subprocess.Popen(
-            [sys.executable, str(script), role, self.scheme, self.url, self.topic, str(report)],
-            cwd=Path(__file__).parents[2],
-        )
-        self._reports[process.pid] = report
-        self.running.append(process)
-
-    def end(self, which: int, how: signal.Signals) -> None:
-        process = self.running.pop(which)
-        deadline = time.monotonic() + 20
-        while how == signal.SIGTERM and not self._reports[process.pid].exists():
-            assert time.monotonic() < deadline, "a member never came up"
-            time.sleep(0.01)
-        process.send_signal(how)
-        code = process.wait(20)
-        assert code == (-how if how == signal.SIGKILL else 0), "a member asked to leave leaves in good order"
-
-    def lines(self, role: str) -> list[list[str]]:
-        """The whole lines of each process; a last one that was cut off by a kill does not count."""
-        return [path.read_text().split("\n")[:-1] for path in sorted(self._folder.glob(f"{role}-*.txt"))]
-
-    def seen(self) -> list[list[Seen]]:
-        return [[parse(line) for line in lines] for lines in self.lines("member")]
-
-    def seen_ids(self) -> set[str]:
-        return {seen.id for report in self.seen() for seen in report}
-
-
-def parse(line: str) -> Seen:
-    at, id_, key, number, redelivered = line.split(" ")
-    return Seen(int(at), id_, key, int(number), redelivered == "1")
-
-
 @pytest.fixture(params=["kafka", "nats", "pubsub", "rabbitmq", "redis", "sqs"])
 def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
-    url: str = request.getfixturevalue(f"{request.param}_server").url
-    house = House(request.param, url, tmp_path)
-    yield house
-    for process in house.running:
-        process.kill()
-        process.wait()
-
-
-async def eventually(condition: Callable[[], bool], *, within: float) -> None:
-    async with asyncio.timeout(within):
-        while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - other processes cannot set an Event of ours
-            await asyncio.sleep(0.05)
-
-
-async def storm(house: House, rng: random.Random, seconds: float) -> dict[str, int]:
-    """About twice a second somebody joins, leaves or is killed; at least one member stays. On a busy machine it lasts until
-    somebody was killed."""
-    done: dict[str, int] = defaultdict(int)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end or not done["kill"]:
-        move = "join" if len(house.running) < 2 else rng.choice(["join", "leave", "kill"])
-        if move == "join" and len(house.running) < 4:
-            house.start("member")
-        elif move != "join":
-            how = signal.SIGTERM if move == "leave" else signal.SIGKILL
-            await asyncio.to_thread(house.end, rng.randrange(len(house.running)), how)
-        done[move] += 1
-        await asyncio.sleep(0.5)
-    return done
+    with housed(request.param, request.getfixturevalue(f"{request.param}_server").url, tmp_path) as house:
+        yield house
 
 
 async def test_a_rebalance_storm_loses_nothing_and_flags_every_repeat(house: House) -> None:
-    broker = MAKERS[house.scheme](house.url)
+    broker = house.broker()
     await broker.ensure(Topology(topics=[house.topic], groups={"g": [house.topic]}))
     sent: list[Frame] = []
-    blowing = asyncio.create_task(storm(house, random.Random(7), 8.0))
+    blowing = asyncio.create_task(storm(house, most=4, repeats=False))
     for number in range(1_000_000):
         frames = [Frame(topic=house.topic, id=new_id(), key=f"k{k}", body=b"%d" % number) for k in range(KEYS)]
         assert all(verdict.accepted for verdict in await broker.publish(frames))
@@ -127,7 +40,7 @@ async def test_a_rebalance_storm_loses_nothing_and_flags_every_repeat(house: Hou
     done = await blowing
     assert done["kill"] >= 1, "the storm was none"
     wanted = {frame.id for frame in sent}
-    await eventually(lambda: house.seen_ids() >= wanted, within=30)
+    await eventually(lambda: house.seen_ids() >= wanted, within=30, pause=0.05)
     await broker.aclose()
     everything = sorted(seen for report in house.seen() for seen in report)
     assert {seen.id for seen in everything} == wanted
@@ -140,7 +53,7 @@ async def test_a_rebalance_storm_loses_nothing_and_flags_every_repeat(house: Hou
 
 
 async def test_kill_9_of_publishers_keeps_every_acknowledged_frame(house: House) -> None:
-    broker = MAKERS[house.scheme](house.url)
+    broker = house.broker()
     await broker.ensure(Topology(topics=[house.topic], groups={"reader": [house.topic]}))
     for _ in range(3):
         house.start("publisher")
@@ -157,7 +70,7 @@ async def test_kill_9_of_publishers_keeps_every_acknowledged_frame(house: House)
     while batch := await stream.receive(500, 1.0):
         for delivery in batch:
             found.add(delivery.frame.id)
-            stored[delivery.frame.id.split("-")[0], delivery.frame.key].append(int(delivery.frame.body))
+            stored[delivery.frame.id.split("-")[0], delivery.frame.key].append(int(delivery.frame.body.split()[0]))
         await stream.ack(batch)
     await broker.aclose()
     assert accepted <= found
@@ -165,7 +78,7 @@ async def test_kill_9_of_publishers_keeps_every_acknowledged_frame(house: House)
 
 
 async def test_a_paused_member_is_replaced_and_its_late_acks_change_nothing(house: House) -> None:
-    broker = MAKERS[house.scheme](house.url)
+    broker = house.broker()
     await broker.ensure(Topology(topics=[house.topic], groups={"g": [house.topic]}))
     house.start("member")
     first = [Frame(topic=house.topic, id=new_id(), key=f"k{n % 8}", body=b"%d" % (n // 8)) for n in range(400)]
@@ -174,20 +87,16 @@ async def test_a_paused_member_is_replaced_and_its_late_acks_change_nothing(hous
     (sleeper,) = house.running
     sleeper.send_signal(signal.SIGSTOP)
     house.start("member")
-    await eventually(lambda: house.seen_ids() >= {frame.id for frame in first}, within=20)
+    await eventually(lambda: house.seen_ids() >= {frame.id for frame in first}, within=20, pause=0.05)
     sleeper.send_signal(signal.SIGCONT)
     more = [Frame(topic=house.topic, id=new_id(), key=f"k{n % 8}", body=b"%d" % (50 + n // 8)) for n in range(80)]
     await broker.publish(more)
-    await eventually(lambda: house.seen_ids() >= {frame.id for frame in more}, within=20)
+    await eventually(lambda: house.seen_ids() >= {frame.id for frame in more}, within=20, pause=0.05)
 
     async def acknowledged() -> bool:
         return (await broker.progress("g", [house.topic]))[house.topic].pending == 0
 
-    async with asyncio.timeout(20):
-        while True:
-            if await acknowledged():
-                break
-            await asyncio.sleep(0.05)
+    await eventually(acknowledged, within=20)
     await broker.aclose()
     fresh = [seen.id for report in house.seen() for seen in report if not seen.redelivered]
     assert len(fresh) == len(set(fresh))
@@ -195,7 +104,7 @@ async def test_a_paused_member_is_replaced_and_its_late_acks_change_nothing(hous
 
 async def test_a_member_that_slept_hands_out_nothing_that_another_has_had(house: House) -> None:
     """Frames wait in it when its process stands still; when it wakes up they are not its own any more."""
-    broker = MAKERS[house.scheme](house.url)
+    broker = house.broker()
     await broker.ensure(Topology(topics=[house.topic], groups={"g": [house.topic]}))
     sleeper = await broker.subscribe("g", [house.topic])
     house.start("member")

@@ -804,7 +804,7 @@ async def test_retention_deletes_nothing_of_another_server_that_has_not_decided_
 @contextlib.contextmanager
 def publishing(url: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Another process, which publishes for as long as it may."""
-    command = [sys.executable, "-m", "tests.integration.broker_member", "publisher", "postgres", url, "t"]
+    command = [sys.executable, "-m", "tests.integration.broker_member", "publisher", "pooled postgres", url, "t"]
     with subprocess.Popen([*command, str(folder / "report")]) as process:
         try:
             yield process
