@@ -13,6 +13,7 @@ import msgspec
 
 from posthouse.broker import Progress
 from posthouse.contracts.deprecation import deprecations
+from posthouse.seam.timing import ServiceTiming, read_timing
 from posthouse.service import Service
 from posthouse.store import Counts
 
@@ -176,6 +177,13 @@ async def status(services: Sequence[Service]) -> Status:
             *(f"{name}: {note}" for name, c in counts.items() for note in c.notes),
         ],
     )
+
+
+async def timing_of(services: Sequence[Service]) -> Sequence[ServiceTiming]:
+    """What the running processes of these services have timed, as they wrote it to their stores."""
+    found = [one for service in services for one in await read_timing(service.store.timing)]
+    names = {service.name for service in services}
+    return list({one.service: one for one in found if names.intersection(one.service.split(", "))}.values())
 
 
 def _ends(services: Sequence[Service]) -> list[str]:

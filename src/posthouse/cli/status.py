@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 import typer
@@ -15,9 +15,11 @@ from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, complain, print_json, print_table, say, stdout
 from posthouse.cli.target import Targets, load_all
+from posthouse.cli.timing import show_timing
 from posthouse.errors import BrokerUnavailable, ConfigurationError, StoreUnavailable
+from posthouse.seam.timing import ServiceTiming
 from posthouse.service import Service
-from posthouse.status import Line, Status, Verdict, worst
+from posthouse.status import Line, Status, Verdict, timing_of, worst
 from posthouse.status import status as read_status
 
 LOOKS = 5
@@ -44,6 +46,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     timers: Mapping[str, int]
     wake: Mapping[str, str]
     notes: Sequence[str]
+    timing: Sequence[ServiceTiming] = ()
+    """With `--verbose`: what running processes have timed."""
+
+
+class Look(NamedTuple):
+    """The figures at the last look and those at the first, how relays learn of a commit, and what was timed."""
+
+    figures: Status
+    before: Status
+    wake: Mapping[str, str]
+    timing: Sequence[ServiceTiming]
 
 
 def status(
@@ -51,6 +64,9 @@ def status(
     as_json: AsJson = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show the figures again and again, until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(metavar="SECONDS", help="With --watch: the time between two looks.")] = 1.0,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also how long publishing, receiving, handlers and transactions took.")
+    ] = False,
 ) -> None:
     """Show whether everything that was committed is applied, in flight or held.
 
@@ -61,22 +77,24 @@ def status(
         raise ConfigurationError("--watch is for people, --json for programs: choose one")
     services = load_all(targets)
     if watch:
-        asyncio.run(_watch(services, every))
+        asyncio.run(_watch(services, every, verbose))
     else:
-        _show_once(services, as_json)
+        _show_once(services, as_json, verbose)
 
 
-def _show_once(services: Sequence[Service], as_json: bool) -> None:
+def _show_once(services: Sequence[Service], as_json: bool, verbose: bool) -> None:
     try:
-        figures, before, wake = asyncio.run(_look(services))
+        figures, before, wake, timing = asyncio.run(_look(services, verbose))
     except (StoreUnavailable, BrokerUnavailable) as error:
         complain(f"posthouse: cannot tell: {error}")
         raise typer.Exit(CANNOT_TELL) from error
     settled = figures.settled(before)
     if as_json:
-        print_json(report_of(figures, wake, settled))
+        print_json(report_of(figures, wake, settled, timing))
     else:
         show(figures, wake, settled)
+        if verbose:
+            show_timing(timing)
     if (verdict := outcome(figures, settled)) != "adds up":
         raise typer.Exit(CHECK_FAILED if verdict == "does not add up" else CANNOT_TELL)
 
@@ -93,7 +111,9 @@ def moving(figures: Status, settled: Sequence[Line]) -> bool:
     return worst(settled) == "adds up" and (any(figures.unsent.values()) or any(line.moving for line in figures.lines))
 
 
-def report_of(figures: Status, wake: Mapping[str, str], settled: Sequence[Line]) -> Report:
+def report_of(
+    figures: Status, wake: Mapping[str, str], settled: Sequence[Line], timing: Sequence[ServiceTiming] = ()
+) -> Report:
     """The figures with what follows from them, and how each service's relay learns of a commit."""
     return Report(
         verdict=outcome(figures, settled),
@@ -105,6 +125,7 @@ def report_of(figures: Status, wake: Mapping[str, str], settled: Sequence[Line])
         timers=figures.timers,
         wake=wake,
         notes=figures.notes,
+        timing=timing,
     )
 
 
@@ -134,8 +155,7 @@ def show(figures: Status, wake: Mapping[str, str], settled: Sequence[Line]) -> N
         say("held events: see `posthouse held list`", "yellow")
 
 
-async def _look(services: Sequence[Service]) -> tuple[Status, Status, Mapping[str, str]]:
-    """The figures at the last look, those at the first, and how relays learn of a commit."""
+async def _look(services: Sequence[Service], verbose: bool) -> Look:
     async with opened(services):
         wake = await _wakes(services)
         figures = before = await read_status(services)
@@ -144,14 +164,14 @@ async def _look(services: Sequence[Service]) -> tuple[Status, Status, Mapping[st
                 break
             await asyncio.sleep(PAUSE)
             figures = await read_status(services)
-        return figures, before, wake
+        return Look(figures, before, wake, await timing_of(services) if verbose else ())
 
 
 async def _wakes(services: Sequence[Service]) -> Mapping[str, str]:
     return {service.name: await service.store.wake() for service in services}
 
 
-async def _watch(services: Sequence[Service], every: float) -> None:
+async def _watch(services: Sequence[Service], every: float, verbose: bool) -> None:
     async with opened(services):
         before: Status | None = None
         while True:
@@ -160,6 +180,8 @@ async def _watch(services: Sequence[Service], every: float) -> None:
             if console.is_terminal:
                 console.clear()
             show(figures, wake, figures.settled(before) if before else ())
+            if verbose:
+                show_timing(await timing_of(services))
             before = figures
             await asyncio.sleep(every)
 
