@@ -5,14 +5,42 @@ database is applied once per consumer and, per key, in commit order. What could 
 and one command away from being applied.
 """
 
-from posthouse.broker import Broker
-from posthouse.contracts import Payload
-from posthouse.errors import PosthouseError, Reject, RetryLater, RetryNow
-from posthouse.events import Actor, Event, Subject
-from posthouse.receiving import Policy
-from posthouse.sending import RelaySettings, SyncTx, Tx
-from posthouse.service import Service
-from posthouse.store import Store
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from posthouse.broker import Broker
+    from posthouse.contracts import Payload
+    from posthouse.errors import PosthouseError, Reject, RetryLater, RetryNow
+    from posthouse.events import Actor, Event, Subject
+    from posthouse.receiving import Policy
+    from posthouse.sending import RelaySettings, SyncTx, Tx
+    from posthouse.service import Service
+    from posthouse.store import Store
+else:
+    # The same at run time, when a name is first asked for: `posthouse --help` would import the whole house otherwise.
+    _ROOMS = (
+        "errors",
+        "events",
+        "contracts",
+        "broker",
+        "store",
+        "sending",
+        "receiving",
+        "service",
+    )  # in order of imports
+
+    def __getattr__(name):
+        for room in _ROOMS if name in __all__ else ():
+            found = getattr(import_module(f"posthouse.{room}"), name, None)
+            if found is not None:
+                globals()[name] = found
+                return found
+        raise AttributeError(f"module 'posthouse' has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "Actor",

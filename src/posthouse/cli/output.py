@@ -12,11 +12,9 @@ import msgspec
 import typer
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from posthouse.events.limits import UNREADABLE
 from posthouse.redaction import redacted
 
 Cell = str | int | Text
@@ -90,20 +88,6 @@ def print_facts(facts: Sequence[tuple[str, Cell]]) -> None:
         if _text(value).plain:
             grid.add_row(name, _text(value))
     stdout().print(grid)
-
-
-def print_document(data: bytes) -> None:
-    """A payload: JSON is laid out, anything else is shown as it is."""
-    try:
-        text = msgspec.json.format(data, indent=2).decode()
-    except UNREADABLE:
-        say(data.decode(errors="backslashreplace"))
-        return
-    console = stdout()
-    if console.is_terminal:
-        console.print(Syntax(plain(text), "json", background_color="default", word_wrap=True))
-    else:
-        say(text)
 
 
 def state_text(state: str) -> Text:

@@ -14,6 +14,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from itertools import accumulate
 from typing import Annotated, Any, NoReturn
 
@@ -82,7 +83,12 @@ def too_long(texts: Iterable[tuple[str, str | None]]) -> str | None:
     return None
 
 
-_decode_shallow = msgspec.json.Decoder(_shallow(8)).decode
+@cache
+def _shallow_decoder() -> msgspec.json.Decoder[Any]:
+    """Made when the first event is read: it takes as long as a dozen modules."""
+    return msgspec.json.Decoder(_shallow(8))
+
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -96,7 +102,7 @@ def guard(body: bytes, limit: int = HARD_LIMIT) -> Any:
         raise DecodeError("too_large", f"{len(body):,} bytes, at most {limit:,} are read")
     if len(body) < _FEW_NODES:
         try:
-            value = _decode_shallow(body)
+            value = _shallow_decoder().decode(body)
         except UNREADABLE:
             return _walk(body)
         if _is_same_text(body, _encode(value)):

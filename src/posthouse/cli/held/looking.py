@@ -13,6 +13,7 @@ from typing import Annotated, TextIO
 import msgspec
 import typer
 
+from posthouse.cli.document import print_document
 from posthouse.cli.held.choosing import Consumer, HeldId, Key, State, Tenant, Topic, chosen
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
@@ -20,7 +21,6 @@ from posthouse.cli.output import (
     Cell,
     counted,
     one_line,
-    print_document,
     print_facts,
     print_json,
     print_table,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from rich.text import Text
 
+from posthouse.cli.document import print_document
 from posthouse.cli.held.looking import summary as held_summary
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
@@ -15,7 +16,6 @@ from posthouse.cli.output import (
     counted,
     one_line,
     plain,
-    print_document,
     print_facts,
     print_json,
     say,
