@@ -25,14 +25,10 @@ from posthouse.survey import PASSING, Surveyed
 from posthouse.tracing import trace
 from posthouse.tracing.reading import refusal
 from tests.kit.frames import collect
+from tests.kit.shop import OrderPlaced
 from tests.kit.waiting import eventually
 
 T = TypeVar("T")
-
-
-class OrderPlaced(Payload):
-    order_id: str
-    number: int
 
 
 class InvoiceIssued(Payload):

@@ -16,6 +16,7 @@ from posthouse.pulse import Pulse
 from posthouse.runtime import Runtime
 from posthouse.service import Parts
 from posthouse.status import status
+from tests.kit.waiting import eventually
 
 PATIENCE = 30.0
 
@@ -185,9 +186,7 @@ async def test_a_stream_that_does_not_close_is_left_behind_when_the_service_stop
     running = asyncio.create_task(runtime.run(stop))
     async with service.transaction("t1") as tx:
         tx.publish(Placed(order="o", number=7))
-    async with asyncio.timeout(PATIENCE):
-        while not heard:  # noqa: ASYNC110 - a handler is waited for
-            await asyncio.sleep(0.02)
+    await eventually(lambda: heard, within=PATIENCE)
     stop.set()
     async with asyncio.timeout(10):
         await running

@@ -20,6 +20,7 @@ from posthouse.errors import StoreError
 from tests.faults.plant import at_work, booking, effects, say, settled
 from tests.kit.servers.nats import NatsServer
 from tests.kit.servers.proxy import Proxy, Way
+from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"  # the NATS client lets go of sockets that were cut while it connected
@@ -136,8 +137,6 @@ async def test_a_slow_link_towards_the_database_costs_time_and_nothing_else(
         await asyncio.sleep(3.0)  # the fault itself
         over.set()
         said = await saying
-        async with asyncio.timeout(60):
-            while not await effects(ground.service, KEY):  # noqa: ASYNC110 - something passes while it is slow
-                await asyncio.sleep(0.1)
+        await eventually(lambda: effects(ground.service, KEY), within=60)
         await ground.database.heal()
         await proven(ground, said, 3)

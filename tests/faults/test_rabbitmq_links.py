@@ -17,6 +17,7 @@ from posthouse.clock import SystemClock
 from tests.conformance.broker_path import House
 from tests.kit.servers.proxy import Proxy
 from tests.kit.servers.rabbitmq import RabbitmqServer
+from tests.kit.waiting import eventually
 
 LONG = "POSTHOUSE_LONG" in os.environ
 TURNS, EVENTS = (60, 5_000) if LONG else (10, 1_000)
@@ -60,9 +61,7 @@ async def storm(link: Proxy, rng: random.Random) -> None:
             await link.cut()
             await link.heal()
         link.after(rng.randrange(5, 30), "stall")
-        async with asyncio.timeout(30):
-            while not link.stalled:  # noqa: ASYNC110 - a consumer's words set no event
-                await asyncio.sleep(0.01)
+        await eventually(lambda: link.stalled, within=30)
         await asyncio.sleep(SILENCE)
         await link.heal()
 

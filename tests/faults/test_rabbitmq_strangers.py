@@ -13,6 +13,7 @@ from posthouse.clock import SystemClock
 from tests.conformance.broker_path import House
 from tests.faults.test_rabbitmq_links import applied, at_work
 from tests.kit.servers.rabbitmq import RabbitmqServer
+from tests.kit.waiting import eventually
 
 JUST_FITS = 130_900
 """Bytes of one header; with what is around it a server takes 131,072."""
@@ -39,9 +40,7 @@ async def test_the_dead_letter_of_headers_that_just_fit_fits_too_and_others_are_
         await house.place("o1", 0)
         assert await applied(house, 1, within=20) == 1
         await say(rabbitmq_server.url, house.topic)
-        async with asyncio.timeout(20):
-            while not await house.held():  # noqa: ASYNC110 - the database sets no event of ours
-                await asyncio.sleep(0.05)
+        await eventually(lambda: house.held(), within=20)
         await house.place("o1", *range(1, 10))
         assert await applied(house, 10, within=20) == 10
         async with asyncio.timeout(20):

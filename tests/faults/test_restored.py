@@ -10,17 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from posthouse import Event, Payload, Service, Tx
+from posthouse import Event, Service, Tx
 from posthouse.status import Status, status
 from posthouse.store import HeldFilter
+from tests.kit.shop import OrderPlaced
 from tests.kit.waiting import eventually
 
 TABLE = "CREATE TABLE IF NOT EXISTS invoice (order_id TEXT, number INTEGER)"
-
-
-class OrderPlaced(Payload):
-    order_id: str
-    number: int
 
 
 class Shop:

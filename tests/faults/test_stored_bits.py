@@ -17,6 +17,7 @@ from posthouse.errors import ConfigurationError
 from posthouse.service import Parts
 from posthouse.status import status
 from posthouse.store import HeldFilter
+from tests.kit.waiting import eventually
 
 from .stores import store_url, stores, worded
 
@@ -62,9 +63,7 @@ class Plant:
         runtime, stop = await self.service.prepare(), asyncio.Event()
         task = asyncio.create_task(runtime.run(stop))
         try:
-            async with asyncio.timeout(40):
-                while not await done():  # noqa: ASYNC110 - the database sets no event of ours
-                    await asyncio.sleep(0.02)
+            await eventually(done, within=40)
         finally:
             stop.set()
             await task

@@ -6,14 +6,10 @@ import sys
 
 import uvicorn
 
-from posthouse import Event, Payload, Service, Tx
+from posthouse import Event, Service, Tx
 from posthouse.edges.push import PushEndpoint, push_endpoint
 from tests.kit.servers.issuer import ACCOUNT, AUDIENCE
-
-
-class OrderPlaced(Payload):
-    order_id: str
-    number: int
+from tests.kit.shop import OrderPlaced
 
 
 def made(folder: str) -> Service:

@@ -23,13 +23,9 @@ from posthouse.clock import SystemClock
 from posthouse.service import Parts
 from posthouse.status import Status, status
 from posthouse.stores.postgres import PostgresStore
+from tests.kit.shop import OrderPlaced
 
 PATIENCE = 20.0
-
-
-class OrderPlaced(Payload):
-    order_id: str
-    number: int
 
 
 class InvoiceIssued(Payload):

@@ -8,14 +8,13 @@ import json
 import logging
 import re
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import asyncpg
 import psycopg
 import pytest
-import pytest_asyncio
 from typer.testing import CliRunner
 
 from posthouse import Service
@@ -29,14 +28,6 @@ from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row, stuck
 from posthouse.testing.store_contract.steps import add, drain
 from tests.kit.servers.postgres import PostgresServer
-
-
-@pytest_asyncio.fixture
-async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(postgres_url)
-    await store.upgrade()
-    yield store
-    await store.aclose()
 
 
 async def checks_of(store: PostgresStore, *, today: bool = True) -> dict[str, Check]:

@@ -10,13 +10,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import asyncpg
 import psycopg
 import pytest
-import pytest_asyncio
 
 import posthouse
 from posthouse.broker import Topology
@@ -73,14 +72,6 @@ class NextRelease:
 @pytest.fixture(scope="module")
 def next_release(tmp_path_factory: pytest.TempPathFactory) -> NextRelease:
     return NextRelease(tmp_path_factory.mktemp("next"))
-
-
-@pytest_asyncio.fixture
-async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(postgres_url)
-    await store.upgrade()
-    yield store
-    await store.aclose()
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import asyncpg
 import pytest
 import pytest_asyncio
 
@@ -20,31 +19,8 @@ from posthouse.stores import open_store
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, held, row, stuck
 from posthouse.testing.store_contract.steps import add, claim, drain, failing, hold, standing
+from tests.kit.servers.postgres import session
 from tests.kit.waiting import eventually
-
-
-@pytest_asyncio.fixture
-async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(postgres_url)
-    await store.upgrade()
-    yield store
-    await store.aclose()
-
-
-@pytest_asyncio.fixture
-async def other(postgres_url: str, store: PostgresStore) -> AsyncIterator[PostgresStore]:
-    other = PostgresStore(postgres_url)
-    yield other
-    await other.aclose()
-
-
-@contextlib.asynccontextmanager
-async def session(url: str) -> AsyncIterator[Any]:
-    connection = await asyncpg.connect(url)
-    try:
-        yield connection
-    finally:
-        await connection.close()
 
 
 def ids(rows: Sequence[OutboxRow]) -> list[str]:

@@ -25,26 +25,10 @@ from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.outbox import PARTITION_BYTES
 from posthouse.testing.store_contract.samples import TOPIC, row, stuck
 from posthouse.testing.store_contract.steps import add, drain
+from tests.kit.servers.postgres import session
 from tests.kit.waiting import eventually
 
 RING = (0, 1, 2, 3)
-
-
-@pytest_asyncio.fixture
-async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(postgres_url)
-    await store.upgrade()
-    yield store
-    await store.aclose()
-
-
-@contextlib.asynccontextmanager
-async def session(url: str) -> AsyncIterator[Any]:
-    connection = await asyncpg.connect(url)
-    try:
-        yield connection
-    finally:
-        await connection.close(timeout=5)
 
 
 @pytest_asyncio.fixture

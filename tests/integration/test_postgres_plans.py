@@ -6,13 +6,11 @@ import os
 import re
 import statistics
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
 import psycopg
 import pytest
-import pytest_asyncio
 
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row
@@ -43,14 +41,6 @@ NODE = re.compile(
     r"\{(SEQSCAN|SORT|INCREMENTALSORT|BITMAPHEAPSCAN|HASHJOIN|MERGEJOIN|INDEXSCAN|INDEXONLYSCAN|MERGEAPPEND)\b"
 )
 READS_ALL = {"SEQSCAN", "SORT", "INCREMENTALSORT", "BITMAPHEAPSCAN", "HASHJOIN", "MERGEJOIN"}
-
-
-@pytest_asyncio.fixture
-async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(postgres_url)
-    await store.upgrade()
-    yield store
-    await store.aclose()
 
 
 class Reader:

@@ -35,14 +35,6 @@ WHERE l.inhparent = 'posthouse.outbox'::regclass
 
 
 @pytest_asyncio.fixture
-async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(postgres_url)
-    await store.upgrade()
-    yield store
-    await store.aclose()
-
-
-@pytest_asyncio.fixture
 async def session(postgres_url: str, store: PostgresStore) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
     connection = await asyncpg.connect(postgres_url)
     yield connection

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import random
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import asyncpg
 import pytest
-import pytest_asyncio
 
 from posthouse import Event, Payload, Policy, Tx
 from posthouse.clock import new_id
@@ -35,21 +34,6 @@ from tests.unit.processes.stream.folios import Billing, Charged, Folio, charging
 FROM_THE_FUTURE = """
 SELECT count(*) FROM posthouse.stream_event WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())
 """
-
-
-@pytest_asyncio.fixture
-async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(postgres_url)
-    await store.upgrade()
-    yield store
-    await store.aclose()
-
-
-@pytest_asyncio.fixture
-async def other(postgres_url: str, store: PostgresStore) -> AsyncIterator[PostgresStore]:
-    other = PostgresStore(postgres_url)
-    yield other
-    await other.aclose()
 
 
 async def waiting(store: Store) -> None:

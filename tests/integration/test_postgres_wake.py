@@ -22,29 +22,12 @@ from posthouse.local.postgres import listening, telling
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import add
-from tests.kit.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer, session
 from tests.kit.waiting import eventually
 
 LISTENERS = (
     "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name ~ '^posthouse lis'"
 )
-
-
-@contextlib.asynccontextmanager
-async def session(url: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-    connection = await asyncpg.connect(url)
-    try:
-        yield connection
-    finally:
-        await connection.close()
-
-
-@pytest_asyncio.fixture
-async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(postgres_url)
-    await store.upgrade()
-    yield store
-    await store.aclose()
 
 
 @pytest_asyncio.fixture

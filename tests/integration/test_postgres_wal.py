@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
-import asyncpg
 import pytest
 import pytest_asyncio
 
@@ -34,7 +33,7 @@ from tests.integration.wal_relay import (
     settled,
 )
 from tests.kit.servers.logical import logical_server, logical_url
-from tests.kit.servers.postgres import PostgresServer
+from tests.kit.servers.postgres import PostgresServer, session
 from tests.kit.waiting import eventually
 
 __all__ = ["logical_server", "logical_url"]
@@ -66,15 +65,6 @@ def inside(tail: WalReader) -> Any:
 @pytest.fixture
 def sink() -> Sink:
     return Sink()
-
-
-@contextlib.asynccontextmanager
-async def session(url: str) -> AsyncIterator[Any]:
-    connection = await asyncpg.connect(url)
-    try:
-        yield connection
-    finally:
-        await connection.close()
 
 
 async def run(url: str, sql: str, *parameters: object) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from posthouse import Payload, Service
+from posthouse import Service
 from posthouse.broker import Frame
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
@@ -23,16 +23,12 @@ from posthouse.store import HeldFilter
 from tests.integration.push_member import made
 from tests.kit.servers.issuer import Issuer, issuing
 from tests.kit.servers.pusher import Pusher, wrapped
+from tests.kit.shop import OrderPlaced
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "shop.orders.order"
 OURS = f"projects/shop/subscriptions/billing.{TOPIC}.sub"
 PATIENCE = 60.0
-
-
-class OrderPlaced(Payload):
-    order_id: str
-    number: int
 
 
 class Server:

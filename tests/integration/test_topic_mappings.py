@@ -17,14 +17,10 @@ from posthouse.brokers.nats import NatsBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.contracts import Topics
 from posthouse.service import Parts
+from tests.kit.shop import OrderPlaced
 
 PATIENCE = 30.0
 ROUNDS = 4
-
-
-class OrderPlaced(Payload):
-    order_id: str
-    number: int
 
 
 class OrderChanged(Payload):

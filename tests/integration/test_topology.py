@@ -22,21 +22,11 @@ from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import Clock, ManualClock, SystemClock, new_id
 from posthouse.errors import BrokerError
 from posthouse.survey import Surveyed
-from posthouse.topology import Scope, carry_out, plan
+from posthouse.topology import carry_out, plan
+from tests.integration.grounds import Ground
 from tests.kit.servers.nats import NatsServer
 
 PATIENCE = 20.0
-
-
-class Ground:
-    """A namespace that no other test has, and what the service `orders` wants in it."""
-
-    def __init__(self) -> None:
-        self.namespace = f"shop{new_id()[-8:]}"
-        self.topic = f"{self.namespace}.orders.order"
-        self.group = f"orders{self.namespace}"
-        self.wanted = Topology(topics=[self.topic], groups={self.group: [self.topic]})
-        self.scope = Scope(topics=frozenset({f"{self.namespace}.orders"}), groups=frozenset({self.group}))
 
 
 @pytest.fixture

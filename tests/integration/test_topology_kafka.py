@@ -23,21 +23,11 @@ from posthouse.brokers.kafka import KafkaBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError
 from posthouse.survey import Thing
-from posthouse.topology import Scope, carry_out, plan
+from posthouse.topology import carry_out, plan
+from tests.integration.grounds import Ground
 from tests.kit.servers.kafka import KafkaServer
 
 LEASE = 3.0
-
-
-class Ground:
-    """A namespace that no other test has, and what the service `orders` wants in it."""
-
-    def __init__(self) -> None:
-        self.namespace = f"shop{new_id()[-8:]}"
-        self.topic = f"{self.namespace}.orders.order"
-        self.group = f"orders{self.namespace}"
-        self.wanted = Topology(topics=[self.topic], groups={self.group: [self.topic]})
-        self.scope = Scope(topics=frozenset({f"{self.namespace}.orders"}), groups=frozenset({self.group}))
 
 
 @pytest.fixture

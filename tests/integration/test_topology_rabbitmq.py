@@ -19,30 +19,22 @@ from posthouse.brokers.rabbitmq import RabbitmqBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
 from posthouse.survey import Thing
-from posthouse.topology import Scope, Step, carry_out, plan
+from posthouse.topology import Step, carry_out, plan
+from tests.integration.grounds import Ground
 from tests.kit.servers.rabbitmq import RabbitmqServer
 
 LANE: FieldTable = {"x-queue-type": "quorum", "x-single-active-consumer": True, "x-delivery-limit": 1_000_000_000}
 PATIENCE = 30.0
 
 
-class Ground:
-    """A namespace that no other test has, and what the service `orders` wants in it."""
-
-    def __init__(self) -> None:
-        self.namespace = f"shop{new_id()[-8:]}"
-        self.topic = f"{self.namespace}.orders.order"
-        self.group = f"orders{self.namespace}"
-        self.wanted = Topology(topics=[self.topic], groups={self.group: [self.topic]})
-        self.scope = Scope(topics=frozenset({f"{self.namespace}.orders"}), groups=frozenset({self.group}))
-
+class OurGround(Ground):
     def lane(self, number: int) -> str:
         return f"{self.group}.{self.topic}.{number}of2"
 
 
 @pytest.fixture
-def ground() -> Ground:
-    return Ground()
+def ground() -> OurGround:
+    return OurGround()
 
 
 @pytest.fixture(params=["managed", "by AMQP alone"])
@@ -83,7 +75,7 @@ def differences(step: Step) -> set[tuple[str, str, str]]:
 
 
 async def test_arguments_of_a_queue_stay_for_life_and_are_shown_with_what_to_do(
-    broker: RabbitmqBroker, bare: AbstractChannel, ground: Ground
+    broker: RabbitmqBroker, bare: AbstractChannel, ground: OurGround
 ) -> None:
     await broker.ensure(Topology(topics=[ground.topic]))
     for number in range(2):
@@ -100,7 +92,7 @@ async def test_arguments_of_a_queue_stay_for_life_and_are_shown_with_what_to_do(
 
 
 async def test_a_lane_that_is_gone_is_made_again_with_its_bindings(
-    broker: RabbitmqBroker, bare: AbstractChannel, ground: Ground
+    broker: RabbitmqBroker, bare: AbstractChannel, ground: OurGround
 ) -> None:
     await broker.ensure(ground.wanted)
     await bare.queue_delete(ground.lane(1))
@@ -112,7 +104,7 @@ async def test_a_lane_that_is_gone_is_made_again_with_its_bindings(
 
 
 async def test_a_binding_that_is_gone_is_seen_with_the_management_api_and_mended(
-    seeing: RabbitmqBroker, bare: AbstractChannel, ground: Ground
+    seeing: RabbitmqBroker, bare: AbstractChannel, ground: OurGround
 ) -> None:
     """The worst of all: what is published goes to the other lanes, and nobody says a word."""
     await seeing.ensure(ground.wanted)
@@ -125,7 +117,7 @@ async def test_a_binding_that_is_gone_is_seen_with_the_management_api_and_mended
     await every_key_arrives(seeing, ground)
 
 
-async def every_key_arrives(broker: RabbitmqBroker, ground: Ground) -> None:
+async def every_key_arrives(broker: RabbitmqBroker, ground: OurGround) -> None:
     sent = [Frame(topic=ground.topic, id=new_id(), key=f"k{n}", body=b"x") for n in range(20)]
     assert all(verdict.accepted for verdict in await broker.publish(sent))
     stream = await broker.subscribe(ground.group, [ground.topic])
@@ -139,7 +131,7 @@ async def every_key_arrives(broker: RabbitmqBroker, ground: Ground) -> None:
 
 
 async def test_a_group_that_lost_every_binding_is_still_found(
-    seeing: RabbitmqBroker, bare: AbstractChannel, ground: Ground
+    seeing: RabbitmqBroker, bare: AbstractChannel, ground: OurGround
 ) -> None:
     await seeing.ensure(ground.wanted)
     for number, patterns in enumerate((["0.#", ""], ["1.#"])):
@@ -150,7 +142,7 @@ async def test_a_group_that_lost_every_binding_is_still_found(
 
 
 async def test_what_keeps_unread_frames_is_made_again(
-    broker: RabbitmqBroker, bare: AbstractChannel, ground: Ground
+    broker: RabbitmqBroker, bare: AbstractChannel, ground: OurGround
 ) -> None:
     rest = f"{ground.topic}.unread"
     await broker.ensure(Topology(topics=[ground.topic]))
@@ -168,7 +160,7 @@ async def test_a_number_of_lanes_is_fixed_and_an_exchange_of_another_kind_is_tol
     managed_rabbitmq_server: RabbitmqServer,
     broker: RabbitmqBroker,
     bare: AbstractChannel,
-    ground: Ground,
+    ground: OurGround,
     managed: bool,
 ) -> None:
     await broker.ensure(ground.wanted)
@@ -196,7 +188,7 @@ def told(server: RabbitmqServer, method: str, path: str, value: object) -> None:
 
 
 async def test_a_policy_that_takes_frames_away_is_named(
-    managed_rabbitmq_server: RabbitmqServer, seeing: RabbitmqBroker, ground: Ground
+    managed_rabbitmq_server: RabbitmqServer, seeing: RabbitmqBroker, ground: OurGround
 ) -> None:
     await seeing.ensure(ground.wanted)
     policy = {"pattern": f"^{ground.group}", "definition": {"max-length": 5}, "apply-to": "queues"}
@@ -210,7 +202,7 @@ async def test_a_policy_that_takes_frames_away_is_named(
 
 
 async def test_a_topic_that_somebody_elses_queue_takes_from_is_not_removed(
-    broker: RabbitmqBroker, bare: AbstractChannel, ground: Ground, managed: bool
+    broker: RabbitmqBroker, bare: AbstractChannel, ground: OurGround, managed: bool
 ) -> None:
     await broker.ensure(ground.wanted)
     theirs = await bare.declare_queue(f"theirs{ground.namespace}", durable=True)
@@ -222,19 +214,19 @@ async def test_a_topic_that_somebody_elses_queue_takes_from_is_not_removed(
     assert [thing.group for thing in await ours(broker, ground) if thing.exists] == [None]
 
 
-async def ours(broker: RabbitmqBroker, ground: Ground) -> Sequence[Thing]:
+async def ours(broker: RabbitmqBroker, ground: OurGround) -> Sequence[Thing]:
     return [thing for thing in await broker.survey(ground.wanted) if thing.topic == ground.topic]
 
 
 async def test_exchanges_of_other_people_are_not_ours_to_see(
-    seeing: RabbitmqBroker, bare: AbstractChannel, ground: Ground
+    seeing: RabbitmqBroker, bare: AbstractChannel, ground: OurGround
 ) -> None:
     await bare.declare_exchange(f"{ground.namespace}.orders.old", "topic", durable=True)
     assert await plan(seeing, Topology(), ground.scope) == []
 
 
 async def test_nothing_is_left_of_what_was_removed(
-    broker: RabbitmqBroker, bare: AbstractChannel, ground: Ground
+    broker: RabbitmqBroker, bare: AbstractChannel, ground: OurGround
 ) -> None:
     await broker.ensure(ground.wanted)
     await broker.remove(await ours(broker, ground))
@@ -266,7 +258,7 @@ async def test_a_management_api_that_refuses_or_is_not_there_is_told(managed_rab
 
 
 async def test_a_survey_tells_rabbitmq_what_to_judge(
-    managed_rabbitmq_server: RabbitmqServer, broker: RabbitmqBroker, ground: Ground, managed: bool
+    managed_rabbitmq_server: RabbitmqServer, broker: RabbitmqBroker, ground: OurGround, managed: bool
 ) -> None:
     await broker.ensure(ground.wanted)
     judge = opened(managed_rabbitmq_server, managed=managed)
@@ -279,7 +271,7 @@ async def test_a_survey_tells_rabbitmq_what_to_judge(
 
 
 async def test_what_a_user_may_not_compare_is_not_said_to_be_right(
-    managed_rabbitmq_server: RabbitmqServer, seeing: RabbitmqBroker, ground: Ground
+    managed_rabbitmq_server: RabbitmqServer, seeing: RabbitmqBroker, ground: OurGround
 ) -> None:
     await seeing.ensure(ground.wanted)
     reader = RabbitmqBroker(managed_rabbitmq_server.url_of("reader"), clock=SystemClock(), partitions=2)

@@ -17,22 +17,17 @@ from posthouse.brokers.sqs.letters import queue_name, topic_name
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError
 from posthouse.survey import Thing
-from posthouse.topology import Scope, Step, carry_out, plan
+from posthouse.topology import Step, carry_out, plan
+from tests.integration.grounds import Ground
 from tests.kit.servers.sqs import SqsServer, running
 
 DRIVER = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
 PATIENCE = 20.0
 
 
-class Ground:
-    """A namespace that no other test has, and what the service `orders` wants in it."""
-
+class OurGround(Ground):
     def __init__(self) -> None:
-        self.namespace = f"shop{new_id()[-8:]}"
-        self.topic = f"{self.namespace}.orders.order"
-        self.group = f"orders{self.namespace}"
-        self.wanted = Topology(topics=[self.topic], groups={self.group: [self.topic]})
-        self.scope = Scope(topics=frozenset({f"{self.namespace}.orders"}), groups=frozenset({self.group}))
+        super().__init__()
         self.arn = f"arn:aws:sns:eu-central-1:123456789012:{topic_name(self.topic)}"
         self.queue = queue_name(self.group, self.topic)
 
@@ -45,8 +40,8 @@ def server() -> Iterator[SqsServer]:
 
 
 @pytest.fixture
-def ground() -> Ground:
-    return Ground()
+def ground() -> OurGround:
+    return OurGround()
 
 
 @pytest_asyncio.fixture
@@ -91,12 +86,12 @@ def differences(step: Step) -> set[tuple[str, str, str]]:
     return {(drift.setting, drift.found, drift.wanted) for drift in step.drift}
 
 
-async def ours(broker: SqsBroker, ground: Ground) -> list[Thing]:
+async def ours(broker: SqsBroker, ground: OurGround) -> list[Thing]:
     return [thing for thing in await broker.survey(ground.wanted) if thing.topic.startswith(ground.namespace)]
 
 
 async def test_settings_of_a_queue_that_somebody_changed_are_shown_and_mended(
-    broker: SqsBroker, aws: Aws, ground: Ground
+    broker: SqsBroker, aws: Aws, ground: OurGround
 ) -> None:
     await broker.ensure(ground.wanted)
     before = await aws.settings(ground.queue)
@@ -120,7 +115,7 @@ async def test_settings_of_a_queue_that_somebody_changed_are_shown_and_mended(
 
 
 async def test_a_policy_that_forgot_the_topic_gets_it_back_and_keeps_the_rest(
-    broker: SqsBroker, aws: Aws, ground: Ground
+    broker: SqsBroker, aws: Aws, ground: OurGround
 ) -> None:
     await broker.ensure(ground.wanted)
     arn = (await aws.settings(ground.queue))["QueueArn"]
@@ -134,7 +129,7 @@ async def test_a_policy_that_forgot_the_topic_gets_it_back_and_keeps_the_rest(
     assert [statement["Sid"] for statement in statements] == ["audit", "posthouse"]
 
 
-async def test_a_subscription_that_wraps_or_filters_is_mended(broker: SqsBroker, aws: Aws, ground: Ground) -> None:
+async def test_a_subscription_that_wraps_or_filters_is_mended(broker: SqsBroker, aws: Aws, ground: OurGround) -> None:
     await broker.ensure(ground.wanted)
     subscription = await aws.subscription(ground.arn)
     for name, value in (("RawMessageDelivery", "false"), ("FilterPolicy", '{"a": ["b"]}')):
@@ -148,7 +143,7 @@ async def test_a_subscription_that_wraps_or_filters_is_mended(broker: SqsBroker,
     await arrives(broker, ground)
 
 
-async def test_a_subscription_that_is_gone_is_made_again(broker: SqsBroker, aws: Aws, ground: Ground) -> None:
+async def test_a_subscription_that_is_gone_is_made_again(broker: SqsBroker, aws: Aws, ground: OurGround) -> None:
     await broker.ensure(ground.wanted)
     await aws.sns.unsubscribe(SubscriptionArn=await aws.subscription(ground.arn))
     (step,) = await plan(broker, ground.wanted, ground.scope)
@@ -158,7 +153,7 @@ async def test_a_subscription_that_is_gone_is_made_again(broker: SqsBroker, aws:
     await arrives(broker, ground)
 
 
-async def arrives(broker: SqsBroker, ground: Ground) -> None:
+async def arrives(broker: SqsBroker, ground: OurGround) -> None:
     stream = await broker.subscribe(ground.group, [ground.topic])
     frame = Frame(topic=ground.topic, id=new_id(), key="k", body=b"x")
     assert [verdict.accepted for verdict in await broker.publish([frame])] == [True]
@@ -172,7 +167,7 @@ async def first_id(stream: Stream) -> str:
     return got[0].frame.id
 
 
-async def test_settings_of_a_topic_are_mended_too(broker: SqsBroker, aws: Aws, ground: Ground) -> None:
+async def test_settings_of_a_topic_are_mended_too(broker: SqsBroker, aws: Aws, ground: OurGround) -> None:
     await broker.ensure(ground.wanted)
     await aws.sns.set_topic_attributes(
         TopicArn=ground.arn, AttributeName="ContentBasedDeduplication", AttributeValue="true"
@@ -183,7 +178,7 @@ async def test_settings_of_a_topic_are_mended_too(broker: SqsBroker, aws: Aws, g
     assert await plan(broker, ground.wanted, ground.scope) == []
 
 
-async def test_names_that_aws_cannot_have_are_found_by_their_tags(broker: SqsBroker, ground: Ground) -> None:
+async def test_names_that_aws_cannot_have_are_found_by_their_tags(broker: SqsBroker, ground: OurGround) -> None:
     """Queues and topics have numbers for names then, from which nobody could tell."""
     topic, group = f"{ground.namespace}.orders.back-order", f"{ground.group}.mail & more=%"
     await broker.ensure(Topology(groups={group: [topic]}))
@@ -197,7 +192,7 @@ async def test_names_that_aws_cannot_have_are_found_by_their_tags(broker: SqsBro
 
 
 async def test_topics_of_other_people_are_not_ours_unless_they_are_asked_for(
-    broker: SqsBroker, aws: Aws, ground: Ground
+    broker: SqsBroker, aws: Aws, ground: OurGround
 ) -> None:
     await aws.sns.create_topic(Name=topic_name(ground.topic), Attributes={"FifoTopic": "true"})
     await aws.sqs.create_queue(QueueName=ground.queue, Attributes={"FifoQueue": "true"})
@@ -207,7 +202,7 @@ async def test_topics_of_other_people_are_not_ours_unless_they_are_asked_for(
     assert "subscription" in {drift.setting for drift in there[ground.group].drift}
 
 
-async def test_a_group_with_frames_in_hand_is_not_removed(broker: SqsBroker, ground: Ground) -> None:
+async def test_a_group_with_frames_in_hand_is_not_removed(broker: SqsBroker, ground: OurGround) -> None:
     await broker.ensure(ground.wanted)
     stream = await broker.subscribe(ground.group, [ground.topic])
     await broker.publish([Frame(topic=ground.topic, id="e1", key="k", body=b"x")])
@@ -222,7 +217,7 @@ async def test_a_group_with_frames_in_hand_is_not_removed(broker: SqsBroker, gro
 
 
 async def test_a_topic_that_somebody_elses_queue_is_subscribed_to_is_not_removed(
-    broker: SqsBroker, aws: Aws, ground: Ground
+    broker: SqsBroker, aws: Aws, ground: OurGround
 ) -> None:
     await broker.ensure(ground.wanted)
     name = f"theirs{ground.namespace}.fifo"
@@ -236,7 +231,7 @@ async def test_a_topic_that_somebody_elses_queue_is_subscribed_to_is_not_removed
     assert [thing.group for thing in await ours(broker, ground) if thing.exists] == [None]
 
 
-async def test_a_survey_tells_sqs_what_to_judge(server: SqsServer, broker: SqsBroker, ground: Ground) -> None:
+async def test_a_survey_tells_sqs_what_to_judge(server: SqsServer, broker: SqsBroker, ground: OurGround) -> None:
     await broker.ensure(ground.wanted)
     endpoint = f"http://127.0.0.1:{server.port}"
     judge = SqsBroker("eu-central-1", clock=SystemClock(), endpoint=endpoint, driver=DRIVER)

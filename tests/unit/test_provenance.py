@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 import pytest
 
@@ -12,6 +10,7 @@ from posthouse.broker import Frame
 from posthouse.errors import ConfigurationError, ContractError
 from posthouse.events import STRUCTURED, decode_any
 from posthouse.testing import Harness
+from tests.kit.waiting import eventually
 
 desk = Service("ai_desk", namespace="shop")
 reader = Service("reader", namespace="shop")
@@ -65,9 +64,7 @@ async def test_a_fact_whose_envelope_does_not_say_it_is_dead_and_its_key_waits()
         await h.broker.publish(
             [Frame(topic=said.frame.topic, id=other.id, key=said.frame.key, headers=wire.headers, body=wire.body)]
         )
-        async with asyncio.timeout(10):
-            while not await h.held(reader):  # noqa: ASYNC110 - a row in a store rings no bell
-                await asyncio.sleep(0.001)
+        await eventually(lambda: h.held(reader), within=10)
         (held,) = await h.held(reader)
         assert (held.state, "does not say which" in held.error) == ("dead", True)
     assert len(heard) == 1

@@ -16,11 +16,12 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
+import asyncpg
 import psycopg
 import pytest
 from psycopg import sql
@@ -250,3 +251,13 @@ def _end(server: subprocess.Popen[bytes]) -> None:
             server.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             server.kill()
+
+
+@contextlib.asynccontextmanager
+async def session(url: str) -> AsyncIterator[Any]:
+    """A connection of the driver alone."""
+    connection = await asyncpg.connect(url)
+    try:
+        yield connection
+    finally:
+        await connection.close(timeout=5)

@@ -24,14 +24,10 @@ from posthouse.errors import ConfigurationError, StoreUnavailable
 from posthouse.store import HeldFilter
 from tests.kit.servers.issuer import ACCOUNT, AUDIENCE, Issuer, issuing
 from tests.kit.servers.pusher import wrapped
+from tests.kit.shop import OrderPlaced
 
 TOPIC = "shop.orders.order"
 OURS = f"projects/shop/subscriptions/billing.{TOPIC}.sub"
-
-
-class OrderPlaced(Payload):
-    order_id: str
-    number: int
 
 
 class House:

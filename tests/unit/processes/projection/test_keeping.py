@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from posthouse.processes.projection.freshness import freshness
 from posthouse.service import Parts
 from posthouse.status import drained
 from posthouse.testing import Harness
+from tests.kit.waiting import eventually
 from tests.unit.processes.projection.listings import Hotel
 
 
@@ -62,7 +63,7 @@ async def test_other_processes_notice_a_swap_and_feed_the_new_generation(tmp_pat
         await builder.service.aclose()
         assert (done.generation, await one.live(), await other.live()) == (2, 2, 2)
         await one.list_room("r1", 3)
-        await _until(lambda: one.count(2) + other.count(2) == 1)
+        await eventually(lambda: one.count(2) + other.count(2) == 1)
         assert await other.rows() == [("t1", "r1", 3, 3)]
 
 
@@ -76,7 +77,7 @@ async def test_a_process_leaves_a_generation_of_another_version_alone(caplog: py
             await hotel.tables(Model("listings", 2, tx))
         with caplog.at_level(logging.WARNING, "posthouse.projection"):
             harness.clock.advance(1.5)
-            await _until(lambda: "leaves it to others" in caplog.text)
+            await eventually(lambda: "leaves it to others" in caplog.text)
         assert "generation 2 was built by version 2, this process has version 1" in caplog.text
         assert "start processes of that version" in caplog.text
         await hotel.list_room("r1", 2)
@@ -227,12 +228,6 @@ async def _until_status(hotel: Hotel, *, applied: bool) -> None:
     async with asyncio.timeout(10):
         while bool((await hotel.service.store.projections.generations())[0].applied_at) is not applied:  # noqa: ASYNC110 - as below
             await asyncio.sleep(0.005)
-
-
-async def _until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not true():  # noqa: ASYNC110 - the keeper of a service sets no event of ours
-            await asyncio.sleep(0.01)
 
 
 async def test_old_events_that_are_published_once_more_are_known_from_the_bulk_read(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +24,7 @@ from posthouse.service import Parts, Wire
 from posthouse.status import drained
 from posthouse.store.projections import Generation
 from posthouse.testing import Harness
+from tests.kit.waiting import eventually
 from tests.unit.processes.projection.listings import Hotel
 
 Source = Literal["log", "streams"]
@@ -343,7 +344,7 @@ async def test_the_old_generation_goes_after_its_grace_and_not_before() -> None:
         await harness.advance(50.0)
         assert await _tables(hotel) == ["listings_listing_1", "listings_listing_2"]
         await harness.advance(11.0)
-        await _until(lambda: _gone(hotel, 1))
+        await eventually(lambda: _gone(hotel, 1))
         assert await _tables(hotel) == ["listings_listing_2"]
         assert {group for group, _ in harness.broker.log.readers} == {"rooms.listings.g2"}
         assert {consumer for consumer, _ in (await hotel.service.store.counts()).applied} <= {"rooms.listings.g2"}
@@ -482,12 +483,6 @@ async def _without_history(broker: MemoryBroker) -> None:
 
 async def _away(frames: Sequence[Frame]) -> Sequence[Verdict]:
     raise BrokerUnavailable("away")
-
-
-async def _until(true: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(10):
-        while not await true():  # noqa: ASYNC110 - the keeper of the service sets no event of ours
-            await asyncio.sleep(0.005)
 
 
 async def test_the_collector_is_as_it_was_after_a_rebuild() -> None:
