@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar, cast
 
 import msgspec
 
 P = TypeVar("P", covariant=True)
+Q = TypeVar("Q")
 
 PLATFORM = "platform"
 """The tenant of facts that belong to no tenant."""
@@ -87,9 +88,9 @@ class Event(msgspec.Struct, Generic[P], frozen=True, kw_only=True, gc=False):
         """`tenant:key`, or None for facts without order."""
         return None if self.key is None else f"{self.tenant}:{self.key}"
 
-    def with_data(self, data: object) -> Event[object]:
+    def with_data(self, data: Q) -> Event[Q]:
         """The same fact around another form of its payload."""
-        return msgspec.structs.replace(self, data=data)
+        return cast("Event[Q]", msgspec.structs.replace(self, data=data))
 
 
 def moment(text: str) -> datetime:

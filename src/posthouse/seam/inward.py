@@ -21,7 +21,7 @@ from posthouse.errors import ContractError, DecodeError
 from posthouse.events import Event, decode_any
 from posthouse.seam.schema_guard import SchemaGuard
 from posthouse.seam.seam import Seam
-from posthouse.seam.timing import OK
+from posthouse.seam.timing import OK, outcome_of
 
 
 def open_frame(seam: Seam, consumer: str, delivery: Delivery, limit: int) -> Event[bytes]:
@@ -36,7 +36,7 @@ def open_frame(seam: Seam, consumer: str, delivery: Delivery, limit: int) -> Eve
             seam.verify(frame)
         return decode_any(frame.headers, frame.body)
     except Exception as error:
-        outcome = type(error).__name__
+        outcome = outcome_of(error)
         raise
     finally:
         seam.timing.note("inward", consumer, began, outcome)

@@ -117,7 +117,7 @@ class Harness:
         event_type = event_type_of(event)
         frames = (stored.frame for stored in self.broker.log.topics.get(event_type.topic, []))
         events = (decode_any(frame.headers, frame.body) for frame in frames)
-        return [e.with_data(event_type.payload.decode(e.data)) for e in events if e.type == event_type.name]  # type: ignore[misc]
+        return [e.with_data(event_type.payload.decode(e.data)) for e in events if e.type == event_type.name]
 
     async def held(self, service: Service) -> list[HeldEvent]:
         """What the consumers of a service hold."""
