@@ -9,7 +9,6 @@ from aiobotocore.config import AioConfig
 
 from docs.examples.brokers.s3 import S3Broker
 from posthouse.broker import Broker
-from posthouse.brokers.member import Settings
 from posthouse.clock import Clock, ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
@@ -20,8 +19,7 @@ from tests.kit.servers.s3 import BUCKET, credentials
 
 def opened(port: int, clock: Clock) -> Broker:
     impatient = AioConfig(connect_timeout=1.5, read_timeout=1.5, retries={"total_max_attempts": 1})
-    settings = Settings(lease=2.0, poll=0.02)
-    return S3Broker(BUCKET, clock=clock, settings=settings, config=impatient, **credentials(port))
+    return S3Broker(BUCKET, clock=clock, lease=2.0, poll=0.02, config=impatient, **credentials(port))
 
 
 class TestS3(BrokerContract):

@@ -19,8 +19,8 @@ import psycopg
 import pytest
 
 import posthouse.brokers.postgres.database as database
+import posthouse.brokers.postgres.log as log_module
 import posthouse.brokers.postgres.schema as schema
-import posthouse.brokers.postgres.stream as stream_module
 from posthouse import Event, Payload, Service, Tx
 from posthouse.broker import Delivery, Frame, Topology
 from posthouse.brokers import open_broker
@@ -893,7 +893,7 @@ async def test_the_end_of_a_members_background_work_is_told(postgres_url: str) -
 
 @pytest.fixture
 def _rare_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((database, "POLL"), (database, "RARE_POLL"), (stream_module, "FIRST_POLL")):
+    for module, name in ((database, "POLL"), (database, "RARE_POLL"), (log_module, "FIRST_POLL")):
         monkeypatch.setattr(module, name, DEADLINE)
 
 

@@ -25,8 +25,8 @@ from aiobotocore.config import AioConfig
 
 from posthouse.broker import Capabilities, Delivery, Frame, Progress, Start, Stream, Topology, Verdict
 from posthouse.brokers.admission import admit
-from posthouse.brokers.ledger import Ledger, count_by_partition
-from posthouse.brokers.member import LogMember, Settings
+from posthouse.brokers.group.ledger import Ledger, LedgerLog, ScannedPartition, count_by_partition
+from posthouse.brokers.group.member import GroupMember
 from posthouse.checks import Check, judged
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable
@@ -68,6 +68,9 @@ class Bucket:
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name
         self._options = {"config": AioConfig(retries={"total_max_attempts": 1}), **options}
+        config = self._options["config"]
+        self._patience = config.connect_timeout + config.read_timeout
+        """The driver's own time does not run while it waits for a leave to send a body."""
         self._opened = contextlib.AsyncExitStack()
         self._opening = asyncio.Lock()
         self._client: Any = None
@@ -111,7 +114,8 @@ class Bucket:
                 if self._client is None:
                     client = aiobotocore.session.get_session().create_client("s3", **self._options)
                     self._client = await self._opened.enter_async_context(client)
-            yield self._client
+            async with asyncio.timeout(self._patience):
+                yield self._client
         except FOREIGN as error:
             code = error.response["Error"]["Code"] if isinstance(error, botocore.exceptions.ClientError) else ""
             if code not in answers:
@@ -119,7 +123,7 @@ class Bucket:
 
 
 class S3Log:
-    """The port `Log`."""
+    """The port `LedgerStore`."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
@@ -179,25 +183,27 @@ class S3Log:
 
 
 class S3Broker:
-    """`options` go to the driver's `create_client`: endpoint_url, region_name, credentials, config."""
+    """Seconds: a member that gave no sign for a `lease` is replaced; every `poll` it looks whether the log is longer. `options`
+    go to the driver's `create_client`: endpoint_url, region_name, credentials, config."""
 
     def __init__(
-        self, bucket: str, *, clock: Clock, settings: Settings | None = None, partitions: int = 8, **options: Any
+        self, bucket: str, *, clock: Clock, lease: float = 10.0, poll: float = 0.25, partitions: int = 8, **options: Any
     ) -> None:
-        self._settings = settings or Settings()
         self.sheet = Capabilities(
             name="s3",
             durable_ack=True,
             ordered_publish=True,
             ordered_redelivery=True,
             seek=True,
-            redelivery_s=self._settings.lease,
+            redelivery_s=lease,
         )
         self._clock = clock
+        self._lease = lease
+        self._poll = poll
         self._partitions = partitions
         self._bucket = Bucket(bucket, options)
         self._log = S3Log(self._bucket)
-        self._members: list[LogMember] = []
+        self._members: set[GroupMember[ScannedPartition]] = set()
 
     async def ensure(self, topology: Topology) -> None:
         read = [(group, topic) for group, topics in topology.groups.items() for topic in topics]
@@ -226,14 +232,9 @@ class S3Broker:
             last = await self._log.segment(topic)
             first, counts = (1, [0] * len(last.before)) if start == "earliest" else (last.end, last.counts(last.end))
             await self._log.edit(group, topic, functools.partial(Ledger.begin, first=first, counts=counts))
-        settings = msgspec.structs.replace(self._settings, window=window)
-        member = LogMember(self._log, group, topics, clock=self._clock, settings=settings)
-        try:
-            await member.join()
-        except BaseException:
-            await member.aclose()
-            raise
-        self._members.append(member)
+        log = LedgerLog(self._log, group, topics, clock=self._clock, lease=self._lease, window=window, poll=self._poll)
+        member = GroupMember(log, group, topics, clock=self._clock, lease=self._lease)
+        await member.join(self._members)
         return member
 
     async def seek(
@@ -271,7 +272,7 @@ class S3Broker:
         ]
 
     async def aclose(self) -> None:
-        for member in self._members:
+        for member in tuple(self._members):
             await member.aclose()
         await self._bucket.aclose()
 

@@ -12,10 +12,12 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from posthouse.broker import Frame
+from posthouse.brokers.group.log import Want
+from posthouse.brokers.group.member import handed_out
 from posthouse.brokers.nats.broker import servers_of
+from posthouse.brokers.nats.buffer import PartitionBuffer
 from posthouse.brokers.nats.checks import is_durable, topic_checks, version_check
-from posthouse.brokers.nats.lane import Lane
-from posthouse.brokers.nats.ledger import Claim
+from posthouse.brokers.nats.ledger import Assignment
 from posthouse.brokers.nats.letters import (
     frame_of,
     headers_of,
@@ -110,25 +112,31 @@ def test_several_servers_share_the_rights_of_the_url() -> None:
     assert servers_of("nats://a") == ["nats://a"]
 
 
-# A lane
+# A partition in hand
 
 
-def lane(claim: Claim | None = None, *, size: int = 10) -> Lane:
-    return Lane("t", 0, claim or Claim(born="b", owner="me", cursor=100), 1, size)
+def buffer(assignment: Assignment | None = None, *, size: int = 10) -> PartitionBuffer:
+    return PartitionBuffer("t", 0, assignment or Assignment(born="b", owner="me", cursor=100), 1, size)
 
 
-def arrive(lane: Lane, *sequences: int) -> None:
+def arrive(buffer: PartitionBuffer, *sequences: int) -> None:
     for sequence in sequences:
-        reply = f"$JS.ACK.t.c.1.{sequence}.{lane.arrived + 1}.1000000000.0"
-        lane.arrive(place_of(reply), Msg(_client=Client(), subject="t.0", reply=reply, data=b"x"))
+        reply = f"$JS.ACK.t.c.1.{sequence}.{buffer.arrived + 1}.1000000000.0"
+        buffer.arrive(place_of(reply), Msg(_client=Client(), subject="t.0", reply=reply, data=b"x"))
 
 
-def taken(lane: Lane, limit: int = 10) -> list[tuple[int, bool]]:
-    return [(int(delivery.position), delivery.redelivered) for delivery in lane.take(limit)]
+def taken(buffer: PartitionBuffer, limit: int = 10) -> list[tuple[int, bool]]:
+    """As a member takes them."""
+    found: list[tuple[int, bool]] = []
+    while len(found) < limit and (runs := buffer.window.take(limit - len(found), buffer.arrived)):
+        for run in runs:
+            want = Want(buffer, *run)
+            found += [(int(d.position), d.redelivered) for d in handed_out(want, buffer.answer(want))]
+    return found
 
 
 def test_the_cursor_moves_over_what_is_acknowledged_without_a_gap() -> None:
-    one = lane()
+    one = buffer()
     arrive(one, 105, 109, 120)
     assert taken(one) == [(105, False), (109, False), (120, False)]
     one.ack(1)
@@ -141,21 +149,21 @@ def test_the_cursor_moves_over_what_is_acknowledged_without_a_gap() -> None:
 
 
 def test_what_is_given_back_says_exactly_what_was_handed_out_and_done() -> None:
-    one = lane()
+    one = buffer()
     arrive(one, 105, 109, 120, 130)
     taken(one, 3)
     one.ack(1)
     one.ack(3)
     given = one.progressed(None)
     assert (given.owner, given.cursor, given.handed, given.done) == (None, 105, 2, (120,))
-    heir = lane(msgspec.structs.replace(given, owner="heir", epoch=2))
+    heir = buffer(msgspec.structs.replace(given, owner="heir", epoch=2))
     arrive(heir, 109, 120, 130)
     assert taken(heir) == [(109, True), (130, False)]
 
 
 def test_frames_that_an_earlier_owner_acknowledged_make_nobody_wait_for_those_behind_them() -> None:
     """Whoever takes one at a time would be told that nothing is there, and wait for news that came long ago."""
-    heir = lane(Claim(born="b", owner="me", cursor=100, done=(102, 103)))
+    heir = buffer(Assignment(born="b", owner="me", cursor=100, done=(102, 103)))
     arrive(heir, 101, 102, 103, 104)
     assert taken(heir, 1) == [(101, False)]
     assert taken(heir, 1) == [(104, False)]
@@ -166,17 +174,17 @@ def test_frames_that_an_earlier_owner_acknowledged_make_nobody_wait_for_those_be
 
 
 def test_an_owner_says_that_its_whole_window_may_be_out() -> None:
-    one = lane(size=10)
+    one = buffer(size=10)
     arrive(one, 105)
     taken(one)
     assert one.progressed("me").handed == 10
-    heir = lane(one.progressed("me"))
+    heir = buffer(one.progressed("me"))
     arrive(heir, *range(201, 211))
     assert taken(heir, 20) == [(n, True) for n in range(201, 211)]
 
 
 def test_nothing_that_was_stored_after_a_crash_is_a_repeat_of_the_window_that_was_open_then() -> None:
-    heir = lane(Claim(born="b", owner="me", cursor=100, handed=1000))
+    heir = buffer(Assignment(born="b", owner="me", cursor=100, handed=1000))
     heir.end = 106
     arrive(heir, 105, 106, 107, 108)
     assert taken(heir) == [(105, True), (106, True), (107, False), (108, False)]
@@ -185,24 +193,24 @@ def test_nothing_that_was_stored_after_a_crash_is_a_repeat_of_the_window_that_wa
     assert heir.progressed("me").end is None, "it may hand out more"
     given = heir.progressed(None)
     assert (given.cursor, given.end) == (107, 108)
-    last = lane(given)
+    last = buffer(given)
     arrive(last, 108, 109)
     assert taken(last) == [(108, True), (109, False)]
 
 
 def test_what_an_owner_before_the_last_may_have_handed_out_stays_marked() -> None:
-    given = lane(Claim(born="b", owner="me", cursor=100, handed=50), size=10).progressed(None)
+    given = buffer(Assignment(born="b", owner="me", cursor=100, handed=50), size=10).progressed(None)
     assert given.handed == 50
 
 
 def test_what_was_stored_before_a_seek_comes_as_a_repeat() -> None:
-    one = lane(Claim(born="b", owner="me", cursor=0, until=3))
+    one = buffer(Assignment(born="b", owner="me", cursor=0, until=3))
     arrive(one, 2, 3, 4)
     assert taken(one) == [(2, True), (3, True), (4, False)]
 
 
 def test_what_is_handed_back_comes_again_first_and_marked() -> None:
-    one = lane()
+    one = buffer()
     arrive(one, 1, 2, 3)
     taken(one, 2)
     one.window.nack(1)
@@ -210,11 +218,11 @@ def test_what_is_handed_back_comes_again_first_and_marked() -> None:
 
 
 def test_there_is_room_for_the_window_and_for_so_many_bytes() -> None:
-    one = lane(size=3)
+    one = buffer(size=3)
     arrive(one, 1, 2)
     assert one.room == 1
     reply = "$JS.ACK.t.c.1.3.3.1000000000.0"
-    two = lane(size=3)
+    two = buffer(size=3)
     two.arrive(place_of(reply), Msg(_client=Client(), subject="t.0", reply=reply, data=bytes(9 * 1024 * 1024)))
     assert two.room == 0
     taken(two)

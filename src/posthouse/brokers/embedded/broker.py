@@ -16,7 +16,8 @@ import posthouse.brokers.embedded.schema as schema
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.admission import admit
 from posthouse.brokers.embedded.file import LogFile
-from posthouse.brokers.embedded.stream import EmbeddedStream, Entered
+from posthouse.brokers.embedded.log import EmbeddedLog, Marked
+from posthouse.brokers.group.member import GroupMember
 from posthouse.checks import Check, judged
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
@@ -58,7 +59,7 @@ class EmbeddedBroker:
         self._partitions = partitions
         self._lease = lease
         self._topics: dict[str, tuple[int, int]] = {}
-        self._streams: set[EmbeddedStream] = set()
+        self._streams: set[GroupMember[Marked]] = set()
         self._prune_at = clock.monotonic() + PRUNE_EVERY
         self.sheet = Capabilities(
             name="embedded",
@@ -97,29 +98,21 @@ class EmbeddedBroker:
 
     async def subscribe(
         self, group: str, topics: Sequence[str], *, start: Start = "earliest", window: int = 1000
-    ) -> EmbeddedStream:
+    ) -> GroupMember[Marked]:
         """A topic that does not exist raises BrokerError: a misspelled one would wait for ever."""
+
+        def enter(connection: sqlite3.Connection) -> Mapping[str, int]:
+            numbers = {topic: self._topic(connection, topic) for topic in topics}
+            add_group(connection, group, numbers.values())
+            return numbers
+
         async with self._file.write("joining a group") as connection:
-            entered = self._enter(connection, group, topics)
+            entered = enter(connection)
             if start == "latest":
-                connection.executemany(schema.START_AT_END, [(group, number) for number in entered.topics])
-        stream = EmbeddedStream(
-            self._file,
-            group,
-            entered,
-            clock=self._clock,
-            window=window,
-            lease=self._lease,
-            enter=lambda connection: self._enter(connection, group, topics),
-            on_beat=self._tidy,
-            on_close=self._streams.discard,
-        )
-        self._streams.add(stream)
-        try:
-            await stream.join()
-        except BaseException:
-            await stream.aclose()
-            raise
+                connection.executemany(schema.START_AT_END, [(group, number) for number in entered.values()])
+        log = EmbeddedLog(self._file, group, clock=self._clock, window=window, lease=self._lease, enter=enter)
+        stream = GroupMember(log, group, topics, clock=self._clock, lease=self._lease, on_beat=self._tidy)
+        await stream.join(self._streams)
         return stream
 
     async def seek(
@@ -216,12 +209,6 @@ class EmbeddedBroker:
             wrong=ahead > 0,
             fix="the log was restored without its cursors: the next member to join starts over with all that is kept",
         )
-
-    def _enter(self, connection: sqlite3.Connection, group: str, topics: Sequence[str]) -> Entered:
-        """Give a group its place in topics where it has none."""
-        numbers = {self._topic(connection, topic): topic for topic in topics}
-        add_group(connection, group, numbers)
-        return Entered(numbers, self._file.run)
 
     def _append(self, connection: sqlite3.Connection, frames: Sequence[Frame]) -> None:
         now = self._clock.now()

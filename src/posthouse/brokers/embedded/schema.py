@@ -118,9 +118,10 @@ START_AT_END = """
 JOIN = """
     INSERT INTO members (grp, topic, name, until) VALUES (?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET until = excluded.until"""
-LEAVE = "DELETE FROM members WHERE grp = ? AND topic = ? AND name = ?"
+LEAVE = "DELETE FROM members WHERE grp = ? AND name = ?"
+STRIKE_OFF = "DELETE FROM members WHERE grp = ? AND topic = ? AND name = ?"
 MEMBERS = "SELECT topic, name, until FROM members WHERE grp = ?"
-CURSORS = "SELECT topic, partition, owner, epoch, acked, touched, unsure FROM cursors WHERE grp = ?"
+CURSORS = "SELECT topic, partition, owner, epoch, acked FROM cursors WHERE grp = ? ORDER BY topic, partition"
 # The one before did not give it back: whatever it may have had in hand is handed out as a repeat, but nothing that is
 # stored later. A power cut may have undone acknowledgements as well, so after one the cursor no longer tells how far
 # that was.

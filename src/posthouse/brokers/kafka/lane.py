@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from confluent_kafka import Message
 
 from posthouse.broker import Delivery
+from posthouse.brokers.group.window import Window
 from posthouse.brokers.kafka.places import Claim, Note, Spot, acknowledged
 from posthouse.brokers.kafka.records import delivery_of
-from posthouse.brokers.window import Window
 
 ROOM = 4 * 1024 * 1024
 """Bytes that may wait here to be handed out; then the partition is paused."""

@@ -10,12 +10,15 @@ from typing import Literal
 import msgspec
 
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
+from posthouse.brokers.group.assignment import TopicPartition
+from posthouse.brokers.group.member import GroupMember
+from posthouse.brokers.nats.buffer import PartitionBuffer
 from posthouse.brokers.nats.checks import is_durable, topic_checks, version_check
 from posthouse.brokers.nats.inventory import Inventory, called
-from posthouse.brokers.nats.ledger import Claim, Ledger, Line, Spot
+from posthouse.brokers.nats.ledger import Assignment, Ledger, Versioned
 from posthouse.brokers.nats.letters import stream_of, subjects_of
+from posthouse.brokers.nats.log import NatsLog
 from posthouse.brokers.nats.publishing import Call
-from posthouse.brokers.nats.stream import NatsStream
 from posthouse.brokers.nats.topics import Config, Settings, Topic, Topics
 from posthouse.brokers.nats.wire import CODE_MISSING, Refused, Wire
 from posthouse.checks import Check, warnings
@@ -70,7 +73,7 @@ class NatsBroker:
         self._clock = clock
         self._lease = lease
         self._sync: Sync = sync
-        self._streams: set[NatsStream] = set()
+        self._streams: set[GroupMember[PartitionBuffer]] = set()
         self.sheet = Capabilities(
             name="nats",
             durable_ack=sync == "always" or replicas >= 3,
@@ -104,26 +107,13 @@ class NatsBroker:
 
     async def subscribe(
         self, group: str, topics: Sequence[str], *, start: Start = "earliest", window: int = 1000
-    ) -> NatsStream:
+    ) -> GroupMember[PartitionBuffer]:
         """A topic that does not exist raises BrokerError: a misspelled one would wait for ever."""
         for topic in topics:
             await self._begin(group, await self._existing(topic), start)
-        stream = NatsStream(
-            self._wire,
-            self._topics,
-            group,
-            topics,
-            clock=self._clock,
-            window=window,
-            lease=self._lease,
-            on_close=self._streams.discard,
-        )
-        self._streams.add(stream)
-        try:
-            await stream.join()
-        except BaseException:
-            await stream.aclose()  # or its readers would fill a stream that nobody has
-            raise
+        log = NatsLog(self._wire, self._topics, group, topics, window=window, lease=self._lease)
+        stream = GroupMember(log, group, topics, clock=self._clock, lease=self._lease)
+        await stream.join(self._streams)
         return stream
 
     async def seek(
@@ -205,13 +195,13 @@ class NatsBroker:
         """Lines for the partitions that the group has never seen. One that was declared and never read is new as well."""
         ledger = Ledger(self._wire, group)
         first = topic.last if start == "latest" else max(0, topic.first - 1)
-        new = Claim(born=topic.created, cursor=first, started=first)
+        new = Assignment(born=topic.created, cursor=first, started=first)
         known = await ledger.lines(topic.name)
-        spots: list[Spot] = [(topic.name, partition) for partition in range(topic.partitions + 1)]
+        spots: list[TopicPartition] = [(topic.name, partition) for partition in range(topic.partitions + 1)]
         await ledger.begin({spot: new for spot in spots if spot not in known})
         if start == "latest":
             await ledger.change(
-                {spot: Line(new, known[spot].version) for spot in known if known[spot].claim.epoch == 0}
+                {spot: Versioned(new, known[spot].version) for spot in known if known[spot].assignment.epoch == 0}
             )
 
     async def _sequence(self, topic: Topic, position: int | str | None, time: float | None) -> int:
@@ -230,9 +220,9 @@ class NatsBroker:
                 raise
             return Progress(stored=0, pending=0, truncated=False)
         lines = await Ledger(self._wire, group).lines(name)
-        none = Line(Claim(born=topic.created, started=max(0, topic.first - 1)), 0)
-        claims = [lines.get((name, n), none).claim for n in range(topic.partitions + 1)]
-        claims = [claim if claim.born == topic.created else none.claim for claim in claims]
+        none = Versioned(Assignment(born=topic.created, started=max(0, topic.first - 1)), 0)
+        claims = [lines.get((name, n), none).assignment for n in range(topic.partitions + 1)]
+        claims = [claim if claim.born == topic.created else none.assignment for claim in claims]
         subjects = subjects_of(name, topic.partitions)
         counts = await asyncio.gather(
             *(self._unread(topic, subject, claim) for subject, claim in zip(subjects, claims, strict=True))
@@ -250,7 +240,7 @@ class NatsBroker:
             behind=tuple(counts),
         )
 
-    async def _unread(self, topic: Topic, subject: str, claim: Claim) -> int:
+    async def _unread(self, topic: Topic, subject: str, claim: Assignment) -> int:
         """How many frames of a partition are behind the cursor, without those acknowledged there that are still stored."""
         behind = await self._behind(topic.name, subject, claim.cursor)
         done = [sequence for sequence in claim.done if max(claim.cursor + 1, topic.first) <= sequence <= topic.last]
@@ -282,22 +272,22 @@ def offset(position: int | str | None) -> int:
         raise BrokerError(f"position {position!r} is not one of this log: it takes whole numbers") from None
 
 
-def doubted(claim: Claim, behind: int) -> int:
+def doubted(claim: Assignment, behind: int) -> int:
     """How many of the frames behind the cursor may have been dealt with though nobody said so, at most."""
     if claim.until > claim.cursor:
         return behind
     return min(behind, claim.unsure if claim.owner is None else claim.handed)
 
 
-def moved_to(cursor: int, topic: Topic, line: Line) -> Line:
+def moved_to(cursor: int, topic: Topic, line: Versioned) -> Versioned:
     claim = msgspec.structs.replace(
-        line.claim,
+        line.assignment,
         born=topic.created,
-        epoch=line.claim.epoch + 1,
+        epoch=line.assignment.epoch + 1,
         cursor=cursor,
         at=0.0,
         until=topic.last,
         done=(),
         unsure=0,
     )
-    return Line(claim, line.version)
+    return Versioned(claim, line.version)

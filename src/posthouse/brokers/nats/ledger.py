@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 from nats.aio.msg import Msg
 
+from posthouse.brokers.group.assignment import TopicPartition
 from posthouse.brokers.nats.letters import moment, text_of, word
 from posthouse.brokers.nats.wire import CODE_CONFLICT, Letter, Refused, Wire
 
@@ -22,7 +23,7 @@ ROOT = "posthouse-groups"
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """One partition as the group has it.
 
     Everything up to `cursor` (a sequence of the stream) is acknowledged, and the few in `done` behind it; `at` is when
@@ -46,15 +47,11 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     unsure: int = 0
 
 
-class Line(NamedTuple):
-    """A claim and the sequence of its version."""
+class Versioned(NamedTuple):
+    """An assignment and the sequence of its version."""
 
-    claim: Claim
+    assignment: Assignment
     version: int
-
-
-Spot = tuple[str, int]
-"""Topic and partition."""
 
 
 class Presence(msgspec.Struct, frozen=True):
@@ -67,11 +64,11 @@ class Presence(msgspec.Struct, frozen=True):
 class Snapshot(NamedTuple):
     """What the ledger says, and who is alive for which topic."""
 
-    lines: Mapping[Spot, Line]
+    lines: Mapping[TopicPartition, Versioned]
     living: Mapping[str, Sequence[str]]
 
 
-_claim = msgspec.json.Decoder(Claim)
+_assignment = msgspec.json.Decoder(Assignment)
 _presence = msgspec.json.Decoder(Presence)
 
 
@@ -85,14 +82,14 @@ class Ledger:
         self.hint = f"{ROOT}-hint.{word(group)}"
         """Where members tell each other, unstored, that something changed."""
 
-    async def lines(self, topic: str) -> dict[Spot, Line]:
+    async def lines(self, topic: str) -> dict[TopicPartition, Versioned]:
         """Every partition that the group has in a topic."""
         found = await self._wire.read(STREAM, {"multi_last": [claims_of(self._group, topic)]})
         return dict(_line(topic, message) for message in found)
 
     async def snapshot(self, topics: Iterable[str], me: str, lease: float) -> Snapshot:
         """All lines of these topics, and the members whose last sign is younger than a lease, by the server's clock."""
-        lines: dict[Spot, Line] = {}
+        lines: dict[TopicPartition, Versioned] = {}
         for topic in topics:
             lines |= await self.lines(topic)
         signs = await self._wire.read(STREAM, {"multi_last": [f"{self._root}.member.*"]})
@@ -115,22 +112,22 @@ class Ledger:
         if answer.error is not None:
             raise Refused("joining a group", answer.error)
 
-    async def begin(self, claims: Mapping[Spot, Claim]) -> None:
+    async def begin(self, new: Mapping[TopicPartition, Assignment]) -> None:
         """Write the lines that are not there yet."""
-        await self.change({spot: Line(claim, 0) for spot, claim in claims.items()})
+        await self.change({spot: Versioned(assignment, 0) for spot, assignment in new.items()})
 
-    async def change(self, lines: Mapping[Spot, Line]) -> dict[Spot, int]:
+    async def change(self, lines: Mapping[TopicPartition, Versioned]) -> dict[TopicPartition, int]:
         """Replace each line if its version is still the last; the new versions of those that were. Others are missing
         in the answer: somebody was faster."""
         letters = [
             Letter(
                 f"{self._root}.claim.{word(topic)}.{partition}",
-                msgspec.json.encode(line.claim),
+                msgspec.json.encode(line.assignment),
                 {EXPECTED: str(line.version)},
             )
             for (topic, partition), line in lines.items()
         ]
-        changed: dict[Spot, int] = {}
+        changed: dict[TopicPartition, int] = {}
         for spot, answer in zip(lines, await self._wire.store(letters), strict=True):
             if answer.error is None:
                 changed[spot] = answer.seq
@@ -150,9 +147,9 @@ def group_and_topic(subject: str) -> tuple[str, str]:
     return text_of(group), text_of(topic)
 
 
-def _line(topic: str, message: Msg) -> tuple[Spot, Line]:
+def _line(topic: str, message: Msg) -> tuple[TopicPartition, Versioned]:
     spot = (topic, int(_subject(message).rsplit(".", 1)[1]))
-    return spot, Line(_claim.decode(message.data), int((message.headers or {})["Nats-Sequence"]))
+    return spot, Versioned(_assignment.decode(message.data), int((message.headers or {})["Nats-Sequence"]))
 
 
 def _subject(message: Msg) -> str:

@@ -14,11 +14,12 @@ from functools import partial
 import msgspec
 from nats.aio.msg import Msg
 
-from posthouse.brokers.nats.lane import ROOM, Lane
+from posthouse.brokers.nats.buffer import ROOM, PartitionBuffer
 from posthouse.brokers.nats.letters import place_of, stream_of, subjects_of
 from posthouse.brokers.nats.wire import STATUS, Wire
 from posthouse.clock import new_id
 from posthouse.errors import BrokerError
+from posthouse.local.doorbell import Doorbell
 
 PULL = 500
 """The most frames to ask for at once."""
@@ -28,15 +29,15 @@ NANO = 1_000_000_000
 
 
 class Reader:
-    """Fills a lane as far as it has room; calls `bell` when something arrived and `lost` when it must be opened anew."""
+    """Fills a buffer as far as it has room; rings the `bell` when something arrived, and calls `lost` when it must be opened anew."""
 
     def __init__(
-        self, wire: Wire, lane: Lane, partitions: int, *, bell: Callable[[], None], lost: Callable[[], None]
+        self, wire: Wire, buffer: PartitionBuffer, partitions: int, *, bell: Doorbell, lost: Callable[[], None]
     ) -> None:
         self._wire = wire
-        self._lane = lane
-        self._stream = stream_of(lane.topic)
-        self._subject = subjects_of(lane.topic, partitions)[lane.partition]
+        self._buffer = buffer
+        self._stream = stream_of(buffer.topic)
+        self._subject = subjects_of(buffer.topic, partitions)[buffer.number]
         self._bell = bell
         self._lost = lost
         self._name = ""
@@ -70,7 +71,7 @@ class Reader:
                 "name": name,
                 "filter_subject": self._subject,
                 "deliver_policy": "by_start_sequence",
-                "opt_start_seq": self._lane.last + 1,
+                "opt_start_seq": self._buffer.last + 1,
                 "ack_policy": "none",
                 "inactive_threshold": int(2 * EXPIRES * NANO),
                 "mem_storage": True,
@@ -85,7 +86,7 @@ class Reader:
 
     async def ask(self) -> None:
         """Ask for as much as there is room for, in good time before the last of it has come."""
-        room = min(PULL, self._lane.room - self._asked)
+        room = min(PULL, self._buffer.room - self._asked)
         if not self._name or self._closed or room <= 0 or self._asked > PULL // 2:
             return
         self._asked += room
@@ -129,8 +130,8 @@ class Reader:
             return
         self._number = place.number
         self._asked -= 1
-        self._lane.arrive(place, message)
-        self._bell()
+        self._buffer.arrive(place, message)
+        self._bell.wake()
         if self._asked <= PULL // 2:
             with contextlib.suppress(BrokerError):
                 await self.ask()

@@ -97,8 +97,8 @@ class Wire:
         self._inbox = ""
         self._numbers = itertools.count(1)
         self._waiting: dict[str, Waiting] = {}
-        self.reconnected = asyncio.Event()
-        """Set and replaced whenever a connection was lost and found again."""
+        self.reconnected: set[Callable[[], None]] = set()
+        """Called whenever a connection was lost and found again."""
 
     async def client(self) -> Client:
         """The connected client."""
@@ -284,8 +284,8 @@ class Wire:
         self._fail("the connection was lost")
 
     async def _on_reconnect(self) -> None:
-        self.reconnected.set()
-        self.reconnected = asyncio.Event()
+        for call in self.reconnected:
+            call()
 
     def _fail(self, reason: str) -> None:
         for waiting in self._waiting.values():

@@ -12,9 +12,10 @@ import posthouse.brokers.postgres.inventory as inventory
 import posthouse.brokers.postgres.schema as sql
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.admission import admit, frame_size
+from posthouse.brokers.group.member import GroupMember
 from posthouse.brokers.postgres.checks import log_checks
 from posthouse.brokers.postgres.database import Database
-from posthouse.brokers.postgres.stream import Entered, Place, PostgresStream
+from posthouse.brokers.postgres.log import Entered, PostgresLog, SavedPartition
 from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
@@ -68,7 +69,7 @@ class PostgresBroker:
         """Number and partitions …"""
         self._run = ""
         """… as this run of the server gave them."""
-        self._streams: set[PostgresStream] = set()
+        self._streams: set[GroupMember[SavedPartition]] = set()
         self._prune_at = clock.monotonic() + PRUNE_EVERY
         self.sheet = Capabilities(
             name="postgres",
@@ -112,29 +113,20 @@ class PostgresBroker:
 
     async def subscribe(
         self, group: str, topics: Sequence[str], *, start: Start = "earliest", window: int = 1000
-    ) -> PostgresStream:
+    ) -> GroupMember[SavedPartition]:
         """A topic that does not exist raises BrokerError: a misspelled one would wait for ever. So does no topic."""
         if not topics:
             raise BrokerError(f"group {group!r} names no topic to read")
         if not storable(group):
             raise BrokerError(f"{group!r} cannot name a group: it is not text that a database takes")
-        stream = PostgresStream(
-            self._database,
-            group,
-            await self._enter(group, topics, at_end=start == "latest"),
-            clock=self._clock,
-            window=window,
-            lease=self._lease,
-            enter=lambda: self._enter(group, topics),
-            on_beat=self._tidy,
-            on_close=self._streams.discard,
-        )
-        self._streams.add(stream)
-        try:
-            await stream.join()
-        except BaseException:
-            await stream.aclose()
-            raise
+
+        async def enter() -> Entered:
+            return await self._enter(group, topics)
+
+        entered = await self._enter(group, topics, at_end=start == "latest")
+        log = PostgresLog(self._database, group, entered, window=window, lease=self._lease, enter=enter)
+        stream = GroupMember(log, group, topics, clock=self._clock, lease=self._lease, on_beat=self._tidy)
+        await stream.join(self._streams)
         return stream
 
     async def seek(
@@ -211,8 +203,9 @@ class PostgresBroker:
     async def _enter(self, group: str, topics: Sequence[str], *, at_end: bool = False) -> Entered:
         """Give a group its place in topics where it has none."""
         known = await self._known(topics)
-        entered = Entered({number: topic for (number, _), topic in zip(known, topics, strict=True)}, self._run)
-        await self._database.fetch("joining a group", sql.ADD_GROUP, group, list(entered.topics), at_end, entered.run)
+        entered = Entered({topic: number for (number, _), topic in zip(known, topics, strict=True)}, self._run)
+        numbers = [*entered.topics.values()]
+        await self._database.fetch("joining a group", sql.ADD_GROUP, group, numbers, at_end, entered.run)
         return entered
 
     async def _store(self, frames: Sequence[Frame]) -> None:
@@ -226,7 +219,7 @@ class PostgresBroker:
 
     def _arranged(self, frames: Sequence[Frame]) -> tuple[Sequence[object], ...]:
         """The arrays of `publish`: partitions in the order in which all lock them, frames in theirs."""
-        by_place: dict[Place, list[Frame]] = {}
+        by_place: dict[tuple[int, int], list[Frame]] = {}
         for frame in frames:
             topic, partitions = self._topics[frame.topic]
             partition = crc32((frame.id if frame.key is None else frame.key).encode()) % partitions

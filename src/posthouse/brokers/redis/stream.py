@@ -6,15 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
-from zlib import crc32
 
 from posthouse.broker import Delivery, Start
+from posthouse.brokers.group.assignment import assign, is_alive
 from posthouse.brokers.redis.entries import Entry
 from posthouse.brokers.redis.lane import Holding, Lane
 from posthouse.brokers.redis.scripts import ACK, BEGIN, GIVE, RENEW, TAKE
 from posthouse.brokers.redis.topics import bell_of, ledger_of
 from posthouse.brokers.redis.wire import Asked, Read, Value, Wire
-from posthouse.brokers.shares import Claim, is_alive, plan
 from posthouse.brokers.supervision import raise_if_ended
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError
@@ -282,11 +281,11 @@ class RedisStream:
             if number not in mine or view.epochs[number] != lane.holding.epoch:
                 del self._lanes[topic, number]
         sure = {number for number, lane in self._of(topic).items() if not lane.unsure} - view.outlived
-        claims = [Claim(number_of(topic), number, view.owners.get(number)) for number in view.epochs]
-        wanted = plan(self._me, {number_of(topic): view.living}, claims)
-        take = {claim.partition for claim in wanted.take} | (mine - sure)
+        owners = {(topic, number): view.owners.get(number) for number in view.epochs}
+        wanted = assign(self._me, {topic: view.living}, owners)
+        take = {number for _, number in wanted.take} | (mine - sure)
         await self._take_over(topic, view.run, {number: view.epochs[number] for number in sorted(take)})
-        ready = self._ready_to_leave(topic, {claim.partition for claim in wanted.leave})
+        ready = self._ready_to_leave(topic, {number for _, number in wanted.leave})
         if ready:
             await self._give(topic, ready)
 
@@ -374,10 +373,6 @@ class RedisStream:
                     await self._give(topic, list(self._of(topic)), leaving=True)
         await _ended(self._filling)
         self._lanes = {}
-
-
-def number_of(topic: str) -> int:
-    return crc32(topic.encode())
 
 
 async def _ended(*tasks: asyncio.Task[Any] | None) -> None:

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from posthouse.broker import Delivery, Frame
-from posthouse.brokers.ledger import Ledger, Signs, partition_of
-from posthouse.brokers.member import LogMember, Settings
+from posthouse.brokers.group.ledger import Ledger, LedgerLog, ScannedPartition, Signs, partition_of
+from posthouse.brokers.group.member import GroupMember
 from posthouse.clock import ManualClock
 from posthouse.errors import BrokerError, BrokerUnavailable
 
 PARTITIONS = 4
-SETTINGS = Settings(lease=8.0, poll=1.0, window=6)
+LEASE = 8.0
 
 
 class ListLog:
@@ -64,9 +64,14 @@ class ListLog:
             raise BrokerUnavailable("down")
 
 
-async def joined(log: ListLog, clock: ManualClock) -> LogMember:
-    member = LogMember(log, "g", ["t"], clock=clock, settings=SETTINGS)
-    await member.join()
+def made(log: ListLog, clock: ManualClock, *topics: str) -> GroupMember[ScannedPartition]:
+    ledgers = LedgerLog(log, "g", topics, clock=clock, lease=LEASE, window=6, poll=1.0)
+    return GroupMember(ledgers, "g", topics, clock=clock, lease=LEASE)
+
+
+async def joined(log: ListLog, clock: ManualClock) -> GroupMember[ScannedPartition]:
+    member = made(log, clock, "t")
+    await member.join(set())
     return member
 
 
@@ -132,7 +137,7 @@ async def test_a_partition_is_left_only_when_nothing_of_it_is_in_hand() -> None:
     in_hand = await old.receive(100, 0)
     young = await joined(log, clock)
     await pass_time(clock, 6)
-    assert {place.owner for place in log.ledger().places} == {log.ledger().places[0].owner}
+    assert {cursor.owner for cursor in log.ledger().partitions} == {log.ledger().partitions[0].owner}
     assert await young.receive(10, 0) == []
     await old.ack(in_hand)
     await pass_time(clock, 6)
@@ -252,7 +257,7 @@ async def test_a_closed_member_owns_nothing_and_says_so() -> None:
     member = await joined(log, clock)
     await asyncio.gather(member.aclose(), member.aclose())
     assert log.ledger().signs == {}
-    assert {place.owner for place in log.ledger().places} == {None}
+    assert {cursor.owner for cursor in log.ledger().partitions} == {None}
     with pytest.raises(BrokerError, match="closed"):
         await member.receive(1, 0)
 
@@ -264,8 +269,8 @@ async def test_an_epoch_that_another_owner_has_is_not_the_members_own() -> None:
     log.say("a", "a")
     handed = await member.receive(10, 0)
     ledger = log.ledger()
-    for place in ledger.places:
-        place.owner = "another"
+    for cursor in ledger.partitions:
+        cursor.owner = "another"
     log.ledgers["g"] = msgspec.json.encode(ledger)
     await member.ack(handed)
     assert log.ledger().acknowledged == 0
@@ -292,11 +297,10 @@ async def test_whoever_fails_to_join_leaves_nothing_and_closing_waits_for_no_log
             return await super().edit(group, topic, edit)
 
     log, clock = HalfLog(), ManualClock()
-    member = LogMember(log, "g", ["t", "u"], clock=clock, settings=SETTINGS)
+    member, members = made(log, clock, "t", "u"), set[GroupMember[ScannedPartition]]()
     with pytest.raises(BrokerUnavailable):
-        await member.join()
-    assert len(log.ledger().signs) == 1
-    await member.aclose()
+        await member.join(members)
+    assert members == set()
     assert log.ledger().signs == {}
 
 

@@ -49,17 +49,19 @@ class Window:
         return bool(self._again) or self.read < stored
 
     def take(self, limit: int, stored: int) -> list[tuple[int, int, bool]]:
-        """Up to `limit` numbers to hand out now, as runs (first, last, again); those handed back come first."""
+        """Up to `limit` numbers to hand out now, as runs (first, last, again); those handed back come first, and those that
+        nobody got are none of them."""
         runs: list[tuple[int, int, bool]] = []
         if self._again:
             again = sorted(self._again)[:limit]
             self._again.difference_update(again)
             limit -= len(again)
             for number in again:
-                if runs and runs[-1][1] == number - 1:
-                    runs[-1] = (runs[-1][0], number, True)
+                returned = number in self._returned
+                if runs and runs[-1][1:] == (number - 1, returned):
+                    runs[-1] = (runs[-1][0], number, returned)
                 else:
-                    runs.append((number, number, True))
+                    runs.append((number, number, returned))
         fresh = 0 if self._again else min(limit, stored - self.read, self.committed + self.size - self.read)
         if fresh > 0:
             first, self.read = self.read + 1, self.read + fresh

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.brokers.window import Window
+from posthouse.brokers.group.window import Window
 
 
 def window(*, acked: int = 0, touched: int = 0, size: int = 10) -> Window:

@@ -3,44 +3,46 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from functools import partial
 
 import msgspec
 from nats.aio.msg import Msg
 
 from posthouse.broker import Delivery
+from posthouse.brokers.group.log import Answer, Partition, Token, Want
+from posthouse.brokers.group.window import Window
 from posthouse.brokers.handing import handed
-from posthouse.brokers.nats.ledger import Claim
+from posthouse.brokers.nats.ledger import Assignment
 from posthouse.brokers.nats.letters import Place, frame_of
-from posthouse.brokers.window import Window
 
 ROOM = 8 * 1024 * 1024
 """Bytes that may wait here to be handed out; then no more are asked for."""
 
 
-class Lane:
-    """Frames are numbered 1, 2, 3 … from the cursor at which this member took over. A seek, or a loss of the partition,
-    ends it: acknowledgements of an old lane find nobody."""
+class PartitionBuffer(Partition):
+    """Frames are numbered 1, 2, 3 … from the cursor at which this member took over."""
 
-    def __init__(self, topic: str, partition: int, claim: Claim, version: int, size: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.claim = claim
+    def __init__(self, topic: str, number: int, assignment: Assignment, version: int, size: int) -> None:
+        window = Window(acked=0, touched=assignment.handed, size=size, unsure=assignment.unsure)
+        super().__init__(topic, number, assignment.epoch, window)
+        self.stored = 0
+        """The number of the last frame that arrived."""
+        self.assignment = assignment
         self.version = version
-        self.window = Window(acked=0, touched=claim.handed, size=size, unsure=claim.unsure)
-        self.end = claim.end
+        self.end = assignment.end
         """Nothing behind this sequence was handed out before; None until somebody has looked."""
-        self.arrived = 0
-        self.last, self.last_at = claim.cursor, claim.at
+        self.last, self.last_at = assignment.cursor, assignment.at
         """The sequence of the last frame that arrived, and when it was stored; 0 where that is not known."""
-        self.leaving_since: float | None = None
         self._waiting: dict[int, Delivery] = {}
         self._sequences: deque[int] = deque()
         self._times: deque[float] = deque()
         """Of the frames behind the saved cursor."""
         self._bytes = 0
-        self._done = set(claim.done)
+        self._done = set(assignment.done)
+
+    @property
+    def arrived(self) -> int:
+        return self.stored or 0
 
     @property
     def room(self) -> int:
@@ -48,58 +50,59 @@ class Lane:
         window = self.window
         return 0 if self._bytes > ROOM else window.committed + window.size - self.arrived
 
+    def heard(self, stored: int) -> None:
+        """It is known here first."""
+
     def arrive(self, place: Place, message: Msg) -> None:
-        self.arrived += 1
+        self.stored = number = self.arrived + 1
         self.last, self.last_at = place.sequence, place.at
         self._sequences.append(place.sequence)
         self._times.append(place.at)
-        touched = self.arrived <= self.window.touched and (self.end is None or place.sequence <= self.end)
-        self._waiting[self.arrived] = handed(
+        if place.sequence in self._done:
+            self.window.done.add(number)
+        touched = number <= self.window.touched and (self.end is None or place.sequence <= self.end)
+        self._waiting[number] = handed(
             partial(frame_of, self.topic, place.sequence, message.headers, message.data),
             topic=self.topic,
             body=message.data,
             position=place.sequence,
             stored_at=place.at,
-            redelivered=touched or place.sequence <= self.claim.until,
-            token=(self, self.arrived),
+            redelivered=touched or place.sequence <= self.assignment.until,
+            token=Token(self, number),
         )
         self._bytes += len(message.data)
 
-    def take(self, limit: int) -> Iterator[Delivery]:
-        """What an earlier owner had acknowledged is passed over, and others take its place."""
-        while limit > 0 and (runs := self.window.take(limit, self.arrived)):
-            for first, last, again in runs:
-                for number in range(first, last + 1):
-                    delivery = self._waiting[number]
-                    if delivery.position in self._done:
-                        self.ack(number)
-                        continue
-                    limit -= 1
-                    yield _again(delivery) if again else delivery
+    def answer(self, want: Want[PartitionBuffer]) -> Answer:
+        if want.hopeful or want.last < want.first:
+            return Answer(self.arrived)
+        deliveries = [self._waiting[number] for number in range(want.first, want.last + 1)]
+        if want.again:
+            deliveries = [msgspec.structs.replace(delivery, redelivered=True) for delivery in deliveries]
+        return Answer(self.arrived, deliveries)
 
     def ack(self, number: int) -> None:
-        self.window.ack(number)
+        super().ack(number)
         delivery = self._waiting.pop(number, None)
         if delivery is not None:
             self._bytes -= len(delivery.frame.body)
 
-    def progressed(self, owner: str | None, *, closed: bool = False) -> Claim:
-        """The claim as it should be written now. One that is given back says exactly what was handed out, and with a `closed`
-        stream that the rest was not dealt with."""
+    def progressed(self, owner: str | None, *, closed: bool = False) -> Assignment:
+        """The assignment as it should be written now. One that is given back says exactly what was handed out, and with a
+        `closed` stream that the rest was not dealt with."""
         window = self.window
         passed = window.advance() - window.committed
-        cursor = self._sequences[passed - 1] if passed else self.claim.cursor
+        cursor = self._sequences[passed - 1] if passed else self.assignment.cursor
         read = window.read if owner is None else window.prefix + window.size
-        return Claim(
-            born=self.claim.born,
+        return Assignment(
+            born=self.assignment.born,
             owner=owner,
-            epoch=self.claim.epoch,
+            epoch=self.assignment.epoch,
             cursor=cursor,
-            at=self._times[passed - 1] if passed else self.claim.at,
-            started=self.claim.started,
+            at=self._times[passed - 1] if passed else self.assignment.at,
+            started=self.assignment.started,
             handed=max(window.touched, read) - window.prefix,
             end=self._furthest() if owner is None else None,
-            until=self.claim.until,
+            until=self.assignment.until,
             done=tuple(sorted(s for s in self._done | self._acknowledged(owner) if s > cursor)),
             unsure=max(0, window.doubted(closed=closed) - window.prefix) if owner is None else 0,
         )
@@ -121,13 +124,9 @@ class Lane:
     def unsaved(self) -> bool:
         return self.window.advance() > self.window.committed
 
-    def saved(self, claim: Claim, version: int) -> None:
-        while self._sequences and self._sequences[0] <= claim.cursor:
+    def saved(self, assignment: Assignment, version: int) -> None:
+        while self._sequences and self._sequences[0] <= assignment.cursor:
             self._sequences.popleft()
             self._times.popleft()
             self.window.committed += 1
-        self.claim, self.version = claim, version
-
-
-def _again(delivery: Delivery) -> Delivery:
-    return msgspec.structs.replace(delivery, redelivered=True)
+        self.assignment, self.version = assignment, version
