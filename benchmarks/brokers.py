@@ -17,7 +17,8 @@ from typing import Protocol, runtime_checkable
 from benchmarks import kafkabare, natsbare, pubsubbare, rabbitmqbare, redisbare, sqsbare
 from benchmarks.reading import Reading, Scale, compare
 from benchmarks.shop import KINDS, Done, OrderPlaced, create, fill, relay
-from posthouse import Service
+from posthouse import App, Service
+from posthouse.app import app_of
 from posthouse.broker import Broker, Frame, Topology
 from posthouse.brokers import open_broker
 from posthouse.clock import SystemClock, new_id
@@ -135,24 +136,26 @@ async def receive(name: str, broker: Broker, bare: Bare, scale: Scale) -> Readin
 async def consume(name: str, url: str, bare: Bare, folder: Path, scale: Scale) -> Reading:
     count = scale.count(10_000)
     namespace = f"shop{new_id()[-6:]}"
-    orders = Service("orders", namespace=namespace, store=f"sqlite:///{folder / 'orders.db'}", broker=url)
+    orders = Service("orders", namespace=namespace)
+    App(orders, store=f"sqlite:///{folder / 'orders.db'}", broker=url)
     orders.event("order.placed.v1", key="order_id")(OrderPlaced)
     orders.setup(create)
-    await orders.open()
+    await app_of(orders).open()
     topic, rounds = f"{namespace}.orders.order", scale.turns(5)
-    await expect(orders.broker, bare, topic, [f"billing{number}" for number in range(rounds + 1)])
+    await expect(app_of(orders).broker, bare, topic, [f"billing{number}" for number in range(rounds + 1)])
     await fill(orders, count)
     await relay(orders)
     await orders.aclose()
 
     async def ours(number: int) -> float:
         place = f"billing{number}"
-        billing = Service(place, namespace=namespace, store=f"sqlite:///{folder / place}.db", broker=url)
+        billing = Service(place, namespace=namespace)
+        App(billing, store=f"sqlite:///{folder / place}.db", broker=url)
         billing.external(f"{namespace}.orders.order.placed.v1", key="order_id")(OrderPlaced)
         billing.setup(create)
         done = Done(count)
         KINDS["list"](billing, done)
-        [consumer] = (await billing.prepare()).consumers
+        [consumer] = (await app_of(billing).prepare()).consumers
         began = time.perf_counter()
         await consumer.run(done.stop)
         took = time.perf_counter() - began

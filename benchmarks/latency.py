@@ -14,7 +14,8 @@ from pathlib import Path
 from benchmarks import byhand
 from benchmarks.reading import Reading, Scale, at_most, delays
 from benchmarks.shop import BUSINESS, TENANT, OrderPlaced, orders_in, placed
-from posthouse import Event, Service, Tx
+from posthouse import App, Event, Service, Tx
+from posthouse.app import app_of
 
 RATE = 200.0
 """Events per second."""
@@ -25,12 +26,8 @@ NOTE = "INSERT INTO handled (number, at) VALUES (?, ?)"
 
 def billing_with_times(folder: Path) -> Service:
     """The consumer, noting when it has written its row. The clock is the machine's, the same in every process."""
-    billing = Service(
-        "billing",
-        namespace="shop",
-        store=f"sqlite:///{folder / 'billing.db'}",
-        broker=f"embedded:///{folder / 'log.db'}",
-    )
+    billing = Service("billing", namespace="shop")
+    App(billing, store=f"sqlite:///{folder / 'billing.db'}", broker=f"embedded:///{folder / 'log.db'}")
     billing.external("shop.orders.order.placed.v1", key="order_id")(OrderPlaced)
 
     @billing.setup
@@ -116,7 +113,7 @@ async def _handled(path: Path, count: int, patience: float = 30.0) -> dict[int, 
 async def running(*services: Service) -> AsyncIterator[None]:
     """Run all parts of the services until the block ends."""
     stop = asyncio.Event()
-    runtimes = [await service.prepare() for service in services]
+    runtimes = [await app_of(service).prepare() for service in services]
     tasks = [asyncio.create_task(runtime.run(stop)) for runtime in runtimes]
     try:
         yield

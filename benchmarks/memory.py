@@ -15,6 +15,7 @@ from benchmarks import byhand
 from benchmarks.latency import running
 from benchmarks.reading import Reading, Scale, at_most
 from benchmarks.shop import KEYS, TENANT, Done, OrderPlaced, billing_in, orders_in
+from posthouse.app import app_of
 from posthouse.store import shard_of
 
 INSERT = """
@@ -31,7 +32,7 @@ async def memory(folder: Path, scale: Scale) -> list[Reading]:
     """Drain a backlog of small events through relay and consumer, in a process of its own."""
     count = scale.count(1_000_000)
     orders = orders_in(folder)
-    await orders.open()
+    await app_of(orders).open()
     await orders.aclose()
     with closing(byhand.opened(folder / "orders.db", "NORMAL")) as store:
         store.execute("BEGIN IMMEDIATE")

@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks import byhand
 from benchmarks.reading import Reading, Scale, compare, timed
 from benchmarks.shop import Done, billing_in, copied, discard, filled_log
+from posthouse.app import app_of
 
 
 async def consume(folder: Path, scale: Scale) -> list[Reading]:
@@ -42,7 +43,7 @@ async def _consume(
         copied(log, place)
         done = Done(count)
         billing = billing_in(place, kind, done)
-        [consumer] = (await billing.prepare()).consumers
+        [consumer] = (await app_of(billing).prepare()).consumers
         began = time.perf_counter()
         await consumer.run(done.stop)
         took = time.perf_counter() - began

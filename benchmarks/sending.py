@@ -10,6 +10,7 @@ from benchmarks import byhand
 from benchmarks.reading import Reading, Scale, compare, timed
 from benchmarks.shop import BUSINESS, TENANT, discard, fill, orders_in, placed, relay
 from posthouse import Service
+from posthouse.app import app_of
 
 # As if nothing had been relayed, by nobody.
 REWIND = ("UPDATE posthouse_shard SET cursor = 0, owner = NULL", "DELETE FROM posthouse_member")
@@ -29,7 +30,7 @@ async def _publish(
     measure: str, folder: Path, scale: Scale, *, at_once: int, count: int, rounds: int, goal: float | None
 ) -> Reading:
     orders = orders_in(folder)
-    await orders.open()
+    await app_of(orders).open()
     limit = await byhand.made_store(folder / "limit.db")
 
     async def ours(number: int) -> float:
@@ -56,7 +57,7 @@ async def relay_outbox(folder: Path, scale: Scale) -> list[Reading]:
     """Drain an outbox into an empty log."""
     count = scale.count(100_000)
     source = orders_in(folder)
-    await source.open()
+    await app_of(source).open()
     await fill(source, count)
     await source.aclose()
     store = byhand.opened(folder / "orders.db")
@@ -67,7 +68,7 @@ async def relay_outbox(folder: Path, scale: Scale) -> list[Reading]:
         orders = orders_in(folder, log=place / "log.db")
         for statement in REWIND:
             store.execute(statement)
-        await orders.prepare()
+        await app_of(orders).prepare()
         began = time.perf_counter()
         await relay(orders)
         took = time.perf_counter() - began
@@ -92,6 +93,6 @@ async def relay_outbox(folder: Path, scale: Scale) -> list[Reading]:
 
 
 async def _refuse_unless_stored(orders: Service, count: int) -> None:
-    stored = (await orders.broker.progress("nobody", [byhand.TOPIC]))[byhand.TOPIC].stored
+    stored = (await app_of(orders).broker.progress("nobody", [byhand.TOPIC]))[byhand.TOPIC].stored
     if stored != count:
         raise RuntimeError(f"the relay moved {stored:,} of {count:,} events")

@@ -8,7 +8,8 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse import App, Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 
 TENANT = "t1"
 KEYS = 1000
@@ -43,7 +44,8 @@ def placed(number: int) -> OrderPlaced:
 
 def orders_in(folder: Path, *, log: Path | None = None) -> Service:
     """The producer, on files in a folder."""
-    orders = Service("orders", namespace="shop", store=f"sqlite:///{folder / 'orders.db'}", broker=_log(folder, log))
+    orders = Service("orders", namespace="shop")
+    App(orders, store=f"sqlite:///{folder / 'orders.db'}", broker=_log(folder, log))
     orders.event("order.placed.v1", key="order_id")(OrderPlaced)
     orders.setup(create)
     return orders
@@ -51,7 +53,8 @@ def orders_in(folder: Path, *, log: Path | None = None) -> Service:
 
 def billing_in(folder: Path, kind: str, done: Done, *, log: Path | None = None) -> Service:
     """The consumer, on files in a folder; `kind` is a name in HANDLERS."""
-    billing = Service("billing", namespace="shop", store=f"sqlite:///{folder / 'billing.db'}", broker=_log(folder, log))
+    billing = Service("billing", namespace="shop")
+    App(billing, store=f"sqlite:///{folder / 'billing.db'}", broker=_log(folder, log))
     billing.external("shop.orders.order.placed.v1", key="order_id")(OrderPlaced)
     billing.setup(create)
     KINDS[kind](billing, done)
@@ -105,7 +108,7 @@ async def fill(orders: Service, count: int, *, at_once: int = 500) -> None:
 
 async def relay(orders: Service) -> None:
     """Move everything in the outbox to the log."""
-    runtime = await orders.prepare()
+    runtime = await app_of(orders).prepare()
     while await runtime.relay.step():
         pass
 

@@ -10,6 +10,7 @@ from benchmarks.postgres.server import run
 from benchmarks.postgres.shop import BUSINESS, CREATE, orders_on
 from benchmarks.postgres.sink import NowhereBroker
 from benchmarks.shop import TENANT, placed
+from posthouse.app import app_of
 from posthouse.stores.postgres import PostgresStore
 
 
@@ -22,7 +23,7 @@ async def prepare(url: str) -> None:
 
 async def add(url: str, count: int) -> float:
     orders = orders_on(url, NowhereBroker(0))
-    await orders.open()
+    await app_of(orders).open()
     connections = [await asyncpg.connect(url) for _ in range(CONNECTIONS)]
 
     async def once(connection: asyncpg.Connection, number: int) -> None:

@@ -11,6 +11,7 @@ from benchmarks.postgres.server import run
 from benchmarks.postgres.shop import orders_on
 from benchmarks.postgres.sink import NowhereBroker
 from benchmarks.shop import TENANT, OrderPlaced
+from posthouse.app import app_of
 from posthouse.store import OutboxRow
 from posthouse.stores.postgres import PostgresStore
 
@@ -52,7 +53,7 @@ async def drained(url: str, count: int) -> float:
     """The seconds that our relay takes to send everything nowhere, from a first lease to the last settle."""
     sink = NowhereBroker(count)
     orders = orders_on(url, sink)
-    relay = (await orders.prepare()).relay
+    relay = (await app_of(orders).prepare()).relay
     began = time.perf_counter()
     async with asyncio.timeout(PATIENCE):
         await relay.run(sink.done)

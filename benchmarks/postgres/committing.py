@@ -14,6 +14,7 @@ from benchmarks.postgres.shop import BUSINESS, orders_on
 from benchmarks.postgres.sink import NowhereBroker
 from benchmarks.reading import Reading, Scale, compare
 from benchmarks.shop import TENANT, placed
+from posthouse.app import app_of
 from posthouse.stores.postgres import PostgresStore
 
 COMMITS = {1: 400, 8: 2_000, 32: 2_000}
@@ -47,7 +48,7 @@ async def _commit(server: BenchServer, scale: Scale, connections: int) -> list[R
     count = scale.count(COMMITS[connections])
     async with server.prepared() as url:
         orders = orders_on(PostgresStore(url, writers=connections), NowhereBroker(0))
-        await orders.open()
+        await app_of(orders).open()
         pool = [await asyncpg.connect(url) for _ in range(connections)]
 
         async def ours(_: asyncpg.Connection, number: int) -> None:

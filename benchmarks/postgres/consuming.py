@@ -15,6 +15,7 @@ from benchmarks.postgres.server import BenchServer
 from benchmarks.postgres.shop import BUSINESS, billing_on
 from benchmarks.reading import Reading, Scale, compare
 from benchmarks.shop import KEYS, TENANT, Done, OrderPlaced
+from posthouse.app import app_of
 from posthouse.broker import Frame
 from posthouse.brokers.memory import MemoryBroker, MemoryLog, Stored
 from posthouse.clock import SystemClock
@@ -101,7 +102,7 @@ async def consumed(url: str, kind: str, given: Sequence[Frame]) -> float:
     done = Done(len(given))
     store = PostgresStore(url, writers=CONNECTIONS)
     billing = billing_on(store, MemoryBroker(clock=SystemClock(), log=log), kind, done)
-    [consumer] = (await billing.prepare()).consumers
+    [consumer] = (await app_of(billing).prepare()).consumers
     await warmed(store)
     began = time.perf_counter()
     async with asyncio.timeout(PATIENCE):

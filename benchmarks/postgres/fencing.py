@@ -20,6 +20,7 @@ from benchmarks.postgres.backlog import rows
 from benchmarks.postgres.server import BenchServer
 from benchmarks.postgres.shop import orders_on
 from benchmarks.reading import Reading, Scale, at_most, figure
+from posthouse.app import app_of
 from posthouse.broker import Broker, Delivery, Frame, Verdict
 from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import SystemClock
@@ -206,7 +207,7 @@ async def _relay(url: str) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     distant = DistantBroker(url, clock=SystemClock(), schema=SCHEMA)
     orders = orders_on(url, distant, relay=RelaySettings(lease=LEASE, batch=100))
-    await orders.prepare()
+    await app_of(orders).prepare()
     print("ready", flush=True)
     await orders.run(only=["relay"], stop=stop)
     await orders.aclose()

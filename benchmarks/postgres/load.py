@@ -18,6 +18,7 @@ from benchmarks.postgres.consuming import frames
 from benchmarks.postgres.server import BenchServer, run
 from benchmarks.postgres.shop import BUSINESS, orders_on
 from benchmarks.shop import KEYS, TENANT, placed
+from posthouse.app import app_of
 from posthouse.stores.postgres import PostgresStore
 
 Way = Literal["outbox", "direct", "poll"]
@@ -116,7 +117,7 @@ async def finished(child: asyncio.subprocess.Process, count: int) -> dict[int, f
 async def through_outbox(url: str, broker: str, count: int) -> AsyncIterator[Once]:
     """Posthouse: the row and the event in one transaction."""
     orders = orders_on(PostgresStore(url, writers=CONNECTIONS), broker)
-    await orders.prepare()
+    await app_of(orders).prepare()
 
     async def once(number: int) -> float:
         order = placed(number)
@@ -134,14 +135,14 @@ async def published_directly(url: str, broker: str, count: int) -> AsyncIterator
     """The row is committed, then the event is published. A crash between both loses it."""
     given = frames(count, KEYS)
     orders = orders_on(url, broker)
-    await orders.prepare()
+    await app_of(orders).prepare()
     async with asyncpg.create_pool(url, min_size=CONNECTIONS, max_size=CONNECTIONS) as pool:
 
         async def once(number: int) -> float:
             order = placed(number)
             await pool.execute(BUSINESS, order.order_id, order.total_cents)
             committed = time.perf_counter()
-            await orders.broker.publish([given[number]])
+            await app_of(orders).broker.publish([given[number]])
             return committed
 
         yield once

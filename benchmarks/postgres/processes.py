@@ -15,7 +15,8 @@ from benchmarks.postgres.server import BenchServer
 from benchmarks.postgres.shop import BUSINESS
 from benchmarks.reading import Reading, Scale, compare
 from benchmarks.shop import TENANT, Done, OrderPlaced
-from posthouse import Event, Payload, Service, Tx
+from posthouse import App, Event, Payload, Service, Tx
+from posthouse.app import app_of
 from posthouse.broker import Frame
 from posthouse.brokers.memory import MemoryBroker, MemoryLog, Stored
 from posthouse.clock import SystemClock
@@ -65,7 +66,8 @@ def _billing(url: str, given: Sequence[Frame], done: Done, *, saga: bool) -> Ser
     log = MemoryLog()
     log.topics[TOPIC] = [Stored(frame, time.time()) for frame in given]
     store = PostgresStore(url, writers=CONNECTIONS)
-    billing = Service("billing", namespace="shop", store=store, broker=MemoryBroker(clock=SystemClock(), log=log))
+    billing = Service("billing", namespace="shop")
+    App(billing, store=store, broker=MemoryBroker(clock=SystemClock(), log=log))
     billing.external("shop.orders.order.placed.v1", key="order_id")(OrderPlaced)
     billing.event("order.billed.v1", key="order_id")(Billed)
     if saga:
@@ -108,7 +110,7 @@ def _with_saga(billing: Service, done: Done) -> type[Saga]:
 async def _start(url: str, count: int) -> None:
     """So many sagas, each with a deadline that waits."""
     billing = _billing(url, (), Done(count), saga=True)
-    cls = billing.saga_types["billing"].cls
+    cls = billing.declared.saga_types["billing"].cls
     for first in range(0, count, 200):
         async with billing.transaction(TENANT) as tx:
             for number in range(first, min(first + 200, count)):
@@ -139,10 +141,11 @@ async def _consumed(url: str, given: Sequence[Frame], *, saga: bool) -> float:
     """The seconds that one consumer takes for all of them, while the scheduler of timers runs beside it."""
     done = Done(len(given))
     billing = _billing(url, given, done, saga=saga)
-    runtime = await billing.prepare()
+    runtime = await app_of(billing).prepare()
     consumer = next(c for c in runtime.consumers if c.name == ("billing.billing" if saga else "billing"))
-    assert isinstance(billing.store, PostgresStore)
-    await warmed(billing.store)
+    store = app_of(billing).store
+    assert isinstance(store, PostgresStore)
+    await warmed(store)
     timing = asyncio.create_task(runtime.timers.run(done.stop))
     began = time.perf_counter()
     async with asyncio.timeout(PATIENCE):
@@ -156,6 +159,6 @@ async def _consumed(url: str, given: Sequence[Frame], *, saga: bool) -> float:
 
 async def _refuse_unless_billed(billing: Service, count: int) -> None:
     """A figure for work that was not done is worth nothing."""
-    said = (await billing.store.counts()).committed.get("shop.billing.order", 0)
+    said = (await app_of(billing).store.counts()).committed.get("shop.billing.order", 0)
     if said != count:
         raise RuntimeError(f"{said:,} of {count:,} facts were said")

@@ -11,7 +11,8 @@ import asyncpg
 
 from benchmarks.postgres.server import BenchServer
 from benchmarks.reading import Reading, Scale, compare
-from posthouse import Event, Payload, Service
+from posthouse import App, Event, Payload, Service
+from posthouse.app import app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.processes import Aggregate, Model, Plan, Projection
@@ -91,7 +92,8 @@ class Rooms:
     """A service with one aggregate and a read model of it."""
 
     def __init__(self, url: str) -> None:
-        self.service = Service("rooms", store=PostgresStore(url), broker=MemoryBroker(clock=SystemClock()))
+        self.service = Service("rooms")
+        App(self.service, store=PostgresStore(url), broker=MemoryBroker(clock=SystemClock()))
         self.service.event("room.priced.v1", key="room_id")(RoomPriced)
         self.book: Aggregate[int, RoomPriced] = self.service.aggregate(
             "room", initial=int, evolve=lambda _, event: event.price, events=(RoomPriced,)
@@ -140,7 +142,7 @@ async def _filled(url: str, wanted: int) -> int:
     """Streams in the store; how many events they have."""
     rooms = Rooms(url)
     _fold(rooms)
-    await rooms.service.open()
+    await app_of(rooms.service).open()
     first = RoomPriced(room_id="r0", price=120, currency="EUR", from_day="2026-04-22")
     async with rooms.service.transaction("t1") as tx:
         await rooms.book.append(tx, "r0", [first], expected=0)
@@ -181,12 +183,12 @@ async def _rebuilt(url: str, declare: Callable[[Rooms], None], count: int) -> fl
     """From the first step to the swap; what it made goes afterwards."""
     rooms = Rooms(url)
     declare(rooms)
-    await rooms.service.open()
+    await app_of(rooms.service).open()
     began = time.perf_counter()
-    done = await rooms.service.projections.rebuild("prices", Plan(source="streams", drop_after=None))
+    done = await app_of(rooms.service).projections.rebuild("prices", Plan(source="streams", drop_after=None))
     took = time.perf_counter() - began
     assert done.events == count, f"{done.events} of {count} events were fed"
     assert done.replaced is not None
-    await rooms.service.projections.drop("prices", done.replaced)
+    await app_of(rooms.service).projections.drop("prices", done.replaced)
     await rooms.service.aclose()
     return took

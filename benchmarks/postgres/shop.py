@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncpg
 
 from benchmarks.shop import Done, OrderPlaced
-from posthouse import Event, Policy, Service, Tx
+from posthouse import App, Event, Policy, Service, Settings, Tx
 from posthouse.broker import Broker
 from posthouse.sending import RelaySettings
 from posthouse.store import Store
@@ -22,14 +22,16 @@ BUSINESS_MANY = "INSERT INTO placed (order_id, total) SELECT * FROM unnest($1::t
 
 def orders_on(store: str | Store, broker: str | Broker, *, relay: RelaySettings | None = None) -> Service:
     """The producer."""
-    orders = Service("orders", namespace="shop", store=store, broker=broker, relay=relay)
+    orders = Service("orders", namespace="shop")
+    App(orders, store=store, broker=broker, settings=Settings(relay=relay or RelaySettings()))
     orders.event("order.placed.v1", key="order_id")(OrderPlaced)
     return orders
 
 
 def billing_on(store: str | Store, broker: str | Broker, kind: str, done: Done) -> Service:
     """The consumer; `kind` is a name in KINDS."""
-    billing = Service("billing", namespace="shop", store=store, broker=broker)
+    billing = Service("billing", namespace="shop")
+    App(billing, store=store, broker=broker)
     billing.external("shop.orders.order.placed.v1", key="order_id")(OrderPlaced)
     KINDS[kind](billing, done)
     return billing

@@ -15,6 +15,7 @@ from benchmarks.postgres.shop import orders_on
 from benchmarks.postgres.sink import NowhereBroker
 from benchmarks.reading import Reading, Scale, at_most, figure
 from benchmarks.shop import KEYS
+from posthouse.app import app_of
 
 MIB = 1024 * 1024
 SMALL, LARGE, BIG = 100_000, 1_000_000, 10_000_000
@@ -104,7 +105,7 @@ async def drained_elsewhere(url: str, count: int) -> dict[str, float]:
 async def cleaned(url: str) -> None:
     """What housekeeping does, until it has nothing more to do."""
     orders = orders_on(url, NowhereBroker(0))
-    runtime = await orders.prepare()
+    runtime = await app_of(orders).prepare()
     while await runtime.relay.step():
         pass
     await runtime.tidy()

@@ -13,7 +13,8 @@ from benchmarks.postgres.backlog import HEADERS
 from benchmarks.postgres.load import PATIENCE, Job
 from benchmarks.postgres.shop import orders_on
 from benchmarks.shop import OrderPlaced
-from posthouse import Event, Policy, Service
+from posthouse import App, Event, Policy, Service
+from posthouse.app import app_of
 from posthouse.broker import Frame
 
 PAUSE = 0.1
@@ -42,7 +43,8 @@ class Seen:
 
 def billing_that_notes(job: Job, seen: Seen) -> Service:
     """A handler that touches nothing but its transaction, and notes when it was called."""
-    billing = Service("billing", namespace="shop", store=job.store, broker=job.broker)
+    billing = Service("billing", namespace="shop")
+    App(billing, store=job.store, broker=job.broker)
     billing.external("shop.orders.order.placed.v1", key="order_id")(OrderPlaced)
 
     @billing.on(OrderPlaced, policy=Policy(grouped=True))
@@ -57,7 +59,7 @@ async def poll_by_hand(store: str, orders: Service, stop: asyncio.Event) -> None
     connection = await asyncpg.connect(store)
     while not stop.is_set():
         while rows := await connection.fetch(TAKE):
-            await orders.broker.publish(
+            await app_of(orders).broker.publish(
                 [
                     Frame(topic=topic, id=event_id, key=key, body=body, headers=HEADERS)
                     for topic, event_id, key, body in rows
@@ -71,7 +73,7 @@ async def work(job: Job) -> dict[int, float]:
     """Until all events were handled, or patience ends."""
     seen = Seen(job.count)
     orders, billing = orders_on(job.store, job.broker), billing_that_notes(job, seen)
-    relaying, handling = await orders.prepare(), await billing.prepare()
+    relaying, handling = await app_of(orders).prepare(), await app_of(billing).prepare()
     stop = asyncio.Event()
     tasks = [asyncio.create_task(handling.run(stop, ["consumers"]))]
     if job.way == "outbox":

@@ -3,12 +3,13 @@
 import json
 from pathlib import Path
 
-from posthouse import Event, Payload, Service, Tx
+from posthouse import App, Event, Payload, Service, Tx
 from posthouse.governance.exports import FORMATS, Source, export
 from posthouse.governance.listing import catalogue_of
 
-orders = Service("orders", namespace="shop", owner="team checkout", broker="pubsub://acme-prod")
-billing = Service("billing", namespace="shop", owner="team finance", broker="pubsub://acme-prod")
+orders = Service("orders", namespace="shop", owner="team checkout")
+billing = Service("billing", namespace="shop", owner="team finance")
+app = App(orders, billing, broker="pubsub://acme-prod")
 
 
 @orders.event("order.placed.v1", key="order_id", retention="warm")
@@ -33,7 +34,7 @@ async def invoice(event: Event[OrderPlaced], tx: Tx) -> InvoiceIssued:
 
 def main() -> None:
     services = [orders, billing]
-    source = Source(document=catalogue_of(services), brokers={one.name: one.broker_url for one in services})
+    source = Source(document=catalogue_of(services), brokers={one.name: app.broker_url for one in services})
     for format in FORMATS:
         for path, text in export(source, format).items():
             place = Path("exported", format, path)

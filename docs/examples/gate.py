@@ -59,7 +59,7 @@ def main() -> None:
     print("passes:", report.passes)
 
     # The consumer lives elsewhere: it hands over what it expects, and the producer's CI checks that.
-    pacts = pacts_of(expectations_of(consumers, {known.name: known for known in billing.catalogue}))
+    pacts = pacts_of(expectations_of(consumers, {known.name: known for known in billing.declared.catalogue}))
     new = after.schemas["orders/order/placed/v1.json"].schema
     for name, text in pacts.items():
         for expectation in read_pact(name, text):

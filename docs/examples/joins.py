@@ -9,9 +9,10 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from posthouse import Payload, Service
+from posthouse import App, Payload, Service, app_of
 
-orders = Service("orders", namespace="shop", store="sqlite:///shop.db")
+orders = Service("orders", namespace="shop")
+App(orders, store="sqlite:///shop.db")
 
 
 @orders.event("order.placed.v1", key="order_id")
@@ -52,14 +53,14 @@ async def with_async_session() -> None:
 
 
 async def main() -> None:
-    await orders.open()  # makes the tables; in production: posthouse db upgrade
+    await app_of(orders).open()  # makes the tables; in production: posthouse db upgrade
     async with orders.transaction("t1") as tx:
         await tx.execute("CREATE TABLE IF NOT EXISTS orders (order_id TEXT)")
     await asyncio.to_thread(with_sqlite3)
     await asyncio.to_thread(with_session)
     await with_aiosqlite()
     await with_async_session()
-    print("waiting for the relay:", (await orders.store.counts()).unsent)
+    print("waiting for the relay:", (await orders.host.store.counts()).unsent)
     await orders.aclose()
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Annotated
 
-from posthouse import Event, Payload, Service
+from posthouse import Event, Payload, Service, app_of
 from posthouse.contracts.personal import Personal
 from posthouse.processes import Aggregate, Model
 from posthouse.testing import Harness
@@ -79,12 +79,12 @@ async def main() -> None:
         await harness.settled()
         print(await in_city("Kabul"))
 
-        done = await rooms.projections.rebuild("listings")
+        done = await app_of(rooms).projections.rebuild("listings")
         print(f"generation {done.generation}: {done.events} events from the {done.source}")
         print(await in_city("Kabul"))
         print(f"{len(harness.published(RoomFound))} rooms were found, each once")
 
-        (status,) = await rooms.projections.status()
+        (status,) = await app_of(rooms).projections.status()
         assert status.live is not None
         print(f"within its budget: {status.live.freshness.within}")
 

@@ -32,7 +32,7 @@ async def main() -> None:
     await place("o1")
     await place("o1")  # the client asked twice: one fact, one timer
     await pay("o1")
-    counts = await orders.store.counts()
+    counts = await orders.host.store.counts()
     print(counts.committed, counts.timers, "timers")
     await orders.aclose()
 

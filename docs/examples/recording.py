@@ -25,7 +25,7 @@ async def place(order_id: str) -> bool:
 async def main() -> None:
     print("o1 is new:", await place("o1"))
     print("o1 is new:", await place("o1"))  # nothing was written, so nothing is said
-    print((await orders.store.counts()).committed)
+    print((await orders.host.store.counts()).committed)
     await orders.aclose()
 
 

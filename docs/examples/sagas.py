@@ -2,7 +2,7 @@
 
 import asyncio
 
-from posthouse import Event, Payload, Service
+from posthouse import Event, Payload, Service, app_of
 from posthouse.processes import Saga, Turn, deadline, on, starts, step, undo
 from posthouse.testing import Harness
 
@@ -110,9 +110,9 @@ async def main() -> None:
         await harness.settled()
         await harness.publish(AllocationReleased(booking_id="refused"))
         await harness.advance(30.0)
-        async for row in reservation.sagas.find():
+        async for row in app_of(reservation).sagas.find():
             print(f"{row.id} is {row.status}{row.reason and ': ' + row.reason}")
-        view = await reservation.sagas.show("booking", "t1", "refused")
+        view = await app_of(reservation).sagas.show("booking", "t1", "refused")
         for turn in view.history:
             undone = f", undoes by {', '.join(turn.undone)}" if turn.undone else ""
             print(f"{turn.turn} {turn.input.type} → {turn.method}{undone}: {turn.status}")

@@ -32,7 +32,7 @@ async def place(order_id: str, coupon: str) -> None:
 async def main() -> None:
     await place("o1", "spring")
     await place("o2", "spring")
-    print((await orders.store.counts()).committed)
+    print((await orders.host.store.counts()).committed)
     await orders.aclose()
 
 

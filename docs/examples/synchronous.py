@@ -4,10 +4,11 @@ import asyncio
 import sqlite3
 from contextlib import closing
 
-from posthouse import Event, Payload, Service
+from posthouse import App, Event, Payload, Service
 from posthouse.processes import Saga, Turn, deadline, on, starts, undo
 
-orders = Service("orders", namespace="shop", store="sqlite:///shop.db")
+orders = Service("orders", namespace="shop")
+App(orders, store="sqlite:///shop.db")
 
 
 @orders.event("order.placed.v1", key="order_id")
@@ -73,11 +74,11 @@ def pay(connection: sqlite3.Connection, order_id: str) -> None:
         print("the account stands at", tx.call(accounts.load, "a1").state)
 
 
-asyncio.run(orders.store.upgrade())  # makes the tables; in production: posthouse db upgrade
+asyncio.run(orders.host.store.upgrade())  # makes the tables; in production: posthouse db upgrade
 with closing(sqlite3.connect("shop.db")) as connection:
     connection.execute("CREATE TABLE IF NOT EXISTS orders (order_id TEXT)")
     with connection:  # commits at its end, or rolls back
         place(connection, "o1")
     with connection:
         pay(connection, "o1")
-asyncio.run(orders.store.aclose())
+asyncio.run(orders.host.store.aclose())

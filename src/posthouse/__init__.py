@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from posthouse.app import App, app_of
     from posthouse.broker import Broker
     from posthouse.contracts import Payload
     from posthouse.errors import PosthouseError, Reject, RetryLater, RetryNow
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from posthouse.receiving import Policy
     from posthouse.sending import RelaySettings, SyncTx, Tx
     from posthouse.service import Service
+    from posthouse.settings import Settings
     from posthouse.store import Store
 else:
     # The same at run time, when a name is first asked for: `posthouse --help` would import the whole house otherwise.
@@ -27,8 +29,8 @@ else:
         "store",
         "sending",
         "receiving",
-        "service",
-    )  # in order of imports
+        "app",
+    )  # in order of imports; whoever asks for Service gets App with it, which runs one that has no other host
 
     def __getattr__(name):
         for room in _ROOMS if name in __all__ else ():
@@ -44,6 +46,7 @@ else:
 
 __all__ = [
     "Actor",
+    "App",
     "Broker",
     "Event",
     "Payload",
@@ -54,8 +57,10 @@ __all__ = [
     "RetryLater",
     "RetryNow",
     "Service",
+    "Settings",
     "Store",
     "Subject",
     "SyncTx",
     "Tx",
+    "app_of",
 ]

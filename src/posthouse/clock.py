@@ -7,6 +7,7 @@ import contextlib
 import heapq
 import random
 import time
+from datetime import UTC, date, datetime
 from typing import Protocol
 
 import uuid_utils
@@ -84,6 +85,11 @@ class ManualClock:
             alarm = heapq.heappop(self._sleepers)[2]
             if not alarm.done():
                 alarm.set_result(None)
+
+
+def day_of(seconds: float) -> date:
+    """The day, in UTC, of a moment in seconds since 1970."""
+    return datetime.fromtimestamp(seconds, UTC).date()
 
 
 def new_id() -> str:

@@ -45,9 +45,9 @@ class Hung(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Runtime:
-    """Everything of one service that runs until it is told to stop. Several copies, in any processes, share the work."""
+    """Everything of an App that runs until it is told to stop. Several copies, in any processes, share the work."""
 
-    name: str
+    services: Sequence[str]
     store: Store
     broker: Broker
     clock: Clock
@@ -65,6 +65,11 @@ class Runtime:
     """Of the housekeeping."""
     left_behind: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
     """Loops that hung and did not end when they were cancelled."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the log."""
+        return ", ".join(self.services)
 
     @property
     def idle(self) -> bool:
@@ -164,7 +169,8 @@ class Runtime:
             await asyncio.sleep(0)
         await self._forget_sagas()
         now = self.clock.now()
-        self.version_usage.note("running", self.name, "", now)
+        for service in self.services:
+            self.version_usage.note("running", service, "", now)
         with self.pulse.doing("noting which versions were seen"):
             await self.version_usage.write(self.store.version_usage, now)
 

@@ -11,7 +11,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from posthouse.app import app_of
 from posthouse.broker import Progress
+from posthouse.clock import day_of
 from posthouse.contracts.deprecation import deprecations
 from posthouse.seam.timing import ServiceTiming, read_timing
 from posthouse.service import Service
@@ -156,11 +158,15 @@ async def status(services: Sequence[Service]) -> Status:
     Against the stream: first what was applied, then what is at the broker, last what was committed and not sent. So an event
     that takes a step meanwhile is missed, which the next look corrects, and never counted twice, which could hide a loss."""
     for service in services:
-        await service.projections.learn()  # another process may have swapped a generation in
-    heard = {service.name: await service.store.counts() for service in services}
+        await app_of(service).projections.learn()  # another process may have swapped a generation in
+    heard = {service.name: await app_of(service).store.counts() for service in services}
     progress = [await _progress(service) for service in services]
-    counts = {service.name: await service.store.counts() for service in services}
-    said = [event_type for service in services for event_type in (*service.catalogue, *service.internal_events)]
+    counts = {service.name: await app_of(service).store.counts() for service in services}
+    said = [
+        event_type
+        for service in services
+        for event_type in (*service.declared.catalogue, *service.declared.internal_events)
+    ]
     owners = {event_type.topic: event_type.subject.service for event_type in said}
     lines = [
         line
@@ -173,7 +179,7 @@ async def status(services: Sequence[Service]) -> Status:
         stuck={name: c.stuck for name, c in counts.items()},
         timers={name: c.timers for name, c in counts.items()},
         notes=[
-            *sorted({note for service in services for note in service.broker.sheet.notes} | {*_ends(services)}),
+            *sorted({note for service in services for note in app_of(service).broker.sheet.notes} | {*_ends(services)}),
             *(f"{name}: {note}" for name, c in counts.items() for note in c.notes),
         ],
     )
@@ -181,15 +187,15 @@ async def status(services: Sequence[Service]) -> Status:
 
 async def timing_of(services: Sequence[Service]) -> Sequence[ServiceTiming]:
     """What the running processes of these services have timed, as they wrote it to their stores."""
-    found = [one for service in services for one in await read_timing(service.store.timing)]
+    found = [one for service in services for one in await read_timing(app_of(service).store.timing)]
     names = {service.name for service in services}
     return list({one.service: one for one in found if names.intersection(one.service.split(", "))}.values())
 
 
 def _ends(services: Sequence[Service]) -> list[str]:
     """Their events that have a date, in words."""
-    known = {event_type.name: event_type for service in services for event_type in service.catalogue}
-    return deprecations(list(known.values()), services[0].today, past=False) if services else []
+    known = {event_type.name: event_type for service in services for event_type in service.declared.catalogue}
+    return deprecations(list(known.values()), day_of(app_of(services[0]).clock.now()), past=False) if services else []
 
 
 async def drained(*services: Service, timeout: float = 30.0) -> Status:
@@ -208,11 +214,11 @@ class _Reached(NamedTuple):
 
 
 async def _progress(service: Service) -> _Reached:
-    groups = service.topology().groups.items()
-    found = {consumer: await service.broker.progress(consumer, topics) for consumer, topics in groups}
+    groups = app_of(service).topology().groups.items()
+    found = {consumer: await app_of(service).broker.progress(consumer, topics) for consumer, topics in groups}
     return _Reached(
         {(consumer, topic): reached for consumer, of in found.items() for topic, reached in of.items()},
-        service.broker.sheet.history,
+        app_of(service).broker.sheet.history,
     )
 
 

@@ -16,12 +16,13 @@ from typing import TypeVar
 import pytest
 
 from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 from posthouse.broker import Broker, Delivery, Stream, Topology
 from posthouse.clock import SystemClock, new_id
-from posthouse.service import Parts
 from posthouse.status import DROPPED, GONE, Line, status
 from posthouse.store import HeldFilter
 from posthouse.survey import PASSING, Surveyed
+from posthouse.testing import rehost
 from posthouse.tracing import trace
 from posthouse.tracing.reading import refusal
 from tests.kit.frames import collect
@@ -49,7 +50,7 @@ class House:
         self.billing.setup(self._tables)
         self.billing.on(OrderPlaced, policy=Policy(max_attempts=2, first_delay=0.05))(self._invoice)
         for service, broker in zip((self.orders, self.billing), brokers, strict=True):
-            service.use(Parts(f"sqlite:///{folder / service.name}.db", broker, SystemClock()))
+            rehost(service, store=f"sqlite:///{folder / service.name}.db", broker=broker, clock=SystemClock())
 
     @property
     def services(self) -> tuple[Service, Service]:
@@ -86,7 +87,7 @@ class House:
         return found
 
     async def unsent(self) -> int:
-        return sum((await self.orders.store.counts()).unsent.values())
+        return sum((await app_of(self.orders).store.counts()).unsent.values())
 
     async def line(self) -> Line:
         """What `status` says of what was placed."""
@@ -94,7 +95,9 @@ class House:
         return line
 
     async def held(self) -> list[tuple[int | None, str]]:
-        return [(event.arrival.sequence, event.state) for event in await self.billing.store.held.find(HeldFilter())]
+        return [
+            (event.arrival.sequence, event.state) for event in await app_of(self.billing).store.held.find(HeldFilter())
+        ]
 
 
 class BrokerPathContract:
@@ -141,7 +144,7 @@ class BrokerPathContract:
 
     async def test_duplicates_on_the_broker_are_applied_once(self) -> None:
         async with self.house() as house:
-            broker = house.orders.broker
+            broker = app_of(house.orders).broker
             spy = await broker.subscribe("spy", [house.topic])
             await house.place("o1", 1, 2)
             frames = [delivery.frame for delivery in await self.collect(spy, 2)]
@@ -155,7 +158,7 @@ class BrokerPathContract:
     async def test_poison_reaches_the_dead_letters_once_with_headers_and_reason(self) -> None:
         async with self.house() as house:
             house.broken.add("bad")
-            letters = await house.billing.broker.subscribe("undertaker", [f"{house.topic}.dlq"])
+            letters = await app_of(house.billing).broker.subscribe("undertaker", [f"{house.topic}.dlq"])
             await house.place("bad", 1, 2)
             await house.place("good", 1)
             [letter] = await self.collect(letters, 1)
@@ -175,8 +178,8 @@ class BrokerPathContract:
             await house.place("bad", 1, 2, 3)
             await self.until(house.held, lambda held: held == [(1, "dead"), (2, "blocked"), (3, "blocked")])
             house.broken.clear()
-            [dead, *_] = await house.billing.store.held.find(HeldFilter(state="dead"))
-            await house.billing.desk.retry(dead.id)
+            [dead, *_] = await app_of(house.billing).store.held.find(HeldFilter(state="dead"))
+            await house.billing.held.retry(dead.id)
             await self.until(house.invoices, lambda found: 3 in found.get("bad", []))
             assert await house.invoices() == {"bad": [1, 2, 3]}
             assert await house.held() == []
@@ -184,7 +187,7 @@ class BrokerPathContract:
     async def test_a_dead_letter_said_again_on_its_topic_changes_nothing(self) -> None:
         async with self.house() as house:
             house.broken.add("bad")
-            broker = house.billing.broker
+            broker = app_of(house.billing).broker
             letters = await broker.subscribe("undertaker", [f"{house.topic}.dlq"])
             await house.place("bad", 1)
             [letter] = await self.collect(letters, 1)
@@ -200,7 +203,7 @@ class BrokerPathContract:
 
     async def test_a_replay_by_seek_applies_nothing_twice(self) -> None:
         async with self.house() as house:
-            broker = house.billing.broker
+            broker = app_of(house.billing).broker
             if not broker.sheet.seek:
                 pytest.skip("this broker cannot go back")
             await house.place("o1", *range(5))
@@ -214,7 +217,7 @@ class BrokerPathContract:
     async def test_a_trace_finds_what_a_request_caused_and_leaves_nothing_behind(self) -> None:
         async with self.house() as house:
             services = (house.orders, house.billing)
-            broker = house.orders.broker
+            broker = app_of(house.orders).broker
             await house.place("before", *range(20))
             async with house.orders.transaction("t1", correlation="req-1") as tx:
                 first = tx.publish(OrderPlaced(order_id="o1", number=1))
@@ -315,7 +318,7 @@ class BrokerPathContract:
         house = House(self.folder, (await self.make_broker(), await self.make_broker()))
         try:
             for service in house.services:
-                await service.prepare()
+                await app_of(service).prepare()
             yield house
         finally:
             for service in house.services:
@@ -328,14 +331,14 @@ class BrokerPathContract:
         looker = House(self.folder, brokers, house.orders.namespace or "")
         async with contextlib.AsyncExitStack() as stack:
             for service in looker.services:
-                await service.open()
+                await app_of(service).open()
                 stack.push_async_callback(service.aclose)
             yield looker
 
     @contextlib.asynccontextmanager
     async def running(self, service: Service) -> AsyncIterator[None]:
         stop = asyncio.Event()
-        task = asyncio.create_task((await service.prepare()).run(stop))
+        task = asyncio.create_task((await app_of(service).prepare()).run(stop))
         try:
             yield
         finally:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from google.pubsub_v1.types import Subscription
 
-from posthouse import Payload, Service
+from posthouse import App, Payload, Service
 from posthouse.brokers import open_broker
 from posthouse.brokers.pubsub.letters import frame_of
 from posthouse.brokers.pubsub.wire import Wire
@@ -37,9 +37,9 @@ async def test_the_push_recipe_applies_what_is_pushed_and_refuses_strangers(
         monkeypatch.setenv("BILLING_BROKER", f"pubsub://my-project?emulator={emulator.address}")
         monkeypatch.setenv("PUSH_KEYS", issuer.url)
         recipe = _recipe()
-        orders = Service(
-            "orders",
-            namespace="shop",
+        orders = Service("orders", namespace="shop")
+        App(
+            orders,
             store=f"sqlite:///{tmp_path}/orders.db",
             broker=open_broker(f"pubsub://my-project?emulator={emulator.address}", clock=SystemClock()),
         )

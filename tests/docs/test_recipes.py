@@ -52,7 +52,7 @@ def loaded(name: str) -> ModuleType:
 
 async def test_a_request_of_fastapi_reaches_a_handler_with_a_session(shop: str) -> None:
     recipe = loaded("fastapi_app")
-    await recipe.shop.store.upgrade()
+    await recipe.shop.host.store.upgrade()
     async with recipe.engine.begin() as connection:
         await connection.run_sync(recipe.Base.metadata.create_all)
     client = httpx.AsyncClient(transport=httpx.ASGITransport(recipe.app), base_url="http://shop")
@@ -61,7 +61,7 @@ async def test_a_request_of_fastapi_reaches_a_handler_with_a_session(shop: str) 
         assert await asyncio.to_thread(first_parcels, shop, "parcels") == [("o1",)]
         with pytest.raises(Exception, match="orders_pkey"):
             await client.post("/orders/o1")
-        assert (await recipe.shop.store.counts()).committed["shop.order"] == 1
+        assert (await recipe.shop.host.store.counts()).committed["shop.order"] == 1
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 
 desk = Service("desk")
 CALLS = Path("calls.txt")
@@ -47,7 +48,7 @@ async def main(publish: bool) -> None:
                 for number in (1, 2, 3):
                     tx.publish(ChargeWanted(order_id=f"o{number}"))
         for _ in range(600):
-            async with desk.store.begin() as tx:
+            async with app_of(desk).store.begin() as tx:
                 if (await tx.execute("SELECT count(*) FROM charge")).scalar() == 3:
                     return
             await asyncio.sleep(0.05)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from posthouse import Event, Payload, Policy, RelaySettings, Service, Tx
+from posthouse import App, Event, Payload, Policy, RelaySettings, Service, Settings, Tx
+from posthouse.app import app_of
 from posthouse.errors import StoreError
 from posthouse.processes import Aggregate, Model, Saga, Turn, deadline, starts, step, undo
 from posthouse.processes.stream import STREAM_VERSION
@@ -95,7 +96,8 @@ class CrashPlant:
     """The service, and its aggregate. Another one on the same database says what this one has to deal with."""
 
     def __init__(self) -> None:
-        self.service = service = Service("plant", relay=QUICK)
+        self.service = service = Service("plant")
+        App(service, settings=Settings(relay=QUICK))
         self._failed: set[int] = set()
         for name, cls in (("made", Made), ("noted", Noted), ("expired", Expired)):
             service.event(f"thing.{name}.v1", key="key")(cls)
@@ -215,14 +217,14 @@ class Fact(NamedTuple):
 
 async def is_done(service: Service, kind: str, number: int) -> bool:
     """Whether something has come to its effect."""
-    async with service.store.begin() as tx:
+    async with app_of(service).store.begin() as tx:
         found = await tx.execute("SELECT count(*) FROM done WHERE kind = $1 AND number >= $2", (kind, number))
         return bool(found.scalar())
 
 
 async def nothing_waits(service: Service) -> bool:
     """Whether every timer has fired, and every saga has ended."""
-    async with service.store.begin() as tx:
+    async with app_of(service).store.begin() as tx:
         found = await tx.execute(
             "SELECT (SELECT count(*) FROM posthouse.timer) + (SELECT count(*) FROM posthouse.saga WHERE ended_at IS NULL)"
         )
@@ -243,18 +245,18 @@ class Findings(NamedTuple):
 
 async def set_aside(service: Service) -> list[Fact]:
     """What was quarantined because its number belongs to another event."""
-    held = await service.store.held.find(HeldFilter(state="quarantined"), limit=10_000)
+    held = await app_of(service).store.held.find(HeldFilter(state="quarantined"), limit=10_000)
     return [fact for one in held if "fork" in one.reason and (fact := _fact_of(one))]
 
 
 async def found(service: Service) -> Findings:
     """Read the books."""
-    async with service.store.begin() as tx:
+    async with app_of(service).store.begin() as tx:
         said = await tx.execute("SELECT kind, key, number FROM said ORDER BY number")
         done = await tx.execute("SELECT kind, key, number FROM done ORDER BY id")
         trips = await tx.execute("SELECT trip, string_agg(what, ' ' ORDER BY id) FROM travelled GROUP BY trip")
         streams = await tx.execute("SELECT stream, version, version, version FROM posthouse.stream ORDER BY stream")
-        live = await service.store.projections.live(tx, "plant.entries")
+        live = await app_of(service).store.projections.live(tx, "plant.entries")
         entries = await tx.execute(
             "SELECT account, count(*), max(version), count(*) FILTER (WHERE after = version - 1) "
             f"FROM entries_entry_{live} GROUP BY account ORDER BY account"

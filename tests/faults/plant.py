@@ -7,15 +7,16 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from posthouse import Event, Payload, Policy, RelaySettings, Service, Tx
+from posthouse import App, Event, Payload, Policy, RelaySettings, Service, Settings, Tx
+from posthouse.app import app_of
 from posthouse.broker import Broker
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import StoreError
 from posthouse.runtime import PARTS, Part
-from posthouse.service import Parts
 from posthouse.status import Status, status
 from posthouse.store import Store
+from posthouse.testing import rehost
 from tests.kit.waiting import eventually
 
 QUICK = RelaySettings(lease=2.0, idle=0.2, first_delay=0.05, last_delay=0.3)
@@ -43,9 +44,10 @@ async def book(event: Event[Made], tx: Tx) -> None:
     await tx.execute(BOOK, (event.tenant, event.data.key, event.data.number))
 
 
-def plant(**options: object) -> Service:
+def plant() -> Service:
     """A service that owns both events; each test registers its own handlers."""
-    made = Service("plant", relay=QUICK, **options)  # type: ignore[arg-type]
+    made = Service("plant")
+    App(made, settings=Settings(relay=QUICK))
     made.event("thing.made.v1", key="key")(Made)
     made.event("view.seen.v1")(Seen)
     made.setup(tables)
@@ -70,10 +72,10 @@ async def at_work(
 ) -> AsyncIterator[Service]:
     """The service, running."""
     clock = clock or SystemClock()
-    service.use(Parts(store, broker or MemoryBroker(clock=clock), clock))
-    if await service.store.pending_migrations():
-        await service.store.upgrade()
-    runtime, stop = await service.prepare(), asyncio.Event()
+    rehost(service, store=store, broker=broker or MemoryBroker(clock=clock), clock=clock)
+    if await app_of(service).store.pending_migrations():
+        await app_of(service).store.upgrade()
+    runtime, stop = await app_of(service).prepare(), asyncio.Event()
     task = asyncio.create_task(runtime.run(stop, only))
     try:
         yield service
@@ -92,7 +94,7 @@ async def say(service: Service, key: str, *numbers: int, tenant: str = "t1") -> 
 
 async def effects(service: Service, key: str) -> list[int]:
     """The numbers that were booked for a key, in their order."""
-    async with service.store.begin() as tx:
+    async with app_of(service).store.begin() as tx:
         found = await tx.execute("SELECT number FROM effect WHERE key = $1 ORDER BY id", (key,))
         return [int(str(number)) for (number,) in found]
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from posthouse import Event, Payload, Policy, Service
+from posthouse.app import app_of
 from posthouse.processes import Aggregate, Model, Plan
 from posthouse.processes.projection import bulk, rebuilding
 from posthouse.processes.stream import STREAM_VERSION
@@ -46,8 +47,10 @@ async def tables(model: Model) -> None:
 async def note(events: Sequence[Event[Posted]], model: Model) -> None:
     """Each posting once, and in order: `after` is the posting before it."""
     table = model.table("entry")
-    places = "$1, $2, $3" if "postgresql" in ledger.store_url else "?1, ?2, ?3"
-    account = "tenant = $1 AND account = $2" if "postgresql" in ledger.store_url else "tenant = ?1 AND account = ?2"
+    places = "$1, $2, $3" if "postgresql" in app_of(ledger).store_url else "?1, ?2, ?3"
+    account = (
+        "tenant = $1 AND account = $2" if "postgresql" in app_of(ledger).store_url else "tenant = ?1 AND account = ?2"
+    )
     for event in events:
         version = int(event.extensions[STREAM_VERSION])
         await model.execute(
@@ -80,8 +83,8 @@ async def serve() -> None:
 
 async def rebuild(source: str) -> None:
     """Build a generation, or go on with one."""
-    await ledger.open()
-    done = await ledger.projections.rebuild(
+    await app_of(ledger).open()
+    done = await app_of(ledger).projections.rebuild(
         "entries", Plan(source="log" if source == "log" else "streams", drop_after=2.0)
     )
     print(done.generation, flush=True)

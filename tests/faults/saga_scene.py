@@ -15,7 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse import App, Event, Payload, Policy, Service, Settings, Tx
+from posthouse.app import app_of
 from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.clock import SystemClock
 from posthouse.processes import Saga, Turn, deadline, late, on, starts, step, undo
@@ -195,13 +196,15 @@ class Scene:
             await enter(tx, "vendor", event.data.booking, type(event.data).__name__.lower())
 
     def _service(self, name: str) -> Service:
-        return Service(
-            name,
+        service = Service(name)
+        App(
+            service,
             store=self._store(name),
             broker=EmbeddedBroker(self._folder / "log.db", clock=self._clock, partitions=2, lease=6.0),
             clock=self._clock,
-            relay=RelaySettings(lease=10.0),
+            settings=Settings(relay=RelaySettings(lease=10.0)),
         )
+        return service
 
     def _store(self, name: str) -> Store:
         if not self._database:
@@ -236,9 +239,9 @@ class Stay(msgspec.Struct, tag=True, kw_only=True):
     async def _run(self, scene: Scene, steps: Steps) -> None:
         services, stop = (scene.reservation, scene.vendor), asyncio.Event()
         for service in services:
-            if not service.store.embedded:
-                await service.store.upgrade()
-        runtimes = [await service.prepare() for service in services]
+            if not app_of(service).store.embedded:
+                await app_of(service).store.upgrade()
+        runtimes = [await app_of(service).prepare() for service in services]
         steps.counting = True
         for booking in BOOKINGS:
             async with scene.reservation.transaction(TENANT) as tx:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from posthouse import Service
+from posthouse.app import app_of
 from posthouse.broker import Frame
 from posthouse.clock import new_id
 from posthouse.contracts import event_type_of
@@ -55,11 +56,11 @@ async def calm(harness: Harness, timeout: float = 20.0) -> Status:
 
     async def still() -> bool:
         for service in harness.services:
-            counts = await service.store.counts()
+            counts = await app_of(service).store.counts()
             if sum(counts.unsent.values()) > counts.stuck:
                 return False
-            for group, topics in service.topology().groups.items():
-                progress = await service.broker.progress(group, topics)
+            for group, topics in app_of(service).topology().groups.items():
+                progress = await app_of(service).broker.progress(group, topics)
                 if any(p.pending for p in progress.values()):
                     return False
         return harness._idle() and not await harness._due()
@@ -82,7 +83,7 @@ async def put(harness: Harness, *frames: Frame) -> None:
 
 async def rows(service: Service, sql: str, *parameters: object) -> list[tuple[object, ...]]:
     """What a query finds in the service's own database."""
-    async with service.store.begin() as tx:
+    async with app_of(service).store.begin() as tx:
         return list(await tx.execute(worded(sql, service.name), parameters))
 
 

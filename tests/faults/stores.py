@@ -11,9 +11,9 @@ from typing import Self
 import pytest
 
 from posthouse import Service
-from posthouse.service import Parts
+from posthouse.app import app_of
 from posthouse.status import Status
-from posthouse.testing import Harness
+from posthouse.testing import Harness, rehost
 
 _url = ""
 """The PostgreSQL database of the test that runs; empty: SQLite."""
@@ -51,9 +51,11 @@ class House(Harness):
             return await super().__aenter__()
         try:
             for service in self.services:
-                self._before.append(service.use(Parts(store_url(service.name, ""), self.broker, self.clock)))
-                await service.store.upgrade()
-                self._runtimes.append(await service.prepare())
+                self._before.append(
+                    rehost(service, store=store_url(service.name, ""), broker=self.broker, clock=self.clock)
+                )
+                await app_of(service).store.upgrade()
+                self._runtimes.append(await app_of(service).prepare())
         except BaseException:
             await self._restore()
             raise
@@ -66,5 +68,5 @@ class House(Harness):
 
 async def upgraded(service: Service) -> None:
     """What `posthouse db upgrade` does, where a service does not do it by itself."""
-    if not service.store.embedded:
-        await service.store.upgrade()
+    if not app_of(service).store.embedded:
+        await app_of(service).store.upgrade()

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from posthouse import Event, Payload, Service, Tx
+from posthouse import App, Event, Payload, Service, Settings, Tx
+from posthouse.app import app_of
 from posthouse.broker import Frame, Verdict
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import ManualClock, new_id
 from posthouse.errors import BrokerUnavailable, ConfigurationError, DeskError
 from posthouse.events import decode_any
-from posthouse.service import Parts
 from posthouse.stores import open_store
-from posthouse.testing import Chaos, ChaosBroker
+from posthouse.testing import Chaos, ChaosBroker, rehost
 from tests.kit.waiting import eventually
 
 from .scene import NOW, calm, crafted, put, restarted, rows, states
@@ -30,7 +30,8 @@ __all__ = ["stores"]
 pytestmark = pytest.mark.usefixtures("stores")
 
 shop = Service("shop")
-ledger = Service("ledger", inbox_retention=1000)
+ledger = Service("ledger")
+App(ledger, settings=Settings(inbox_retention=1000))
 
 
 @shop.event("order.changed.v1", key="order")
@@ -128,15 +129,13 @@ async def test_fifty_copies_side_by_side_are_one_effect() -> None:
 
 async def test_copies_handed_to_several_members_of_a_group_at_once_are_one_effect(tmp_path: Path) -> None:
     """Each copy has a partition of its own, so that members on one database file race for the same event."""
-    members = [
-        Service(
-            "ledger",
+    members = [Service("ledger") for _ in range(4)]
+    for member in members:
+        App(
+            member,
             store=store_url("ledger", f"sqlite:///{tmp_path / 'ledger.db'}?synchronous=NORMAL"),
             broker=f"embedded:///{tmp_path / 'log.db'}?synchronous=NORMAL&partitions=8",
         )
-        for _ in range(4)
-    ]
-    for member in members:
         member.setup(tables)
         member.on(OrderChanged)(change)
         member.on(VisitCounted)(visit)
@@ -153,17 +152,17 @@ async def test_copies_handed_to_several_members_of_a_group_at_once_are_one_effec
     first = members[0]
     await upgraded(first)
     for member in members:
-        await member.prepare()
+        await app_of(member).prepare()
     tasks = [asyncio.create_task(member.run(stop=stop)) for member in members]
     try:
         for start in range(0, len(frames), 100):
-            verdicts = await first.broker.publish(frames[start : start + 100])
+            verdicts = await app_of(first).broker.publish(frames[start : start + 100])
             assert all(verdict.accepted for verdict in verdicts)
 
         async def done() -> bool:
-            topics = first.topology().groups["ledger"]
-            progress = await first.broker.progress("ledger", topics)
-            counts = await first.store.counts()
+            topics = app_of(first).topology().groups["ledger"]
+            progress = await app_of(first).broker.progress("ledger", topics)
+            counts = await app_of(first).store.counts()
             return not any(p.pending for p in progress.values()) and not counts.held
 
         await eventually(done, "every copy dealt with", within=90)
@@ -184,7 +183,7 @@ async def test_a_frame_that_was_handed_out_and_never_acknowledged_is_held_first_
         failing.update((1, 2))
         await put(harness, crafted(OrderChanged(order="o1", number=1), sequence=1), crafted(VisitCounted(number=2)))
         await calm(harness)
-        async with ledger.store.begin() as tx:  # as if the process had died before it could write anything down
+        async with app_of(ledger).store.begin() as tx:  # as if the process had died before it could write anything down
             await tx.execute(worded("DELETE FROM posthouse_held", "ledger"))
             await tx.execute(worded("DELETE FROM posthouse_head", "ledger"))
         for topic in ("shop.order", "shop.visit"):
@@ -288,7 +287,7 @@ async def test_copies_of_a_dead_unordered_event_do_not_run_it_again() -> None:
         await harness.settled()
         assert await entries("visit") == []
         [dead] = await harness.held(ledger)
-        await ledger.desk.retry(dead.id)
+        await ledger.held.retry(dead.id)
         await harness.advance(1)
         assert await entries("visit") == [1]
 
@@ -434,7 +433,7 @@ async def test_a_number_that_never_comes_parks_its_key_with_a_named_alarm_until_
         assert (await entries(), await entries("o2")) == ([1, 2], [1, 2, 3])
         waiting = await harness.held(ledger)
         assert states(waiting) == ["gap"] * 3
-        await ledger.desk.release(waiting[-1].id)
+        await ledger.held.release(waiting[-1].id)
         harness.clock.advance(1)
         await calm(harness)
         assert await entries() == [1, 2, 4, 5, 6]
@@ -458,8 +457,8 @@ async def test_an_event_that_lies_about_its_number_is_not_released_by_mistake_an
         [waiting] = await harness.held(ledger)
         assert waiting.state == "gap"
         with pytest.raises(DeskError, match="gives up 9,223,372,036,854,775,802 numbers"):
-            await ledger.desk.release(waiting.id)
-        assert (await ledger.desk.quarantine(waiting.id)).state == "quarantined"
+            await ledger.held.release(waiting.id)
+        assert (await ledger.held.quarantine(waiting.id)).state == "quarantined"
         await put(harness, *frames[3:])
         await calm(harness)
         assert await entries() == [1, 2, 3, 4, 5]
@@ -484,7 +483,7 @@ async def test_a_number_lost_behind_a_failing_event_is_alarmed_and_can_be_given_
             harness.clock.advance(61)
             await eventually(lambda: _alarms(caplog, 1), "the alarm")
         waiting = await harness.held(ledger)
-        await ledger.desk.release(waiting[0].id)
+        await ledger.held.release(waiting[0].id)
         harness.clock.advance(1)
         await calm(harness)
         assert await entries() == [1, 3, 4]
@@ -498,7 +497,7 @@ async def test_giving_up_several_missing_numbers_still_adds_up() -> None:
             await harness.publish(OrderChanged(order="o1", number=number))
         await calm(harness)
         assert await entries() == [1]
-        await ledger.desk.release((await harness.held(ledger))[0].id)
+        await ledger.held.release((await harness.held(ledger))[0].id)
         figures = await harness.advance(1)
         assert await entries() == [1, 5, 6]
         assert [(line.committed, line.applied, line.skipped) for line in figures.lines if line.committed] == [(6, 3, 3)]
@@ -661,16 +660,17 @@ async def test_an_event_of_the_far_future_makes_no_young_one_look_old() -> None:
 
 
 async def test_a_new_consumer_reads_history_that_is_older_than_any_inbox() -> None:
-    young = Service("young", inbox_retention=1000)
+    young = Service("young")
+    App(young, settings=Settings(inbox_retention=1000))
     young.setup(tables)
     young.on(VisitCounted)(visit)
     young.on(OrderChanged)(change)
     clock = ManualClock(NOW + 400 * 86_400)
     broker = MemoryBroker(clock=clock)
     store = open_store(store_url("young", "sqlite://"), clock=clock)
-    young.use(Parts(store, broker, clock))
+    rehost(young, store=store, broker=broker, clock=clock)
     await upgraded(young)
-    await young.prepare()
+    await app_of(young).prepare()
     await broker.publish([crafted(VisitCounted(number=n)) for n in range(20)] + numbered(5))
     stop = asyncio.Event()
     running = asyncio.create_task(young.run(stop=stop))
@@ -688,7 +688,8 @@ async def test_a_new_consumer_reads_history_that_is_older_than_any_inbox() -> No
 
 
 async def test_a_service_whose_inbox_forgets_too_early_does_not_start_and_says_what_to_change() -> None:
-    hasty = Service("hasty", inbox_retention=600)
+    hasty = Service("hasty")
+    App(hasty, settings=Settings(inbox_retention=600))
     hasty.on(VisitCounted)(visit)
     with pytest.raises(ConfigurationError) as refused:
         async with House(hasty):
@@ -700,16 +701,17 @@ async def test_a_service_whose_inbox_forgets_too_early_does_not_start_and_says_w
 
 async def test_the_brokers_own_redelivery_counts_towards_what_the_inbox_must_remember(tmp_path: Path) -> None:
     week = 7 * 86_400
-    hasty = Service(
-        "hasty",
-        inbox_retention=week + 629,
+    hasty = Service("hasty")
+    App(
+        hasty,
         store=f"sqlite:///{tmp_path / 'hasty.db'}",
         broker=f"embedded:///{tmp_path / 'log.db'}?retention={week}",
+        settings=Settings(inbox_retention=week + 629),
     )
     hasty.on(VisitCounted)(visit)
-    assert hasty.broker.sheet.redelivery_s == week
+    assert app_of(hasty).broker.sheet.redelivery_s == week
     with pytest.raises(ConfigurationError, match="604,800 s by the broker"):
-        await hasty.prepare()
+        await app_of(hasty).prepare()
     await hasty.aclose()
 
 
@@ -811,7 +813,7 @@ async def test_a_consumer_that_goes_back_has_nothing_applied_twice_and_leaves_al
 async def noisy(before: int, after: int) -> int:
     """How many of the noisy tenant's events were applied before the only one of the quiet tenant."""
     harness = House(ledger)
-    await harness.broker.ensure(ledger.topology())
+    await harness.broker.ensure(app_of(ledger).topology())
     frames = [crafted(OrderChanged(order=f"n{n}", number=n), tenant="noisy", sequence=1) for n in range(before + after)]
     frames.insert(before, crafted(OrderChanged(order="q", number=-1), tenant="quiet", sequence=1))
     await put(harness, *frames)

@@ -15,9 +15,9 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from posthouse import Event, Payload, Policy, Reject, RetryLater, RetryNow, Service, Tx
+from posthouse.app import app_of
 from posthouse.contracts import event_type_of
 from posthouse.errors import DecodeError, DeskError, StoreError
-from posthouse.service import Parts
 from posthouse.store import HeldEvent
 from posthouse.testing import Harness
 from tests.kit.waiting import eventually
@@ -48,9 +48,9 @@ class Seen(Payload):
     number: int = 0
 
 
-def service(name: str = "plant", **options: object) -> Service:
+def service(name: str = "plant") -> Service:
     """A service that owns the three events; each test registers its own handlers."""
-    made = Service(name, **options)  # type: ignore[arg-type]
+    made = Service(name)
     made.event("thing.made.v1", key="key")(Made)
     made.event("story.told.v1", key="key")(Told)
     made.event("view.seen.v1")(Seen)
@@ -86,7 +86,7 @@ async def test_poison_backs_off_with_jitter_and_is_dead_after_seven_runs() -> No
 
     @plant.on(Made)
     async def fail(event: Event[Made], tx: Tx) -> None:
-        ran.append(plant.clock.now())
+        ran.append(app_of(plant).clock.now())
         await write(event, tx)
         raise ValueError("always")
 
@@ -169,19 +169,15 @@ async def test_an_error_that_cannot_be_said_or_stored_is_held_all_the_same() -> 
 # 33: hanging. 34: not listening.
 
 
-@contextlib.asynccontextmanager
-async def on_files(plant: Service, folder: Path) -> AsyncIterator[Harness]:
+class OnFiles(Harness):
     """The harness, with the store in a file instead of in memory."""
-    harness = Harness(plant)
-    original = plant.use
 
-    def use(parts: Parts) -> Parts:
-        store = f"sqlite:///{folder / 'plant.db'}?synchronous=NORMAL" if parts.clock is harness.clock else parts.store
-        return original(parts._replace(store=store))
+    def __init__(self, plant: Service, folder: Path) -> None:
+        super().__init__(plant)
+        self._folder = folder
 
-    plant.use = use  # type: ignore[method-assign]
-    async with harness:
-        yield harness
+    def store_of(self, service: Service) -> str:
+        return f"sqlite:///{self._folder / 'plant.db'}?synchronous=NORMAL"
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -190,7 +186,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
 
 
 def running(plant: Service, place: Path | None) -> contextlib.AbstractAsyncContextManager[Harness]:
-    return Harness(plant) if place is None else on_files(plant, place)
+    return Harness(plant) if place is None else OnFiles(plant, place)
 
 
 async def test_an_async_handler_that_hangs_is_given_up_and_others_flow(place: Path | None) -> None:
@@ -410,7 +406,7 @@ async def test_a_group_with_one_failing_event_is_redone_and_the_others_are_appli
 
     plant.on(Made, policy=Policy(grouped=True))(several if many else one)
     harness = House(plant)
-    await harness.broker.ensure(plant.topology())
+    await harness.broker.ensure(app_of(plant).topology())
     await put(harness, *[crafted(Made(key=f"k{n}", number=n), sequence=1) for n in range(30)])
     async with harness:
         await calm(harness)
@@ -433,7 +429,7 @@ async def test_a_list_holds_the_events_of_a_key_in_their_order_and_none_overtake
             await write(event, tx)
 
     harness = House(plant)
-    await harness.broker.ensure(plant.topology())
+    await harness.broker.ensure(app_of(plant).topology())
     await put(harness, *[crafted(Made(key=f"k{n % 5}", number=n), sequence=n // 5 + 1) for n in range(50)])
     async with harness:
         await calm(harness)
@@ -457,7 +453,7 @@ async def test_a_list_holds_events_of_one_tenant_so_that_what_follows_belongs_to
         return [Told(key=event.data.key) for event in events]
 
     harness = Harness(plant)
-    await harness.broker.ensure(plant.topology())
+    await harness.broker.ensure(app_of(plant).topology())
     await put(harness, *[crafted(Made(key=f"of t{n % 3} {n}"), tenant=f"t{n % 3}", sequence=1) for n in range(30)])
     async with harness:
         await calm(harness)
@@ -478,7 +474,7 @@ async def test_copies_inside_one_group_are_one_effect() -> None:
             await tx.execute(worded(INSERT), (event.tenant, "seen", event.data.number))
 
     harness = House(plant)
-    await harness.broker.ensure(plant.topology())
+    await harness.broker.ensure(app_of(plant).topology())
     frames = [crafted(Seen(number=n)) for n in range(10)]
     await put(harness, *frames, *frames, *frames)
     async with harness:
@@ -610,7 +606,7 @@ async def test_what_a_failed_handler_said_is_never_seen() -> None:
         for _ in range(3):
             await harness.advance(30)
         assert harness.published(Told) == []
-        assert await plant.store.timers.pending() == []
+        assert await app_of(plant).store.timers.pending() == []
         assert states(await harness.held(plant)) == ["dead", "dead"]
 
 
@@ -680,12 +676,12 @@ async def floor() -> AsyncIterator[tuple[Floor, Harness]]:
 async def test_retry_runs_a_dead_event_with_all_its_attempts(floor: tuple[Floor, Harness]) -> None:
     place, harness = floor
     held = await place.held(harness)
-    await place.plant.desk.retry(held["d1"].id)
+    await place.plant.held.retry(held["d1"].id)
     harness.clock.advance(1)
     await calm(harness)
     assert (await place.held(harness))["d1"].state == "dead", "it is still broken"
     place.broken.clear()
-    await place.plant.desk.retry(held["d1"].id)
+    await place.plant.held.retry(held["d1"].id)
     harness.clock.advance(1)
     await calm(harness)
     assert await effects(place.plant) == [("dead", 1), ("dead", 2), ("dead", 3)]
@@ -701,18 +697,18 @@ async def test_an_event_that_waits_its_turn_cannot_be_moved(
     place, harness = floor
     before = await place.held(harness)
     with pytest.raises(DeskError, match="earlier event"):
-        await getattr(place.plant.desk, verb)(before[which].id)
+        await getattr(place.plant.held, verb)(before[which].id)
     assert await place.held(harness) == before
 
 
 async def test_an_event_that_waits_its_turn_cannot_be_edited(floor: tuple[Floor, Harness]) -> None:
     place, harness = floor
     with pytest.raises(DeskError, match="when its turn has come"):
-        await place.plant.desk.edit((await place.held(harness))["d2"].id, b"{}", lambda *_: None)
+        await place.plant.held.edit((await place.held(harness))["d2"].id, b"{}", lambda *_: None)
 
 
 async def test_no_verb_takes_a_number_that_is_not_there(floor: tuple[Floor, Harness]) -> None:
-    desk = floor[0].plant.desk
+    desk = floor[0].plant.held
     for verb in (desk.retry, desk.skip, desk.quarantine, desk.release, desk.get):
         with pytest.raises(DeskError, match="no held event has the number 999"):
             await verb(999)
@@ -724,14 +720,14 @@ async def test_skip_and_quarantine_let_the_key_go_on_and_say_when_it_was_done_be
 ) -> None:
     place, harness = floor
     held_id = (await place.held(harness))["d1"].id
-    await getattr(place.plant.desk, verb)(held_id)
+    await getattr(place.plant.held, verb)(held_id)
     harness.clock.advance(1)
     await calm(harness)
     assert await effects(place.plant) == [("dead", 2), ("dead", 3)]
     state = (await place.held(harness))["d1"].state
     assert state == {"skip": "skipped", "quarantine": "quarantined"}[verb]
     with pytest.raises(DeskError, match=f"is {state} already"):
-        await getattr(place.plant.desk, verb)(held_id)
+        await getattr(place.plant.held, verb)(held_id)
 
 
 @pytest.mark.parametrize("verb", ["skip", "quarantine"])
@@ -741,18 +737,18 @@ async def test_an_event_that_its_key_left_behind_runs_again_only_by_force(
     """48."""
     place, harness = floor
     held_id = (await place.held(harness))["d1"].id
-    await getattr(place.plant.desk, verb)(held_id)
+    await getattr(place.plant.held, verb)(held_id)
     harness.clock.advance(1)
     await calm(harness)
     place.broken.clear()
     with pytest.raises(DeskError, match=r"went on to number 3, this is number 1: retry it with --force"):
-        await place.plant.desk.retry(held_id)
+        await place.plant.held.retry(held_id)
     with pytest.raises(DeskError, match="--force"):
-        await place.plant.desk.edit(held_id, b'{"key":"dead","number":7}', lambda *_: None)
+        await place.plant.held.edit(held_id, b'{"key":"dead","number":7}', lambda *_: None)
     harness.clock.advance(1)
     await calm(harness)
     assert await effects(place.plant) == [("dead", 2), ("dead", 3)]
-    await place.plant.desk.retry(held_id, force=True)
+    await place.plant.held.retry(held_id, force=True)
     harness.clock.advance(1)
     await calm(harness)
     assert await effects(place.plant) == [("dead", 2), ("dead", 3), ("dead", 1)]
@@ -766,7 +762,7 @@ async def test_edit_replaces_the_payload_keeps_id_and_place_and_runs_it(floor: t
     place, harness = floor
     held_id = (await place.held(harness))["d1"].id
     asked: list[tuple[str, bytes]] = []
-    await place.plant.desk.edit(held_id, b'{"key":"dead","number":77}', lambda *given: asked.append(given))
+    await place.plant.held.edit(held_id, b'{"key":"dead","number":77}', lambda *given: asked.append(given))
     harness.clock.advance(1)
     await calm(harness)
     assert asked == [("plant.thing.made.v1", b'{"key":"dead","number":77}')]
@@ -784,7 +780,7 @@ async def test_an_edit_that_does_not_fit_changes_nothing(floor: tuple[Floor, Har
         event_type_of(Made).payload.decode(data)
 
     with pytest.raises(ValueError, match="number"):
-        await place.plant.desk.edit(before["d1"].id, b'{"key":"dead","number":"many"}', check)
+        await place.plant.held.edit(before["d1"].id, b'{"key":"dead","number":"many"}', check)
     assert await place.held(harness) == before
 
 
@@ -792,8 +788,8 @@ async def test_release_runs_a_dead_first_event_or_gives_a_missing_number_up(floo
     place, harness = floor
     held = await place.held(harness)
     place.broken.clear()
-    await place.plant.desk.release(held["d3"].id)
-    await place.plant.desk.release(held["g2"].id)
+    await place.plant.held.release(held["d3"].id)
+    await place.plant.held.release(held["g2"].id)
     harness.clock.advance(1)
     await calm(harness)
     assert [e for e in await effects(place.plant) if e[0] == "dead"] == [("dead", 1), ("dead", 2), ("dead", 3)]
@@ -808,13 +804,13 @@ async def test_an_unreadable_event_stays_unreadable_whatever_is_asked(floor: tup
     await calm(harness)
     held_id = (await place.held(harness))["bad"].id
     with pytest.raises(DecodeError):
-        await place.plant.desk.edit(held_id, b"{}", lambda *_: None)
-    await place.plant.desk.retry(held_id)
+        await place.plant.held.edit(held_id, b"{}", lambda *_: None)
+    await place.plant.held.retry(held_id)
     harness.clock.advance(1)
     await calm(harness)
     held = (await place.held(harness))["bad"]
     assert (held.state, held.reason) == ("dead", "contract")
-    await place.plant.desk.skip(held_id)
+    await place.plant.held.skip(held_id)
     assert (await place.held(harness))["bad"].state == "skipped"
 
 

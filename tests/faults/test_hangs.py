@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from posthouse import Event, Payload, Policy, RelaySettings, Service, Tx
+from posthouse import App, Event, Payload, Policy, RelaySettings, Service, Settings, Tx
+from posthouse.app import app_of
 from posthouse.broker import Delivery, Frame, Start, Verdict
 from posthouse.brokers.memory import MemoryBroker, MemoryStream
 from posthouse.clock import SystemClock
 from posthouse.pulse import Pulse
 from posthouse.runtime import Runtime
-from posthouse.service import Parts
 from posthouse.status import status
+from posthouse.testing import rehost
 from tests.kit.waiting import eventually
 
 PATIENCE = 30.0
@@ -91,7 +92,8 @@ def pulses(runtime: Runtime) -> list[Pulse]:
 async def test_a_driver_that_hangs_is_given_up_and_everything_is_applied_without_a_new_process(
     tmp_path: Path, verb: str, deaf: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service = Service("shop", relay=RelaySettings(lease=1.0, idle=0.2))
+    service = Service("shop")
+    App(service, settings=Settings(relay=RelaySettings(lease=1.0, idle=0.2)))
     service.event("order.placed.v1", key="order")(Placed)
     heard: list[int] = []
 
@@ -102,8 +104,8 @@ async def test_a_driver_that_hangs_is_given_up_and_everything_is_applied_without
     clock, hanging = SystemClock(), Hanging(verb, deaf=deaf)
     broker = HangingBroker(clock=clock)
     broker.hanging = hanging
-    service.use(Parts(f"sqlite:///{tmp_path}/shop.db", broker, clock))
-    runtime, stop = await service.prepare(), asyncio.Event()
+    rehost(service, store=f"sqlite:///{tmp_path}/shop.db", broker=broker, clock=clock)
+    runtime, stop = await app_of(service).prepare(), asyncio.Event()
     for pulse in pulses(runtime):
         pulse.patience = 1.0
     running = asyncio.create_task(runtime.run(stop))
@@ -134,7 +136,8 @@ async def test_a_driver_that_hangs_is_given_up_and_everything_is_applied_without
 async def test_a_group_that_is_only_slow_is_not_given_up_and_costs_no_event_an_attempt(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service = Service("shop", relay=RelaySettings(lease=1.0, idle=0.2))
+    service = Service("shop")
+    App(service, settings=Settings(relay=RelaySettings(lease=1.0, idle=0.2)))
     service.event("order.placed.v1", key="order")(Placed)
     heard: list[int] = []
 
@@ -144,8 +147,8 @@ async def test_a_group_that_is_only_slow_is_not_given_up_and_costs_no_event_an_a
         heard.append(event.data.number)
 
     clock = SystemClock()
-    service.use(Parts(f"sqlite:///{tmp_path}/shop.db", MemoryBroker(clock=clock), clock))
-    runtime, stop = await service.prepare(), asyncio.Event()
+    rehost(service, store=f"sqlite:///{tmp_path}/shop.db", broker=MemoryBroker(clock=clock), clock=clock)
+    runtime, stop = await app_of(service).prepare(), asyncio.Event()
     for pulse in pulses(runtime):
         pulse.patience = 1.0
     async with service.transaction("t1") as tx:
@@ -169,7 +172,8 @@ async def test_a_group_that_is_only_slow_is_not_given_up_and_costs_no_event_an_a
 async def test_a_stream_that_does_not_close_is_left_behind_when_the_service_stops(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service = Service("shop", relay=RelaySettings(lease=1.0, idle=0.2))
+    service = Service("shop")
+    App(service, settings=Settings(relay=RelaySettings(lease=1.0, idle=0.2)))
     service.event("order.placed.v1", key="order")(Placed)
     heard: list[int] = []
 
@@ -180,8 +184,8 @@ async def test_a_stream_that_does_not_close_is_left_behind_when_the_service_stop
     clock, hanging = SystemClock(), Hanging("aclose", deaf=True)
     broker = HangingBroker(clock=clock)
     broker.hanging = hanging
-    service.use(Parts(f"sqlite:///{tmp_path}/shop.db", broker, clock))
-    runtime, stop = await service.prepare(), asyncio.Event()
+    rehost(service, store=f"sqlite:///{tmp_path}/shop.db", broker=broker, clock=clock)
+    runtime, stop = await app_of(service).prepare(), asyncio.Event()
     runtime.consumers[0].pulse.patience = 1.0
     running = asyncio.create_task(runtime.run(stop))
     async with service.transaction("t1") as tx:

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from posthouse import Event, Payload, Service, Tx
+from posthouse import App, Event, Payload, Service, Settings, Tx
+from posthouse.app import app_of
 from posthouse.broker import Delivery, Frame
 from posthouse.brokers.memory import Stored
 from posthouse.errors import DecodeError
@@ -29,7 +30,8 @@ from .stores import House, stores, worded
 
 __all__ = ["stores"]
 
-plant = Service("plant", limit=8 * 1024 * 1024 - 4096)
+plant = Service("plant")
+App(plant, settings=Settings(limit=8 * 1024 * 1024 - 4096))
 
 
 @plant.event("thing.made.v1", key="key")
@@ -337,7 +339,7 @@ async def test_a_flood_of_mutated_events_stops_nobody(seed: int, house: Harness)
     dice.shuffle(frames)
     await put(house, *frames)
     await calm(house)
-    counts = await plant.store.counts()
+    counts = await app_of(plant).store.counts()
     assert sum(counts.applied.values()) >= 25
     assert sum(counts.held.values()) + sum(counts.strange.values()) >= 100
     known = {text for _, text in await applied()}

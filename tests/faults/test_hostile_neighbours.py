@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from posthouse import Event, Payload, Service, Tx
+from posthouse.app import app_of
 from posthouse.broker import Delivery, Frame, Start, Stream
 from posthouse.brokers.memory import MemoryBroker, Stored
 from posthouse.clock import ManualClock, new_id
@@ -187,13 +188,13 @@ async def test_events_that_lie_about_themselves_cost_their_neighbours_nothing(
         await calm(house, 60.0)
         found = await rows(service, "SELECT key, number FROM effect WHERE number >= 0 ORDER BY id")
         held = await house.held(service)
-        counts = await service.store.counts()
+        counts = await app_of(service).store.counts()
     for key in range(KEYS):
         assert [number for k, number in found if k == f"k{key}"] == list(range(key, HONEST, KEYS)), (
             "each key in its order"
         )
     assert sorted(int(str(number)) for k, number in found if not k) == [1_000 + n for n in range(HONEST)]
-    assert broker.subscribed == len(service.topology().groups), "nobody started over"
+    assert broker.subscribed == len(app_of(service).topology().groups), "nobody started over"
     assert broker.handed_out == len(frames), "nothing came twice"
     assert "starts over" not in caplog.text
     assert "is started again" not in caplog.text

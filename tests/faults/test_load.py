@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from posthouse import Event, Payload, RelaySettings, Service
+from posthouse import App, Event, Payload, RelaySettings, Service, Settings
+from posthouse.app import app_of
 from posthouse.broker import Frame
 from posthouse.clock import SystemClock
-from posthouse.service import Parts
 from posthouse.status import status
+from posthouse.testing import rehost
 from tests.faults.plant import until
 from tests.faults.scene import crafted
 
@@ -39,11 +40,12 @@ class Made(Payload):
 class Plant:
     """A service that notes which events begin, in their order; `gate` lets it go on."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.service = Service("plant", relay=SMALL, in_flight=IN_FLIGHT)
+    def __init__(self, store: str, broker: str) -> None:
+        self.service = Service("plant")
+        App(self.service, settings=Settings(relay=SMALL, in_flight=IN_FLIGHT))
         self.service.event("thing.made.v1", key="key")(Made)
         self.service.on(Made)(self._begin)
-        self.service.use(parts)
+        rehost(self.service, store=store, broker=broker, clock=SystemClock())
         self.began = array("q")
         """The numbers of events that began: 0 and above of the noisy tenant, below of the quiet one."""
         self.gate = asyncio.Event()
@@ -54,9 +56,9 @@ class Plant:
         await self.gate.wait()
 
     async def open(self) -> None:
-        if not self.service.store.embedded:
-            await self.service.store.upgrade()
-        await self.service.prepare()
+        if not app_of(self.service).store.embedded:
+            await app_of(self.service).store.upgrade()
+        await app_of(self.service).prepare()
 
     async def say(self, tenant: str, *events: Made) -> None:
         async with self.service.transaction(tenant) as tx:
@@ -72,10 +74,10 @@ async def plant(request: pytest.FixtureRequest, tmp_path: Path) -> Plant:
     """On a store and a log of the same kind."""
     if request.param == "postgres":
         url: str = request.getfixturevalue("postgres_url")
-        plant = Plant(Parts(f"{url}?writers=4", f"{url}?schema=log&partitions={PARTITIONS}", SystemClock()))
+        plant = Plant(f"{url}?writers=4", f"{url}?schema=log&partitions={PARTITIONS}")
     else:
         log = f"embedded:///{tmp_path}/log.db?partitions={PARTITIONS}"
-        plant = Plant(Parts(f"sqlite:///{tmp_path}/plant.db", log, SystemClock()))
+        plant = Plant(f"sqlite:///{tmp_path}/plant.db", log)
     await plant.open()
     return plant
 
@@ -118,7 +120,7 @@ def resident() -> int:
 @pytest.mark.timeout(300 if BACKLOG < 1_000_000 else 7200)
 async def test_a_slow_consumer_keeps_no_backlog_in_memory_and_says_how_long_it_is(plant: Plant) -> None:
     for first in range(0, BACKLOG, BATCH):
-        verdicts = await plant.service.broker.publish(letters(first))
+        verdicts = await app_of(plant.service).broker.publish(letters(first))
         assert all(verdict.accepted for verdict in verdicts)
     plant.gate.clear()
     before = resident()

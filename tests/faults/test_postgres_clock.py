@@ -7,6 +7,7 @@ import time
 import pytest
 
 from posthouse import Service
+from posthouse.app import app_of
 from posthouse.clock import SystemClock
 from posthouse.stores.postgres import PostgresStore
 from tests.faults.plant import Made, at_work, booking, effects, say, settled, until
@@ -47,7 +48,7 @@ async def test_a_machine_whose_clock_jumps_keeps_its_shards_and_goes_on(
 
 async def leased_until(service: Service) -> float:
     """When the lease of the shards ends, by the database's clock."""
-    async with service.store.begin() as tx:
+    async with app_of(service).store.begin() as tx:
         return float(str((await tx.execute("SELECT min(until) FROM posthouse.shard")).scalar()))
 
 
@@ -69,7 +70,7 @@ async def test_a_machine_whose_clock_is_wrong_fires_no_timer_early(postgres_url:
 
         await until(fired, "the timer of now")
         assert time.monotonic() - began > 0.4
-        assert [timer.row.key for timer in await right.store.timers.pending()] == ["late"]
+        assert [timer.row.key for timer in await app_of(right).store.timers.pending()] == ["late"]
         assert await effects(right, "late") == []
 
 
@@ -81,5 +82,5 @@ async def test_ids_are_unique_and_numbers_grow_when_the_clock_goes_back(postgres
             await say(service, "k", number)
         await settled(service)
         assert await effects(service, "k") == list(range(10))
-        async with service.store.begin() as tx:
+        async with app_of(service).store.begin() as tx:
             assert (await tx.execute("SELECT count(DISTINCT event_id) FROM posthouse.outbox")).scalar() == 10

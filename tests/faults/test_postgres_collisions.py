@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from posthouse import Event, Policy, Tx
+from posthouse.app import app_of
 from posthouse.store import HeldFilter
 from tests.faults.plant import Made, at_work, book, effects, plant, say, settled
 
@@ -53,7 +54,7 @@ async def test_two_handlers_that_wait_for_each_others_rows_are_both_applied_at_o
         figures = await settled(running)
         took = time.monotonic() - began
         assert sorted(runs.values()) == [1, 2], "one of them was rolled back, and ran again"
-        assert await running.store.held.find(HeldFilter()) == []
+        assert await app_of(running).store.held.find(HeldFilter()) == []
         async with running.transaction("t1") as tx:
             assert (await total(tx, "x"), await total(tx, "y")) == (2, 2)
         assert [line.applied for line in figures.lines if line.committed] == [2]
@@ -76,7 +77,7 @@ async def test_a_serialization_failure_runs_the_handler_again_at_once_in_the_ord
         await settled(running)
         assert await effects(running, "k") == [0, 1, 2]
         assert runs == {0: 1, 1: 3, 2: 1}
-        assert await running.store.held.find(HeldFilter()) == []
+        assert await app_of(running).store.held.find(HeldFilter()) == []
 
 
 async def test_a_handler_cannot_raise_the_isolation_of_a_transaction_that_has_begun(url: str) -> None:
@@ -90,5 +91,5 @@ async def test_a_handler_cannot_raise_the_isolation_of_a_transaction_that_has_be
     async with at_work(service, url) as running:
         await say(running, "k", 1)
         await settled(running)
-        [held] = await running.store.held.find(HeldFilter())
+        [held] = await app_of(running).store.held.find(HeldFilter())
         assert (held.state, "must be called before any query" in held.error) == ("dead", True)

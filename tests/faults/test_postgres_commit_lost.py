@@ -7,6 +7,7 @@ from typing import Literal
 import pytest
 
 from posthouse import Event, Policy, Tx
+from posthouse.app import app_of
 from posthouse.errors import CommitUnknown, StoreUnavailable
 from posthouse.store import HeldFilter
 from tests.faults.plant import Made, at_work, book, effects, plant, say, settled
@@ -26,10 +27,10 @@ async def test_a_producer_whose_commit_got_no_answer_is_told_so_and_saying_it_ag
         wire.armed = cut
         with pytest.raises(CommitUnknown, match="may or may not have happened"):
             await say(service, "k", 2)
-        committed = (await service.store.counts()).committed["plant.thing"]
+        committed = (await app_of(service).store.counts()).committed["plant.thing"]
         assert committed == (1 if cut == "before" else 2)
         await say(service, "k", 2, 3)
-        assert (await service.store.counts()).committed["plant.thing"] == 3
+        assert (await app_of(service).store.counts()).committed["plant.thing"] == 3
         assert wire.cuts == 1
     async with at_work(service, postgres_url):
         await settled(service)
@@ -61,4 +62,4 @@ async def test_an_event_whose_handlers_commit_got_no_answer_is_delivered_again_a
             await settled(service)
             assert await effects(service, "k") == [1, 2, 3]
             assert wire.cuts == 1
-            assert await service.store.held.find(HeldFilter()) == []
+            assert await app_of(service).store.held.find(HeldFilter()) == []

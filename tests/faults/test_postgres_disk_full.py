@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from posthouse import Payload, Service
+from posthouse.app import app_of
 from posthouse.errors import StoreFull
 from tests.faults.plant import Made, at_work, booking, effects, say, settled
 from tests.kit.servers.postgres import PostgresServer, unprivileged
@@ -85,7 +86,7 @@ async def test_a_full_disk_refuses_events_clearly_and_all_goes_on_when_there_is_
         fitted, refusal = await fill(service)
         assert fitted > 5
         assert "free some space and it goes on" in refusal
-        counts = await service.store.counts()
+        counts = await app_of(service).store.counts()
         assert counts.committed == {"plant.thing": 1 + fitted}, "reads work, and nothing that was refused is there"
         ballast.unlink()
         await say(service, "k", 2)
@@ -119,4 +120,4 @@ async def test_services_at_work_on_a_full_disk_lose_and_double_nothing(cramped: 
             tx.publish(Made(key="k", number=1000))
         await settled(service)
         assert await effects(service, "k") == [*said, 1000]
-        assert (await service.store.counts()).held == {}
+        assert (await app_of(service).store.counts()).held == {}

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from posthouse import Service
+from posthouse.app import app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import StoreUnavailable
@@ -55,7 +56,7 @@ async def test_after_a_failover_that_lost_commits_their_numbers_are_set_aside_an
                     await until(lambda: applied(consumer, [1], "other"), "other keys to flow")
                     await until(lambda: aside(consumer, 2), "the two re-used numbers to be set aside")
                     await until(lambda: applied(consumer, [1, 2, 3, 4, 5, 8]), "the key to go on")
-            held = await consumer.store.held.find(HeldFilter())
+            held = await app_of(consumer).store.held.find(HeldFilter())
             assert [(one.state, one.arrival.sequence, one.arrival.lineage) for one in held] == [
                 ("quarantined", 4, 2),
                 ("quarantined", 5, 2),
@@ -69,7 +70,7 @@ async def applied(service: Service, numbers: list[int], key: str = "k") -> bool:
 
 
 async def aside(service: Service, count: int) -> bool:
-    return len(await service.store.held.find(HeldFilter(state="quarantined"))) == count
+    return len(await app_of(service).store.held.find(HeldFilter(state="quarantined"))) == count
 
 
 async def test_a_standby_is_refused_until_it_is_promoted(

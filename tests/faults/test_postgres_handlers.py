@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from posthouse import Event, Policy, Tx
+from posthouse.app import app_of
 from posthouse.errors import StoreError
 from posthouse.store import HeldFilter
 from posthouse.stores.postgres import PostgresStore
@@ -52,7 +53,7 @@ async def test_a_handler_that_hangs_inside_a_statement_is_ended_on_the_server_to
         assert await effects(service, "k") == [1]
 
         async def gone() -> bool:
-            async with service.store.begin() as tx:
+            async with app_of(service).store.begin() as tx:
                 left = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sleep(600)%'"
                 return (await tx.execute(f"{left} AND pid <> pg_backend_pid()")).scalar() == 0
 
@@ -99,7 +100,7 @@ async def test_several_schedulers_fire_each_timer_once(postgres_url: str, schedu
             async with service.transaction("t1") as tx:
                 for number in range(start, start + 20):
                     tx.publish(Made(key=f"k{number}", number=number), after=0.001)
-        await until(lambda: due(service.store.timers), "the timers to be due")
+        await until(lambda: due(app_of(service).store.timers), "the timers to be due")
 
         async def fire(store: PostgresStore) -> int:
             count = 0
@@ -176,5 +177,5 @@ async def test_a_row_that_somebody_locks_makes_a_handler_wait_and_not_fail(postg
             await until(lambda: asyncio.sleep(0, len(runs) >= 1), "a first run")
             hog.rollback()
         await settled(service)
-        dead = await service.store.held.find(HeldFilter(state="dead"))
+        dead = await app_of(service).store.held.find(HeldFilter(state="dead"))
         assert (await effects(service, "k"), dead) == ([1], [])

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 from posthouse import Service
+from posthouse.app import app_of
 from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import StoreError
@@ -127,4 +128,4 @@ async def test_a_pooler_that_is_restarted_and_killed_under_load_loses_doubles_an
         assert restarts >= 2
         for key in range(3):
             assert await effects(service, f"k{key}") == list(range(40))
-        assert await service.store.held.find(HeldFilter()) == []
+        assert await app_of(service).store.held.find(HeldFilter()) == []

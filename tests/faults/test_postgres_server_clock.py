@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from posthouse.app import app_of
 from posthouse.stores.postgres import PostgresStore
 from tests.faults.plant import Made, at_work, booking, effects, say, settled, until
 from tests.kit.servers.faketime import faketime
@@ -73,7 +74,7 @@ async def test_a_database_whose_clock_jumps_loses_doubles_and_inverts_nothing(se
 
             await until(fired, "the timer, once the clock is right again")
             assert await effects(service, "late") == []
-            assert [timer.row.key for timer in await service.store.timers.pending()] == ["late"]
+            assert [timer.row.key for timer in await app_of(service).store.timers.pending()] == ["late"]
 
 
 async def test_shards_of_a_relay_that_died_are_not_lost_with_the_hours_that_the_clock_went_back(server: Server) -> None:

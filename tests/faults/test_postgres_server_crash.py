@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from posthouse.app import app_of
 from posthouse.broker import Broker
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.brokers.postgres import PostgresBroker
@@ -23,11 +24,11 @@ from posthouse.errors import RebuildStopped, StoreError
 from posthouse.processes import Plan
 from posthouse.processes.projection import rebuilding
 from posthouse.runtime import Part, Runtime
-from posthouse.service import Parts
 from posthouse.status import Line, status
 from posthouse.store import HeldEvent, HeldFilter
 from posthouse.stores.postgres.outbox import LEASE, SETTLE, SETTLE_TOGETHER
 from posthouse.stores.postgres.timers import FIRE
+from posthouse.testing import rehost
 from tests.faults.crash_plant import Client, CrashPlant, is_done, nothing_waits, set_aside, verdict
 from tests.faults.kit import tally
 from tests.faults.kit.boundaries import PUBLISH, Boundaries, Boundary, Moment, as_part, short
@@ -68,8 +69,8 @@ class Stage:
             if log_there
             else MemoryBroker(clock=clock)
         )
-        self.service.use(Parts(url, self.boundaries.watch_publish(inner), clock))
-        other.service.use(Parts(url, MemoryBroker(clock=clock), clock))
+        rehost(self.service, store=url, broker=self.boundaries.watch_publish(inner), clock=clock)
+        rehost(other.service, store=url, broker=MemoryBroker(clock=clock), clock=clock)
         self._other = other
         self.client = Client(other)
         self._since = 0
@@ -79,7 +80,7 @@ class Stage:
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """With the tables made, and nobody at work."""
-        await self.service.store.upgrade()
+        await app_of(self.service).store.upgrade()
         try:
             with self.boundaries.watched():
                 yield
@@ -91,7 +92,7 @@ class Stage:
     @contextlib.asynccontextmanager
     async def at_work(self, *parts: str) -> AsyncIterator[None]:
         """Every part, or these, in tasks of their own."""
-        self._runtime = runtime = dataclasses.replace(await self.service.prepare(), housekeeping_every=1e6)
+        self._runtime = runtime = dataclasses.replace(await app_of(self.service).prepare(), housekeeping_every=1e6)
         stop = asyncio.Event()
         shares = [share for share in _shares(runtime) if not parts or share[0] in parts]
         tasks = [asyncio.create_task(self._run(*share, stop)) for share in shares]
@@ -185,7 +186,7 @@ class Stage:
             raise AssertionError(f"{error}\n{self._moving}\n{report}\n{report.violations}") from None
         report = dataclasses.replace(await verdict(self.service, lossy=self._lossy), crashes=self.rolling.crashes)
         assert not report.violations, f"{report}\n{report.violations}"
-        held = await self.service.store.held.find(HeldFilter(), limit=10_000)
+        held = await app_of(self.service).store.held.find(HeldFilter(), limit=10_000)
         assert [one for one in held if not (self._lossy and _is_of_what_was_lost(one))] == []
         return report
 
@@ -201,7 +202,7 @@ class Stage:
 
     async def _nothing_is_missed(self) -> bool:
         """What was lost is missed until its number is given out again."""
-        missed = await self.service.store.held.find(HeldFilter(state="gap"))
+        missed = await app_of(self.service).store.held.find(HeldFilter(state="gap"))
         if self._lossy and (missed := [one for one in missed if not _is_of_what_was_lost(one)]):
             await self.client.say(3)
         return not missed
@@ -215,7 +216,7 @@ class Stage:
     async def _rebuild(self) -> None:
         async with as_part("rebuild"):
             with contextlib.suppress(StoreError, RebuildStopped):
-                await self.service.projections.rebuild("entries", Plan(source="streams", drop_after=0.0))
+                await app_of(self.service).projections.rebuild("entries", Plan(source="streams", drop_after=0.0))
 
 
 def _is_of_what_was_lost(held: HeldEvent) -> bool:

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from posthouse import Event, Policy, Service, Tx
+from posthouse.app import app_of
 from posthouse.broker import Frame, Verdict
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
@@ -61,7 +62,7 @@ async def test_sessions_that_are_ended_all_the_time_lose_double_and_invert_nothi
         for key in range(3):
             assert await effects(service, f"k{key}") == list(range(40))
         assert [line.applied for line in figures.lines if line.committed] == [120]
-        assert await service.store.held.find(HeldFilter()) == []
+        assert await app_of(service).store.held.find(HeldFilter()) == []
 
 
 class SlowBroker(MemoryBroker):
@@ -170,8 +171,8 @@ async def test_handlers_that_use_every_connection_do_not_keep_the_runtime_from_i
             if number == 2:
                 await until(lambda: asyncio.sleep(0, len(waiting) == 3), "all transactions to be in use")
                 break
-        assert (await service.store.counts()).unsent == {}
-        shards = await service.store.outbox.lease("another", 5)
+        assert (await app_of(service).store.counts()).unsent == {}
+        shards = await app_of(service).store.outbox.lease("another", 5)
         assert shards is not None
         with pytest.raises(StoreUnavailable, match="all 3 transactions of this process were open for 5 s"):
             await say(service, "k9", 9)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from posthouse import Service
+from posthouse.app import app_of
 from posthouse.brokers.rabbitmq import RabbitmqBroker
 from posthouse.clock import SystemClock
 from tests.conformance.broker_path import House
@@ -30,7 +31,7 @@ SILENCE = 1.5
 async def at_work(*services: Service) -> AsyncIterator[None]:
     """Until the end of the block; each then has 20 seconds to leave."""
     stop = asyncio.Event()
-    tasks = [asyncio.create_task((await service.prepare()).run(stop)) for service in services]
+    tasks = [asyncio.create_task((await app_of(service).prepare()).run(stop)) for service in services]
     try:
         yield
     finally:
@@ -82,7 +83,7 @@ async def test_everything_is_applied_by_the_same_processes_though_subscribes_fai
     async with Proxy("127.0.0.1", rabbitmq_server.port) as link:
         house = house_behind(link, rabbitmq_server, tmp_path)
         for service in house.services:
-            await service.prepare()
+            await app_of(service).prepare()
         blowing = asyncio.create_task(storm(link, random.Random(14)))
         async with at_work(*house.services):
             for number in range(EVENTS):

@@ -8,6 +8,7 @@ from pathlib import Path
 import aiormq
 from pamqp.commands import Basic
 
+from posthouse.app import app_of
 from posthouse.brokers.rabbitmq import RabbitmqBroker
 from posthouse.clock import SystemClock
 from tests.conformance.broker_path import House
@@ -44,7 +45,7 @@ async def test_the_dead_letter_of_headers_that_just_fit_fits_too_and_others_are_
         await house.place("o1", *range(1, 10))
         assert await applied(house, 10, within=20) == 10
         async with asyncio.timeout(20):
-            while sum((await house.billing.store.counts()).unsent.values()):  # noqa: ASYNC110
+            while sum((await app_of(house.billing).store.counts()).unsent.values()):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert await house.held() == [(None, "quarantined")]
-        assert await house.billing.store.outbox.stuck() == [], "the dead letter was sent"
+        assert await app_of(house.billing).store.outbox.stuck() == [], "the dead letter was sent"

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from posthouse.service import Parts
+from posthouse.app import app_of
 from posthouse.status import drained
 from posthouse.store import HeldEvent, HeldFilter
+from posthouse.testing import rehost
 from tests.faults.rebuild_member import entries, ledger
 from tests.kit.servers.postgres import PostgresServer
 
@@ -30,7 +31,7 @@ class Scene:
 
     def __init__(self, folder: Path, store: str) -> None:
         self.folder = folder
-        self.parts = Parts(store, f"embedded:///{folder}/log.db", ledger.clock)
+        self.store, self.broker = store, f"embedded:///{folder}/log.db"
         clean = {name: value for name, value in os.environ.items() if not name.startswith("POSTHOUSE_")}
         self._env = {**clean, "PYTHONPATH": str(Path(__file__).parents[2]), "POSTHOUSE_STORE": store}
         self._processes: list[subprocess.Popen[str]] = []
@@ -73,11 +74,11 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
 async def test_a_rebuild_killed_again_and_again_beside_writers_feeds_every_event_once(
     scene: Scene, source: str
 ) -> None:
-    before = ledger.use(scene.parts)
+    before = rehost(ledger, store=scene.store, broker=scene.broker, clock=app_of(ledger).clock)
     chance = random.Random(f"{source}")
     try:
-        await ledger.store.upgrade()
-        await ledger.open()
+        await app_of(ledger).store.upgrade()
+        await app_of(ledger).open()
         server = scene.start("serve")
         writers = [scene.start("write", str(number)) for number in range(2)]
         await _until_there_are(300)
@@ -99,7 +100,7 @@ async def test_a_rebuild_killed_again_and_again_beside_writers_feeds_every_event
         assert await asyncio.to_thread(server.wait, 30) == 0
     finally:
         await ledger.aclose()
-        ledger.use(before)
+        ledger.hosted_by(before)
 
 
 def _wait(process: subprocess.Popen[str], seconds: float) -> None:
@@ -122,7 +123,7 @@ def _built(scene: Scene, source: str) -> int:
 
 async def _until_there_are(events: int) -> None:
     async with asyncio.timeout(180):
-        while await ledger.store.projections.extent(["account"]) < events:  # noqa: ASYNC110 - others write
+        while await app_of(ledger).store.projections.extent(["account"]) < events:  # noqa: ASYNC110 - others write
             await asyncio.sleep(0.05)
 
 
@@ -134,22 +135,22 @@ async def _until_nothing_is_retried() -> None:
 
 
 async def _held() -> Sequence[HeldEvent]:
-    live = [row for row in await ledger.store.projections.generations() if row.state == "live"]
-    return await ledger.store.held.find(HeldFilter(consumer=entries.group(live[0].number)), limit=1000)
+    live = [row for row in await app_of(ledger).store.projections.generations() if row.state == "live"]
+    return await app_of(ledger).store.held.find(HeldFilter(consumer=entries.group(live[0].number)), limit=1000)
 
 
 async def _assert_whole(at_least: int) -> None:
     """Every posting of every account once, each after the one before."""
-    await ledger.projections.learn()
-    async with ledger.store.begin() as tx:
-        number = await ledger.store.projections.live(tx, "ledger.entries")
+    await app_of(ledger).projections.learn()
+    async with app_of(ledger).store.begin() as tx:
+        number = await app_of(ledger).store.projections.live(tx, "ledger.entries")
         assert number is not None
         assert number >= at_least >= 2
         rows = await tx.execute(
             f"SELECT tenant, account, count(*), max(version), sum(CASE WHEN after = version - 1 THEN 1 ELSE 0 END) "
             f"FROM entries_entry_{number} GROUP BY tenant, account ORDER BY tenant, account"
         )
-        mine = "posthouse.stream" if "postgresql" in ledger.store_url else "posthouse_stream"
+        mine = "posthouse.stream" if "postgresql" in app_of(ledger).store_url else "posthouse_stream"
         streams = await tx.execute(f"SELECT tenant, stream, version FROM {mine} ORDER BY tenant, stream")
     assert [(tenant, account, version, version, version) for tenant, account, version in streams] == list(rows)
     assert await _held() == []

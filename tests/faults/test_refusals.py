@@ -10,16 +10,16 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from posthouse import Event, Payload, RelaySettings, Service, Tx
+from posthouse import App, Event, Payload, RelaySettings, Service, Settings, Tx
+from posthouse.app import app_of
 from posthouse.broker import Frame, Verdict
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import Clock, ManualClock
 from posthouse.errors import BrokerUnavailable, EventTooLarge
 from posthouse.events import decode_any
 from posthouse.sending import Relay
-from posthouse.service import Parts
 from posthouse.stores import open_store
-from posthouse.testing import Harness
+from posthouse.testing import Harness, rehost
 from tests.kit.waiting import eventually
 
 from .scene import calm
@@ -29,7 +29,8 @@ SETTINGS = RelaySettings(
     first_delay=1.0, last_delay=8.0, stuck_delay=60.0, quarantine_attempts=5, quarantine_after=120.0, idle=0.05
 )
 
-plant = Service("plant", relay=SETTINGS)
+plant = Service("plant")
+App(plant, settings=Settings(relay=SETTINGS))
 
 
 @plant.event("thing.made.v1", key="key")
@@ -120,11 +121,11 @@ class Bench(NamedTuple):
 async def bench() -> AsyncIterator[Bench]:
     clock = ManualClock()
     broker = PickyBroker(clock=clock)
-    before = plant.use(Parts(open_store("sqlite://", clock=clock), broker, clock))
-    await plant.prepare()
-    yield Bench(Relay(plant.store, broker, clock, SETTINGS), broker, clock)
+    before = rehost(plant, store=open_store("sqlite://", clock=clock), broker=broker, clock=clock)
+    await app_of(plant).prepare()
+    yield Bench(Relay(app_of(plant).store, broker, clock, SETTINGS), broker, clock)
     await plant.aclose()
-    plant.use(before)
+    plant.hosted_by(before)
 
 
 @pytest.fixture(autouse=True)
@@ -194,23 +195,23 @@ async def test_a_frame_that_is_refused_for_good_stops_its_key_and_no_other(
         await bench.drain()
     assert bench.broker.stored() == [("bad", 1), ("good", 1), ("good", 2), ("good", 3)]
     assert bench.broker.stored("plant.view") == [(None, 1)]
-    first, follower = await plant.store.outbox.stuck()
+    first, follower = await app_of(plant).store.outbox.stuck()
     assert (first.quarantined, first.attempts, first.error) == (True, 1, "too large")
     assert (follower.quarantined, follower.attempts) == (False, 0)
     assert any("quarantined" in record.message and first.row.event_id in record.message for record in caplog.records)
     for _ in range(10):
         await bench.wait(1000)
-    assert len(await plant.store.outbox.stuck()) == 2, "nothing runs by itself, nothing overtakes"
+    assert len(await app_of(plant).store.outbox.stuck()) == 2, "nothing runs by itself, nothing overtakes"
     await bench.say(*made("bad", 4), *made("good", 4))
     await bench.drain()
     assert bench.broker.stored()[-1] == ("good", 4)
-    assert (await plant.store.counts()).stuck == 3
+    assert (await app_of(plant).store.counts()).stuck == 3
     bench.broker.refuses = lambda frame: None
-    assert await plant.store.outbox.retry_stuck(first.row.id)
+    assert await app_of(plant).store.outbox.retry_stuck(first.row.id)
     await bench.drain()
     assert [n for key, n in bench.broker.stored() if key == "bad"] == [1, 666, 3, 4]
-    assert await plant.store.outbox.stuck() == []
-    assert not await plant.store.outbox.retry_stuck(first.row.id)
+    assert await app_of(plant).store.outbox.stuck() == []
+    assert not await app_of(plant).store.outbox.retry_stuck(first.row.id)
 
 
 async def test_a_missing_topic_stops_its_keys_while_others_flow_and_all_follow_in_order_when_it_is_made(
@@ -220,17 +221,17 @@ async def test_a_missing_topic_stops_its_keys_while_others_flow_and_all_follow_i
     await bench.say(*[OtherMade(key=f"k{n % 2}", number=n) for n in range(6)], *made("good", 1, 2))
     await bench.drain()
     assert bench.broker.stored() == [("good", 1), ("good", 2)]
-    assert "does not exist" in (await plant.store.outbox.stuck())[0].error
+    assert "does not exist" in (await app_of(plant).store.outbox.stuck())[0].error
     await bench.say(*[OtherMade(key=f"k{n % 2}", number=n) for n in range(6, 10)])
     for _ in range(3):
         await bench.wait(20)
-    await bench.broker.ensure(plant.topology())
+    await bench.broker.ensure(app_of(plant).topology())
     await bench.wait(60)
     stored = bench.broker.stored("plant.other")
     assert [n for key, n in stored if key == "k0"] == [0, 2, 4, 6, 8]
     assert [n for key, n in stored if key == "k1"] == [1, 3, 5, 7, 9]
-    assert await plant.store.outbox.stuck() == []
-    counts = await plant.store.counts()
+    assert await app_of(plant).store.outbox.stuck() == []
+    counts = await app_of(plant).store.counts()
     assert (counts.unsent, counts.committed["plant.other"]) == ({}, 10)
 
 
@@ -260,13 +261,13 @@ async def test_a_refused_row_is_tried_ever_more_slowly_and_quarantined_when_trie
     await bench.drain()
     waits, began = [], bench.clock.now()
     for attempt in range(1, 30):
-        [stuck] = await plant.store.outbox.stuck()
+        [stuck] = await app_of(plant).store.outbox.stuck()
         if stuck.quarantined:
             break
         assert stuck.attempts == attempt
         waits.append(stuck.next_at - bench.clock.now())
         await bench.wait(waits[-1] - 0.001)
-        assert (await plant.store.outbox.stuck())[0].attempts == attempt, "not too early"
+        assert (await app_of(plant).store.outbox.stuck())[0].attempts == attempt, "not too early"
         await bench.wait(0.002)
     assert stuck.quarantined
     assert stuck.attempts >= SETTINGS.quarantine_attempts
@@ -275,7 +276,7 @@ async def test_a_refused_row_is_tried_ever_more_slowly_and_quarantined_when_trie
     calls = bench.broker.calls
     await bench.wait(100_000)
     assert bench.broker.calls == calls, "a quarantined row is left alone"
-    assert await plant.store.outbox.retry_stuck(stuck.row.id)
+    assert await app_of(plant).store.outbox.retry_stuck(stuck.row.id)
     bench.broker.refuses = lambda frame: None
     await bench.drain()
     assert bench.broker.stored() == [("k", 1)]
@@ -286,10 +287,10 @@ async def test_a_quick_row_of_refusals_is_no_reason_to_give_up(bench: Bench) -> 
     await bench.say(*made("k", 1))
     await bench.drain()
     for _ in range(20):
-        [stuck] = await plant.store.outbox.stuck()
-        await plant.store.outbox.retry_stuck(stuck.row.id)
+        [stuck] = await app_of(plant).store.outbox.stuck()
+        await app_of(plant).store.outbox.retry_stuck(stuck.row.id)
         await bench.drain()
-    [stuck] = await plant.store.outbox.stuck()
+    [stuck] = await app_of(plant).store.outbox.stuck()
     assert stuck.attempts > SETTINGS.quarantine_attempts
     assert not stuck.quarantined, "its tries are spent, its time is not"
 
@@ -311,7 +312,7 @@ async def test_while_the_broker_is_away_nothing_is_marked_sent_and_the_relay_ask
             for tries in range(2, 8):
                 harness.clock.advance(8.1)
                 await eventually(lambda least=tries: asyncio.sleep(0, broker.calls >= least), "another try")  # type: ignore[misc]
-            counts = await plant.store.counts()
+            counts = await app_of(plant).store.counts()
             assert counts.unsent == {"plant.thing": 5}
             assert counts.stuck == 0
             waits = [float(str(r.args[0])) for r in caplog.records if "relay waits" in r.message and r.args]  # type: ignore[index]
@@ -338,7 +339,7 @@ async def test_a_lost_answer_makes_duplicates_and_loses_nothing() -> None:
             return broker.calls >= 2
 
         await eventually(tried_twice, "two tries")
-        assert (await plant.store.counts()).unsent == {"plant.thing": 5}
+        assert (await app_of(plant).store.counts()).unsent == {"plant.thing": 5}
         broker.mute = False
         harness.clock.advance(9)
         figures = await harness.settled()

@@ -40,7 +40,7 @@ async def test_a_released_chain_runs_at_the_rate_of_a_list(opened: OpenStore, tm
         broken[0] = False
         (first,) = await store.held.find(HeldFilter(state="dead"))
         began = time.monotonic()
-        await service.desk.retry(first.id)
+        await service.held.retry(first.id)
 
         async def done() -> bool:
             return len(ran) == CHAIN

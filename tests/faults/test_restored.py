@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from posthouse import Event, Service, Tx
+from posthouse import App, Event, Service, Tx
+from posthouse.app import app_of
 from posthouse.status import Status, status
 from posthouse.store import HeldFilter
 from tests.kit.shop import OrderPlaced
@@ -24,10 +25,9 @@ class Shop:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        self.orders, self.billing = (
-            Service(name, namespace="shop", store=f"sqlite:///{place / name}.db", broker=f"embedded:///{place}/log.db")
-            for name in ("orders", "billing")
-        )
+        self.orders, self.billing = (Service(name, namespace="shop") for name in ("orders", "billing"))
+        for service in (self.orders, self.billing):
+            App(service, store=f"sqlite:///{place / service.name}.db", broker=f"embedded:///{place}/log.db")
         self.orders.event("order.placed.v1", key="order_id")(OrderPlaced)
         self.billing.on(OrderPlaced)(self._invoice)
 
@@ -68,7 +68,7 @@ class Shop:
         os.replace(self.place / f"{name}.backup", self.place / f"{name}.db")
 
     async def has_aside(self, count: int) -> bool:
-        held = await self.billing.store.held.find(HeldFilter(state="quarantined"))
+        held = await app_of(self.billing).store.held.find(HeldFilter(state="quarantined"))
         return sum("fork" in one.reason for one in held) == count
 
     def invoices(self) -> list[int]:
@@ -90,7 +90,7 @@ async def test_a_producer_that_was_brought_back_has_none_of_its_new_facts_taken_
     await shop.day(4, 5, 6)
     shop.bring_back("orders")
     if told:
-        assert (await shop.orders.store.restored()).lineage == 2
+        assert (await app_of(shop.orders).store.restored()).lineage == 2
         await shop.orders.aclose()
     async with shop.orders.running(), shop.billing.running():
         await shop.say(14, 15, 16, 17)
@@ -102,7 +102,7 @@ async def test_a_producer_that_was_brought_back_has_none_of_its_new_facts_taken_
                 await asyncio.sleep(0.01)
     assert line.held == {"quarantined": 3}
     assert shop.invoices() == [1, 2, 3, 4, 5, 6, 17]
-    held = await shop.billing.store.held.find(HeldFilter())
+    held = await app_of(shop.billing).store.held.find(HeldFilter())
     await shop.billing.aclose()
     assert all("fork" in one.reason for one in held), [one.reason for one in held]
 
@@ -132,7 +132,7 @@ async def test_a_consumer_that_was_brought_back_is_known_to_lack_events_and_gets
     figures = await status([shop.orders, shop.billing])
     assert figures.verdict == "does not add up"
     assert figures.lines[0].difference == 3
-    await shop.billing.broker.seek("billing", "shop.orders.order", time=0.0)
+    await app_of(shop.billing).broker.seek("billing", "shop.orders.order", time=0.0)
     figures = await shop.day(7)
     assert figures.verdict == "adds up"
     assert shop.invoices() == [1, 2, 3, 4, 5, 6, 7]

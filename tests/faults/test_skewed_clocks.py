@@ -15,18 +15,19 @@ from pathlib import Path
 
 import pytest
 
-from posthouse import Event, Payload, Policy, RelaySettings, Service, Tx
+from posthouse import App, Event, Payload, Policy, RelaySettings, Service, Settings, Tx
+from posthouse.app import app_of
 from posthouse.broker import Frame, Verdict
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.contracts import event_type_of
 from posthouse.processes import Model, Plan, Saga, Turn, on, starts
 from posthouse.runtime import PARTS, Part, Runtime
-from posthouse.service import Parts
 from posthouse.store import HeldFilter, Store
 from posthouse.store.sagas import SagaFilter
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.sqlite import SqliteStore
+from posthouse.testing import rehost
 from tests.kit.waiting import eventually
 
 from .scene import crafted
@@ -82,8 +83,9 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
 QUICK = RelaySettings(lease=2.0, idle=0.2, first_delay=0.05, last_delay=0.3, stuck_delay=0.3)
 
 
-def plant(relay: RelaySettings = QUICK, **options: object) -> Service:
-    service = Service("plant", relay=relay, **options)  # type: ignore[arg-type]
+def plant(settings: Settings | None = None) -> Service:
+    service = Service("plant")
+    App(service, settings=settings or Settings(relay=QUICK))
     service.event("thing.made.v1", key="key")(Made)
     service.event("view.seen.v1")(Seen)
     return service
@@ -94,10 +96,10 @@ async def at_work(
     service: Service, store: Store, off: float, broker: MemoryBroker | None = None, only: tuple[Part, ...] = PARTS
 ) -> AsyncIterator[Runtime]:
     """The service at work on a machine whose clock is off; the broker's is right."""
-    service.use(Parts(store, broker or MemoryBroker(clock=SystemClock()), SkewedClock(off)))
+    rehost(service, store=store, broker=broker or MemoryBroker(clock=SystemClock()), clock=SkewedClock(off))
     if await store.pending_migrations():
         await store.upgrade()
-    runtime, stop = await service.prepare(), asyncio.Event()
+    runtime, stop = await app_of(service).prepare(), asyncio.Event()
     task = asyncio.create_task(runtime.run(stop, only))
     try:
         yield runtime
@@ -212,7 +214,7 @@ async def test_what_a_dead_worker_had_in_hand_comes_again_after_its_lease(opened
 
 @SKEWS
 async def test_nothing_young_is_purged_so_that_nothing_runs_twice(opened: OpenStore, off: float) -> None:
-    service, ran = plant(inbox_retention=1000.0), list[int]()
+    service, ran = plant(Settings(relay=QUICK, inbox_retention=1000.0)), list[int]()
 
     @service.on(Seen)
     async def see(event: Event[Seen], tx: Tx) -> None:
@@ -305,7 +307,7 @@ async def test_what_one_relay_parked_another_tries_again_in_its_time_and_gives_u
     waits = RelaySettings(
         lease=2.0, idle=0.2, first_delay=0.5, stuck_delay=1.0, quarantine_attempts=2, quarantine_after=HOUR / 2
     )
-    service, ran = plant(waits), list[int]()
+    service, ran = plant(Settings(relay=waits)), list[int]()
 
     @service.on(Made)
     async def make(event: Event[Made], tx: Tx) -> None:
@@ -331,7 +333,7 @@ async def test_what_one_relay_parked_another_tries_again_in_its_time_and_gives_u
 @SKEWS
 async def test_sagas_that_ended_are_kept_as_long_as_they_should_and_no_longer(opened: OpenStore, off: float) -> None:
     """One worker ends it, another one with another clock tidies."""
-    service = plant(saga_retention=1000.0)
+    service = plant(Settings(relay=QUICK, saga_retention=1000.0))
     service.saga("making", correlate="key")(Making)
     store = opened()
 
@@ -369,7 +371,7 @@ async def test_an_old_generation_stays_for_its_grace_and_no_longer(opened: OpenS
     store = opened()
     async with at_work(service, store, off):
         began = time.monotonic()
-        await service.projections.rebuild("things", Plan(source="log", drop_after=3.0))
+        await app_of(service).projections.rebuild("things", Plan(source="log", drop_after=3.0))
 
         async def gone() -> bool:
             return [row.number for row in await store.projections.generations()] == [2]

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 from posthouse.broker import Broker
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError
-from posthouse.service import Parts
 from posthouse.status import status
 from posthouse.store import HeldFilter
+from posthouse.testing import rehost
 from tests.kit.waiting import eventually
 
 from .stores import store_url, stores, worded
@@ -43,7 +44,7 @@ class Plant:
         self.service.on(ThingMade, policy=Policy(max_attempts=1))(self._make)
         self._clock = SystemClock()
         self._broker: Broker = MemoryBroker(clock=self._clock)
-        self.service.use(Parts(url, self._broker, self._clock))
+        rehost(self.service, store=url, broker=self._broker, clock=self._clock)
 
     async def _tables(self, tx: Tx) -> None:
         await tx.execute(worded("CREATE TABLE IF NOT EXISTS effect ({id}, key TEXT, number BIGINT)"))
@@ -54,13 +55,13 @@ class Plant:
         await tx.execute(worded("INSERT INTO effect (key, number) VALUES (?, ?)"), (event.data.key, event.data.number))
 
     async def say(self) -> None:
-        await self.service.store.upgrade()
+        await app_of(self.service).store.upgrade()
         async with self.service.transaction(tenant="t1") as tx:
             for number in range(COUNT):
                 tx.publish(ThingMade(key=f"k{number}", number=number))
 
     async def at_work_until(self, done: Callable[[], Awaitable[bool]]) -> None:
-        runtime, stop = await self.service.prepare(), asyncio.Event()
+        runtime, stop = await app_of(self.service).prepare(), asyncio.Event()
         task = asyncio.create_task(runtime.run(stop))
         try:
             await eventually(done, within=40)
@@ -73,13 +74,13 @@ class Plant:
         return line.applied + sum(line.held.values()) + line.strange
 
     async def effects(self) -> list[str]:
-        async with self.service.store.begin() as tx:
+        async with app_of(self.service).store.begin() as tx:
             return [str(key) for (key,) in await tx.execute("SELECT key FROM effect ORDER BY key")]
 
     async def flip(self, table: str, seed: int) -> None:
         """One bit in each envelope that is to be hurt."""
         luck = random.Random(seed)
-        async with self.service.store.begin() as tx:
+        async with app_of(self.service).store.begin() as tx:
             rows = await tx.execute(worded(f"SELECT id, key, body FROM posthouse_{table} ORDER BY id", "plant"))
             for row_id, key, body in rows:
                 assert isinstance(body, bytes)
@@ -107,7 +108,7 @@ async def test_flipped_bits_in_the_outbox_hurt_their_own_event_at_most(plant: Pl
     await plant.at_work_until(all_dealt_with)
     applied = set(await plant.effects())
     assert {f"k{number}" for number in range(COUNT) if number not in HURT} <= applied, "a neighbour was not applied"
-    held = await plant.service.store.held.find(HeldFilter(), limit=COUNT)
+    held = await app_of(plant.service).store.held.find(HeldFilter(), limit=COUNT)
     await plant.service.aclose()
     assert len(held) >= 3, "no bit was worth a quarantine: the flips were none"
     assert all(one.reason for one in held)
@@ -119,15 +120,15 @@ async def test_flipped_bits_of_held_events_hurt_their_own_event_at_most(plant: P
     await plant.say()
 
     async def all_dead() -> bool:
-        return len(await plant.service.store.held.find(HeldFilter(state="dead"), limit=COUNT)) == COUNT
+        return len(await app_of(plant.service).store.held.find(HeldFilter(state="dead"), limit=COUNT)) == COUNT
 
     await plant.at_work_until(all_dead)
     plant.broken = False
     await plant.flip("held", seed)
-    held = await plant.service.store.held.find(HeldFilter(), limit=COUNT)
+    held = await app_of(plant.service).store.held.find(HeldFilter(), limit=COUNT)
     for one in held:
         assert one.id is not None
-        await plant.service.desk.retry(one.id)
+        await plant.service.held.retry(one.id)
 
     async def neighbours_applied() -> bool:
         return {f"k{number}" for number in range(COUNT) if number not in HURT} <= set(await plant.effects())
@@ -144,7 +145,7 @@ async def test_another_number_of_shards_is_refused_while_the_old_one_works_on(st
 
     async def refused_and_done() -> bool:
         with pytest.raises(ConfigurationError, match="shards"):
-            await other.service.prepare()
+            await app_of(other.service).prepare()
         return await plant.dealt_with() >= COUNT
 
     await plant.at_work_until(refused_and_done)

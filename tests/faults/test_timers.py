@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 
 from .stores import House, stores
 
@@ -67,7 +68,7 @@ async def test_a_timer_that_is_moved_and_then_cancelled_in_one_transaction_never
             expiry(tx, 2)
             assert await tx.cancel("expiry")
             assert not await tx.cancel("expiry"), "nothing is left of it"
-        assert await shop.store.timers.pending() == []
+        assert await app_of(shop).store.timers.pending() == []
         async with shop.transaction("t1") as tx:
             expiry(tx, 3)
             assert await tx.cancel("expiry")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from posthouse import Event, Service, Tx
+from posthouse import App, Event, Service, Tx
+from posthouse.app import app_of
 from posthouse.clock import SystemClock
 from posthouse.contracts import Topics
 from posthouse.events import decode_any
@@ -41,7 +42,8 @@ class HeldEvents:
         self._left = -1
 
     def release(self, *, old: bool = False, new: bool = False, lifted: bool = False) -> Service:
-        desk = Service("desk", store=self._store, broker=self._broker)
+        desk = Service("desk")
+        App(desk, store=self._store, broker=self._broker)
         desk.setup(_tables)
         if old:
             desk.on(Booked)(self._take_old)
@@ -84,7 +86,7 @@ async def test_a_consumer_that_moves_from_one_version_to_the_next_applies_every_
     desk = HeldEvents(place.format("desk"), broker)
     last = desk.release(lifted=True)
     for service in (hotel, last):
-        await service.store.upgrade()
+        await app_of(service).store.upgrade()
     async with hotel.running():
         await book(hotel, range(40))
         await desk.run_until(desk.release(old=True), 10)
@@ -95,7 +97,7 @@ async def test_a_consumer_that_moves_from_one_version_to_the_next_applies_every_
             await drained(hotel, last, timeout=60)
 
             async def nothing_waits() -> bool:
-                return not (await last.store.counts()).held
+                return not (await app_of(last).store.counts()).held
 
             await eventually(nothing_waits, "nothing is held any more")
             async with last.transaction("t1") as tx:
@@ -108,28 +110,28 @@ async def test_a_consumer_that_moves_from_one_version_to_the_next_applies_every_
 
 async def test_a_rolled_back_fact_is_published_in_no_version(place: str, tmp_path: Path) -> None:
     hotel = hotel_on(place.format("hotel"), f"embedded:///{tmp_path}/log.db", "subject")
-    await hotel.store.upgrade()
+    await app_of(hotel).store.upgrade()
     with contextlib.suppress(LookupError):
         async with hotel.transaction("t1") as tx:
             tx.publish(BookedByName(stay="s", number=1, guest="Ada"))
             await tx.flush()
             raise LookupError("no room")
-    assert (await hotel.store.counts()).committed == {}
+    assert (await app_of(hotel).store.counts()).committed == {}
     await book(hotel, range(2))
-    assert (await hotel.store.counts()).committed == {"hotel.stay.booked.v1": 2, "hotel.stay.booked.v2": 2}
+    assert (await app_of(hotel).store.counts()).committed == {"hotel.stay.booked.v1": 2, "hotel.stay.booked.v2": 2}
     await hotel.aclose()
 
 
 async def test_a_fact_is_said_and_a_timer_is_cancelled_in_one_transaction(place: str, tmp_path: Path) -> None:
     hotel = hotel_on(place.format("hotel"), f"embedded:///{tmp_path}/log.db", "subject")
-    await hotel.store.upgrade()
+    await app_of(hotel).store.upgrade()
     async with hotel.transaction("t1") as tx:
         tx.publish(BookedByName(stay="s", number=1, guest="Ada"), after=3600, timer="reminder")
     async with hotel.transaction("t1") as tx:
         tx.publish(BookedByName(stay="s", number=2, guest="Ada"))
         assert await tx.cancel("reminder")
-    assert await hotel.store.timers.pending() == []
-    assert (await hotel.store.counts()).committed == {"hotel.stay.booked.v1": 1, "hotel.stay.booked.v2": 1}
+    assert await app_of(hotel).store.timers.pending() == []
+    assert (await app_of(hotel).store.counts()).committed == {"hotel.stay.booked.v1": 1, "hotel.stay.booked.v2": 1}
     await hotel.aclose()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from posthouse import Payload, Service
+from posthouse import App, Payload, Service
 from posthouse.contracts import Topics
 
 
@@ -21,7 +21,8 @@ class BookedByName(Payload):
 
 
 def hotel_on(store: str, broker: str, topics: Topics) -> Service:
-    hotel = Service("hotel", topics=topics, store=store, broker=broker)
+    hotel = Service("hotel", topics=topics)
+    App(hotel, store=store, broker=broker)
     hotel.event("stay.booked.v1", key="stay")(Booked)
     hotel.event("stay.booked.v2", key="stay")(BookedByName)
     hotel.downcast(BookedByName, to=Booked)(lambda new: Booked(stay=new.stay, number=new.number))

@@ -6,19 +6,15 @@ import sys
 
 import uvicorn
 
-from posthouse import Event, Service, Tx
+from posthouse import App, Event, Service, Tx
 from posthouse.edges.push import PushEndpoint, push_endpoint
 from tests.kit.servers.issuer import ACCOUNT, AUDIENCE
 from tests.kit.shop import OrderPlaced
 
 
 def made(folder: str) -> Service:
-    billing = Service(
-        "billing",
-        namespace="shop",
-        store=f"sqlite:///{folder}/billing.db",
-        broker=f"embedded:///{folder}/log.db",
-    )
+    billing = Service("billing", namespace="shop")
+    App(billing, store=f"sqlite:///{folder}/billing.db", broker=f"embedded:///{folder}/log.db")
 
     @billing.setup
     async def tables(tx: Tx) -> None:

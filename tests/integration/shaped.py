@@ -17,12 +17,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session
 
 from posthouse import Event, Payload, Policy, Service
+from posthouse.app import app_of
 from posthouse.broker import Broker
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
-from posthouse.service import Parts
 from posthouse.status import Status, status
 from posthouse.stores.postgres import PostgresStore
+from posthouse.testing import rehost
 from tests.kit.shop import OrderPlaced
 
 PATIENCE = 20.0
@@ -179,12 +180,12 @@ class Scene:
         broker = broker or MemoryBroker(clock=clock)
         tasks, stop = [], asyncio.Event()
         for service in (self.orders, self.billing):
-            service.use(Parts(f"{url}?schema={service.name}{options}", broker, clock))
-            await service.store.upgrade()
-        async with self.billing.store.begin() as tx:
+            rehost(service, store=f"{url}?schema={service.name}{options}", broker=broker, clock=clock)
+            await app_of(service).store.upgrade()
+        async with app_of(self.billing).store.begin() as tx:
             await tx.execute("CREATE TABLE invoice (id bigserial, order_id text, number int)")
         for service in (self.orders, self.billing):
-            tasks.append(asyncio.create_task((await service.prepare()).run(stop)))
+            tasks.append(asyncio.create_task((await app_of(service).prepare()).run(stop)))
         try:
             yield
         finally:
@@ -210,11 +211,11 @@ class Scene:
                 await asyncio.sleep(0.01)
 
     async def invoices(self) -> list[tuple[object, ...]]:
-        async with self.billing.store.begin() as tx:
+        async with app_of(self.billing).store.begin() as tx:
             return list(await tx.execute("SELECT order_id, number FROM invoice ORDER BY id"))
 
     async def issued_count(self) -> int:
-        counts = await self.billing.store.counts()
+        counts = await app_of(self.billing).store.counts()
         return sum(number for topic, number in counts.committed.items() if "invoice" in topic)
 
 

@@ -30,9 +30,10 @@ SHOP = """
 import asyncio
 import pathlib
 
-from posthouse import Event, Service, Tx
+from posthouse import App, Event, Service, Tx
 
-shop = Service("shop", store={store!r}, broker={broker!r})
+shop = Service("shop")
+App(shop, store={store!r}, broker={broker!r})
 
 
 @shop.event("order.placed.v1", key="order")

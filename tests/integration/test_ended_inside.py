@@ -12,7 +12,8 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse import App, Event, Payload, Policy, Service, Settings, Tx
+from posthouse.app import app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import StoreError
@@ -150,7 +151,8 @@ async def test_an_event_whose_handler_committed_behind_our_back_is_set_aside(
     kind: str, fails_first: bool, deliveries: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = request.getfixturevalue("postgres_url") if kind == "postgres" else f"sqlite:///{tmp_path / 'shop.db'}"
-    shop = Service("shop", store=url, broker=MemoryBroker(clock=SystemClock()), start="earliest")
+    shop = Service("shop")
+    App(shop, store=url, broker=MemoryBroker(clock=SystemClock()), settings=Settings(start="earliest"))
     shop.event("order.placed.v1", key="order_id")(Placed)
     shop.event("invoice.made.v1", key="order_id")(Made)
     runs: list[str] = []
@@ -164,7 +166,7 @@ async def test_an_event_whose_handler_committed_behind_our_back_is_set_aside(
         await (commit_on_postgres if kind == "postgres" else commit_on_sqlite)(tx)
         return Made(order_id=event.data.order_id)
 
-    await shop.store.upgrade()
+    await app_of(shop).store.upgrade()
     async with shop.transaction("t1") as tx:
         await tx.execute("CREATE TABLE mine (name text)")
         tx.publish(Placed(order_id="o1"))
@@ -179,7 +181,7 @@ async def test_an_event_whose_handler_committed_behind_our_back_is_set_aside(
 
 async def set_aside(shop: Service) -> HeldEvent:
     while True:
-        found = [held for held in await shop.store.held.find(HeldFilter()) if held.state == "quarantined"]
+        found = [held for held in await app_of(shop).store.held.find(HeldFilter()) if held.state == "quarantined"]
         if found:
             return found[0]
         await asyncio.sleep(0.02)

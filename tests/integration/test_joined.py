@@ -13,7 +13,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from posthouse import Event, Payload, Service
+from posthouse import App, Event, Payload, Service
+from posthouse.app import app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import VersionConflict
@@ -37,7 +38,8 @@ class Cancelled(Payload):
 
 
 def shop_on(store: str) -> tuple[Service, type[Saga], Aggregate[int, Paid]]:
-    shop = Service("shop", store=store, broker=MemoryBroker(clock=SystemClock()))
+    shop = Service("shop")
+    App(shop, store=store, broker=MemoryBroker(clock=SystemClock()))
     shop.event("order.placed.v1", key="order_id")(Placed)
     shop.event("account.paid.v1", key="order_id")(Paid)
     shop.event("order.cancelled.v1", key="order_id")(Cancelled)
@@ -128,7 +130,7 @@ async def test_a_saga_a_stream_and_a_fact_are_there_with_their_transaction_or_no
     kind, theirs = WAYS[way]
     url = request.getfixturevalue("postgres_url") if kind == "postgres" else f"sqlite:///{tmp_path / 'shop.db'}"
     shop, order, accounts = shop_on(url)
-    await shop.store.upgrade()
+    await app_of(shop).store.upgrade()
     async with shop.transaction("t1") as tx:
         await tx.execute("CREATE TABLE orders (name text)")
     made: Any = order
@@ -142,8 +144,8 @@ async def test_a_saga_a_stream_and_a_fact_are_there_with_their_transaction_or_no
         async with shop.joined(session, "t1") as tx:
             assert not await shop.start_saga(tx, made(order_id="o1")), "the transaction sees what it has begun"
         await end(commit)
-    counts = await shop.store.counts()
-    sagas = await shop.store.sagas.find(SagaFilter())
+    counts = await app_of(shop).store.counts()
+    sagas = await app_of(shop).store.sagas.find(SagaFilter())
     async with shop.transaction("t1") as tx:
         rows = (await tx.execute("SELECT count(*) FROM orders")).scalar()
         account = await accounts.load(tx, "o1")
@@ -160,7 +162,7 @@ async def publish_and_fail(shop: Service, connection: aiosqlite.Connection) -> N
 
 async def test_what_fails_inside_the_block_says_nothing_and_leaves_the_rest_to_you(tmp_path: Path) -> None:
     shop, _, _ = shop_on(f"sqlite:///{tmp_path / 'shop.db'}")
-    await shop.open()
+    await app_of(shop).open()
     async with aiosqlite.connect(tmp_path / "shop.db") as connection:
         await connection.execute("CREATE TABLE mine (name text)")
         await connection.execute("INSERT INTO mine VALUES ('stays')")
@@ -169,5 +171,5 @@ async def test_what_fails_inside_the_block_says_nothing_and_leaves_the_rest_to_y
         await connection.commit()
         rows = await connection.execute_fetchall("SELECT count(*) FROM mine")
     assert [tuple(row) for row in rows] == [(1,)]
-    assert (await shop.store.counts()).committed == {}
+    assert (await app_of(shop).store.counts()).committed == {}
     await shop.aclose()

@@ -33,10 +33,10 @@ from melmastoon.tables import run
 from melmastoon.vendors.weather import Scripted
 from melmastoon.vendors.world import World, pretending
 from posthouse import Service
+from posthouse.app import app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import Clock, ManualClock
-from posthouse.service import Parts
-from posthouse.testing import Harness
+from posthouse.testing import Harness, rehost
 from tests.kit.servers.postgres import PostgresServer
 from tests.unit.melmastoon.stay import (
     check_in_started,
@@ -61,13 +61,13 @@ WAITING = "SELECT COUNT(*) FROM pg_locks WHERE NOT granted"
 @asynccontextmanager
 async def on_postgres(service: Service, url: str, broker: MemoryBroker, clock: Clock) -> AsyncIterator[Service]:
     """A service on a database of its own."""
-    before = service.use(Parts(url, broker, clock))
+    before = rehost(service, store=url, broker=broker, clock=clock)
     try:
-        await service.store.upgrade()
+        await app_of(service).store.upgrade()
         yield service
     finally:
         await service.aclose()
-        service.use(before)
+        service.hosted_by(before)
 
 
 @pytest.fixture
@@ -151,9 +151,9 @@ class PostgresHarness(Harness):
     async def __aenter__(self) -> Self:
         for service in self.services:
             url = self._databases.enter_context(self._server.database())
-            self._before.append(service.use(Parts(url, self.broker, self.clock)))
-            await service.store.upgrade()
-            self._runtimes.append(await service.prepare())
+            self._before.append(rehost(service, store=url, broker=self.broker, clock=self.clock))
+            await app_of(service).store.upgrade()
+            self._runtimes.append(await app_of(service).prepare())
         self._tasks = [asyncio.create_task(runtime.run(self._stop)) for runtime in self._runtimes]
         return self
 

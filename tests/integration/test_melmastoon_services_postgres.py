@@ -21,10 +21,10 @@ from melmastoon.audit.chain import first_broken
 from melmastoon.facts.ai_orchestrator import AnomalyDetected
 from melmastoon.tables import run, typed
 from posthouse import Event, Service
+from posthouse.app import app_of
 from posthouse.clock import SystemClock
-from posthouse.service import Parts
 from posthouse.stores import open_store
-from posthouse.testing import Harness
+from posthouse.testing import Harness, rehost
 from tests.kit.servers.postgres import PostgresServer
 from tests.unit.melmastoon import (
     test_ai_orchestrator,
@@ -93,8 +93,8 @@ class PostgresHarness(Harness):
         try:
             for service in self.services:
                 url = self._databases.enter_context(self._make())
-                self._before.append(service.use(Parts(url, self.broker, self.clock)))
-                self._runtimes.append(await service.prepare())
+                self._before.append(rehost(service, store=url, broker=self.broker, clock=self.clock))
+                self._runtimes.append(await app_of(service).prepare())
         except BaseException:
             await self._restore()
             raise
@@ -114,10 +114,10 @@ class PostgresHarness(Harness):
     async def everything(self) -> dict[str, object]:
         found: dict[str, object] = {}
         for service in self.services:
-            async with service.store.begin() as tx:
+            async with app_of(service).store.begin() as tx:
                 for (name,) in await tx.execute(TABLES):
                     found[f"{service.name}.{name}"] = sorted(map(repr, await tx.execute(f'SELECT * FROM "{name}"')))
-            counts = await service.store.counts()
+            counts = await app_of(service).store.counts()
             found[f"what {service.name} published"] = counts.committed
             found[f"what {service.name} holds"] = counts.held
         assert found
@@ -188,6 +188,6 @@ async def test_figures_that_many_add_to_at_once_are_whole(databases: Copied) -> 
         await asyncio.gather(*(house.publish(fact(f"b{n}")) for n in range(30) for fact in (held, captured)))
         await house.settled(60)
         async with analytics.transaction("t1") as tx:
-            snapshot = await compute_snapshot(tx, analytics.today)
+            snapshot = await compute_snapshot(tx, tx.today)
     assert snapshot is not None
     assert (snapshot.held, snapshot.captured_cents, snapshot.revision) == (30, 30 * 30_000, 60)

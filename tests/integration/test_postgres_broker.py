@@ -21,7 +21,8 @@ import pytest
 import posthouse.brokers.postgres.database as database
 import posthouse.brokers.postgres.log as log_module
 import posthouse.brokers.postgres.schema as schema
-from posthouse import Event, Payload, Service, Tx
+from posthouse import App, Event, Payload, Service, Tx
+from posthouse.app import app_of
 from posthouse.broker import Delivery, Frame, Topology
 from posthouse.brokers import open_broker
 from posthouse.brokers.postgres import PostgresBroker
@@ -946,8 +947,10 @@ async def test_without_hints_a_reader_looks_by_itself(postgres_url: str) -> None
 
 
 async def test_services_on_sqlite_send_their_events_through_postgresql(postgres_url: str, tmp_path: Path) -> None:
-    orders = Service("orders", namespace="shop", store=f"sqlite:///{tmp_path}/orders.db", broker=postgres_url)
-    billing = Service("billing", namespace="shop", store=f"sqlite:///{tmp_path}/billing.db", broker=postgres_url)
+    orders = Service("orders", namespace="shop")
+    App(orders, store=f"sqlite:///{tmp_path}/orders.db", broker=postgres_url)
+    billing = Service("billing", namespace="shop")
+    App(billing, store=f"sqlite:///{tmp_path}/billing.db", broker=postgres_url)
 
     @orders.event("order.placed.v1", key="order_id")
     class OrderPlaced(Payload):
@@ -963,7 +966,7 @@ async def test_services_on_sqlite_send_their_events_through_postgresql(postgres_
         await tx.execute("INSERT INTO invoice VALUES (?, ?)", (event.data.order_id, event.data.step))
 
     async def invoices() -> list[tuple[object, ...]]:
-        async with billing.store.begin() as tx:
+        async with app_of(billing).store.begin() as tx:
             return [tuple(row) for row in await tx.execute("SELECT order_id, step FROM invoice ORDER BY rowid")]
 
     async with orders.running(), billing.running():

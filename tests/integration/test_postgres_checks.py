@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from posthouse import Service
+from posthouse import App, Service
 from posthouse.brokers.postgres import PostgresBroker
 from posthouse.checks import Check, refusals
 from posthouse.cli import app
@@ -176,7 +176,7 @@ async def test_a_pooler_that_the_url_does_not_name_is_refused(postgres_url: str,
     assert "changes the server connection" in found["pooler"].found
     await declared.aclose()
     with pytest.raises(ConfigurationError, match="pooler=transaction"):
-        async with Service("orders", store=PostgresStore(url), broker="memory://").running():
+        async with App(Service("orders"), store=PostgresStore(url), broker="memory://").running():
             pass
 
 
@@ -199,7 +199,8 @@ async def careless(url: str, *settings: str) -> None:
 async def test_a_service_does_not_start_where_commits_may_be_forgotten(postgres_url: str) -> None:
     await upgraded(postgres_url)
     await careless(postgres_url, "synchronous_commit = off")
-    service = Service("orders", store=postgres_url, broker="memory://")
+    service = Service("orders")
+    App(service, store=postgres_url, broker="memory://")
     with pytest.raises(ConfigurationError) as refusal:
         async with service.running():
             pass
@@ -212,7 +213,8 @@ async def test_a_forgetful_server_may_be_accepted_and_is_told_of(
 ) -> None:
     await upgraded(postgres_url)
     await careless(postgres_url, "synchronous_commit = off")
-    service = Service("orders", store=f"{postgres_url}?durable=false", broker="memory://")
+    service = Service("orders")
+    App(service, store=f"{postgres_url}?durable=false", broker="memory://")
     with caplog.at_level(logging.WARNING, "posthouse.service"):
         async with service.running():
             pass
@@ -224,7 +226,7 @@ async def test_a_forgetful_server_may_be_accepted_and_is_told_of(
 
 def doctor(folder: Path, url: str, *options: str) -> tuple[int, str]:
     (folder / "shop_pg.py").write_text(
-        f'from posthouse import Service\n\norders = Service("orders", store="{url}", broker="{url}")\n'
+        f'from posthouse import App, Service\n\norders = Service("orders")\nApp(orders, store="{url}", broker="{url}")\n'
     )
     result = CliRunner().invoke(app, ["doctor", "shop_pg:orders", *options], catch_exceptions=False)
     return result.exit_code, result.stdout

@@ -17,10 +17,10 @@ from posthouse.cli import app
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.events import decode_any
-from posthouse.service import Parts
 from posthouse.stores import open_store
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.roles import roles_script
+from posthouse.testing import rehost
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import add, drain
 from tests.faults.scene import crafted
@@ -306,7 +306,7 @@ async def test_whoever_says_that_it_is_another_tenant_reaches_the_rows_of_that_o
 
     clock = SystemClock()
     broker = MemoryBroker(clock=clock)
-    billing.use(Parts(store_of(isolated), broker, clock))
+    rehost(billing, store=store_of(isolated), broker=broker, clock=clock)
     async with billing.running():
         frame = crafted(Paid(invoice="i1"), tenant="b", sequence=1, partition="a:i1")  # a producer of tenant a said it
         stranger = crafted(Paid(invoice="i2"), tenant="nobody", sequence=1)

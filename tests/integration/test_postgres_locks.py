@@ -14,7 +14,8 @@ from typing import Any
 import asyncpg
 import pytest_asyncio
 
-from posthouse import Event, Payload, Service, Tx
+from posthouse import App, Event, Payload, Service, Settings, Tx
+from posthouse.app import app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import StoreError
@@ -45,7 +46,13 @@ class Shop:
     def __init__(self, url: str) -> None:
         self.url = url
         self.store = PostgresStore(url, writers=12)
-        self.service = Service("shop", store=self.store, broker=MemoryBroker(clock=SystemClock()), start="earliest")
+        self.service = Service("shop")
+        App(
+            self.service,
+            store=self.store,
+            broker=MemoryBroker(clock=SystemClock()),
+            settings=Settings(start="earliest"),
+        )
         self.service.event("order.placed.v1", key="order_id")(Placed)
         self.service.event("account.paid.v1", key="order_id")(Paid)
         self.applied = 0
@@ -355,7 +362,7 @@ OPERATIONS: dict[str, Operation] = {
 
 async def test_no_two_operations_wait_for_each_other(shop: Shop) -> None:
     """Every pair, and each with itself, two of each at once."""
-    await shop.service.open()
+    await app_of(shop.service).open()
     for consumer in ("c", "g"):
         await shop.store.inbox.register(consumer, "shop.order", False)
     before = await _deadlocks(shop)

@@ -11,12 +11,13 @@ import pytest
 import pytest_asyncio
 
 from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import StoreOutdated
-from posthouse.service import Parts
 from posthouse.status import Status, status
 from posthouse.store import HeldFilter
+from posthouse.testing import rehost
 from tests.kit.waiting import eventually
 
 orders = Service("orders", namespace="shop")
@@ -70,18 +71,18 @@ async def running(postgres_url: str) -> AsyncIterator[MemoryBroker]:
     broker = MemoryBroker(clock=clock)
     before, tasks, stop = [], [], asyncio.Event()
     for service in (orders, billing):
-        before.append(service.use(Parts(f"{postgres_url}?schema={service.name}", broker, clock)))
+        before.append(rehost(service, store=f"{postgres_url}?schema={service.name}", broker=broker, clock=clock))
         with pytest.raises(StoreOutdated, match="posthouse db upgrade"):
-            await service.open()
-        await service.store.upgrade()
-        runtime = await service.prepare()
+            await app_of(service).open()
+        await app_of(service).store.upgrade()
+        runtime = await app_of(service).prepare()
         tasks.append(asyncio.create_task(runtime.run(stop)))
     yield broker
     stop.set()
     await asyncio.gather(*tasks)
     for service, parts in zip((orders, billing), before, strict=True):
         await service.aclose()
-        service.use(parts)
+        service.hosted_by(parts)
 
 
 async def settled() -> Status:
@@ -138,13 +139,13 @@ async def test_a_failing_event_keeps_its_key_waiting_and_nothing_else(running: M
             tx.publish(OrderPlaced(order_id="bad", number=number))
             tx.publish(OrderPlaced(order_id="good", number=number))
 
-    await eventually(lambda: billing.store.held.find(HeldFilter(state="dead")))
+    await eventually(lambda: app_of(billing).store.held.find(HeldFilter(state="dead")))
     await settled()
     assert (await invoices("bad"), await invoices("good")) == ([], [0, 1, 2])
-    held = await billing.store.held.find(HeldFilter())
+    held = await app_of(billing).store.held.find(HeldFilter())
     assert [(event.arrival.sequence, event.state) for event in held] == [(1, "dead"), (2, "blocked"), (3, "blocked")]
     broken.clear()
-    await billing.desk.retry(held[0].id)
+    await billing.held.retry(held[0].id)
     await eventually(lambda: last_invoice("bad", 2))
     assert await invoices("bad") == [0, 1, 2]
     assert not (await settled()).lines[0].held

@@ -11,7 +11,8 @@ import asyncpg
 import psycopg
 import pytest
 
-from posthouse import Event, Payload, Service
+from posthouse import App, Event, Payload, Service
+from posthouse.app import app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.processes import Aggregate, Model, Plan, Projection
@@ -27,7 +28,8 @@ class Hotel:
     """Rooms, and a model of them that notes every change."""
 
     def __init__(self, store: PostgresStore, *, guarded: bool = False) -> None:
-        self.service = Service("rooms", store=store, broker=MemoryBroker(clock=SystemClock()))
+        self.service = Service("rooms")
+        App(self.service, store=store, broker=MemoryBroker(clock=SystemClock()))
 
         @self.service.event("room.priced.v1", key="room_id")
         class RoomPriced(Payload):
@@ -104,7 +106,7 @@ async def test_what_commits_after_the_bulk_read_is_brought_by_the_group(postgres
         writing = asyncio.create_task(late())
         await begun.wait()
         await hotel.price("r2", 3)
-        done = await hotel.service.projections.rebuild("prices")
+        done = await app_of(hotel.service).projections.rebuild("prices")
         assert done.events == 2
         assert await hotel.seen() == [("t1", "r1", 1, 1), ("t1", "r2", 1, 3)]
         go_on.set()
@@ -128,17 +130,19 @@ async def test_readers_never_miss_a_table_while_generations_come_and_go(postgres
 
         reading = [asyncio.create_task(read()) for _ in range(3)]
         for _ in range(3):
-            await hotel.service.projections.rebuild("prices", Plan(drop_after=1.0))
+            await app_of(hotel.service).projections.rebuild("prices", Plan(drop_after=1.0))
         stop.set()
         await asyncio.gather(*reading)
         assert set(reads) == {20}
-        numbers = [row.number for row in await hotel.service.store.projections.generations() if row.state == "live"]
+        numbers = [
+            row.number for row in await app_of(hotel.service).store.projections.generations() if row.state == "live"
+        ]
         assert numbers == [4]
 
 
 async def test_readers_on_connections_of_their_own_ask_for_the_table_too(postgres_url: str) -> None:
     async with plain(postgres_url) as hotel:
-        await hotel.service.projections.rebuild("prices")
+        await app_of(hotel.service).projections.rebuild("prices")
         connection = await asyncpg.connect(postgres_url)
         async with connection.transaction():
             assert await hotel.prices.table(connection, "price") == "prices_price_2"
@@ -165,7 +169,7 @@ async def test_a_rebuild_keeps_tenants_apart_where_the_store_does(
             for number in range(6):
                 await hotel.price(f"r{number}", 1, 2, tenant=tenant)
         await drained(hotel.service)
-        done = await hotel.service.projections.rebuild("prices", Plan(source=source, drop_after=0.0))
+        done = await app_of(hotel.service).projections.rebuild("prices", Plan(source=source, drop_after=0.0))
         assert done.events == 24
         await hotel.price("r0", 3, tenant="b")
         await drained(hotel.service)
@@ -175,7 +179,7 @@ async def test_a_rebuild_keeps_tenants_apart_where_the_store_does(
             assert {row[0] for row in seen} == {tenant}
         assert await hotel.seen("c") == []
         async with asyncio.timeout(20):
-            while len(await hotel.service.store.projections.generations()) > 1:  # noqa: ASYNC110 - the keeper's doing
+            while len(await app_of(hotel.service).store.projections.generations()) > 1:  # noqa: ASYNC110 - the keeper's doing
                 await asyncio.sleep(0.05)
     assert ground.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'prices%'") == [("prices_price_2",)]
 
@@ -190,7 +194,7 @@ async def test_a_reader_who_stays_keeps_nobody_from_anything(
         await hotel.price("r1", 1)
         await drained(hotel.service)
         assert await reader.fetchval("SELECT count(*) FROM prices_price_1") == 1
-        await hotel.service.projections.rebuild("prices", Plan(drop_after=0.0))
+        await app_of(hotel.service).projections.rebuild("prices", Plan(drop_after=0.0))
         while "generation 1 stays for now" not in caplog.text:  # noqa: ASYNC110 - the keeper's doing
             await asyncio.sleep(0.05)
         await hotel.price("r1", 2)
@@ -199,7 +203,7 @@ async def test_a_reader_who_stays_keeps_nobody_from_anything(
         async with hotel.service.transaction("t1") as tx:
             assert (await tx.execute("SELECT count(*) FROM prices_price_1")).scalar() == 1
     async with asyncio.timeout(60), plain(postgres_url) as hotel:
-        while len(await hotel.service.store.projections.generations()) > 1:  # noqa: ASYNC110 - the keeper's doing
+        while len(await app_of(hotel.service).store.projections.generations()) > 1:  # noqa: ASYNC110 - the keeper's doing
             await asyncio.sleep(0.05)
     assert await reader.fetchval("SELECT to_regclass('prices_price_1')") is None
     await reader.close()

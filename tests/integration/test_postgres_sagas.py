@@ -6,7 +6,8 @@ import asyncio
 import random
 from pathlib import Path
 
-from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse import App, Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 from posthouse.processes import Saga, Turn, deadline, on, starts, step, undo
 from posthouse.status import drained
 from posthouse.store import HeldFilter
@@ -63,7 +64,8 @@ class Order(Saga):
 
 
 def service_on(store: str | PostgresStore, folder: Path) -> Service:
-    service = Service("shop", store=store, broker=f"embedded:///{folder}/log.db")
+    service = Service("shop")
+    App(service, store=store, broker=f"embedded:///{folder}/log.db")
     for name, cls in (("placed", Placed), ("paid", Paid), ("lost", Lost), ("undone", Undone)):
         service.event(f"{name}.v1", key="order_id")(cls)
     service.saga("order", correlate="order_id", policy=POLICY)(Order)
@@ -71,7 +73,7 @@ def service_on(store: str | PostgresStore, folder: Path) -> Service:
 
 
 async def with_tables(service: Service) -> None:
-    await service.store.upgrade()
+    await app_of(service).store.upgrade()
     async with service.transaction("t1") as tx:
         await tx.execute("CREATE TABLE undone (order_id text PRIMARY KEY)")
 
@@ -90,7 +92,7 @@ async def ended(service: Service, wanted: SagaFilter | None = None) -> list[Saga
     """Every saga, once all have ended."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            rows = [row async for row in service.sagas.find(wanted)]
+            rows = [row async for row in app_of(service).sagas.find(wanted)]
             if rows and all(row.ended for row in rows):
                 return rows
             await drained(service)
@@ -108,7 +110,7 @@ async def test_a_statement_that_fails_in_an_undo_is_undone_alone_and_tried_again
             await service.start_saga(tx, Order(order_id="o1"))
         await say(service, Lost(order_id="o1"))
         async with asyncio.timeout(PATIENCE):
-            while (view := await service.sagas.show("order", "t1", "o1")).row.status != "compensating":
+            while (view := await app_of(service).sagas.show("order", "t1", "o1")).row.status != "compensating":
                 await drained(service)
         assert view.row.undoing is not None
         assert "duplicate key" in view.row.undoing.error
@@ -118,8 +120,8 @@ async def test_a_statement_that_fails_in_an_undo_is_undone_alone_and_tried_again
         (row,) = await ended(service)
         await drained(service)
         assert (row.status, row.state) == ("compensated", b'{"order_id":"o1","tries":1}')
-        committed = (await service.store.counts()).committed
-        assert await service.store.held.find(HeldFilter()) == []
+        committed = (await app_of(service).store.counts()).committed
+        assert await app_of(service).store.held.find(HeldFilter()) == []
         assert committed["shop"] == 4  # two placed, one lost, and one undone however often it was said
 
 
@@ -134,11 +136,11 @@ async def test_a_deadline_and_an_event_have_one_winner_with_two_processes(postgr
                 tx.publish(Paid(order_id=f"o{number}"), after=random.uniform(0.45, 0.55))
         rows = await ended(first)
         async with asyncio.timeout(PATIENCE):
-            while (await first.store.counts()).timers:
+            while (await app_of(first).store.counts()).timers:
                 await drained(first)
         await drained(first)
         for row in rows:
-            turns = (await first.sagas.show("order", "t1", row.id)).history
+            turns = (await app_of(first).sagas.show("order", "t1", row.id)).history
             inputs = [(turn.input.kind, turn.late) for turn in turns[1:]]
             won = [("event", False)] if row.status == "completed" else [("deadline", False), ("event", True)]
             assert inputs == won, row
@@ -147,7 +149,7 @@ async def test_a_deadline_and_an_event_have_one_winner_with_two_processes(postgr
             undone = {str(id) for (id,) in await tx.execute("SELECT order_id FROM undone")}
         assert undone == {row.id for row in rows if row.status == "compensated"}
         assert {row.status for row in rows} == {"completed", "compensated"}
-        assert await first.store.held.find(HeldFilter()) == []
+        assert await app_of(first).store.held.find(HeldFilter()) == []
 
 
 async def test_of_starts_at_the_same_time_one_succeeds_and_the_others_do_nothing(
@@ -157,7 +159,7 @@ async def test_of_starts_at_the_same_time_one_succeeds_and_the_others_do_nothing
     await with_tables(service)
     answers = await asyncio.gather(*(start((service, other)[n % 2], "o1") for n in range(8)))
     assert sorted(answers) == [False] * 7 + [True]
-    counts = await service.store.counts()
+    counts = await app_of(service).store.counts()
     assert (counts.committed, counts.timers) == ({"shop": 1}, 1)
     await other.aclose()
     await service.aclose()
@@ -183,7 +185,7 @@ async def test_sagas_of_tenants_are_kept_apart_by_the_database(ground: Ground, t
         async with service.transaction("a") as tx:
             assert await seen(tx, "saga") == {"a"}
             assert await seen(tx, "saga_turn") == {"a"}
-        assert await service.sagas.counts() == {("order", "completed"): 1, ("order", "compensated"): 1}
+        assert await app_of(service).sagas.counts() == {("order", "completed"): 1, ("order", "compensated"): 1}
         assert await store.sagas.purge(-60.0, 10) == 2
         assert ground.execute("SELECT count(*) FROM posthouse.saga_turn") == [(0,)]
 

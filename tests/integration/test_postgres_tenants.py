@@ -18,13 +18,14 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError
-from posthouse.service import Parts
 from posthouse.status import status
 from posthouse.store import HeldEvent, HeldFilter, Timer
 from posthouse.stores.postgres import PostgresStore
+from posthouse.testing import rehost
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import drain
 from tests.kit.servers.pgbouncer import pooling
@@ -129,8 +130,8 @@ async def running(url: str, *, first: Callable[[], Awaitable[None]] | None = Non
     broker = MemoryBroker(clock=clock)
     before, stop = [], asyncio.Event()
     for service in (orders, billing):
-        before.append(service.use(Parts(url, broker, clock)))
-    runtimes = [await service.prepare() for service in (orders, billing)]
+        before.append(rehost(service, store=url, broker=broker, clock=clock))
+    runtimes = [await app_of(service).prepare() for service in (orders, billing)]
     if first is not None:
         await first()
     tasks = [asyncio.create_task(runtime.run(stop)) for runtime in runtimes]
@@ -141,7 +142,7 @@ async def running(url: str, *, first: Callable[[], Awaitable[None]] | None = Non
         await asyncio.gather(*tasks)
         for service, parts in zip((orders, billing), before, strict=True):
             await service.aclose()
-            service.use(parts)
+            service.hosted_by(parts)
 
 
 async def settled() -> None:
@@ -158,7 +159,7 @@ async def held(count: int, wanted: HeldFilter) -> list[HeldEvent]:
     """Wait until so many events are held."""
 
     async def enough() -> tuple[list[HeldEvent]] | None:
-        found = list(await billing.store.held.find(wanted))
+        found = list(await app_of(billing).store.held.find(wanted))
         return (found,) if len(found) == count else None
 
     return (await eventually(enough))[0]
@@ -234,7 +235,7 @@ async def test_a_failing_event_is_held_retried_and_released_within_its_tenant(is
         assert {event.arrival.tenant for event in dead} == {"a", "b"}
         broken.clear()
         for event in dead:
-            await billing.desk.retry(event.id)
+            await billing.held.retry(event.id)
         await held(0, HeldFilter())
         await settled()
     for tenant in TENANTS:
@@ -389,17 +390,17 @@ JOINS = [by_asyncpg, by_psycopg, by_sqlalchemy, by_async_sqlalchemy]
 
 @pytest_asyncio.fixture
 async def producer(isolated: Ground) -> AsyncIterator[Service]:
-    before = orders.use(Parts(url_of(isolated), MemoryBroker(clock=SystemClock()), SystemClock()))
+    before = rehost(orders, store=url_of(isolated), broker=MemoryBroker(clock=SystemClock()), clock=SystemClock())
     yield orders
     await orders.aclose()
-    orders.use(before)
+    orders.hosted_by(before)
 
 
 @pytest.mark.parametrize("join", JOINS)
 async def test_an_event_of_the_tenant_that_was_set_is_added(isolated: Ground, producer: Service, join: Any) -> None:
     async with join(isolated.application_url, set_it=True) as theirs:
         await add(producer, theirs, "a")
-    assert [found.tenant for found in await drain(producer.store)] == ["a"]
+    assert [found.tenant for found in await drain(app_of(producer).store)] == ["a"]
 
 
 @pytest.mark.parametrize(("set_it", "tenant"), [(True, "b"), (False, "a")])
@@ -410,7 +411,7 @@ async def test_an_event_of_another_tenant_is_refused_in_words(
     with pytest.raises(ConfigurationError, match=r"set_config\('posthouse.tenant'"):
         async with join(isolated.application_url, set_it=set_it) as theirs:
             await add(producer, theirs, tenant)
-    assert await drain(producer.store) == []
+    assert await drain(app_of(producer).store) == []
 
 
 @pytest.mark.parametrize("join", JOINS)
@@ -420,7 +421,7 @@ async def test_a_joined_connection_that_policies_do_not_hold_is_refused(
     with pytest.raises(ConfigurationError, match="is a superuser"):
         async with join(isolated.url, set_it=True) as theirs:
             await add(producer, theirs, "a")
-    assert await drain(producer.store) == []
+    assert await drain(app_of(producer).store) == []
 
 
 async def test_hints_tell_nothing_about_tenants(isolated: Ground, postgres_server: PostgresServer) -> None:

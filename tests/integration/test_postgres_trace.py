@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from posthouse import Event, Payload, Service, Tx
+from posthouse import App, Event, Payload, Service, Tx
+from posthouse.app import app_of
 from posthouse.processes import Saga, Turn, deadline, starts, step, undo
 from posthouse.status import drained
 from posthouse.stores.postgres import PostgresStore
@@ -50,7 +51,8 @@ class Order(Saga):
 
 
 def service_on(store: str | PostgresStore, broker: str) -> Service:
-    service = Service("shop", store=store, broker=broker)
+    service = Service("shop")
+    App(service, store=store, broker=broker)
     for name, cls in (("placed", Placed), ("invoiced", Invoiced), ("dropped", Dropped)):
         service.event(f"order.{name}.v1", key="order_id")(cls)
     service.saga("order", correlate="order_id")(Order)
@@ -67,7 +69,7 @@ async def compensated(service: Service, tenant: str = "t1") -> Trace:
     async with service.transaction(tenant, correlation="req-1") as tx:
         await service.start_saga(tx, Order(order_id="o1"))
     async with asyncio.timeout(PATIENCE):
-        while not all([row.ended async for row in service.sagas.find()]):
+        while not all([row.ended async for row in app_of(service).sagas.find()]):
             await drained(service)
         await drained(service)
     return await trace([service], "req-1")
@@ -94,7 +96,7 @@ WHOLE = [
 
 async def test_a_trace_and_its_histories_come_from_one_database(postgres_url: str) -> None:
     service = service_on(postgres_url, postgres_url)
-    await service.store.upgrade()
+    await app_of(service).store.upgrade()
     async with service.running():
         found = await compensated(service)
         assert told(found) == WHOLE

@@ -14,6 +14,7 @@ from django.db import transaction as django_transaction
 from sqlalchemy.exc import InvalidRequestError
 
 from posthouse import Policy
+from posthouse.app import app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import CommitUnknown, ConfigurationError, StoreError, StoreUnavailable, TransactionClosed
@@ -141,7 +142,7 @@ async def test_what_goes_wrong_too_often_is_dead(scene: Scene, postgres_url: str
     scene.handle(Policy(max_attempts=1))
     async with scene.running(postgres_url):
         await scene.place(("o1", 1))
-        dead = await eventually(lambda: scene.billing.store.held.find(HeldFilter(state="dead")))
+        dead = await eventually(lambda: app_of(scene.billing).store.held.find(HeldFilter(state="dead")))
         assert "passed over" in dead[0].error
         assert await scene.invoices() == []
 

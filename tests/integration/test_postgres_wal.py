@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from posthouse import Service
+from posthouse import App, Service
+from posthouse.app import app_of
 from posthouse.errors import ConfigurationError
 from posthouse.seam.frames import frame_of
 from posthouse.sending import RelaySettings
@@ -598,14 +599,15 @@ async def test_a_doctor_is_told_where_rows_come_from_and_why(
 
 
 async def test_a_service_runs_its_relay_on_the_log(logical_url: str) -> None:
-    shop = Service("shop", store=logical_url, broker=(sink := Sink()))
+    shop = Service("shop")
+    App(shop, store=logical_url, broker=(sink := Sink()))
 
     @shop.event("order.placed.v1", key="order")
     @dataclasses.dataclass
     class Placed:
         order: str
 
-    await shop.store.upgrade()
+    await app_of(shop).store.upgrade()
     async with shop.running(only=["relay"], relay="wal"):
         async with shop.transaction("t1") as tx:
             tx.publish(Placed(order="o1"))

@@ -15,7 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from posthouse import Service
+from posthouse import App, Service
+from posthouse.app import app_of
 from posthouse.broker import Frame
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
@@ -91,12 +92,11 @@ async def serving(folder: Path, issuer: Issuer) -> AsyncIterator[Server]:
 
 async def said(folder: Path, keys: int, count: int) -> list[Frame]:
     """What `orders` publishes: `count` events of each key."""
-    orders = Service(
-        "orders", namespace="shop", store=f"sqlite:///{folder}/orders.db", broker=MemoryBroker(clock=SystemClock())
-    )
+    orders = Service("orders", namespace="shop")
+    App(orders, store=f"sqlite:///{folder}/orders.db", broker=MemoryBroker(clock=SystemClock()))
     orders.event("order.placed.v1", key="order_id")(OrderPlaced)
     async with orders.running():
-        tap = await orders.broker.subscribe("tap", [TOPIC])
+        tap = await app_of(orders).broker.subscribe("tap", [TOPIC])
         for number in range(count):
             async with orders.transaction("t1") as tx:
                 for key in range(keys):
@@ -193,8 +193,8 @@ async def test_a_large_event_passes_the_real_server(tmp_path: Path, issuer: Issu
     assert answer.status_code == 204
     billing = made(str(tmp_path))
     try:
-        await billing.open()
-        (held,) = await billing.store.held.find(HeldFilter())
+        await app_of(billing).open()
+        (held,) = await app_of(billing).store.held.find(HeldFilter())
         assert held.state == "quarantined"
         assert len(held.body) == 9_000_000
     finally:

@@ -11,7 +11,8 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from posthouse import Payload, Service
+from posthouse import App, Payload, Service
+from posthouse.app import app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import CommitUnknown, ConfigurationError, StoreError
@@ -36,7 +37,8 @@ class Closed(Payload):
 
 
 def shop_on(store: str | PostgresStore) -> Service:
-    shop = Service("shop", store=store, broker=MemoryBroker(clock=SystemClock()))
+    shop = Service("shop")
+    App(shop, store=store, broker=MemoryBroker(clock=SystemClock()))
     shop.event("order.placed.v1", key="order_id")(Placed)
     shop.event("order.closed.v1", key="order_id")(Closed)
     return shop
@@ -48,7 +50,7 @@ async def shop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     if request.param == "postgresql":
         url = f"{request.getfixturevalue('postgres_url')}?writers=1"
     shop = shop_on(url)
-    await shop.store.upgrade()
+    await app_of(shop).store.upgrade()
     async with shop.transaction(TENANT) as tx:
         await tx.execute(CREATE)
     yield shop
@@ -58,7 +60,7 @@ async def shop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 @pytest_asyncio.fixture
 async def on_postgres(postgres_url: str) -> AsyncIterator[Service]:
     shop = shop_on(PostgresStore(postgres_url, writers=1))
-    await shop.store.upgrade()
+    await app_of(shop).store.upgrade()
     async with shop.transaction(TENANT) as tx:
         await tx.execute(CREATE)
     yield shop
@@ -66,11 +68,11 @@ async def on_postgres(postgres_url: str) -> AsyncIterator[Service]:
 
 
 def library(shop: Service) -> str:
-    return shop.store_url.partition(":")[0] if "://" in shop.store_url else "postgresql"
+    return app_of(shop).store_url.partition(":")[0] if "://" in app_of(shop).store_url else "postgresql"
 
 
 async def said(shop: Service) -> list[tuple[str, str | None, int | None]]:
-    return [(sent.topic, sent.key, sent.sequence) for sent in await drain(shop.store)]
+    return [(sent.topic, sent.key, sent.sequence) for sent in await drain(app_of(shop).store)]
 
 
 async def orders(shop: Service) -> list[tuple[object, ...]]:
@@ -97,7 +99,7 @@ async def test_a_statement_that_changes_nothing_has_nothing_to_say(shop: Service
 async def test_a_fact_about_many_rows_is_said_once(shop: Service) -> None:
     for name in "abc":
         await shop.record(TENANT, ADD[library(shop)], (name,), Placed(order_id=name))
-    await drain(shop.store)
+    await drain(app_of(shop).store)
     assert await shop.record(TENANT, CLOSE, (), Closed(order_id="all"))
     assert await orders(shop) == [("a", "closed"), ("b", "closed"), ("c", "closed")]
     assert await said(shop) == [("shop.order", "all", 1)]
@@ -137,7 +139,7 @@ async def test_on_postgres_it_is_one_statement_where_it_can_be(
     on_postgres: Service, sql: str, parameters: Sequence[object], messages: int
 ) -> None:
     heard: list[str] = []
-    store: Any = on_postgres.store
+    store: Any = app_of(on_postgres).store
     connection = await store._database.acquire()
     await store._database.release(connection)  # there is one: it comes again
     with connection.query_logger(lambda record: heard.append(record.query)):
@@ -149,7 +151,7 @@ async def test_on_postgres_it_is_one_statement_where_it_can_be(
 
 
 async def test_a_relay_is_told_of_it_at_once(on_postgres: Service) -> None:
-    store: Any = on_postgres.store
+    store: Any = app_of(on_postgres).store
     bell = store._database.bell
     heard = await bell.wait(-1, 0)
     assert not await on_postgres.record(TENANT, CLOSE, (), Closed(order_id="a"))
@@ -230,7 +232,7 @@ async def test_it_is_done_step_by_step_where_a_statement_alone_would_not_do(opti
 
 async def test_it_works_behind_a_pooler(pgbouncer: PostgresServer, postgres_url: str) -> None:
     direct = shop_on(PostgresStore(postgres_url))
-    await direct.store.upgrade()
+    await app_of(direct).store.upgrade()
     async with direct.transaction(TENANT) as tx:
         await tx.execute(CREATE)
     shop = shop_on(PostgresStore(pgbouncer.url_of(postgres_url.rpartition("/")[2]), pooler="transaction"))
@@ -242,7 +244,7 @@ async def test_it_works_behind_a_pooler(pgbouncer: PostgresServer, postgres_url:
 
 async def test_what_a_statement_writes_is_not_read_as_our_names(postgres_url: str) -> None:
     shop = shop_on(PostgresStore(postgres_url, schema="shop_events", writers=1))
-    await shop.store.upgrade()
+    await app_of(shop).store.upgrade()
     async with shop.transaction(TENANT) as tx:
         await tx.execute(CREATE)
     words = ["ops@posthouse.io", "{schema}", "{ours}", "{theirs}"]

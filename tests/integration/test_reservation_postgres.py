@@ -16,11 +16,11 @@ from melmastoon.reservation.board import card
 from melmastoon.reservation.bookings import Booking, read
 from melmastoon.reservation.commands import cancel, change_dates, check_in, check_out, hold, no_show
 from posthouse import Reject, Tx
+from posthouse.app import app_of
 from posthouse.clock import SystemClock
 from posthouse.errors import DeskError
-from posthouse.service import Parts
 from posthouse.store.sagas import SagaFilter
-from posthouse.testing import Harness
+from posthouse.testing import Harness, rehost
 from tests.kit.waiting import eventually
 from tests.unit.melmastoon.reservation.house import (
     ARRIVAL,
@@ -46,14 +46,14 @@ RIVALS = [f"b{number}" for number in range(12)]
 async def others(postgres_url: str) -> AsyncIterator[Harness]:
     """Who speaks for the other services, while reservation is at work on PostgreSQL."""
     speaker = Harness()
-    before = reservation.use(Parts(postgres_url, speaker.broker, SystemClock()))
+    before = rehost(reservation, store=postgres_url, broker=speaker.broker, clock=SystemClock())
     try:
-        await reservation.store.upgrade()
+        await app_of(reservation).store.upgrade()
         async with reservation.running():
             yield speaker
     finally:
         await reservation.aclose()
-        reservation.use(before)
+        reservation.hosted_by(before)
 
 
 async def booking(booking_id: str = "b1") -> Booking:
@@ -167,7 +167,7 @@ async def _key() -> str:
 
 
 async def _sagas(name: str) -> list[str]:
-    return [row.status async for row in reservation.sagas.find(SagaFilter(saga=name))]
+    return [row.status async for row in app_of(reservation).sagas.find(SagaFilter(saga=name))]
 
 
 async def _one(name: str) -> str:

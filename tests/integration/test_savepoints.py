@@ -19,7 +19,8 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
-from posthouse import Event, Payload, Service, Tx
+from posthouse import App, Event, Payload, Service, Tx
+from posthouse.app import app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import StoreError
@@ -51,7 +52,8 @@ class Shop:
     """A service with an event, an aggregate and a saga; `answer` is what its handler does."""
 
     def __init__(self, store: str) -> None:
-        self.service = shop = Service("shop", store=store, broker=MemoryBroker(clock=SystemClock()), start="earliest")
+        self.service = shop = Service("shop")
+        App(shop, store=store, broker=MemoryBroker(clock=SystemClock()))
         shop.event("order.placed.v1", key="order_id")(Placed)
         shop.event("account.paid.v1", key="order_id")(Paid)
         shop.event("order.asked.v1", key="order_id")(Asked)
@@ -118,7 +120,7 @@ class Shop:
             tx.publish(Placed(order_id="kept"))
 
     async def outcome(self) -> dict[str, Any]:
-        store = self.service.store
+        store = app_of(self.service).store
         rows = await store.outbox.kept(0, 1000)
         timers = await store.timers.pending()
         async with self.service.transaction("t1") as tx:
@@ -132,7 +134,7 @@ class Shop:
         }
 
     async def begin(self) -> None:
-        await self.service.store.upgrade()
+        await app_of(self.service).store.upgrade()
         async with self.service.transaction("t1") as tx:
             tx.publish(Placed(order_id="standing"), after=600.0, timer="standing")
 
@@ -370,7 +372,7 @@ async def test_a_savepoint_rolled_back_in_a_handler_leaves_nothing(
     async with shop.service.transaction("t1") as tx:
         tx.publish(Asked(order_id="o1"))
     async with asyncio.timeout(20.0), shop.service.running():
-        while not sum((await shop.service.store.counts()).applied.values()):  # noqa: ASYNC110 - there is nothing to wait on
+        while not sum((await app_of(shop.service).store.counts()).applied.values()):  # noqa: ASYNC110 - there is nothing to wait on
             await asyncio.sleep(0.02)
         found = await shop.outcome()
     assert found == {**EXPECTED, "said": ["o1", *EXPECTED["said"]]}

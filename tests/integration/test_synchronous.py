@@ -21,7 +21,8 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
-from posthouse import Event, Payload, Service, SyncTx, Tx
+from posthouse import App, Event, Payload, Service, SyncTx, Tx
+from posthouse.app import app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError, StoreError, TransactionClosed, VersionConflict
@@ -50,7 +51,8 @@ class Shop:
     """A service with an event, an aggregate and a saga, used from a thread without a loop."""
 
     def __init__(self, store: str) -> None:
-        self.service = shop = Service("shop", store=store, broker=MemoryBroker(clock=SystemClock()))
+        self.service = shop = Service("shop")
+        App(shop, store=store, broker=MemoryBroker(clock=SystemClock()))
         shop.event("order.placed.v1", key="order_id")(Placed)
         shop.event("account.paid.v1", key="order_id")(Paid)
 
@@ -86,7 +88,7 @@ class Shop:
         """Tables, and a timer that stands."""
 
         async def prepared() -> None:
-            await self.service.store.upgrade()
+            await app_of(self.service).store.upgrade()
             async with self.service.transaction("t1") as tx:
                 tx.publish(Placed(order_id="standing"), after=600.0, timer="standing")
                 tx.publish(Placed(order_id="stopped"), after=600.0, timer="stopped")
@@ -109,7 +111,7 @@ class Shop:
 
     def outcome(self) -> dict[str, Any]:
         async def found() -> dict[str, Any]:
-            store = self.service.store
+            store = app_of(self.service).store
             rows = await store.outbox.kept(0, 1000)
             async with self.service.transaction("t1") as tx:
                 kept = await self.accounts.load(tx, "kept")
@@ -342,7 +344,7 @@ def test_a_plain_handler_sets_timers_on_the_connection_that_it_was_given(postgre
             async with shop.service.transaction("t1") as tx:
                 tx.publish(Placed(order_id="asked"))
             async with asyncio.timeout(20.0), shop.service.running():
-                while "kept" not in [row.key for row in await shop.service.store.outbox.kept(0, 100)]:  # noqa: ASYNC110
+                while "kept" not in [row.key for row in await app_of(shop.service).store.outbox.kept(0, 100)]:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
 
         asyncio.run(ask())
@@ -412,7 +414,8 @@ def _say_by_psycopg2() -> None:
     from posthouse.clock import SystemClock
     from tests.integration.django_site import django_on
 
-    shop = Service("shop", store=sys.argv[1], broker=MemoryBroker(clock=SystemClock()))
+    shop = Service("shop")
+    App(shop, store=sys.argv[1], broker=MemoryBroker(clock=SystemClock()))
 
     @shop.event("order.placed.v1", key="order_id")
     class Placed(Payload):

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 from posthouse.broker import Broker
 from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.brokers.nats import NatsBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.contracts import Topics
-from posthouse.service import Parts
+from posthouse.testing import rehost
 from tests.kit.shop import OrderPlaced
 
 PATIENCE = 30.0
@@ -51,7 +52,7 @@ class Shop:
         self.billing.setup(self._tables)
         self.billing.on(*KINDS, policy=Policy(max_attempts=1000, first_delay=0.05, last_delay=0.1))(self._write)
         for service, broker in zip((self.orders, self.billing), brokers, strict=True):
-            service.use(Parts(f"sqlite:///{folder / service.name}.db", broker, SystemClock()))
+            rehost(service, store=f"sqlite:///{folder / service.name}.db", broker=broker, clock=SystemClock())
 
     async def _tables(self, tx: Tx) -> None:
         await tx.execute(
@@ -84,7 +85,7 @@ class Shop:
 @contextlib.asynccontextmanager
 async def running(shop: Shop) -> AsyncIterator[Shop]:
     stop, services = asyncio.Event(), (shop.orders, shop.billing)
-    tasks = [asyncio.create_task((await service.prepare()).run(stop)) for service in services]
+    tasks = [asyncio.create_task((await app_of(service).prepare()).run(stop)) for service in services]
     try:
         yield shop
     finally:
@@ -116,7 +117,7 @@ async def test_one_topic_per_aggregate_keeps_the_order_of_all_types_of_a_key(
 ) -> None:
     async with running(Shop(tmp_path, "aggregate", brokers)) as shop:
         namespace = shop.orders.namespace
-        assert shop.billing.topology().groups == {"billing": [f"{namespace}.orders.order"]}
+        assert app_of(shop.billing).topology().groups == {"billing": [f"{namespace}.orders.order"]}
         names = ["o1", "o2", "o3"]
         await asyncio.gather(*(shop.say(*life(name)) for name in names))
         found = await shop.heard(3 * ROUNDS * len(names))
@@ -130,7 +131,7 @@ async def test_one_topic_per_subject_applies_each_once_and_keeps_the_order_withi
 ) -> None:
     async with running(Shop(tmp_path, "subject", brokers)) as shop:
         topics = [f"{shop.orders.namespace}.orders.order.{verb}.v1" for verb in ("cancelled", "changed", "placed")]
-        assert shop.billing.topology().groups == {"billing": topics}
+        assert app_of(shop.billing).topology().groups == {"billing": topics}
         names = ["o1", "o2", "o3"]
         await asyncio.gather(*(shop.say(*life(name)) for name in names))
         found = await shop.heard(3 * ROUNDS * len(names))

@@ -15,7 +15,7 @@ import pytest
 from cloudevents.core.bindings import http
 from cloudevents.core.v1.event import CloudEvent
 
-from posthouse import Event, Service, Tx
+from posthouse import App, Event, Service, Tx
 from posthouse.broker import Broker
 from posthouse.clock import new_id
 from tests.kit.shop import OrderPlaced
@@ -30,13 +30,8 @@ class Orders:
     def __init__(self, broker: Broker, folder: Path, wire: str) -> None:
         namespace = f"shop{new_id()[-6:]}"
         self.topic = f"{namespace}.orders.order"
-        self.service = Service(
-            "orders",
-            namespace=namespace,
-            store=f"sqlite:///{folder}/orders.db",
-            broker=broker,
-            wire=wire,  # type: ignore[arg-type]  # both are wires
-        )
+        self.service = Service("orders", namespace=namespace, envelope=wire)
+        App(self.service, store=f"sqlite:///{folder}/orders.db", broker=broker)
         self.service.event("order.placed.v1", key="order_id")(OrderPlaced)
 
     async def tell(self) -> str:
@@ -64,7 +59,8 @@ class Billing:
     def __init__(self, broker: Broker, folder: Path) -> None:
         namespace = f"shop{new_id()[-6:]}"
         self.topic = f"{namespace}.orders.order"
-        self.service = Service("billing", namespace=namespace, store=f"sqlite:///{folder}/billing.db", broker=broker)
+        self.service = Service("billing", namespace=namespace)
+        App(self.service, store=f"sqlite:///{folder}/billing.db", broker=broker)
         self.service.external(f"{self.topic}.placed.v1", key="order_id")(OrderPlaced)
         self.service.on(OrderPlaced)(self._note)
         self._heard: asyncio.Queue[Event[OrderPlaced]] = asyncio.Queue()

@@ -6,6 +6,7 @@ import pydantic
 import pytest
 
 from posthouse import Event, Payload, Policy, Reject, RetryNow, Service, Tx
+from posthouse.app import app_of
 from posthouse.errors import ConfigurationError, StoreError
 from posthouse.receiving.holding import CARRIED, CARRIED_BYTES, HEADER_LIMIT, _carried, _header
 from posthouse.testing import Harness
@@ -62,7 +63,7 @@ def _mended() -> None:
 
 
 async def invoices(tenant: str = "t1") -> list[tuple[object, ...]]:
-    async with billing.store.begin() as tx:
+    async with app_of(billing).store.begin() as tx:
         return list(await tx.execute("SELECT order_id, what FROM invoice WHERE tenant = ? ORDER BY rowid", (tenant,)))
 
 
@@ -137,7 +138,7 @@ async def test_an_event_that_always_fails_is_dead_after_seven_runs_and_waits_for
         assert [letter.frame.id for letter in letters] == [dead.arrival.event_id]
         assert letters[0].frame.headers["ph-attempts"] == "7"
         broken.clear()
-        await billing.desk.retry(dead.id)
+        await billing.held.retry(dead.id)
         await harness.advance(1)
         assert await invoices() == [("o1", "placed"), ("o1", "cancelled")]
         assert await harness.held(billing) == []
@@ -150,7 +151,7 @@ async def test_a_skipped_event_lets_its_key_go_on() -> None:
         await harness.publish(OrderCancelled(order_id="o1"))
         await harness.settled()
         first, _ = await harness.held(billing)
-        await billing.desk.skip(first.id)
+        await billing.held.skip(first.id)
         figures = await harness.advance(1)
         assert await invoices() == [("o1", "cancelled")]
         assert [line.skipped for line in figures.lines] == [1]

@@ -10,18 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse import App, Event, Payload, Policy, Service, Settings, Tx
+from posthouse.app import app_of
 from posthouse.broker import Start, Stream
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.contracts import event_type_of
 from posthouse.errors import BrokerUnavailable, ConfigurationError, SubjectError
-from posthouse.service import Parts
-from posthouse.testing import Harness
+from posthouse.testing import Harness, rehost
 
 
 def plant() -> tuple[Service, type[Payload]]:
-    service = Service("plant", store="sqlite://", broker="memory://")
+    service = Service("plant")
+    App(service, store="sqlite://", broker="memory://")
 
     @service.event("thing.made.v1", key="key")
     class ThingMade(Payload):
@@ -45,9 +46,9 @@ def test_a_second_handler_for_the_same_event_needs_a_consumer_of_its_own() -> No
     with pytest.raises(ConfigurationError, match=r"as in on\(…, consumer='handle_too'\)"):
         service.on(made)(handle_too)
     service.on(made, consumer="second")(handle_too)
-    assert list(service.consumers) == ["plant", "plant.second"]
-    assert service.topology().groups == {"plant": ["plant.thing"], "plant.second": ["plant.thing"]}
-    assert list(service.topology().topics) == ["plant.thing", "plant.thing.dlq"]
+    assert list(service.declared.consumers) == ["plant", "plant.second"]
+    assert app_of(service).topology().groups == {"plant": ["plant.thing"], "plant.second": ["plant.thing"]}
+    assert list(app_of(service).topology().topics) == ["plant.thing", "plant.thing.dlq"]
 
 
 async def test_two_consumers_of_one_service_each_apply_every_event() -> None:
@@ -109,7 +110,7 @@ def test_a_subject_that_breaks_the_grammar_or_is_taken_is_refused() -> None:
 
 def test_an_unknown_wire_format_is_answered_with_a_suggestion() -> None:
     with pytest.raises(ConfigurationError, match="Did you mean 'binary'"):
-        Service("plant", wire="binari")  # type: ignore[arg-type]
+        Service("plant", envelope="binari")
 
 
 async def test_everything_that_cannot_work_is_said_at_once() -> None:
@@ -122,7 +123,7 @@ async def test_everything_that_cannot_work_is_said_at_once() -> None:
     service.on(made, policy=Policy(max_attempts=0, deadline=-1))(handle)
     service.on(ThingLost, policy=Policy(order="none", last_delay=1e9, first_delay=1e9))(handle_too)
     with pytest.raises(ConfigurationError) as refused:
-        await service.prepare()
+        await app_of(service).prepare()
     problems = "\n".join(refused.value.problems)
     assert len(refused.value.problems) == 4
     for part in ("max_attempts must be", "deadline must be", "do not agree on order", "raise inbox_retention"):
@@ -140,7 +141,7 @@ def test_topics_follow_aggregates_or_subjects() -> None:
             key: str
 
         assert event_type_of(ThingMade).topic == expected
-        assert expected in service.topology().topics
+        assert expected in app_of(service).topology().topics
 
 
 async def test_a_foreign_event_is_read_by_its_full_subject_with_only_the_fields_needed() -> None:
@@ -187,7 +188,7 @@ async def test_set_up_functions_run_once_in_order_however_many_open() -> None:
             return (await tx.execute("SELECT count(*) FROM mine")).scalar()
 
     assert await asyncio.gather(*[use() for _ in range(5)]) == [1] * 5
-    await service.open()
+    await app_of(service).open()
     assert ran == ["first", "second for platform"]
     await service.aclose()
 
@@ -204,7 +205,7 @@ async def test_a_set_up_function_that_fails_runs_again_at_the_next_opening() -> 
             raise RuntimeError("not yet")
 
     with pytest.raises(RuntimeError, match="not yet"):
-        await service.open()
+        await app_of(service).open()
     async with service.transaction("t1") as tx:
         assert (await tx.execute("SELECT count(*) FROM mine")).scalar() == 0
     assert ran == [0, 1]
@@ -212,7 +213,8 @@ async def test_a_set_up_function_that_fails_runs_again_at_the_next_opening() -> 
 
 
 async def test_a_closed_service_opens_again_on_its_urls(tmp_path: Path) -> None:
-    service = Service("plant", store=f"sqlite:///{tmp_path / 'plant.db'}", broker="memory://")
+    service = Service("plant")
+    App(service, store=f"sqlite:///{tmp_path / 'plant.db'}", broker="memory://")
 
     @service.event("thing.made.v1", key="key")
     class ThingMade(Payload):
@@ -223,24 +225,24 @@ async def test_a_closed_service_opens_again_on_its_urls(tmp_path: Path) -> None:
             tx.publish(ThingMade(key="k"))
         await service.aclose()
         await service.aclose()
-    assert (await service.store.counts()).committed == {"plant.thing": 2}
+    assert (await app_of(service).store.counts()).committed == {"plant.thing": 2}
     await service.aclose()
 
 
 async def test_other_parts_are_used_from_the_next_opening_on() -> None:
     service, made = plant()
-    await service.open()
-    first = service.store
+    await app_of(service).open()
+    first = app_of(service).store
     clock = ManualClock(5.0)
     broker = MemoryBroker(clock=clock)
     await service.aclose()
-    before = service.use(Parts("sqlite://", broker, clock))
-    assert (before.store, before.broker) == ("sqlite://", "memory://")
+    before = rehost(service, store="sqlite://", broker=broker, clock=clock)
+    assert (before.store_url, before.broker_url) == ("sqlite://", "memory://")
     async with service.transaction("t1") as tx:
         tx.publish(made(key="k"))
-    assert service.store is not first
-    assert (service.broker, service.clock) == (broker, clock)
-    assert (service.store_url, service.broker_url) == ("sqlite://", "memory")
+    assert app_of(service).store is not first
+    assert (app_of(service).broker, app_of(service).clock) == (broker, clock)
+    assert (app_of(service).store_url, app_of(service).broker_url) == ("sqlite://", "memory")
     await service.aclose()
 
 
@@ -256,16 +258,19 @@ async def test_a_service_runs_in_the_background_of_a_block_and_is_closed_after_i
         async with service.transaction("t1") as tx:
             tx.publish(made(key="k"))
         await asyncio.wait_for(heard.wait(), 10)
-    assert service._store is None
+    assert app_of(service)._opened is None
 
 
 async def test_the_environment_says_where_the_parts_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSTHOUSE_STORE", "sqlite:///elsewhere.db")
     monkeypatch.setenv("POSTHOUSE_BROKER", "memory://")
-    assert (Service("plant").store_url, Service("plant").broker_url) == ("sqlite:///elsewhere.db", "memory://")
+    assert (app_of(Service("plant")).store_url, app_of(Service("plant")).broker_url) == (
+        "sqlite:///elsewhere.db",
+        "memory://",
+    )
     monkeypatch.delenv("POSTHOUSE_STORE")
     monkeypatch.delenv("POSTHOUSE_BROKER")
-    assert (Service("plant").store_url, Service("plant").broker_url) == (
+    assert (app_of(Service("plant")).store_url, app_of(Service("plant")).broker_url) == (
         "sqlite:///plant.db",
         "embedded:///posthouse-log.db",
     )
@@ -284,7 +289,8 @@ class SlowToJoin(MemoryBroker):
 
 
 async def test_what_is_published_while_a_service_runs_reaches_consumers_that_begin_at_the_end() -> None:
-    service = Service("plant", start="latest")
+    service = Service("plant")
+    App(service, settings=Settings(start="latest"))
     heard = asyncio.Event()
 
     @service.event("thing.made.v1", key="key")
@@ -296,7 +302,7 @@ async def test_what_is_published_while_a_service_runs_reaches_consumers_that_beg
         heard.set()
 
     clock = SystemClock()
-    service.use(Parts("sqlite://", SlowToJoin(clock=clock), clock))
+    rehost(service, store="sqlite://", broker=SlowToJoin(clock=clock), clock=clock)
     async with service.running():
         async with service.transaction("t1") as tx:
             tx.publish(ThingMade(key="a"))
@@ -314,7 +320,8 @@ async def test_a_service_that_no_broker_lets_in_starts_all_the_same(
             raise BrokerUnavailable("not now")
 
     monkeypatch.setattr("posthouse.runtime.BEGIN", 0.05)
-    service = Service("plant", start="latest")
+    service = Service("plant")
+    App(service, settings=Settings(start="latest"))
 
     @service.event("thing.made.v1", key="key")
     class ThingMade(Payload):
@@ -322,6 +329,6 @@ async def test_a_service_that_no_broker_lets_in_starts_all_the_same(
 
     service.on(ThingMade)(handle)
     clock = SystemClock()
-    service.use(Parts("sqlite://", Closed(clock=clock), clock))
+    rehost(service, store="sqlite://", broker=Closed(clock=clock), clock=clock)
     async with service.running():
         assert "has not joined all its groups yet" in caplog.text

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 from posthouse.broker import Progress
 from posthouse.status import DROPPED, GONE, TWICE, Line, Status, drained, overlap, status
 from posthouse.testing import Harness
@@ -159,7 +160,7 @@ async def test_the_lines_follow_events_to_their_ends() -> None:
             {"shop": 0, "ledger": 0},
         )
         [dead, _] = await harness.held(ledger)
-        await ledger.desk.skip(dead.id)
+        await ledger.held.skip(dead.id)
         [found] = (await harness.advance(1)).lines
         assert (found.applied, found.skipped, dict(found.held)) == (4, 1, {})
 
@@ -192,7 +193,9 @@ async def test_what_is_held_for_a_consumer_that_was_removed_still_counts() -> No
     async with Harness(shop, ledger) as harness:
         await harness.publish(OrderPlaced(key="k", number=-1))
         await harness.settled()
-        async with ledger.store.begin() as tx:  # as it is after the release in which the consumer has another name
+        async with app_of(
+            ledger
+        ).store.begin() as tx:  # as it is after the release in which the consumer has another name
             await tx.execute("UPDATE posthouse_held SET consumer = 'gone'")
         figures = await status([shop, ledger])
         (left,) = [one for one in figures.lines if one.consumer == "gone"]
@@ -213,7 +216,7 @@ async def test_repeats_on_the_broker_hide_nothing() -> None:
         await harness.publish(OrderPlaced(key="lost"))
         [found] = (await status([shop, ledger])).lines
         assert (found.in_flight, found.difference, found.verdict) == (2, -1, "cannot tell")
-        async with ledger.store.begin() as tx:
+        async with app_of(ledger).store.begin() as tx:
             await tx.execute("UPDATE posthouse_applied SET applied = 0")
         [found] = (await status([shop, ledger])).lines
         assert (found.difference, found.verdict) == (0, "cannot tell"), "one is lost, and one is counted twice"

@@ -13,7 +13,8 @@ from typing import Literal
 import msgspec
 import pytest
 
-from posthouse import Event, Payload, Service, Tx
+from posthouse import App, Event, Payload, Service, Settings, Tx
+from posthouse.app import app_of
 from posthouse.broker import Delivery
 from posthouse.clock import ManualClock
 from posthouse.contracts.retirement import RETIRED, retired_file
@@ -21,6 +22,7 @@ from posthouse.errors import ConfigurationError, ContractError
 from posthouse.events import decode_any
 from posthouse.governance.cutover import evidence_of
 from posthouse.governance.listing import catalogue_of
+from posthouse.opened import builder_of
 from posthouse.receiving.claim import NEWER_WITHIN
 from posthouse.seam import EventContext
 from posthouse.seam.frames import frame_of
@@ -134,8 +136,7 @@ def test_all_versions_of_a_fact_became_true_at_the_same_time() -> None:
             return super().now()
 
     house = made()
-    house.hotel.use(house.hotel._parts._replace(clock=Ticking()))
-    rows = house.hotel._builder.build(ADA, EventContext(tenant="t1"))
+    rows = builder_of(house.hotel, Ticking(), Settings()).build(ADA, EventContext(tenant="t1"))
     assert len({decode_any(row.headers, row.body).time for row in rows}) == 1
 
 
@@ -161,7 +162,7 @@ async def test_a_fact_that_cannot_be_told_in_the_old_version_is_not_published_at
         with pytest.raises(ContractError, match="there is no such thing in v2"):
             await harness.publish(ADA)
         assert (await status([house.hotel])).unsent == {"hotel": 0}
-        assert (await house.hotel.store.counts()).committed == {}
+        assert (await app_of(house.hotel).store.counts()).committed == {}
 
 
 async def test_a_downcast_keeps_the_key() -> None:
@@ -187,8 +188,8 @@ async def test_the_same_intent_twice_is_one_fact_in_every_version(topics: Topics
 async def test_adding_to_a_transaction_of_ones_own_gives_one_id_for_each_fact(tmp_path: Path) -> None:
     house = made()
     file = tmp_path / "hotel.db"
-    house.hotel.use(house.hotel._parts._replace(store=f"sqlite:///{file}", broker="memory://"))
-    await house.hotel.open()
+    App(house.hotel, store=f"sqlite:///{file}", broker="memory://")
+    await app_of(house.hotel).open()
     connection = sqlite3.connect(file)
     ids = house.hotel.outbox.add_now(connection, ADA, V1(stay="s2", guest="x y"), tenant="t1")
     connection.commit()
@@ -228,7 +229,7 @@ async def test_a_timer_that_is_set_and_cancelled_in_one_transaction_leaves_nothi
         async with house.hotel.transaction("t1") as tx:
             tx.publish(ADA, after=60, timer="reminder")
             assert await tx.cancel("reminder")
-        assert await house.hotel.store.timers.pending() == []
+        assert await app_of(house.hotel).store.timers.pending() == []
         await harness.advance(61)
         assert harness.published(V1) == []
 
@@ -267,7 +268,7 @@ async def test_an_older_version_is_applied_when_the_newer_one_does_not_come() ->
     house = made("subject")
     house.handles(V1, V3)
     async with Harness(house.desk) as harness:
-        *_, old = house.hotel._builder.build(ADA, EventContext(tenant="t1"))
+        *_, old = builder_of(house.hotel, harness.clock, Settings()).build(ADA, EventContext(tenant="t1"))
         await harness.broker.publish([frame_of(msgspec.structs.replace(old, sequence=1))])
         await harness.settled()
         [waiting] = await harness.held(house.desk)
@@ -284,7 +285,7 @@ async def test_in_one_topic_an_older_version_waits_only_where_there_is_no_order(
     house = made(key=key)
     house.handles(V1, V3)
     async with Harness(house.desk) as harness:
-        *_, old = house.hotel._builder.build(ADA, EventContext(tenant="t1"))
+        *_, old = builder_of(house.hotel, harness.clock, Settings()).build(ADA, EventContext(tenant="t1"))
         await harness.broker.publish([frame_of(msgspec.structs.replace(old, sequence=1 if key else None))])
         await harness.settled()
         assert [held.state for held in await harness.held(house.desk)] == (["retrying"] if waits else [])
@@ -294,11 +295,14 @@ async def test_in_one_topic_an_older_version_waits_only_where_there_is_no_order(
 
 async def test_a_consumer_that_joined_late_does_not_begin_behind_a_version_that_waits() -> None:
     house = made("subject")
-    house.desk = Service("desk", start="latest")
+    house.desk = Service("desk")
+    App(house.desk, settings=Settings(start="latest"))
     house.handles(V1, V3)
     async with Harness(house.desk) as harness:
-        *_, beside = house.hotel._builder.build(ADA, EventContext(tenant="t1"))
-        [alone] = house.hotel._builder.build(V1(stay="s1", guest="c d"), EventContext(tenant="t1"))
+        *_, beside = builder_of(house.hotel, harness.clock, Settings()).build(ADA, EventContext(tenant="t1"))
+        [alone] = builder_of(house.hotel, harness.clock, Settings()).build(
+            V1(stay="s1", guest="c d"), EventContext(tenant="t1")
+        )
         frames = [frame_of(msgspec.structs.replace(row, sequence=n)) for n, row in enumerate((beside, alone), 5)]
         executor = harness._runtimes[0].consumers[0]._executor
         deliveries = [Delivery(frame=frame, position="1", stored_at=harness.clock.now()) for frame in frames]
@@ -318,11 +322,14 @@ async def test_every_wire_format_carries_what_versions_have_in_common(
     wire: Literal["structured", "binary", "melmastoon"],
 ) -> None:
     house = made()
-    hotel = Service("hotel", wire=wire)
+    hotel = Service("hotel", envelope=wire)
     hotel.downcast(V3, to=V2)(as_second)
-    events = [decode_any(row.headers, row.body) for row in hotel._builder.build(ADA, EventContext(tenant="t1"))]
+    events = [
+        decode_any(row.headers, row.body)
+        for row in builder_of(hotel, ManualClock(), Settings()).build(ADA, EventContext(tenant="t1"))
+    ]
     assert [event.extensions for event in events] == [{"dualof": events[0].id, "dualversion": "3"}] * 2
-    assert house.hotel.published_beside == {
+    assert house.hotel.declared.published_beside == {
         "hotel.stay.booked.v2": "hotel.stay.booked.v3",
         "hotel.stay.booked.v1": "hotel.stay.booked.v2",
     }
@@ -355,7 +362,7 @@ async def test_a_fact_published_in_one_version_costs_the_inbox_nothing_more() ->
     async with Harness(house.hotel, house.desk) as harness:
         await harness.publish(ADA)
         await harness.settled()
-        async with house.desk.store.begin() as tx:
+        async with app_of(house.desk).store.begin() as tx:
             assert (await tx.execute("SELECT count(*) FROM posthouse_inbox")).scalar() == 0
 
 
@@ -415,7 +422,7 @@ async def test_topics_of_lifted_versions_are_subscribed_to() -> None:
     house = made("subject")
     house.handles(V3)
     house.lifts()
-    assert house.desk.topology().groups == {
+    assert app_of(house.desk).topology().groups == {
         "desk": ["hotel.stay.booked.v1", "hotel.stay.booked.v2", "hotel.stay.booked.v3"]
     }
 
@@ -476,11 +483,11 @@ async def test_it_is_known_who_published_and_applied_which_version_and_when() ->
         await harness.settled()
         await harness.advance(11)
         await harness.advance(11)
-        published = [s for s in await house.hotel.store.version_usage.seen() if s.role == "published"]
+        published = [s for s in await app_of(house.hotel).store.version_usage.seen() if s.role == "published"]
         assert published == [
             VersionUse("published", "hotel", f"hotel.stay.booked.v{number}", began, began) for number in (1, 2, 3)
         ]
-        applied = [s for s in await house.desk.store.version_usage.seen() if s.role == "applied"]
+        applied = [s for s in await app_of(house.desk).store.version_usage.seen() if s.role == "applied"]
         assert applied == [VersionUse("applied", "desk", "hotel.stay.booked.v1", began, began)]
 
 
@@ -500,7 +507,7 @@ async def test_only_versions_that_may_come_to_an_end_are_watched_at_their_produc
         await harness.settled()
         await harness.advance(11)
         await harness.advance(11)
-        published = [s.subject for s in await house.hotel.store.version_usage.seen() if s.role == "published"]
+        published = [s.subject for s in await app_of(house.hotel).store.version_usage.seen() if s.role == "published"]
         assert published == ["hotel.stay.closed.v1"]
 
 
@@ -511,13 +518,15 @@ async def test_what_the_broker_refused_was_not_published() -> None:
         await harness.publish(ADA)
 
         async def sent() -> bool:
-            counts = await house.hotel.store.counts()
+            counts = await app_of(house.hotel).store.counts()
             return counts.stuck == 1 and sum(counts.unsent.values()) == 1
 
         await eventually(sent, "two versions are sent and one is refused")
         harness._stop.set()
         await asyncio.gather(*harness._tasks)
-        published = [s.subject[-2:] for s in await house.hotel.store.version_usage.seen() if s.role == "published"]
+        published = [
+            s.subject[-2:] for s in await app_of(house.hotel).store.version_usage.seen() if s.role == "published"
+        ]
         assert published == ["v2", "v3"]
 
 
@@ -527,10 +536,12 @@ async def test_what_was_seen_last_is_written_when_a_service_stops() -> None:
     async with Harness(house.hotel, house.desk) as harness:
         await harness.publish(ADA)
         await harness.settled()
-        assert await house.desk.store.version_usage.seen() == []
+        assert await app_of(house.desk).store.version_usage.seen() == []
         harness._stop.set()
         await asyncio.gather(*harness._tasks)
-        assert [seen.subject for seen in await house.desk.store.version_usage.seen()] == ["hotel.stay.booked.v3"]
+        assert [seen.subject for seen in await app_of(house.desk).store.version_usage.seen()] == [
+            "hotel.stay.booked.v3"
+        ]
 
 
 async def test_events_that_are_held_and_not_given_up_stand_in_the_way_of_a_retirement() -> None:
@@ -544,7 +555,7 @@ async def test_events_that_are_held_and_not_given_up_stand_in_the_way_of_a_retir
         assert (await evidence_of("hotel.stay.booked.v1", both, [], [])).held == {"desk": 1}
         assert (await evidence_of("hotel.stay.booked.v2", both, [], [])).held == {}
         [held] = await harness.held(house.desk)
-        await house.desk.desk.skip(held.id)
+        await house.desk.held.skip(held.id)
         assert (await evidence_of("hotel.stay.booked.v1", both, [], [])).held == {}
 
 
@@ -556,7 +567,7 @@ async def test_a_version_that_was_applied_in_another_one_does_not_count_as_used(
         await harness.settled()
         await harness.advance(11)
         await harness.advance(11)
-        used = {s.subject for s in await house.desk.store.version_usage.seen() if s.role == "applied"}
+        used = {s.subject for s in await app_of(house.desk).store.version_usage.seen() if s.role == "applied"}
         assert used == {"hotel.stay.booked.v3"}
 
 
@@ -588,10 +599,10 @@ async def test_a_version_older_than_the_inbox_remembers_stops_its_key_instead_of
         await harness.publish(ADA)
         await harness.settled()
         frames = [stored.frame for stored in harness.broker.log.topics["hotel.stay"]]
-        async with house.desk.store.begin() as tx:  # as a consumer that comes to these numbers only now
+        async with app_of(house.desk).store.begin() as tx:  # as a consumer that comes to these numbers only now
             await tx.execute("DELETE FROM posthouse_head")
         harness.clock.advance(31 * 86_400)
-        await house.desk.store.inbox.purge(30 * 86_400, 100)
+        await app_of(house.desk).store.inbox.purge(30 * 86_400, 100)
         await harness.broker.publish(frames[:1])
 
         async def is_dead() -> bool:

@@ -10,7 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.http import HttpRequest, JsonResponse
 from django.urls import path
 
-from posthouse import Event, Payload, Service
+from posthouse import App, Event, Payload, Service
 
 URL = os.environ["SHOP_DATABASE"]  # postgresql://shop@db/shop
 parts = urlsplit(URL)
@@ -26,7 +26,8 @@ if not settings.configured:  # in a project of its own: settings.py, models.py, 
     settings.configure(DATABASES={"default": database}, ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__)
     django.setup()
 
-shop = Service("shop", store=URL)
+shop = Service("shop")
+App(shop, store=URL)
 
 
 class Order(models.Model):

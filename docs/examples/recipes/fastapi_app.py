@@ -8,12 +8,13 @@ from fastapi import FastAPI
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from posthouse import Event, Payload, Service
+from posthouse import App, Event, Payload, Service
 
 URL = os.environ["SHOP_DATABASE"]  # postgresql://shop@db/shop
 engine = create_async_engine(URL.replace("postgresql:", "postgresql+asyncpg:", 1))
 sessions = async_sessionmaker(engine)
-shop = Service("shop", store=URL)
+shop = Service("shop")
+App(shop, store=URL)
 
 
 class Base(DeclarativeBase):

@@ -6,13 +6,14 @@ from faststream import AckPolicy, FastStream
 from faststream.nats import JStream, NatsBroker, NatsMessage
 from pydantic import BaseModel
 
-from posthouse import Event, Service, Tx
+from posthouse import App, Event, Service, Tx
 
 NATS = os.environ.get("SHOP_NATS", "nats://localhost:4222")
 
 # The Posthouse service: outbox, inbox, order. In the binary form the body is the payload alone.
 
-shop = Service("shop", broker=NATS, wire="binary")
+shop = Service("shop", envelope="binary")
+App(shop, broker=NATS)
 
 
 @shop.event("order.placed.v1", key="order_id")

@@ -4,10 +4,11 @@ import os
 
 import psycopg
 
-from posthouse import Event, Payload, Service
+from posthouse import App, Event, Payload, Service
 
 URL = os.environ["SHOP_DATABASE"]  # postgresql://shop@db/shop
-shop = Service("shop", store=URL)
+shop = Service("shop")
+App(shop, store=URL)
 
 
 @shop.event("order.placed.v1", key="order_id")

@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.routing import Route
 
-from posthouse import Event, Payload, Service, Tx
+from posthouse import App, Event, Payload, Service, Tx
 from posthouse.edges.keys import GOOGLE
 from posthouse.edges.push import push_endpoint
 
 ENDPOINT = "https://billing.example/push"
 ACCOUNT = "push@my-project.iam.gserviceaccount.com"
 
-billing = Service(
-    "billing",
-    namespace="shop",
+billing = Service("billing", namespace="shop")
+App(
+    billing,
     store=os.environ.get("BILLING_STORE", "sqlite:///billing.db"),
     broker=f"{os.environ.get('BILLING_BROKER', 'pubsub://my-project?lease=60')}&push={ENDPOINT}&push_account={ACCOUNT}",
 )

@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 import typer
 from rich.text import Text
 
+from posthouse.app import app_of
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.options import AsJson, Yes
 from posthouse.cli.output import counted, print_json, print_table, say
@@ -72,7 +73,7 @@ def sql(
     ] = "",
 ) -> None:
     """Print the migrations as SQL, to run them with a tool of your own, such as Alembic. No server is asked."""
-    store = open_store(target, clock=SystemClock()) if "://" in target else load(target).store
+    store = open_store(target, clock=SystemClock()) if "://" in target else app_of(load(target)).store
     steps = store.migrations()
     if first and not any(_is_named(step, first) for step in steps):
         raise ConfigurationError(
@@ -143,7 +144,7 @@ async def _states(store: Store) -> tuple[Sequence[Migration], Sequence[str], Seq
 
 
 async def _with_store(target: str, ask: Callable[[Store], Awaitable[T]]) -> T:
-    store = open_store(target, clock=SystemClock()) if "://" in target else load(target).store
+    store = open_store(target, clock=SystemClock()) if "://" in target else app_of(load(target)).store
     try:
         return await ask(store)
     finally:

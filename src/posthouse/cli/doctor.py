@@ -9,6 +9,7 @@ import msgspec
 import typer
 from rich.text import Text
 
+from posthouse.app import app_of
 from posthouse.broker import Capabilities
 from posthouse.checks import Check, Judgement
 from posthouse.cli.group import CHECK_FAILED
@@ -76,17 +77,17 @@ async def _examine_all(services: Sequence[Service]) -> list[Examination]:
 
 
 async def _examine_store(service: Service) -> Examination:
-    place = redacted(service.store_url)
-    checks = await _checked(lambda: service.store.checks(), "is the server up, and the URL right?")
+    place = redacted(app_of(service).store_url)
+    checks = await _checked(lambda: app_of(service).store.checks(), "is the server up, and the URL right?")
     return Examination(service=service.name, part="store", place=place, checks=checks)
 
 
 async def _examine_broker(service: Service) -> Examination:
-    place = redacted(service.broker_url)
+    place = redacted(app_of(service).broker_url)
     checks = await _checked(lambda: _broker_checks(service), "is the broker up, and the URL right?")
     if any(check.name == UNREACHED for check in checks):
         return Examination(service=service.name, part="broker", place=place, checks=checks)
-    sheet = service.broker.sheet
+    sheet = app_of(service).broker.sheet
     return Examination(
         service=service.name, part="broker", place=place, checks=checks, sheet=sheet, promise=promise_of(sheet)
     )
@@ -94,15 +95,17 @@ async def _examine_broker(service: Service) -> Examination:
 
 async def _broker_checks(service: Service) -> Sequence[Check]:
     """The survey comes first: it tells the broker which topics to judge."""
-    surveyed = [await _topology_check(service)] if isinstance(service.broker, Surveyed) else []
-    return [*await service.broker.checks(), *surveyed, *order_checks(service)]
+    surveyed = [await _topology_check(service)] if isinstance(app_of(service).broker, Surveyed) else []
+    return [*await app_of(service).broker.checks(), *surveyed, *order_checks(service)]
 
 
 async def _topology_check(service: Service) -> Check:
     """What is missing is made at the next start; what is set otherwise or left over stays until somebody decides. A service
     may run without the right to list what is there."""
     try:
-        verbs = [step.verb for step in await plan(service.broker, service.topology(), Scope.of([service]))]
+        verbs = [
+            step.verb for step in await plan(app_of(service).broker, app_of(service).topology(), Scope.of([service]))
+        ]
     except BrokerError as error:
         return Check(name="topology", found=f"not compared: {error}", judgement="warn", fix=UNCOMPARED)
     missing, changed, left = (verbs.count(verb) for verb in ("create", "change", "delete"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from posthouse.app import app_of
 from posthouse.errors import StoreOutdated
 from posthouse.service import Service
 
@@ -22,9 +23,9 @@ async def opened(services: Sequence[Service]) -> AsyncIterator[None]:
 
 
 async def _bring_up(service: Service) -> None:
-    pending = await service.store.pending_migrations()
-    if pending and not service.store.embedded:
+    pending = await app_of(service).store.pending_migrations()
+    if pending and not app_of(service).store.embedded:
         raise StoreOutdated(f"the store of {service.name} lacks {', '.join(pending)}: run `posthouse db upgrade`")
     if pending:
-        await service.store.upgrade()
-    await service.projections.learn()
+        await app_of(service).store.upgrade()
+    await app_of(service).projections.learn()

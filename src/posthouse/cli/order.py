@@ -20,7 +20,7 @@ def order_checks(service: Service) -> list[Check]:
             fix="each type is in order for itself; for all of them together use topics='aggregate', or order='none' where it "
             "does not matter",
         )
-        for consumer, handlers in service.consumers.items()
+        for consumer, handlers in service.declared.consumers.items()
         for aggregate, topics in _topics_by_aggregate(handlers).items()
         if len(topics) > 1
     ]

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from posthouse.app import app_of
 from posthouse.cli.group import BAD_INPUT
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
@@ -63,13 +64,13 @@ def retry(
 
 async def _stuck(service: Service) -> Sequence[StuckRow]:
     async with opened([service]):
-        return await service.store.outbox.stuck()
+        return await app_of(service).store.outbox.stuck()
 
 
 async def _retry(service: Service, row_ids: Sequence[int] | None) -> tuple[list[int], list[int]]:
     """Those that were stuck and those that were not. Rows that wait behind others follow by themselves."""
     async with opened([service]):
-        table = service.store.outbox
+        table = app_of(service).store.outbox
         ids = [s.row.id for s in await table.stuck() if s.attempts] if row_ids is None else row_ids
         answers = {row_id: await table.retry_stuck(row_id) for row_id in ids}
     return [i for i, stuck in answers.items() if stuck], [i for i, stuck in answers.items() if not stuck]

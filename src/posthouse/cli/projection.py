@@ -15,6 +15,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
+from posthouse.app import app_of
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, Yes
@@ -65,7 +66,7 @@ def status_command(
     services = load_all(targets)
     found = asyncio.run(_statuses(services))
     if name is not None:
-        wanted = {service.projections.named(name).consumer for service in services}
+        wanted = {app_of(service).projections.named(name).consumer for service in services}
         found = [one for one in found if one.consumer in wanted]
     if as_json:
         print_json([_facts(status) for status in found])
@@ -133,7 +134,7 @@ def drop_command(
     what = "the rebuild" if generation is None else f"generation {generation}"
     if not yes:
         typer.confirm(
-            f"Drop {what} of {service.projections.named(name).consumer}, with its tables?", abort=True, err=True
+            f"Drop {what} of {app_of(service).projections.named(name).consumer}, with its tables?", abort=True, err=True
         )
     row = asyncio.run(_dropped(service, name, generation))
     if as_json:
@@ -144,22 +145,22 @@ def drop_command(
 
 async def _statuses(services: Sequence[Service]) -> list[ProjectionStatus]:
     async with opened(services):
-        return [one for service in services for one in await service.projections.status()]
+        return [one for service in services for one in await app_of(service).projections.status()]
 
 
 async def _rebuilt(service: Service, name: str, plan: Plan, told: Callable[[Progress], None]) -> Rebuilt:
-    service.projections.named(name)
+    app_of(service).projections.named(name)
     try:
-        await service.open()
-        return await service.projections.rebuild(name, plan, told)
+        await app_of(service).open()
+        return await app_of(service).projections.rebuild(name, plan, told)
     finally:
         await service.aclose()
 
 
 async def _dropped(service: Service, name: str, number: int | None) -> Generation:
     try:
-        await service.open()
-        return await service.projections.drop(name, number)
+        await app_of(service).open()
+        return await app_of(service).projections.drop(name, number)
     finally:
         await service.aclose()
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from posthouse.app import app_of
 from posthouse.cli.output import say
 from posthouse.cli.target import load
 from posthouse.clock import SystemClock
@@ -38,7 +39,7 @@ def roles(
 async def _set(target: str, application: str, runtime: str, apply: bool) -> None:
     from posthouse.stores.postgres import PostgresStore
 
-    store = open_store(target, clock=SystemClock()) if "://" in target else load(target).store
+    store = open_store(target, clock=SystemClock()) if "://" in target else app_of(load(target)).store
     try:
         if not isinstance(store, PostgresStore):
             raise ConfigurationError(

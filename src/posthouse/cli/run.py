@@ -11,6 +11,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from posthouse.app import app_of
 from posthouse.cli.logs import Level, log_to_stderr
 from posthouse.cli.signals import stopping
 from posthouse.cli.starting import prepared
@@ -128,7 +129,10 @@ async def _within(budget: float, work: asyncio.Task[None], stop: asyncio.Event) 
 
 async def _work(services: Sequence[Service], plan: Plan, stop: asyncio.Event) -> None:
     try:
-        places = [f"on {redacted(service.store_url)}, through {redacted(service.broker_url)}" for service in services]
+        places = [
+            f"on {redacted(app_of(service).store_url)}, through {redacted(app_of(service).broker_url)}"
+            for service in services
+        ]
         runtimes = await prepared(services, plan.relay if "relay" in plan.only else "poll", stop, wait=plan.wait)
         if runtimes:
             for service, place in zip(services, places, strict=True):
@@ -172,5 +176,6 @@ async def _take_leave(*, forced: bool) -> None:
 
 def _longest_deadline(services: Sequence[Service]) -> float:
     return max(
-        (h.policy.deadline for s in services for by_type in s.consumers.values() for h in by_type.values()), default=0.0
+        (h.policy.deadline for s in services for by_type in s.declared.consumers.values() for h in by_type.values()),
+        default=0.0,
     )

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from posthouse.app import app_of
 from posthouse.broker import Progress
 from posthouse.cli.moment import moment_of
 from posthouse.cli.options import AsJson, Yes
@@ -61,10 +62,10 @@ async def _moved(
     service: Service, name: str, topics: Sequence[str], position: str | None, moment: float | None
 ) -> tuple[Mapping[str, Progress], Mapping[str, Progress]]:
     try:
-        before = await service.broker.progress(name, topics)
+        before = await app_of(service).broker.progress(name, topics)
         for topic in topics:
-            await service.broker.seek(name, topic, position=_position(position), time=moment)
-        return before, await service.broker.progress(name, topics)
+            await app_of(service).broker.seek(name, topic, position=_position(position), time=moment)
+        return before, await app_of(service).broker.progress(name, topics)
     finally:
         await service.aclose()
 
@@ -75,13 +76,13 @@ def _position(given: str | None) -> int | str | None:
 
 
 def _consumer(service: Service, given: str | None) -> str:
-    known = [name for name in service.consumers if not service.projections.has(name)]
+    known = [name for name in service.declared.consumers if name not in service.declared.projections]
     name = given if given in known or given is None else f"{service.name}.{given}"
     if name is None and len(known) == 1:
         return known[0]
     if name is None:
         name = service.name
-    if service.projections.has(name):
+    if name in service.declared.projections:
         raise ConfigurationError(f"{name} is a read model: make it anew with `posthouse projection rebuild`")
     if name not in known:
         raise ConfigurationError(
@@ -92,7 +93,7 @@ def _consumer(service: Service, given: str | None) -> str:
 
 
 def _topics(service: Service, consumer: str, given: str | None) -> Sequence[str]:
-    read = service.topology().groups[consumer]
+    read = app_of(service).topology().groups[consumer]
     if given is None:
         return read
     if given not in read:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from posthouse.app import app_of
 from posthouse.errors import BrokerUnavailable, CommitUnknown, ConfigurationError, StoreUnavailable
 from posthouse.pulse import Pulse
 from posthouse.redaction import redacted
@@ -64,7 +65,7 @@ async def _prepare(services: Sequence[Service], relay: RelaySource | None, pulse
     for service in services:
         try:
             with pulse.doing(f"preparing {service.name}"):
-                runtimes.append(await service.prepare(relay=relay))
+                runtimes.append(await app_of(service).prepare(relay=relay))
         except ConfigurationError as error:
             problems += error.problems
         except AWAY as error:
@@ -78,5 +79,5 @@ async def _prepare(services: Sequence[Service], relay: RelaySource | None, pulse
 
 def _awaited(services: Sequence[Service], error: Exception) -> str:
     broker = isinstance(error, BrokerUnavailable)
-    places = {redacted(service.broker_url if broker else service.store_url) for service in services}
+    places = {redacted(app_of(service).broker_url if broker else app_of(service).store_url) for service in services}
     return f"the {'broker' if broker else 'database'} ({', '.join(sorted(places))})"

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from posthouse.app import app_of
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, counted, print_json, print_table, say, span
@@ -47,7 +48,7 @@ def _cancel(service: Service, tenant: str | None, name: str, as_json: bool) -> N
 
 
 def _list(service: Service, tenant: str | None, limit: int, as_json: bool) -> None:
-    found, now = asyncio.run(_pending(service, tenant, limit + 1)), service.clock.now()
+    found, now = asyncio.run(_pending(service, tenant, limit + 1)), app_of(service).clock.now()
     shown = found[:limit]
     if as_json:
         print_json([_facts(timer) for timer in shown])
@@ -63,12 +64,12 @@ def _list(service: Service, tenant: str | None, limit: int, as_json: bool) -> No
 
 async def _pending(service: Service, tenant: str | None, limit: int) -> Sequence[Timer]:
     async with opened([service]):
-        return await service.store.timers.pending(tenant, limit)
+        return await app_of(service).store.timers.pending(tenant, limit)
 
 
 async def _remove(service: Service, tenant: str, name: str) -> bool:
-    async with opened([service]), service.store.begin() as tx:
-        return await service.store.timers.cancel(tx, tenant, name)
+    async with opened([service]), app_of(service).store.begin() as tx:
+        return await app_of(service).store.timers.cancel(tx, tenant, name)
 
 
 def _facts(timer: Timer) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from posthouse.app import app_of
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, print_json, print_table, say
 from posthouse.cli.target import Targets, load_all
@@ -21,13 +22,13 @@ def topics(targets: Targets, as_json: AsJson = False) -> None:
 
 
 def _facts(service: Service) -> dict[str, object]:
-    topology = service.topology()
+    topology = app_of(service).topology()
     return {
         "topics": topology.topics,
         "groups": topology.groups,
         "events": [
             {"type": event_type.name, "topic": event_type.topic, "key": event_type.key, "schema": event_type.schema}
-            for event_type in service.catalogue
+            for event_type in service.declared.catalogue
         ],
     }
 
@@ -41,9 +42,9 @@ def _rows(service: Service) -> list[tuple[Cell, ...]]:
             event_type.key or "",
             ", ".join(_readers(service, event_type.name)),
         )
-        for event_type in service.catalogue
+        for event_type in service.declared.catalogue
     ]
 
 
 def _readers(service: Service, type_name: str) -> list[str]:
-    return sorted(name for name, handlers in service.consumers.items() if type_name in handlers)
+    return sorted(name for name, handlers in service.declared.consumers.items() if type_name in handlers)

@@ -11,6 +11,7 @@ import msgspec
 import typer
 from rich.text import Text
 
+from posthouse.app import app_of
 from posthouse.cli.options import AsJson, Yes
 from posthouse.cli.output import Cell, counted, print_json, print_table, say
 from posthouse.cli.target import Targets, load_all
@@ -93,13 +94,13 @@ async def _applied(services: Sequence[Service], allow_delete: bool, *, ask: bool
 
 
 async def _look(shared: Sequence[Service]) -> Site:
-    steps = await plan(shared[0].broker, merged(shared), Scope.of(shared))
+    steps = await plan(app_of(shared[0]).broker, merged(shared), Scope.of(shared))
     names = [service.name for service in shared]
-    return Site(broker=redacted(shared[0].broker_url), services=names, steps=steps)
+    return Site(broker=redacted(app_of(shared[0]).broker_url), services=names, steps=steps)
 
 
 async def _make(shared: Sequence[Service], site: Site, allow_delete: bool) -> Site:
-    made = await carry_out(shared[0].broker, merged(shared), site.steps, allow_delete=allow_delete)
+    made = await carry_out(app_of(shared[0]).broker, merged(shared), site.steps, allow_delete=allow_delete)
     return msgspec.structs.replace(site, made=made)
 
 
@@ -107,8 +108,8 @@ def _by_broker(services: Sequence[Service]) -> list[list[Service]]:
     """Services with the same URL share a broker; another option in it may mean other settings."""
     shared: dict[object, list[Service]] = {}
     for service in services:
-        url = service.broker_url
-        shared.setdefault(url if "://" in url else id(service.broker), []).append(service)
+        url = app_of(service).broker_url
+        shared.setdefault(url if "://" in url else id(app_of(service).broker), []).append(service)
     return list(shared.values())
 
 

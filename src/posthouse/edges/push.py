@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from posthouse.app import app_of
 from posthouse.broker import Delivery
 from posthouse.errors import ConfigurationError, PosthouseError
 from posthouse.events.limits import UNREADABLE
@@ -111,11 +112,13 @@ def push_endpoint(
     time are sent away with 429, and come again; so does one whose body takes more than `patience` seconds. Mounted in another application, that one runs the service
     (`service.running()`); served by itself, the endpoint does. Raises ConfigurationError with every problem.
     """
-    url = urlsplit(service.broker_url)
+    url = urlsplit(app_of(service).broker_url)
     found = project or (url.netloc if url.scheme == "pubsub" else "")
     problems = []
     if not found:
-        problems.append(f"{service.name} runs on {service.broker_url}: say project=…, that of the push subscriptions")
+        problems.append(
+            f"{service.name} runs on {app_of(service).broker_url}: say project=…, that of the push subscriptions"
+        )
     if not audience:
         problems.append("audience is empty: it is the endpoint's URL unless the subscription says otherwise")
     if "@" not in service_account:
@@ -124,8 +127,8 @@ def push_endpoint(
         problems.append(f"at_once={at_once} lets nothing in")
     if problems:
         raise ConfigurationError(*problems)
-    keys = KeySet(keys_url, service.clock)
-    sender = Sender(audience=audience, account=service_account, keys=keys, clock=service.clock)
+    keys = KeySet(keys_url, app_of(service).clock)
+    sender = Sender(audience=audience, account=service_account, keys=keys, clock=app_of(service).clock)
     return PushEndpoint(service, sender, project=found, at_once=at_once, patience=patience)
 
 
@@ -221,7 +224,7 @@ class PushEndpoint:
         if self._ready is None:
             async with self._preparing:
                 if self._ready is None:
-                    runtime = await self._service.prepare()
+                    runtime = await app_of(self._service).prepare()
                     turns = asyncio.Semaphore(runtime.store.writers)
                     self._ready = Ready({consumer.name: consumer for consumer in runtime.consumers}, turns)
         return self._ready
@@ -230,7 +233,7 @@ class PushEndpoint:
         """By the full name of the subscription. The token is not bound to the body: this is."""
         return {
             f"projects/{self._project}/subscriptions/{group}.{topic}.sub": Place(group, topic)
-            for group, topics in self._service.topology().groups.items()
+            for group, topics in app_of(self._service).topology().groups.items()
             for topic in topics
         }
 

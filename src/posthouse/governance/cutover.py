@@ -8,6 +8,7 @@ from datetime import date
 
 import msgspec
 
+from posthouse.app import app_of
 from posthouse.contracts.retirement import Evidence, Use, Watch
 from posthouse.governance.document import Document, TopicEntry
 from posthouse.governance.listing import catalogue_of
@@ -33,8 +34,8 @@ class VersionLine(msgspec.Struct, frozen=True, kw_only=True):
 async def versions_of(services: Sequence[Service], retired: Mapping[str, date]) -> Sequence[VersionLine]:
     """What these services declare and what their stores have seen, sorted by fact and version."""
     document = catalogue_of(services)
-    seen = [use for service in services for use in await service.store.version_usage.seen()]
-    beside = {old: new for service in services for old, new in service.published_beside.items()}
+    seen = [use for service in services for use in await app_of(service).store.version_usage.seen()]
+    beside = {old: new for service in services for old, new in service.declared.published_beside.items()}
     subjects = {entry.subject for entry in document.events} | {s.subject for s in seen if s.subject}
     subjects |= {reading.subject for handler in document.handlers for reading in handler.reads}
     return [
@@ -48,7 +49,7 @@ async def evidence_of(
 ) -> Evidence:
     """What is known about the use of a subject. `topics` are the frozen ones: they name the consumers of services that are
     not at hand; of these, `unseen` are vouched for."""
-    seen = {service.name: await service.store.version_usage.seen() for service in services}
+    seen = {service.name: await app_of(service).store.version_usage.seen() for service in services}
     uses = [
         Use(who=use.party, what=use.role, at=use.last_at)
         for usage in seen.values()
@@ -62,7 +63,7 @@ async def evidence_of(
         subject=subject,
         uses=uses,
         watched=[Watch(service=service.name, since=_since(seen[service.name], service.name)) for service in services],
-        beside=[service.name for service in services if subject in service.published_beside],
+        beside=[service.name for service in services if subject in service.declared.published_beside],
         unasked=[name for name in readers if name.partition(".")[0] not in names and name not in unseen],
         held=await _held(subject, services),
     )
@@ -101,7 +102,7 @@ async def _held(subject: str, services: Sequence[Service]) -> Mapping[str, int]:
     """How many events of a subject each consumer holds and has not given up."""
     held: Counter[str] = Counter()
     for service in services:
-        async for event in service.desk.find(HeldFilter()):
+        async for event in service.held.find(HeldFilter()):
             if event.type == subject and event.state != "skipped":
                 held[event.consumer] += 1
     return held

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
+from posthouse.app import app_of
 from posthouse.contracts import EventType, Flow
 from posthouse.governance.document import (
     Document,
@@ -26,8 +27,10 @@ from posthouse.service import Service
 def catalogue_of(services: Iterable[Service]) -> Document:
     """Everything that these services declare, sorted. No store and no broker is opened."""
     every = sorted(services, key=lambda service: service.name)
-    sagas = {of.consumer: saga_entry(of) for service in every for of in service.saga_types.values()}
-    events = _with_successors([_event(known, of) for of in every for known in of.catalogue if _owns(of, known)])
+    sagas = {of.consumer: saga_entry(of) for service in every for of in service.declared.saga_types.values()}
+    events = _with_successors(
+        [_event(known, of) for of in every for known in of.declared.catalogue if _owns(of, known)]
+    )
     return Document(
         services=tuple(service.name for service in every),
         events=events,
@@ -42,7 +45,7 @@ def catalogue_of(services: Iterable[Service]) -> Document:
                 key=lambda entry: (entry.service, entry.consumer, entry.name),
             )
         ),
-        flows=tuple(_flow(of, of.flows[name]) for of in every for name in sorted(of.flows)),
+        flows=tuple(_flow(of, of.declared.flows[name]) for of in every for name in sorted(of.declared.flows)),
         sagas=tuple(sagas[consumer] for consumer in sorted(sagas)),
     )
 
@@ -73,9 +76,9 @@ def _event(event_type: EventType[object], service: Service) -> EventEntry:
         schema=payload.schema.text,
         deprecated=terms.deprecated,
         successor=None,
-        beside=service.published_beside.get(event_type.name),
+        beside=service.declared.published_beside.get(event_type.name),
         description=event_type.description,
-        wire=service.wire,
+        wire=service.envelope,
     )
 
 
@@ -105,11 +108,11 @@ def _with_successors(events: Iterable[EventEntry]) -> tuple[EventEntry, ...]:
 
 def _topics(services: Sequence[Service]) -> set[str]:
     """Those that are written or read; dead letters belong to their topic."""
-    return {event_type.topic for service in services for event_type in service.catalogue}
+    return {event_type.topic for service in services for event_type in service.declared.catalogue}
 
 
 def _topic(name: str, services: Sequence[Service], events: Sequence[EventEntry]) -> TopicEntry:
-    declared = [known for service in services for known in service.catalogue if known.topic == name]
+    declared = [known for service in services for known in service.declared.catalogue if known.topic == name]
     own = [entry for entry in events if entry.topic == name]
     keys = sorted({known.key for known in declared if known.key is not None})
     return TopicEntry(
@@ -127,14 +130,14 @@ def _topic(name: str, services: Sequence[Service], events: Sequence[EventEntry])
 
 def _readers(topic: str, services: Sequence[Service]) -> Iterable[str]:
     for service in services:
-        for consumer, handlers in service.consumers.items():
+        for consumer, handlers in service.declared.consumers.items():
             if any(known.topic == topic for handler in handlers.values() for known in handler.event_types):
                 yield consumer
 
 
 def _handlers(service: Service) -> Iterable[tuple[str, Handler]]:
     """Each handler once, however many events it takes."""
-    for consumer, handlers in service.consumers.items():
+    for consumer, handlers in service.declared.consumers.items():
         for handler in {id(handler): handler for handler in handlers.values()}.values():
             if not all(known.internal for known in handler.event_types):
                 yield consumer, handler
@@ -159,7 +162,7 @@ def _handler(service: Service, consumer: str, handler: Handler, saga: SagaEntry 
             deadline=policy.deadline,
             order=policy.order,
             on_dead=policy.on_dead,
-            in_flight=service.in_flight,
+            in_flight=app_of(service).settings.in_flight,
         ),
     )
 

@@ -17,12 +17,11 @@ from posthouse.processes.saga import (
     step,
     undo,
 )
-from posthouse.processes.stream import Aggregate, AggregateBook, Conflicts, Loaded
+from posthouse.processes.stream import Aggregate, Conflicts, Loaded
 from posthouse.processes.timers import Timers
 
 __all__ = [
     "Aggregate",
-    "AggregateBook",
     "Conflicts",
     "Loaded",
     "Model",

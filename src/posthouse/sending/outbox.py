@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from posthouse.errors import ConfigurationError
@@ -22,7 +22,7 @@ class Outbox:
     What can be joined is up to the store; `posthouse.stores.sessions` lists it.
     """
 
-    def __init__(self, store: Callable[[], Store], builder: Callable[[], EnvelopeBuilder]) -> None:
+    def __init__(self, store: Store, builder: EnvelopeBuilder) -> None:
         self._store = store
         self._builder = builder
 
@@ -39,7 +39,7 @@ class Outbox:
         """Add facts to their open transaction; returns the event ids. An id that was there before comes back when the
         idempotency key was used already."""
         context = EventContext(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
-        return await self._add(self._store().join(theirs), payloads, context, idempotency_key)
+        return await self._add(self._store.join(theirs), payloads, context, idempotency_key)
 
     def add_now(
         self,
@@ -68,9 +68,9 @@ class Outbox:
         """`service.joined` for code without an event loop, on a synchronous connection or session: to publish, also later,
         to start sagas and decide on aggregates. What was said is written when the block ends; whether it stays is up to you."""
         context = EventContext(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
-        transaction, builder = self._join_now(theirs), self._builder()
+        transaction, builder = self._join_now(theirs), self._builder
         detach = drive(transaction.attend())
-        tx = Tx(transaction, self._store(), builder, context, builder.clock)
+        tx = Tx(transaction, self._store, builder, context, builder.clock)
         bridge = SyncTx(tx)
         try:
             yield bridge
@@ -80,21 +80,21 @@ class Outbox:
             detach()
 
     def _join_now(self, theirs: object) -> Transaction:
-        if self._builder().waits:
+        if self._builder.waits:
             raise ConfigurationError(
                 "what is set at the seam (quota, encrypt, claim check, sign) waits: use `await add(…)` or `service.joined`"
             )
-        return join_now(self._store(), theirs)
+        return join_now(self._store, theirs)
 
     async def _add(
         self, transaction: Transaction, payloads: Sequence[object], context: EventContext, idempotency_key: str | None
     ) -> Sequence[str]:
         if idempotency_key is not None and len(payloads) != 1:
             raise ValueError("an idempotency key stands for one fact: add the others in a call of their own")
-        builder = self._builder()
+        builder = self._builder
         facts = [builder.build(payload, context, idempotency_key=idempotency_key) for payload in payloads]
         rows = await builder.finish(transaction, [row for fact in facts for row in fact])
-        return _firsts(await self._store().outbox.append(transaction, rows), facts)
+        return _firsts(await self._store.outbox.append(transaction, rows), facts)
 
 
 def _firsts(ids: Sequence[str], facts: Sequence[Rows]) -> Sequence[str]:

@@ -6,21 +6,23 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import date
 from functools import partial
 from types import TracebackType
 from typing import NamedTuple
 
 import msgspec
 
-from posthouse.clock import Clock
+from posthouse.clock import Clock, day_of
 from posthouse.contracts import is_event
 from posthouse.errors import StoreError
 from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
 
-Begin = Callable[[EventContext], Awaitable[tuple[AbstractAsyncContextManager[object], "Tx"]]]
-"""Opens a transaction of a store, and a Tx around it."""
+Begun = tuple[AbstractAsyncContextManager[object], "Tx"]
+"""A transaction of a store, and a Tx around it."""
+Begin = Callable[[EventContext], Awaitable[Begun]]
 
 _numbers = itertools.count(1)
 
@@ -69,9 +71,24 @@ class Tx:
         return self.context.tenant
 
     @property
+    def service(self) -> str:
+        """The service that says what is published here."""
+        return self._builder.service
+
+    @property
     def store(self) -> Store:
         """The store whose transaction this is."""
         return self._store
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that it follows."""
+        return self._clock
+
+    @property
+    def today(self) -> date:
+        """The day by that clock, in UTC."""
+        return day_of(self._clock.now())
 
     @property
     def transaction(self) -> Transaction:

@@ -9,6 +9,7 @@ from posthouse.testing.chaos import Chaos, ChaosBroker
 from posthouse.testing.crashing import Crashes, assert_survives_crashes
 from posthouse.testing.deciding import deciding
 from posthouse.testing.harness import Harness, Unsettled
+from posthouse.testing.hosting import rehost
 from posthouse.testing.recording import Reads, recording
 from posthouse.testing.sagas import SagaCase, given
 
@@ -24,4 +25,5 @@ __all__ = [
     "deciding",
     "given",
     "recording",
+    "rehost",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
+from posthouse.app import app_of
 from posthouse.errors import DecodeError
 from posthouse.events import decode_any
 from posthouse.service import Service
@@ -56,10 +57,10 @@ async def whole(harness: Harness) -> object:
     found: dict[str, object] = dict(await harness.everything())
     found["facts"] = _facts(harness)
     for service in harness.services:
-        async for row in service.sagas.find():
+        async for row in app_of(service).sagas.find():
             name = f"saga {row.saga} {row.id} of {row.tenant}"
             found[name] = (row.status, list(row.done), row.reason, bytes(row.state).decode(), sorted(row.deadlines))
-        pending = await service.store.timers.pending(limit=100_000)
+        pending = await app_of(service).store.timers.pending(limit=100_000)
         found[f"timers of {service.name}"] = sorted(
             (timer.due_at, timer.row.topic, decode_any(timer.row.headers, timer.row.body).data) for timer in pending
         )

@@ -13,13 +13,15 @@ from typing import Any, Self, cast
 
 import msgspec
 
+from posthouse.app import app_of
 from posthouse.broker import Broker, Stream
 from posthouse.errors import BrokerUnavailable, CommitUnknown, StoreUnavailable
-from posthouse.service import Parts, Service
+from posthouse.service import Service
 from posthouse.status import Status
 from posthouse.store import HeldEvent, Store, Transaction
 from posthouse.stores import open_store
 from posthouse.testing.harness import Harness
+from posthouse.testing.hosting import rehost
 
 LIFE: contextvars.ContextVar[int | None] = contextvars.ContextVar("posthouse_life", default=None)
 """In which life of the services a task was begun; None for the test itself, which no power cut stops."""
@@ -53,7 +55,7 @@ class Plant(Harness):
         self._kill_after = kill_after
         self._up = asyncio.Event()
         self._dead = asyncio.Event()
-        self._parts: list[Parts] = []
+        self._brokers: list[GuardedBroker] = []
         self._guards: list[GuardedStore] = []
         self._streams: list[tuple[int | None, Stream]] = []
         self._watch: asyncio.Task[None] | None = None
@@ -63,10 +65,9 @@ class Plant(Harness):
             store = GuardedStore(open_store("sqlite://", clock=self.clock), self, service.name)
             broker = GuardedBroker(self.broker, self, service.name)
             self._guards.append(store)
-            self._parts.append(Parts(cast("Store", store), cast("Broker", broker), self.clock))
+            self._brokers.append(broker)
+            self._before.append(app_of(service))
         try:
-            for service, parts in zip(self.services, self._parts, strict=True):
-                self._before.append(service.use(parts))
             await self._start()
         except BaseException:
             await self._restore()
@@ -131,8 +132,6 @@ class Plant(Harness):
                 await stream.aclose()
         for guard in self._guards:
             await guard.free_what_the_dead_hold(self.clock.now())
-        for service, parts in zip(self.services, self._parts, strict=True):
-            service.use(parts)
         await self._start()
 
     async def _bury(self, tasks: Sequence[asyncio.Task[None]]) -> None:
@@ -145,8 +144,10 @@ class Plant(Harness):
 
     async def _start(self) -> None:
         """Open everything anew, as a new process does: nothing that was only in memory is known any more."""
+        for service, store, broker in zip(self.services, self._guards, self._brokers, strict=True):
+            rehost(service, store=cast("Store", store), broker=cast("Broker", broker), clock=self.clock)
         counting, self.counting = self.counting, False  # set-up functions are no part of the story
-        self._runtimes = [await service.prepare() for service in self.services]
+        self._runtimes = [await app_of(service).prepare() for service in self.services]
         self.counting = counting
         context = contextvars.copy_context()
         context.run(LIFE.set, self.life)

@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
+from posthouse.app import App, app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import ManualClock
 from posthouse.contracts import event_type_of
@@ -17,9 +18,10 @@ from posthouse.events import STRUCTURED, Event, Producer, decode_any
 from posthouse.runtime import Runtime
 from posthouse.seam import EnvelopeBuilder, EventContext
 from posthouse.seam.frames import frame_of
-from posthouse.service import Parts, Service
+from posthouse.service import Service
 from posthouse.status import Status, status
 from posthouse.store import HeldEvent, HeldFilter
+from posthouse.testing.hosting import rehost
 
 T = TypeVar("T")
 
@@ -40,7 +42,7 @@ class Harness:
         self.services = services
         self.clock = ManualClock()
         self.broker = MemoryBroker(clock=self.clock)
-        self._before: list[Parts] = []
+        self._before: list[App] = []
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._runtimes: list[Runtime] = []
@@ -49,8 +51,8 @@ class Harness:
     async def __aenter__(self) -> Self:
         try:
             for service in self.services:
-                self._before.append(service.use(Parts("sqlite://", self.broker, self.clock)))
-                self._runtimes.append(await service.prepare())
+                self._before.append(rehost(service, store=self.store_of(service), broker=self.broker, clock=self.clock))
+                self._runtimes.append(await app_of(service).prepare())
         except BaseException:
             await self._restore()
             raise
@@ -69,9 +71,13 @@ class Harness:
             await self._restore()
 
     async def _restore(self) -> None:
-        for service, parts in zip(self.services, self._before, strict=False):
+        for service, before in zip(self.services, self._before, strict=False):
             await service.aclose()
-            service.use(parts)
+            service.hosted_by(before)
+
+    def store_of(self, service: Service) -> str:
+        """The URL of a service's store; for a harness that has them elsewhere."""
+        return "sqlite://"
 
     async def publish(self, payload: object, *, tenant: str = "t1", correlation: str | None = None) -> str:
         """Say a fact as its owner would; returns its id. The owner may be a service that is not in this harness."""
@@ -121,7 +127,7 @@ class Harness:
 
     async def held(self, service: Service) -> list[HeldEvent]:
         """What the consumers of a service hold."""
-        return [event async for event in service.desk.find(HeldFilter())]
+        return [event async for event in service.held.find(HeldFilter())]
 
     async def assert_replay_safe(self) -> None:
         """The replay contract: hand every frame that was published to every consumer a second time; tables, held events
@@ -140,10 +146,10 @@ class Harness:
         """Rows of the users' own tables, committed events and held ones, per service."""
         found: dict[str, object] = {}
         for service in self.services:
-            async with service.store.begin() as tx:
+            async with app_of(service).store.begin() as tx:
                 for (name,) in await tx.execute(_USER_TABLES):
                     found[f"{service.name}.{name}"] = sorted(map(repr, await tx.execute(f'SELECT * FROM "{name}"')))
-            counts = await service.store.counts()
+            counts = await app_of(service).store.counts()
             found[f"what {service.name} published"] = counts.committed
             found[f"what {service.name} holds"] = (counts.held, counts.strange)
         return found
@@ -154,10 +160,10 @@ class Harness:
     async def _due(self) -> bool:
         now = self.clock.now()
         for service in self.services:
-            due = await service.store.timers.next_due()
+            due = await app_of(service).store.timers.next_due()
             if due is not None and due <= 0:
                 return True
-            retrying = await service.store.held.find(HeldFilter(state="retrying"), limit=1000)
+            retrying = await app_of(service).store.held.find(HeldFilter(state="retrying"), limit=1000)
             if any(event.next_at <= now for event in retrying):
                 return True
         return False

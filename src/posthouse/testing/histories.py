@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 
 import msgspec
 
+from posthouse.app import app_of
 from posthouse.contracts import EventType
 from posthouse.errors import ConfigurationError
 from posthouse.events import Event, timestamp
@@ -40,8 +41,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 async def histories(service: Service, wanted: SagaFilter | None = None) -> AsyncIterator[SagaView]:
     """The stored histories of a service that is open, to be replayed or written to a file (`dump`)."""
-    async for row in service.sagas.find(wanted):
-        yield SagaView(row=row, history=await service.store.sagas.history(row.saga, row.tenant, row.id))
+    async for row in app_of(service).sagas.find(wanted):
+        yield SagaView(row=row, history=await app_of(service).store.sagas.history(row.saga, row.tenant, row.id))
 
 
 def dump(views: Iterable[SagaView]) -> bytes:
@@ -86,9 +87,9 @@ async def assert_replays(
 
 
 def _declared(service: Service, row: SagaRow) -> SagaType:
-    if row.saga not in service.saga_types:
+    if row.saga not in service.declared.saga_types:
         raise ConfigurationError(f"{service.name} has no saga {row.saga!r} any more, and {row.id} is one")
-    return service.saga_types[row.saga]
+    return service.declared.saga_types[row.saga]
 
 
 class _Replay:

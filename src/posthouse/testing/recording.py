@@ -70,15 +70,18 @@ def recording(*services: Service) -> Iterator[Reads]:
     seen: a Struct that is encoded, copied or compared as a whole. Payloads of Protobuf are not seen at all.
     """
     reads = Reads()
-    before = [(service, {name: dict(handlers) for name, handlers in service.consumers.items()}) for service in services]
+    before = [
+        (service, {name: dict(handlers) for name, handlers in service.declared.consumers.items()})
+        for service in services
+    ]
     for service, consumers in before:
         for name, handlers in consumers.items():
-            service.consumers[name] = _watched(reads, handlers)
+            service.declared.consumers[name] = _watched(reads, handlers)
     try:
         yield reads
     finally:
         for service, consumers in before:
-            service.consumers.update(consumers)
+            service.declared.consumers.update(consumers)
 
 
 def _watched(reads: Reads, handlers: Mapping[str, Handler]) -> dict[str, Handler]:

@@ -58,7 +58,7 @@ class SagaCase(Generic[S]):
         """Start it, as `start_saga` does."""
         self._begin()
         self._id = self._of.id_of(saga)
-        async with self._bench.transaction(self._tenant) as tx:
+        async with self._bench.begin(self._of.service, self._tenant) as tx:
             await self._bench.conductor.start(tx, saga)
         return self
 
@@ -200,15 +200,15 @@ class SagaCase(Generic[S]):
         )
 
     def _payload(self, event: Event[bytes]) -> object:
-        known = self._service.catalogue.get(event.type)
+        known = self._service.declared.catalogue.get(event.type)
         return msgspec.json.decode(event.data) if known is None else known.payload.decode(event.data)
 
 
 def _declared(service: Service, cls: type[Saga]) -> SagaType:
-    for declared in service.saga_types.values():
+    for declared in service.declared.saga_types.values():
         if declared.cls is cls:
             return declared
-    names = [declared.cls.__name__ for declared in service.saga_types.values()]
+    names = [declared.cls.__name__ for declared in service.declared.saga_types.values()]
     raise ConfigurationError(f"{cls.__name__} is no saga of {service.name}.{did_you_mean(cls.__name__, names)}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NoReturn, cast
 
 import msgspec
@@ -137,7 +137,7 @@ class Bench:
         return self.sagas.rows.get((saga, tenant, id)) or SagaRow(saga=saga, tenant=tenant, id=id)
 
     def _declared(self, of: SagaType) -> SagaBook:
-        book = SagaBook(of.service, self._namespace, self)
+        book = SagaBook(of.service, self._namespace)
         book.declare(of.cls, of.name, correlate=of.correlate, policy=of.policy)
         return book
 
@@ -154,18 +154,16 @@ class Bench:
     @property
     def desk(self) -> SagaInstances:
         """The operator's verbs."""
-        return SagaInstances(self._book, self)
+        return SagaInstances([self._book], self.store, self.begin)
 
     @property
     def deadline_subject(self) -> str:
         """The event that says that a deadline passed."""
         return self._book.deadline.name
 
-    @asynccontextmanager
-    async def transaction(self, tenant: str, *, actor: Actor | None = None) -> AsyncIterator[Tx]:
+    def begin(self, service: str, tenant: str, *, actor: Actor | None = None) -> AbstractAsyncContextManager[Tx]:
         """One turn from outside."""
-        async with self.turn(EventContext(tenant=tenant, actor=actor)) as tx:
-            yield tx
+        return self.turn(EventContext(tenant=tenant, actor=actor))
 
     @asynccontextmanager
     async def turn(self, context: EventContext) -> AsyncIterator[Tx]:

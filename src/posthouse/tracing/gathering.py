@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 import msgspec
 
+from posthouse.app import app_of
 from posthouse.broker import Broker
 from posthouse.receiving import dead_letter_topic
 from posthouse.seam.frames import frame_of
@@ -53,9 +54,11 @@ def _logs(services: Sequence[Service]) -> list[tuple[Broker, Sequence[str]]]:
     """Each broker once, with the topics of all services on it; dead letters are copies."""
     brokers: dict[object, tuple[Broker, set[str]]] = {}
     for service in services:
-        url = service.broker_url
-        _, topics = brokers.setdefault(url if "://" in url else id(service.broker), (service.broker, set()))
-        topics.update(topic for topic in service.topology().topics if not topic.endswith(_DEAD_LETTERS))
+        url = app_of(service).broker_url
+        _, topics = brokers.setdefault(
+            url if "://" in url else id(app_of(service).broker), (app_of(service).broker, set())
+        )
+        topics.update(topic for topic in app_of(service).topology().topics if not topic.endswith(_DEAD_LETTERS))
     return [(broker, sorted(topics)) for broker, topics in brokers.values()]
 
 
@@ -71,15 +74,15 @@ async def _from_log(
 
 
 async def _from_store(found: Gathered, service: Service, wanted: Wanted) -> None:
-    refused = {stuck.row.id: stuck.error for stuck in await service.store.outbox.stuck()}
+    refused = {stuck.row.id: stuck.error for stuck in await app_of(service).store.outbox.stuck()}
     async for row in _rows(service):
         place: Place = "refused" if row.id in refused else "outbox"
         if (spot := _of_row(wanted, row, place, 0.0)) is not None:
             found.add(msgspec.structs.replace(spot, note=refused.get(row.id, "")))
-    for timer in await service.store.timers.pending(limit=MOST_TIMERS):
+    for timer in await app_of(service).store.timers.pending(limit=MOST_TIMERS):
         if (spot := _of_row(wanted, timer.row, "timer", timer.due_at)) is not None:
             found.add(msgspec.structs.replace(spot, at=timer.due_at))
-    async for held in service.desk.find(HeldFilter()):
+    async for held in service.held.find(HeldFilter()):
         arrival = held.arrival
         if (spot := _spot(wanted, arrival.topic, held.headers, held.body, "held", held.first_at)) is not None:
             found.add(spot)
@@ -88,7 +91,7 @@ async def _from_store(found: Gathered, service: Service, wanted: Wanted) -> None
 
 async def _rows(service: Service) -> AsyncIterator[OutboxRow]:
     after = 0
-    while page := await service.store.outbox.kept(after, PAGE):
+    while page := await app_of(service).store.outbox.kept(after, PAGE):
         for row in page:
             yield row
         after = page[-1].id

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from posthouse.app import app_of
 from posthouse.errors import BrokerUnavailable
 from posthouse.receiving import Handler
 from posthouse.service import Service
@@ -64,7 +65,7 @@ async def standings(
     answers = {(spot.event.causation, spot.service) for spot in said if spot.event.causation}
     found: dict[str, list[Heard]] = {}
     for service in services:
-        for consumer, handlers in service.groups.items():
+        for consumer, handlers in app_of(service).groups().items():
             mine = [spot for spot in said if spot.event.type in handlers]
             if mine:
                 group = _Group(service, consumer, handlers, held.get(service.name, ()), answers)
@@ -96,13 +97,13 @@ class _Group:
 
     async def standings(self, spots: Sequence[Spot]) -> list[tuple[Spot, Heard]]:
         late = await self._late({spot.topic for spot in spots})
-        forgotten = await self._service.store.inbox.purged_until(self._consumer)
+        forgotten = await app_of(self._service).store.inbox.purged_until(self._consumer)
         free = [spot for spot in spots if spot.event.id not in self._held]
         known = await self._known({self._line(spot): spot for spot in free})
         return [(spot, self._heard(spot, known.get(self._line(spot)), late, forgotten)) for spot in spots]
 
     async def _known(self, lines: Mapping[_Line, Spot]) -> dict[_Line, KeyPosition | Seen | None]:
-        store: Store = self._service.store
+        store: Store = app_of(self._service).store
         found: dict[_Line, KeyPosition | Seen | None] = {}
         asked = list(lines.items())
         for first in range(0, len(asked), AT_ONCE):
@@ -157,7 +158,7 @@ class _Group:
 
     def _has_answered(self, spot: Spot) -> bool:
         """Something that this service said because of it, and no other consumer of it can have."""
-        others = [name for name, handlers in self._service.groups.items() if spot.event.type in handlers]
+        others = [name for name, handlers in app_of(self._service).groups().items() if spot.event.type in handlers]
         return (spot.event.id, self._service.name) in self._answers and others == [self._consumer]
 
     def _ordered(self, spot: Spot) -> bool:
@@ -173,7 +174,7 @@ class _Group:
     async def _late(self, topics: set[str]) -> Mapping[str, bool]:
         """Where the group may have joined after the event; a broker that is away leaves it open."""
         try:
-            progress = await self._service.broker.progress(self._consumer, sorted(topics))
+            progress = await app_of(self._service).broker.progress(self._consumer, sorted(topics))
         except BrokerUnavailable:
             return dict.fromkeys(topics, True)
         return {topic: progress[topic].truncated for topic in topics}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from posthouse.app import app_of
 from posthouse.errors import EventError
 from posthouse.events import Event
 from posthouse.events.limits import UNREADABLE
@@ -21,7 +22,7 @@ async def with_turns(
     services: Sequence[Service], spots: Mapping[str, Spot], heard: Mapping[str, list[Heard]]
 ) -> dict[str, list[Heard]]:
     """The same with the turns of sagas. A deadline is heard by the saga that it belongs to, and by no other."""
-    sagas = {of.consumer: (service, of) for service in services for of in service.saga_types.values()}
+    sagas = {of.consumer: (service, of) for service in services for of in service.declared.saga_types.values()}
     known: dict[tuple[str, str, str], Mapping[str, SagaTurn]] = {}
     found: dict[str, list[Heard]] = {}
     for event_id, consumers in heard.items():
@@ -36,7 +37,7 @@ async def with_turns(
                 continue
             key = (of.consumer, event.tenant, id)
             if key not in known:
-                turns = await service.store.sagas.history(of.name, event.tenant, id) if id else []
+                turns = await app_of(service).store.sagas.history(of.name, event.tenant, id) if id else []
                 known[key] = {turn.input.event_id: turn for turn in turns if turn.input.event_id}
             found.setdefault(event_id, []).append(_with_turn(one, of, id, known[key].get(event_id)))
     return found
@@ -44,7 +45,7 @@ async def with_turns(
 
 def deadline_of(services: Sequence[Service], event: Event[bytes]) -> DeadlinePassed | None:
     """What a service's own event says about a deadline; None for any other event."""
-    internal = {known.name for service in services for known in service.internal_events}
+    internal = {known.name for service in services for known in service.declared.internal_events}
     if event.type not in internal:
         return None
     try:

@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from posthouse.app import app_of
 from posthouse.clock import SystemClock
 from posthouse.errors import BrokerError, StoreError
 from posthouse.runtime import PARTS, Part, Runtime
@@ -217,13 +218,13 @@ def told_to_stop() -> asyncio.Event:
 async def opened(shop: Shop) -> None:
     """All that a producer needs."""
     await shop.upgrade([shop.orders])
-    await shop.orders.open()
+    await app_of(shop.orders).open()
 
 
 async def prepared(shop: Shop, services: Sequence[Service]) -> list[Runtime]:
     """All that these services need to run."""
     await shop.upgrade(services)
-    return [await service.prepare() for service in services]
+    return [await app_of(service).prepare() for service in services]
 
 
 def opened_notes(folder: Path) -> int:

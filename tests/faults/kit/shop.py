@@ -13,7 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from posthouse import Event, Payload, Policy, Reject, RelaySettings, Service, Tx
+from posthouse import App, Event, Payload, Policy, Reject, RelaySettings, Service, Settings, Tx
+from posthouse.app import app_of
 from posthouse.broker import Broker
 from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.brokers.postgres import PostgresBroker
@@ -157,20 +158,25 @@ class Shop:
     async def upgrade(self, services: Sequence[Service]) -> None:
         """What `posthouse db upgrade` does, where a service does not do it by itself."""
         for service in services:
-            if not service.store.embedded and await service.store.pending_migrations():
-                await service.store.upgrade()
+            if not app_of(service).store.embedded and await app_of(service).store.pending_migrations():
+                await app_of(service).store.upgrade()
 
     def _service(self, name: str) -> Service:
         conditions = self._conditions
-        return Service(
-            name,
-            namespace="shop",
+        service = Service(name, namespace="shop")
+        App(
+            service,
             clock=self.clock,
             store=self._store(name),
             broker=self._broker(),
-            relay=RelaySettings(lease=conditions.relay_lease, batch=conditions.batch, backlog_batch=conditions.batch),
-            in_flight=conditions.in_flight,
+            settings=Settings(
+                relay=RelaySettings(
+                    lease=conditions.relay_lease, batch=conditions.batch, backlog_batch=conditions.batch
+                ),
+                in_flight=conditions.in_flight,
+            ),
         )
+        return service
 
     def _store(self, name: str) -> Store:
         conditions = self._conditions

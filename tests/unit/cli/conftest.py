@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from posthouse.app import app_of
 from posthouse.broker import Frame
 from posthouse.cli import app
 from posthouse.cli.target import load
@@ -96,7 +97,7 @@ class Project:
 
         async def work(service: Service) -> None:
             frames = [Frame(topic="shop.orders.order", id=new_id(), body=body) for body in bodies]
-            assert all(verdict.accepted for verdict in await service.broker.publish(frames))
+            assert all(verdict.accepted for verdict in await app_of(service).broker.publish(frames))
 
         self._with_service(work)
 
@@ -134,7 +135,7 @@ class Project:
             stop = asyncio.Event()
             running = asyncio.create_task(service.run(stop=stop))
             deadline = time.monotonic() + 20
-            while not reached(counts := await service.store.counts()):
+            while not reached(counts := await app_of(service).store.counts()):
                 assert time.monotonic() < deadline, f"unsettled: {counts}"
                 await asyncio.sleep(0.01)
             stop.set()

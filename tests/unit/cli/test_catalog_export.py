@@ -72,7 +72,7 @@ def test_what_cannot_be_done_is_said(project: Project, arguments: tuple[str, ...
 
 
 def test_the_broker_of_a_service_is_the_server_without_its_password(project: Project) -> None:
-    project.write("shop.py", SHOP.replace('namespace="shop"', 'namespace="shop", broker="nats://me:secret@n1:4222"'))
+    project.write("shop.py", SHOP + 'from posthouse import App\n\nApp(orders, broker="nats://me:secret@n1:4222")\n')
     made = project.run("catalog", "export", "asyncapi", "shop").stdout
     assert json.loads(made)["servers"] == {"nats": {"host": "n1:4222", "protocol": "nats"}}
     assert "secret" not in made

@@ -103,9 +103,8 @@ def test_an_event_that_the_broker_refused_is_listed_and_tried_again(project: Pro
     text = (project.folder / "shop.py").read_text()
     project.write(
         "shop.py",
-        text.replace('namespace="shop")', 'namespace="shop", broker=Picky())').replace(
-            "orders = ", PICKY + "\norders = ", 1
-        ),
+        text.replace("orders = ", PICKY + "\norders = ", 1)
+        + "\nfrom posthouse import App\n\nApp(orders, broker=Picky())\n",
     )
     project.place(("a", 1), ("a", 2))
     project.settle_stuck(2)

@@ -61,9 +61,11 @@ def test_the_promise_follows_from_the_sheet(project: Project) -> None:
 
 
 def test_a_careless_log_is_told_so(project: Project) -> None:
-    project.write("shop.py", (project.folder / "shop.py").read_text().replace(
-        'namespace="shop")', 'namespace="shop", broker="embedded:///log.db?synchronous=NORMAL")'
-    ))  # fmt: skip
+    text = (project.folder / "shop.py").read_text()
+    project.write(
+        "shop.py",
+        text + '\nfrom posthouse import App\n\nApp(orders, broker="embedded:///log.db?synchronous=NORMAL")\n',
+    )
     project.place(("a", 1))
     project.settle(applied=1, held=0)
     result = project.run("doctor", "shop:orders")
@@ -83,7 +85,10 @@ def test_what_cannot_be_opened_is_a_finding_and_ends_with_code_1(project: Projec
 
 
 def test_two_services_are_examined_one_after_the_other(project: Project) -> None:
-    project.write("billing.py", 'from posthouse import Service\n\nbilling = Service("billing", broker="memory://")\n')
+    project.write(
+        "billing.py",
+        'from posthouse import App, Service\n\nbilling = Service("billing")\nApp(billing, broker="memory://")\n',
+    )
     report = project.json("doctor", "shop", "billing")
     assert isinstance(report, dict)
     assert [(found["service"], found["part"]) for found in report["examinations"]] == [
@@ -174,7 +179,7 @@ async def hear(event: Event[OrderPlaced], tx: Tx) -> None: ...
 
 
 SHY = """
-from posthouse import Service
+from posthouse import App, Service
 from posthouse.broker import Topology
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
@@ -186,7 +191,8 @@ class Shy(MemoryBroker):
         raise BrokerError("you may not list topics")
 
 
-orders = Service("orders", namespace="shop", broker=Shy(clock=SystemClock()))
+orders = Service("orders", namespace="shop")
+App(orders, broker=Shy(clock=SystemClock()))
 """
 
 

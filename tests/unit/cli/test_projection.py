@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from posthouse.app import app_of
 from posthouse.cli.target import load
 from posthouse.status import drained
 from posthouse.store.projections import Generation
@@ -99,10 +100,10 @@ def test_status_over_budget_ends_with_code_1(declared: Project) -> None:
         async with service.running(only=["relay"]):
             async with service.transaction("t1") as tx:
                 await module.book.append(tx, "r9", [module.RoomListed(room_id="r9")], expected=0)
-            while (await service.store.counts()).unsent:  # noqa: ASYNC110 - the relay sets no event of ours
+            while (await app_of(service).store.counts()).unsent:  # noqa: ASYNC110 - the relay sets no event of ours
                 await asyncio.sleep(0.01)
-            await service.store.projections.note("rooms.listings", 1, 1.0, service.clock.now())
-            async with service.store.begin() as tx:
+            await app_of(service).store.projections.note("rooms.listings", 1, 1.0, app_of(service).clock.now())
+            async with app_of(service).store.begin() as tx:
                 await tx.execute("UPDATE posthouse_generation SET event_at = event_at - 60")
 
     declared.forget()
@@ -157,10 +158,10 @@ def test_a_rebuild_that_was_begun_is_shown_with_what_to_do(declared: Project) ->
 
     async def begin() -> None:
         service = load("rooms:rooms")
-        await service.open()
-        async with service.store.begin() as tx:
+        await app_of(service).open()
+        async with app_of(service).store.begin() as tx:
             begun = Generation(projection="rooms.listings", number=2, version=1, source="streams", phase="bulk", read=7)
-            assert await service.store.projections.begin(tx, begun)
+            assert await app_of(service).store.projections.begin(tx, begun)
         await service.aclose()
 
     declared.forget()

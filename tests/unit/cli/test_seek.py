@@ -61,9 +61,10 @@ def test_what_is_said_wrongly_is_refused_with_the_right_words(project: Project) 
 
 QUEUE = """
 import unread
-from posthouse import Event, Service, Tx
+from posthouse import App, Event, Service, Tx
 
-orders = Service("orders", namespace="shop", broker=unread.broker)
+orders = Service("orders", namespace="shop")
+App(orders, broker=unread.broker)
 
 
 @orders.event("order.placed.v1", key="order_id")

@@ -144,7 +144,7 @@ def test_it_says_how_a_commit_is_noticed(project: Project) -> None:
 
 def test_a_broker_that_is_away_is_no_loss_but_nobody_can_tell(project: Project) -> None:
     text = (project.folder / "shop.py").read_text()
-    project.write("shop.py", text.replace('Service("orders"', 'Service("orders", broker="nats://127.0.0.1:1"', 1))
+    project.write("shop.py", text + '\nfrom posthouse import App\n\nApp(orders, broker="nats://127.0.0.1:1")\n')
     result = project.run("status", "shop:orders")
     assert result.exit_code == 3
     assert "cannot tell" in result.stderr

@@ -78,8 +78,8 @@ def test_what_is_not_declared_any_more_goes_only_when_that_is_said(project: Proj
 def test_drift_that_cannot_be_mended_says_what_to_do(project: Project) -> None:
     project.run("topology", "apply", "shop:orders", "--yes")
     source = (project.folder / "shop.py").read_text(encoding="utf-8")
-    url = 'namespace="shop", broker="embedded:///posthouse-log.db?partitions=3"'
-    project.write("shop.py", source.replace('namespace="shop"', url))
+    app = 'App(orders, broker="embedded:///posthouse-log.db?partitions=3")'
+    project.write("shop.py", f"{source}\nfrom posthouse import App\n\n{app}\n")
     result = project.run("topology", "plan", "shop:orders")
     assert result.exit_code == 2
     assert "partitions: 8 → 3" in result.stdout

@@ -7,6 +7,7 @@ import json
 import time
 from typing import cast
 
+from posthouse.app import app_of
 from posthouse.cli.target import load
 from posthouse.contracts.retirement import RETIRED
 from posthouse.store import VersionUse
@@ -70,9 +71,11 @@ def see(project: Project, *uses: VersionUse, since: float = 30 * DAY) -> None:
     async def work() -> None:
         for target in ALL:
             service = load(target)
-            await service.store.upgrade()
+            await app_of(service).store.upgrade()
             mine = [one for one in uses if one.party == service.name]
-            await service.store.version_usage.note([VersionUse("running", service.name, "", now - since, now), *mine])
+            await app_of(service).store.version_usage.note(
+                [VersionUse("running", service.name, "", now - since, now), *mine]
+            )
             await service.aclose()
 
     asyncio.run(work())

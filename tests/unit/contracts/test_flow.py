@@ -60,7 +60,7 @@ def test_every_problem_of_a_flow_is_said_at_once() -> None:
         "flow 'Late Checkout': nothing follows from it: name the facts that must come in then=(…)",
         "flow 'Late Checkout': its name must be lower-case letters, digits, hyphens and underscores, as in 'late-checkout'",
     )
-    assert service.flows == {}
+    assert service.declared.flows == {}
 
 
 def test_a_second_flow_of_the_same_name_is_refused_and_the_first_stays() -> None:
@@ -68,4 +68,4 @@ def test_a_second_flow_of_the_same_name_is_refused_and_the_first_stays() -> None
     service.flow("selling", starts=Placed, then=(Paid,))
     with pytest.raises(ConfigurationError, match=r"declared already, from shop\.orders"):
         service.flow("selling", starts=Paid, then=(Sent,))
-    assert service.flows["selling"].starts.name == "shop.orders.order.placed.v1"
+    assert service.declared.flows["selling"].starts.name == "shop.orders.order.placed.v1"

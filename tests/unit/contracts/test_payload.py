@@ -89,5 +89,5 @@ def test_bad_declarations_say_what_to_do() -> None:
         shop.event("order.place.v1")
     with pytest.raises(ConfigurationError, match="not an event"):
         shop.on(int)(lambda event: None)
-    with pytest.raises(ConfigurationError, match="wire"):
-        Service("orders", wire="binry")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="envelope"):
+        Service("orders", envelope="binry")

@@ -162,7 +162,7 @@ def test_a_version_below_the_lifted_ones_that_is_declared_for_reading_is_a_missi
 
 
 def test_a_deprecated_version_is_named_with_its_date_and_its_successor() -> None:
-    known = list(hotel.catalogue)
+    known = list(hotel.declared.catalogue)
     assert deprecations(known, date(2027, 1, 30), past=True) == []
     assert deprecations(known, date(2027, 1, 30), past=False) == [
         "hotel.stay.booked.v1 will be deprecated from 2027-01-31: move to hotel.stay.booked.v2"

@@ -15,7 +15,8 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse import App, Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 from posthouse.broker import Frame
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock, new_id
@@ -35,9 +36,11 @@ class House:
 
     def __init__(self, folder: Path, issuer: Issuer) -> None:
         self.issuer = issuer
-        self.orders = Service("orders", namespace="shop", store=f"sqlite:///{folder}/orders.db", broker=_memory())
+        self.orders = Service("orders", namespace="shop")
+        App(self.orders, store=f"sqlite:///{folder}/orders.db", broker=_memory())
         self.orders.event("order.placed.v1", key="order_id")(OrderPlaced)
-        self.billing = Service("billing", namespace="shop", store=f"sqlite:///{folder}/billing.db", broker=_memory())
+        self.billing = Service("billing", namespace="shop")
+        App(self.billing, store=f"sqlite:///{folder}/billing.db", broker=_memory())
         self.billing.setup(self._tables)
         self.billing.on(OrderPlaced, policy=Policy(max_attempts=2, first_delay=60.0))(self._invoice)
         self.failing: Exception | None = None
@@ -71,12 +74,12 @@ class House:
 
     async def frames(self, *numbers: int, order_id: str = "o1") -> list[Frame]:
         """As the relay of `orders` would publish them."""
-        await self.orders.prepare()
-        tap = await self.orders.broker.subscribe(new_id(), [TOPIC], start="latest")
+        await app_of(self.orders).prepare()
+        tap = await app_of(self.orders).broker.subscribe(new_id(), [TOPIC], start="latest")
         for number in numbers:
             async with self.orders.transaction("t1") as tx:
                 tx.publish(OrderPlaced(order_id=order_id, number=number))
-        runtime = await self.orders.prepare()
+        runtime = await app_of(self.orders).prepare()
         found: list[Frame] = []
         stop = asyncio.Event()
         relay = asyncio.create_task(runtime.relay.run(stop))
@@ -106,7 +109,7 @@ class House:
             await asyncio.sleep(0.01)
 
     async def held(self) -> list[tuple[str, str]]:
-        return [(event.state, event.reason) for event in await self.billing.store.held.find(HeldFilter())]
+        return [(event.state, event.reason) for event in await app_of(self.billing).store.held.find(HeldFilter())]
 
     async def aclose(self) -> None:
         await self.client.aclose()
@@ -233,7 +236,7 @@ async def test_headers_longer_than_an_attribute_come_back_whole(house: House) ->
     (frame,) = await house.frames(1)
     long = msgspec.structs.replace(frame, headers={**frame.headers, "x-long": "ü" * 3_000}, body=b"no event")
     assert await house.push(long) == 204
-    (held,) = await house.billing.store.held.find(HeldFilter())
+    (held,) = await app_of(house.billing).store.held.find(HeldFilter())
     assert held.headers["x-long"] == "ü" * 3_000
 
 
@@ -390,7 +393,8 @@ async def test_served_by_itself_it_runs_the_service(house: House) -> None:
 
 
 async def test_a_service_that_cannot_start_says_why_to_the_server(tmp_path: Path, issuer: Issuer) -> None:
-    service = Service("billing", store=f"sqlite:///{tmp_path}/no/such/folder/b.db", broker="memory://")
+    service = Service("billing")
+    App(service, store=f"sqlite:///{tmp_path}/no/such/folder/b.db", broker="memory://")
     endpoint = push_endpoint(service, audience=AUDIENCE, service_account=ACCOUNT, project="shop", keys_url=issuer.url)
     said: list[Any] = []
 
@@ -414,7 +418,8 @@ def test_without_its_libraries_it_says_what_to_install(missing: str) -> None:
 
 
 def test_what_cannot_work_is_said_all_at_once(tmp_path: Path) -> None:
-    service = Service("billing", store=f"sqlite:///{tmp_path}/b.db", broker="memory://")
+    service = Service("billing")
+    App(service, store=f"sqlite:///{tmp_path}/b.db", broker="memory://")
     with pytest.raises(ConfigurationError) as refused:
         push_endpoint(service, audience="", service_account="nobody", at_once=0)
     assert len(refused.value.problems) == 4
@@ -422,7 +427,8 @@ def test_what_cannot_work_is_said_all_at_once(tmp_path: Path) -> None:
 
 async def test_the_project_is_that_of_the_brokers_url(tmp_path: Path, issuer: Issuer) -> None:
     url = "pubsub://my-project?emulator=127.0.0.1:1&timeout=0.2"
-    service = Service("billing", namespace="shop", store=f"sqlite:///{tmp_path}/b.db", broker=url)
+    service = Service("billing", namespace="shop")
+    App(service, store=f"sqlite:///{tmp_path}/b.db", broker=url)
     service.event("order.placed.v1", key="order_id")(Other)
     service.on(Other)(_nothing)
     endpoint = push_endpoint(service, audience=AUDIENCE, service_account=ACCOUNT, keys_url=issuer.url)

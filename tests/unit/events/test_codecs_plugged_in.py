@@ -82,4 +82,4 @@ def test_a_frame_that_nobody_can_read_says_which_codecs_could_not_be_loaded(
 
 def test_a_misspelt_format_gets_a_suggestion() -> None:
     with pytest.raises(ConfigurationError, match=r"'melmaston'\. Did you mean 'melmastoon'\?"):
-        Service("orders", wire="melmaston")  # type: ignore[arg-type]
+        Service("orders", envelope="melmaston")

@@ -9,12 +9,13 @@ from datetime import date
 import pydantic
 import pytest
 
-from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse import App, Event, Payload, Policy, Service, Settings, Tx
 from posthouse.errors import ConfigurationError
 from posthouse.governance.document import Document, HandlerEntry, Reading
 from posthouse.governance.listing import catalogue_of
 
-orders = Service("orders", namespace="shop", owner="sales", residency="eu", in_flight=50)
+orders = Service("orders", namespace="shop", owner="sales", residency="eu")
+App(orders, settings=Settings(in_flight=50))
 billing = Service("billing", namespace="shop")
 
 

@@ -50,7 +50,7 @@ def _sample(fact: EventType[object]) -> object:
 
 
 def test_every_one_of_the_82_facts_is_heard_and_no_order_is_asked_for() -> None:
-    [handlers] = audit.consumers.values()
+    [handlers] = audit.declared.consumers.values()
     assert sorted(handlers) == [fact.name for fact in facts_of(SERVICES)]
     assert {handler.policy.order for handler in handlers.values()} == {"none"}
 

@@ -65,4 +65,4 @@ def test_facts_of_files_have_no_aggregate_and_share_one_topic() -> None:
 
 
 def test_every_service_speaks_the_envelope_of_the_platform() -> None:
-    assert {service.wire for service in SERVICES} == {"melmastoon"}
+    assert {service.envelope for service in SERVICES} == {"melmastoon"}

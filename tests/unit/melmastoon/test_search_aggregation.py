@@ -16,6 +16,7 @@ from melmastoon.search_aggregation import search_aggregation
 from melmastoon.search_aggregation.queries import LONGEST, Offer, find
 from melmastoon.search_aggregation.tables import listings
 from posthouse import Reject
+from posthouse.app import app_of
 from posthouse.contracts.personal import personal_fields
 from posthouse.testing import Harness
 from tests.unit.melmastoon.samples import ARRIVAL, DEPARTURE, committed, reallocated, released
@@ -211,7 +212,7 @@ async def test_a_model_that_is_built_anew_shows_the_same_and_says_nothing() -> N
     async with Harness(search_aggregation) as house:
         await _open(house, OFFERED, SECOND_ROOM, committed())
         before, said = await _found(), len(house.published(ListingIndexed))
-        await search_aggregation.projections.rebuild("listings")
+        await app_of(search_aggregation).projections.rebuild("listings")
         await house.settled()
         assert await _found() == before != []
         assert len(house.published(ListingIndexed)) == said

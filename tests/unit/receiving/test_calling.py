@@ -8,6 +8,7 @@ import time
 import pytest
 
 from posthouse import Event, Payload, Policy, RetryNow, Service, Tx
+from posthouse.app import app_of
 from posthouse.errors import ConfigurationError
 from posthouse.testing import Harness
 
@@ -50,7 +51,7 @@ class Vendor:
 
 def paying(vendor: Vendor, policy: Policy | None = None) -> Service:
     service = Service("desk")
-    service.catalogue.add(next(iter(desk.catalogue)))
+    service.declared.catalogue.add(next(iter(desk.declared.catalogue)))
 
     @service.setup
     async def tables(tx: Tx) -> None:
@@ -65,7 +66,7 @@ def paying(vendor: Vendor, policy: Policy | None = None) -> Service:
 
 
 async def rows(service: Service) -> list[tuple[object, ...]]:
-    async with service.store.begin() as tx:
+    async with app_of(service).store.begin() as tx:
         return list(await tx.execute("SELECT * FROM charge ORDER BY order_id, number"))
 
 
@@ -178,7 +179,7 @@ async def test_calls_for_different_keys_run_side_by_side_on_a_store_with_one_wri
         pass
 
     async with Harness(shop, service) as h:
-        assert service.store.writers == 1
+        assert app_of(service).store.writers == 1
         for number in range(32):
             await h.publish(OrderPlaced(order_id=f"o{number}"))
         await h.settled()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 from posthouse.testing import Harness
 
 meters = Service("meters", namespace="grid")
@@ -69,7 +70,7 @@ async def read(values: dict[str, int]) -> None:
 
 async def written(service: Service, table: str) -> dict[str, list[object]]:
     found: dict[str, list[object]] = {}
-    async with service.store.begin() as tx:
+    async with app_of(service).store.begin() as tx:
         for meter, value in await tx.execute(f"SELECT meter, value FROM {table} ORDER BY rowid"):
             found.setdefault(str(meter), []).append(value)
     return found

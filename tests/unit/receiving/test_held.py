@@ -52,10 +52,10 @@ async def test_a_quarantined_event_is_held_and_nothing_else(payload: object) -> 
         await harness.publish(payload)
         assert await in_sum(harness) == (0, 1, 0)
         [dead] = await harness.held(shop)
-        await shop.desk.quarantine(dead.id)
+        await shop.held.quarantine(dead.id)
         assert await in_sum(harness) == (0, 1, 0)
         broken = False
-        await shop.desk.retry(dead.id, force=True)
+        await shop.held.retry(dead.id, force=True)
         assert await in_sum(harness) == (1, 0, 0)
 
 
@@ -66,9 +66,9 @@ async def test_a_skipped_event_counts_as_skipped_until_it_is_applied_after_all(p
         await harness.publish(payload)
         await harness.settled()
         [dead] = await harness.held(shop)
-        await shop.desk.skip(dead.id)
+        await shop.held.skip(dead.id)
         assert await in_sum(harness) == (0, 0, 1)
         await harness.assert_replay_safe()
         broken = False
-        await shop.desk.retry(dead.id, force=True)
+        await shop.held.retry(dead.id, force=True)
         assert await in_sum(harness) == (1, 0, 0)

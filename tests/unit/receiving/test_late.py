@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from posthouse import Event, Payload, Service, Tx
+from posthouse import App, Event, Payload, Service, Settings, Tx
 from posthouse.broker import Frame, Start
 from posthouse.testing import Harness
 
@@ -28,7 +28,8 @@ async def sightings(count: int) -> list[Frame]:
 
 
 def watcher(heard: list[int], start: Start) -> Service:
-    tower = Service("tower", namespace="sea", start=start)
+    tower = Service("tower", namespace="sea")
+    App(tower, settings=Settings(start=start))
 
     @tower.on(ShipSeen)
     async def hear(event: Event[ShipSeen], tx: Tx) -> None:

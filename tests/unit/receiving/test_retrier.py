@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from posthouse import Event, Payload, Service, Tx
+from posthouse.app import app_of
 from posthouse.testing import Harness
 from tests.kit.waiting import eventually
 
@@ -57,7 +58,7 @@ async def test_an_event_that_may_have_run_before_is_run_without_waiting_for_the_
     async with Harness(shop) as harness:
         await harness.publish(StepTaken(walk="w"))
         await harness.settled()
-        async with shop.store.begin() as tx:
+        async with app_of(shop).store.begin() as tx:
             await tx.execute("DELETE FROM posthouse_head")
             await tx.execute("DELETE FROM posthouse_applied")
         await harness.broker.seek("shop", "shop.step", position=0)
@@ -70,7 +71,7 @@ async def test_a_gap_that_was_alarmed_is_looked_at_once_a_second_and_no_oftener(
         for _ in range(2):
             await harness.publish(StepTaken(walk="w"))
         await harness.settled()
-        async with shop.store.begin() as tx:  # as if number 1 had never come
+        async with app_of(shop).store.begin() as tx:  # as if number 1 had never come
             await tx.execute("UPDATE posthouse_head SET sequence = 0")
         await harness.broker.publish([harness.broker.log.topics["shop.step"][1].frame])
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from posthouse import Event, Payload, Policy, RetryNow, Service, Tx
+from posthouse.app import app_of
 from posthouse.errors import StoreCollision
 from posthouse.pulse import PATIENCE, Doing, _current
 from posthouse.testing import Harness
@@ -148,7 +149,7 @@ async def test_a_handler_that_does_not_end_is_seen_whatever_was_done_before_it()
             await over.wait()
 
     async with Harness(mills, stores) as harness:
-        (consumer,) = (await stores.prepare()).consumers
+        (consumer,) = (await app_of(stores).prepare()).consumers
         await fill(8)
         async with asyncio.timeout(10):
             await began.wait()

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from posthouse import Event, Payload, Policy, Service
+from posthouse import App, Event, Payload, Policy, Service
+from posthouse.app import app_of
 from posthouse.contracts import EventType, event_type_of
 from posthouse.contracts.lock import Lock, Locked
 from posthouse.errors import ConfigurationError, ContractError
@@ -211,30 +212,32 @@ async def test_an_event_that_contradicts_the_frozen_schema_is_held_and_applied_o
         assert "is none that shop.orders.order.placed.v1 has or had in the frozen schemas" in held.reason + held.error
         assert heard == []
         (tmp_path / "catalogue.lock").write_bytes(good)
-        await consumer.desk.retry(held.id)
+        await consumer.held.retry(held.id)
         await harness.advance(LOOK_AGAIN)
     assert heard == ["o1"]
 
 
 async def test_a_service_does_not_start_with_an_event_that_is_not_frozen(tmp_path: Path) -> None:
-    service = Service("orders", namespace="shop", schemas=tmp_path, store="sqlite://", broker="memory://")
+    service = Service("orders", namespace="shop", schemas=tmp_path)
+    App(service, store="sqlite://", broker="memory://")
 
     @service.event("order.placed.v1")
     class OrderPlaced(Payload):
         order_id: str
 
     with pytest.raises(ConfigurationError, match="holds no frozen catalogue"):
-        await service.prepare()
+        await app_of(service).prepare()
     freeze_into(tmp_path, service)
-    await service.prepare()
+    await app_of(service).prepare()
     await service.aclose()
 
-    changed = Service("orders", namespace="shop", schemas=tmp_path, store="sqlite://", broker="memory://")
+    changed = Service("orders", namespace="shop", schemas=tmp_path)
+    App(changed, store="sqlite://", broker="memory://")
 
     @changed.event("order.placed.v1")
     class OrderPlacedNow(Payload):
         order_id: int
 
     with pytest.raises(ConfigurationError, match=r"shop.orders.order.placed.v1 is not as frozen in"):
-        await changed.prepare()
+        await app_of(changed).prepare()
     await changed.aclose()

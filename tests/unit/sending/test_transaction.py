@@ -8,7 +8,8 @@ from pathlib import Path
 import pydantic
 import pytest
 
-from posthouse import Payload, Service
+from posthouse import App, Payload, Service
+from posthouse.app import app_of
 from posthouse.errors import ConfigurationError
 from posthouse.testing import Harness
 
@@ -121,8 +122,9 @@ async def test_a_transaction_knows_its_tenant_and_reads_its_own_writes() -> None
 
 
 async def test_an_idempotency_key_stands_for_one_fact(tmp_path: Path) -> None:
-    one = Service("plant", store=f"sqlite:///{tmp_path / 'plant.db'}", broker="memory://")
-    await one.open()
+    one = Service("plant")
+    App(one, store=f"sqlite:///{tmp_path / 'plant.db'}", broker="memory://")
+    await app_of(one).open()
     connection = sqlite3.connect(tmp_path / "plant.db", isolation_level=None)
     try:
         connection.execute("BEGIN")
@@ -132,7 +134,7 @@ async def test_an_idempotency_key_stands_for_one_fact(tmp_path: Path) -> None:
         again = one.outbox.add_now(connection, ThingMade(key="a"), tenant="t1", idempotency_key="i")
         assert first == again
         connection.execute("COMMIT")
-        assert (await one.store.counts()).committed == {"plant.thing": 1}
+        assert (await app_of(one).store.counts()).committed == {"plant.thing": 1}
     finally:
         connection.close()
         await one.aclose()

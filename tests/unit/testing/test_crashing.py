@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 from posthouse.testing import Harness, assert_survives_crashes
 from posthouse.testing.crashing_plant import Plant
 from tests.unit.processes.saga.hotel import (
@@ -56,7 +57,7 @@ class Shop:
         @self.shop.on(Placed, policy=policy or Policy())
         async def invoice(event: Event[Placed], tx: Tx) -> Issued:
             self.calls.append(event.data.order_id)
-            if event.data.order_id == "o1" and self.shop.clock.now() < self.broken_until:
+            if event.data.order_id == "o1" and app_of(self.shop).clock.now() < self.broken_until:
                 raise ValueError("not now")
             self.in_memory += 1
             (count,) = (await tx.execute("SELECT count(*) FROM orders")).one()
@@ -173,9 +174,9 @@ async def test_a_crash_really_happens_and_leaves_work_behind_that_is_done_afterw
 
 async def test_services_are_as_they_were_afterwards() -> None:
     shop = Shop()
-    before = shop.shop.store_url
+    before = app_of(shop.shop).store_url
     await assert_survives_crashes(shop.scenario, shop.shop, every=10)
-    assert shop.shop.store_url == before
+    assert app_of(shop.shop).store_url == before
     async with Harness(shop.shop) as harness:
         await shop.scenario(harness)
         assert len(harness.published(shop.issued)) == 3

@@ -6,13 +6,15 @@ import asyncio
 
 import pytest
 
-from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse import App, Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 from posthouse.errors import ConfigurationError
 from posthouse.testing import Harness, Unsettled
 
 
 def shop() -> tuple[Service, type[Payload]]:
-    service = Service("shop", store="sqlite:///never-made.db", broker="embedded:///never-made.db")
+    service = Service("shop")
+    App(service, store="sqlite:///never-made.db", broker="embedded:///never-made.db")
 
     @service.event("thing.made.v1", key="key")
     class ThingMade(Payload):
@@ -23,28 +25,32 @@ def shop() -> tuple[Service, type[Payload]]:
 
 async def test_services_are_as_they_were_afterwards_also_when_the_block_fails() -> None:
     service, made = shop()
-    clock = service.clock
+    clock = app_of(service).clock
     with pytest.raises(ZeroDivisionError):
         await _fail_inside(service, made)
-    assert service.clock is clock
-    assert service.store_url == "sqlite:///never-made.db"
-    assert service.broker_url == "embedded:///never-made.db"
+    assert app_of(service).clock is clock
+    assert app_of(service).store_url == "sqlite:///never-made.db"
+    assert app_of(service).broker_url == "embedded:///never-made.db"
 
 
 async def test_services_are_as_they_were_when_one_of_them_cannot_start() -> None:
     first, _ = shop()
-    second = Service("second", store="sqlite:///never-made-either.db")
+    second = Service("second")
+    App(second, store="sqlite:///never-made-either.db")
     second.on(shop()[1], policy=Policy(max_attempts=0))(_nothing)
     with pytest.raises(ConfigurationError, match="max_attempts"):
         async with Harness(first, second):
             pass
-    assert (first.store_url, second.store_url) == ("sqlite:///never-made.db", "sqlite:///never-made-either.db")
+    assert (app_of(first).store_url, app_of(second).store_url) == (
+        "sqlite:///never-made.db",
+        "sqlite:///never-made-either.db",
+    )
 
 
 async def _fail_inside(service: Service, made: type[Payload]) -> None:
     async with Harness(service) as harness:
-        assert service.clock is harness.clock
-        assert service.broker is harness.broker
+        assert app_of(service).clock is harness.clock
+        assert app_of(service).broker is harness.broker
         await harness.publish(made(key="k"))
         raise ZeroDivisionError
 
@@ -54,7 +60,7 @@ async def _nothing(event: Event[Payload], tx: Tx) -> None: ...
 
 async def test_a_service_that_was_open_already_runs_in_memory_all_the_same() -> None:
     service, made = shop()
-    service._parts = service._parts._replace(store="sqlite://", broker="memory://")
+    App(service, store="sqlite://", broker="memory://")
     async with service.transaction("t1") as tx:
         tx.publish(made(key="k"))
     await service.aclose()

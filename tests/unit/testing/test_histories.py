@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from posthouse import Event, Payload, Policy, Service
+from posthouse.app import app_of
 from posthouse.clock import new_id
 from posthouse.errors import ConfigurationError
 from posthouse.processes import Saga, SagaView, Turn, deadline, on, partial_retry, starts, step, undo
@@ -111,15 +112,15 @@ async def recorded() -> list[SagaView]:
         await harness.publish(first.paid(order_id="paid"))
         await harness.publish(first.doubted(order_id="doubted"))
         await harness.settled()
-        await first.shop.sagas.retry("order", "t1", "doubted", by="anna")
-        await first.shop.sagas.cancel("order", "t1", "doubted", "enough", by="anna")
+        await app_of(first.shop).sagas.retry("order", "t1", "doubted", by="anna")
+        await app_of(first.shop).sagas.cancel("order", "t1", "doubted", "enough", by="anna")
         async with first.shop.transaction("t1") as tx:
             await first.shop.start_saga(tx, first.order(order_id="slow"))
         await harness.settled()
         first.fails = 2
         await harness.advance(30)
         await harness.advance(10)
-        await first.shop.sagas.resume("order", "t1", "slow", note="by hand")
+        await app_of(first.shop).sagas.resume("order", "t1", "slow", note="by hand")
         return [view async for view in histories(first.shop)]
 
 

@@ -69,7 +69,7 @@ def stays(cls: type[object], reads: list[str] | None = None) -> tuple[Service, l
 
 
 def handler_of(service: Service) -> str:
-    return service.consumers["stays"][SUBJECT].name
+    return service.declared.consumers["stays"][SUBJECT].name
 
 
 async def run(service: Service, payload: object) -> Reads:
@@ -172,15 +172,15 @@ async def test_a_watched_payload_can_be_published_again() -> None:
             await harness.settled()
             (event,) = harness.published(forwarded)
     assert event.data.guest == Guest("Ann")
-    assert reads.of(again.consumers["again"][SUBJECT].name, SUBJECT) == ("guest",)
+    assert reads.of(again.declared.consumers["again"][SUBJECT].name, SUBJECT) == ("guest",)
 
 
 async def test_afterwards_the_handlers_are_as_they_were() -> None:
     service, _ = stays(Booked)
-    before = service.consumers["stays"][SUBJECT]
+    before = service.declared.consumers["stays"][SUBJECT]
     with recording(service):
-        assert service.consumers["stays"][SUBJECT] is not before
-    assert service.consumers["stays"][SUBJECT] is before
+        assert service.declared.consumers["stays"][SUBJECT] is not before
+    assert service.declared.consumers["stays"][SUBJECT] is before
 
 
 async def test_names_of_structs_are_those_that_travel() -> None:

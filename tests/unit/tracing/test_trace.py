@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse import App, Event, Payload, Policy, Service, Settings, Tx
+from posthouse.app import app_of
 from posthouse.broker import Topology
 from posthouse.errors import BrokerError
-from posthouse.service import Parts
 from posthouse.survey import PASSING
-from posthouse.testing import Harness
+from posthouse.testing import Harness, rehost
 from posthouse.tracing import Trace, trace
 from posthouse.tracing.gathering import gather
 from posthouse.tracing.reading import stored
@@ -28,7 +28,8 @@ class Shop:
 
     def __init__(self, *, order: str = "key", fails: bool = False) -> None:
         self.orders = Service("orders", namespace="shop")
-        self.billing = Service("billing", namespace="shop", inbox_retention=40 * 86_400.0)
+        self.billing = Service("billing", namespace="shop")
+        App(self.billing, settings=Settings(inbox_retention=40 * 86_400.0))
         self.services = (self.orders, self.billing)
 
         @self.orders.event("order.placed.v1", key="order_id")
@@ -121,14 +122,14 @@ async def test_what_did_not_reach_a_consumer_yet_is_waiting_there(order: str) ->
     async with Harness(shop.orders) as harness:
         await harness.publish(shop.placed(order_id="o1"), correlation="req-1")
         await harness.settled()
-        before = shop.billing.use(Parts("sqlite://", harness.broker, harness.clock))
+        before = rehost(shop.billing, store="sqlite://", broker=harness.broker, clock=harness.clock)
         try:
-            await shop.billing.open()
+            await app_of(shop.billing).open()
             found = await trace(shop.services, "req-1")
             assert states(found) == ["waiting"]
         finally:
-            await shop.billing.store.aclose()
-            shop.billing.use(before)
+            await app_of(shop.billing).store.aclose()
+            shop.billing.hosted_by(before)
 
 
 async def test_an_unordered_event_is_applied_by_its_own_row_and_unknown_once_that_is_forgotten() -> None:
@@ -139,7 +140,7 @@ async def test_an_unordered_event_is_applied_by_its_own_row_and_unknown_once_tha
         assert states(await trace(shop.services, "req-1")) == ["applied"]
         await harness.publish(shop.placed(order_id="o2"), correlation="req-2")
         await harness.settled()
-        await shop.billing.store.inbox.purge(-1.0, 10)
+        await app_of(shop.billing).store.inbox.purge(-1.0, 10)
         gathered = await gather(shop.services, Wanted("req-2"), None)
         alone = {event_id: spot for event_id, spot in gathered.spots.items() if spot.event.causation is None}
         assert states(await trace(shop.services, "req-2")) == ["applied"], "what it said afterwards proves it"
@@ -157,7 +158,7 @@ async def test_what_a_service_said_proves_nothing_about_either_of_two_consumers(
     async with Harness(*shop.services) as harness:
         await harness.publish(shop.placed(order_id="o1"), correlation="req-1")
         await harness.settled()
-        await shop.billing.store.inbox.purge(-1.0, 10)
+        await app_of(shop.billing).store.inbox.purge(-1.0, 10)
         assert states(await trace(shop.services, "req-1")) == ["unknown", "unknown"]
 
 
@@ -166,22 +167,23 @@ async def test_a_consumer_that_joined_late_has_passed_what_it_cannot_tell() -> N
     async with Harness(shop.orders) as harness:
         await harness.publish(shop.placed(order_id="o1"), correlation="req-1")
         await harness.settled()
-        late = Service("audit", namespace="shop", start="latest")
+        late = Service("audit", namespace="shop")
+        App(late, settings=Settings(start="latest"))
 
         @late.on(shop.placed)
         async def note(event: Event[object], tx: Tx) -> None:
             return None
 
-        before = late.use(Parts("sqlite://", harness.broker, harness.clock))
+        before = rehost(late, store="sqlite://", broker=harness.broker, clock=harness.clock)
         try:
             async with late.running():
                 await harness.publish(shop.placed(order_id="o1"), correlation="req-2")
                 async with asyncio.timeout(10):
-                    while not (await late.store.counts()).applied:
+                    while not (await app_of(late).store.counts()).applied:
                         await harness.settled()
                 assert states(await trace([shop.orders, late], "req-1")) == ["passed"]
         finally:
-            late.use(before)
+            late.hosted_by(before)
 
 
 async def test_what_the_broker_refuses_is_found_in_the_outbox_with_the_reason() -> None:
@@ -192,7 +194,7 @@ async def test_what_the_broker_refuses_is_found_in_the_outbox_with_the_reason() 
         kept = harness.broker.log.topics.pop(topic)
         await harness.publish(shop.placed(order_id="o1"), correlation="req-1")
         async with asyncio.timeout(10):
-            while not await shop.orders.store.outbox.stuck():
+            while not await app_of(shop.orders).store.outbox.stuck():
                 harness.clock.advance(0.1)
                 await asyncio.sleep(0)
         found = await trace([shop.orders], "req-1")
@@ -208,10 +210,10 @@ async def test_nothing_of_the_reader_is_left_in_the_broker_and_no_other_group_mo
         for number in range(30):
             await harness.publish(shop.placed(order_id=f"o{number}"), correlation="req-1")
         await harness.settled()
-        before = await harness.broker.survey(shop.orders.topology())
+        before = await harness.broker.survey(app_of(shop.orders).topology())
         found = await trace(shop.services, "req-1")
         assert len(found.branches) == 90
-        assert await harness.broker.survey(shop.orders.topology()) == before
+        assert await harness.broker.survey(app_of(shop.orders).topology()) == before
 
 
 async def test_readers_that_a_killed_trace_left_are_swept_away_and_those_at_work_are_not() -> None:
@@ -219,7 +221,7 @@ async def test_readers_that_a_killed_trace_left_are_swept_away_and_those_at_work
     async with Harness(*shop.services) as harness:
         await harness.publish(shop.placed(order_id="o1"), correlation="req-1")
         await harness.settled()
-        topic = shop.orders.topology().topics[0]
+        topic = app_of(shop.orders).topology().topics[0]
         left = await harness.broker.subscribe(f"{PASSING}left", [topic])
         await left.aclose()
         busy = await harness.broker.subscribe(f"{PASSING}busy", [topic])
@@ -250,7 +252,7 @@ async def test_since_leaves_out_what_was_stored_before() -> None:
     async with Harness(*shop.services) as harness:
         await harness.publish(shop.placed(order_id="o1"), correlation="req-1")
         await harness.settled()
-        await shop.orders.store.outbox.purge(10)
+        await app_of(shop.orders).store.outbox.purge(10)
         await harness.advance(100.0)
         await harness.publish(shop.placed(order_id="o2"), correlation="req-1")
         await harness.settled()

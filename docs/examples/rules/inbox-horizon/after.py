@@ -1,7 +1,8 @@
-from posthouse import Event, Payload, Service, Tx
+from posthouse import App, Event, Payload, Service, Settings, Tx
 
 DAY = 86_400
-billing = Service("billing", namespace="shop", owner="team finance", inbox_retention=30 * DAY)
+billing = Service("billing", namespace="shop", owner="team finance")
+App(billing, settings=Settings(inbox_retention=30 * DAY))
 
 
 @billing.external("shop.orders.order.placed.v1", key="order_id")

@@ -1,6 +1,7 @@
-from posthouse import Event, Payload, Service, Tx
+from posthouse import App, Event, Payload, Service, Settings, Tx
 
-billing = Service("billing", namespace="shop", owner="team finance", in_flight=1_000_000)
+billing = Service("billing", namespace="shop", owner="team finance")
+App(billing, settings=Settings(in_flight=1_000_000))
 
 
 @billing.external("shop.orders.order.placed.v1", key="order_id")

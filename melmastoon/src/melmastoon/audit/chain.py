@@ -9,7 +9,7 @@ from datetime import date
 import msgspec
 
 from melmastoon.audit.merkle import Step, grown, leaf, proof, root_of
-from melmastoon.facts.audit import EntryAppended, MerkleAnchored, audit
+from melmastoon.facts.audit import EntryAppended, MerkleAnchored
 from melmastoon.tables import run, typed
 from posthouse import Reject, Tx
 
@@ -58,7 +58,7 @@ async def append(tx: Tx, entries: Sequence[Entry], *, turns_the_day: bool = True
     before, unless it is not to turn the day: then it still belongs to the open one. A day that is closed never grows."""
     head = await _locked(tx)
     said: list[Said] = []
-    today = max(audit.today.isoformat(), head.day)  # should the clock be set back, the open day goes on
+    today = max(tx.today.isoformat(), head.day)  # should the clock be set back, the open day goes on
     if head.day != today and (turns_the_day or not _open_entries(head)):
         said += await _close_day(tx, head)
         head.day = today
@@ -79,7 +79,7 @@ async def append(tx: Tx, entries: Sequence[Entry], *, turns_the_day: bool = True
 async def close_day(tx: Tx) -> list[MerkleAnchored]:
     """Close the open day if it is over: for tenants of whom nothing more is heard."""
     head = await _locked(tx)
-    if head.day >= audit.today.isoformat():
+    if head.day >= tx.today.isoformat():
         return []
     said = await _close_day(tx, head)
     await _save(tx, head)

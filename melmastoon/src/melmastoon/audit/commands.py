@@ -9,6 +9,7 @@ from melmastoon.audit.handlers import say
 from melmastoon.facts.audit import MerkleAnchored, audit
 from melmastoon.tables import run
 from posthouse import Tx
+from posthouse.app import app_of
 from posthouse.events import timestamp
 
 
@@ -20,7 +21,7 @@ async def append_note(tx: Tx, note_id: str, text: str) -> bool:
     entry = Entry(
         entry_id=note_id,
         about="note",
-        said_at=timestamp(audit.clock.now()),
+        said_at=timestamp(app_of(audit).clock.now()),
         digest=hashlib.sha256(text.encode()).hexdigest(),
         announced=True,
     )

@@ -24,7 +24,10 @@ def figures(
     accounts = money.accounts(books, vendors)
     sagas = outcomes.sagas(books)
     subjects = frozenset(
-        known.name for service in services for known in service.catalogue if known.subject.service == service.name
+        known.name
+        for service in services
+        for known in service.declared.catalogue
+        if known.subject.service == service.name
     )
     events = Counter(dict.fromkeys(sorted(subjects), 0))
     events.update(fact.type for fact in books.facts if fact.type in subjects)

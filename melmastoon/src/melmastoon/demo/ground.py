@@ -19,8 +19,8 @@ from melmastoon.vendors.world import World, pretending
 from posthouse import Service
 from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.clock import Clock, SystemClock
-from posthouse.service import Parts
 from posthouse.stores.sqlite import SqliteStore
+from posthouse.testing import rehost
 
 LEASE = 3600.0
 """Seconds. A member of the log that dies is known to be dead by whoever killed it, so that nobody has to wait for it."""
@@ -79,10 +79,10 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
             )
         for service in services:
             if log is None:
-                service.use(Parts(self.store.format(service=service.name), self.broker, clock))
+                rehost(service, store=self.store.format(service=service.name), broker=self.broker, clock=clock)
             else:
                 store = SqliteStore(self.store_file(service.name), clock=clock, synchronous="NORMAL")
-                service.use(Parts(store, log, clock))
+                rehost(service, store=store, broker=log, clock=clock)
             watch(service)
 
 

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from posthouse import Service
+from posthouse.app import app_of
 from posthouse.receiving.retrier import LEASE
 
 PATIENCE = 30.0
@@ -37,7 +38,7 @@ def hidden_for(service: Service) -> Mapping[str, float]:
     """For how many seconds each consumer hides a held event that it runs."""
     return {
         consumer: min(LEASE, 5.0 + max(h.policy.deadline * (1 if h.calling is None else 2) for h in handlers.values()))
-        for consumer, handlers in service.consumers.items()
+        for consumer, handlers in service.declared.consumers.items()
     }
 
 
@@ -45,7 +46,7 @@ def free(store: Path, log: Path, service: Service) -> None:
     """All that the processes of one service held; none of them may be alive."""
     free_store(store, service)
     with closing(sqlite3.connect(log, timeout=PATIENCE, isolation_level=None)) as connection:
-        for group in service.topology().groups:
+        for group in app_of(service).topology().groups:
             for sql in FREE_MEMBERS:
                 connection.execute(sql, (group,))
 

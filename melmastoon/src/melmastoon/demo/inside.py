@@ -18,13 +18,14 @@ from melmastoon.demo.clock import SharedClock
 from melmastoon.demo.heirs import free_store, hidden_for
 from melmastoon.demo.stillness import Watcher
 from melmastoon.demo.witness import watch
-from posthouse import Service
+from posthouse import App, Service
+from posthouse.app import app_of
 from posthouse.broker import Broker
 from posthouse.brokers.memory import MemoryBroker, MemoryLog
 from posthouse.clock import ManualClock
 from posthouse.errors import PosthouseError
-from posthouse.service import Parts
 from posthouse.stores.sqlite import SqliteStore
+from posthouse.testing import rehost
 from posthouse.testing.chaos import Chaos, ChaosBroker
 
 BAD_DAY = Chaos(duplicate=0.1, shuffle=0.2, lose_answer=0.02, unreachable=0.02)
@@ -57,7 +58,7 @@ class Inside:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stop = asyncio.Event()
         self._watcher: Watcher | None = None
-        self._before: list[tuple[Service, Parts]] = []
+        self._before: list[tuple[Service, App]] = []
         self.kills = 0
 
     def now(self) -> float:
@@ -66,8 +67,8 @@ class Inside:
     async def start(self) -> None:
         for service in self._services.values():
             watch(service)
-            self._before.append((service, service.use(self._parts(service))))
-            await service.prepare()
+            self._before.append((service, self._rehost(service)))
+            await app_of(service).prepare()
         hidden = {name: s for service in self._services.values() for name, s in hidden_for(service).items()}
         self._watcher = Watcher({name: self._store(name) for name in self._services}, hidden, self._reading)
         for name in self._services:
@@ -77,9 +78,9 @@ class Inside:
     async def stop(self) -> None:
         self._stop.set()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        for service, parts in self._before:
+        for service, before in self._before:
             await service.aclose()
-            service.use(parts)
+            service.hosted_by(before)
         if self._watcher is not None:
             self._watcher.close()
 
@@ -146,16 +147,17 @@ class Inside:
         service = self._services[name]
         await service.aclose()
         free_store(self._store(name), service)
-        service.use(self._parts(service))
+        self._rehost(service)
 
     async def _run(self, name: str) -> None:
-        runtime = replace(await self._services[name].prepare(), housekeeping_every=RARELY)
+        runtime = replace(await app_of(self._services[name]).prepare(), housekeeping_every=RARELY)
         self._tasks[name] = asyncio.create_task(runtime.run(self._stop), name=f"inside {name}")
 
-    def _parts(self, service: Service) -> Parts:
-        broker = ChaosBroker(MemoryBroker(clock=self._clock, log=self._log), BAD_DAY, self._dice.randrange(1_000_000))
+    def _rehost(self, service: Service) -> App:
+        chaos = ChaosBroker(MemoryBroker(clock=self._clock, log=self._log), BAD_DAY, self._dice.randrange(1_000_000))
         store = SqliteStore(self._store(service.name), clock=self._clock, synchronous="NORMAL")
-        return Parts(store, cast("Broker", broker), self._clock)  # its sheet is read only, as everybody reads it
+        broker = cast("Broker", chaos)  # its sheet is read only, as everybody reads it
+        return rehost(service, store=store, broker=broker, clock=self._clock)
 
     def _store(self, name: str) -> Path:
         return self._folder / f"{name}.db"

@@ -20,6 +20,7 @@ from melmastoon.demo.script import DAY, Scene
 from melmastoon.demo.simulated import Simulated
 from melmastoon.demo.stage import Stage
 from melmastoon.platform import GROUPS, SERVICES
+from posthouse.app import app_of
 
 KILLING = 0.04
 """The chance of a kill each time that things settle."""
@@ -46,7 +47,7 @@ async def played(
         world = Simulated(ground, clock, SERVICES, GROUPS, seed=seed, killing=killing)
         try:
             for service in SERVICES:
-                await service.prepare()
+                await app_of(service).prepare()
             await world.start()
             with _watched(show, folder, [service.name for service in SERVICES]) as look:
                 await play(world, cast(seed, bookings), look)

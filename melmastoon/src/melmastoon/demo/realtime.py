@@ -18,6 +18,7 @@ from melmastoon.demo.processes import Fleet
 from melmastoon.facts.reservation import reservation
 from melmastoon.pace import seconds
 from posthouse import Service
+from posthouse.app import app_of
 from posthouse.errors import BrokerError, PosthouseError, StoreError
 from posthouse.store import HeldEvent, HeldFilter
 
@@ -51,7 +52,7 @@ class RealTime:
         self._services = services
         self._fleet = Fleet(ground, {name: [s.name for s in group] for name, group in groups.items()})
         self._killer = Killer(self._fleet, seed=seed, every=every)
-        self._groups_of = {service.name: service.topology().groups for service in services}
+        self._groups_of = {service.name: app_of(service).topology().groups for service in services}
         self.left_behind = 0
 
     exact = False
@@ -116,7 +117,7 @@ class RealTime:
     async def _at_rest(self, *, strictly: bool) -> bool:
         """Whether nothing is on its way and every saga ended or rests; strictly: and no event waits for another run."""
         try:
-            counts = await reservation.store.sagas.counts()
+            counts = await app_of(reservation).store.sagas.counts()
             if any(count for (_, state), count in counts.items() if state in BUSY):
                 return False
             if strictly and await self._retrying():
@@ -129,13 +130,13 @@ class RealTime:
     async def _retrying(self) -> list[HeldEvent]:
         """Events that wait for another run, or have it now."""
         wanted = HeldFilter(state="retrying")
-        return [event for service in self._services for event in await service.store.held.find(wanted)]
+        return [event for service in self._services for event in await app_of(service).store.held.find(wanted)]
 
     async def _restless(self) -> str:
         """What keeps everything from being at rest, in words."""
         sagas = [
             f"{count} {saga} {state}"
-            for (saga, state), count in (await reservation.store.sagas.counts()).items()
+            for (saga, state), count in (await app_of(reservation).store.sagas.counts()).items()
             if state in BUSY
         ]
         waiting = [
@@ -151,7 +152,7 @@ class RealTime:
         """Deliveries that are still to come, by consumer and topic, from the stores alone: what was committed, less what each consumer has
         applied or holds. Asking the broker as well would take longer than a scene."""
         counts = dict(
-            zip(self._groups_of, await asyncio.gather(*(s.store.counts() for s in self._services)), strict=True)
+            zip(self._groups_of, await asyncio.gather(*(app_of(s).store.counts() for s in self._services)), strict=True)
         )
         missing = {}
         for name, groups in self._groups_of.items():

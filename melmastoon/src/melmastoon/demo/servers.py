@@ -17,14 +17,15 @@ from melmastoon.demo.ground import LONG_AGO, Ground
 from melmastoon.demo.realtime import RealTime
 from melmastoon.demo.script import DAY
 from melmastoon.platform import GROUPS, SERVICES
+from posthouse.app import app_of
 from posthouse.clock import SystemClock
 
 
 async def upgrade(ground: Ground) -> None:
     """What `posthouse db upgrade` does, for every store; and the topics, before anybody speaks."""
     for service in SERVICES:
-        await service.store.upgrade()
-        await service.prepare()
+        await app_of(service).store.upgrade()
+        await app_of(service).prepare()
 
 
 async def played_on_servers(

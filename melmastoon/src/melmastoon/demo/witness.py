@@ -52,8 +52,8 @@ def watch(service: Service) -> None:
         return
     _watched_already.add(service)
     service.setup(_tables)
-    for consumer, handlers in service.consumers.items():
-        service.consumers[consumer] = {name: _watched(consumer, handler) for name, handler in handlers.items()}
+    for consumer, handlers in service.declared.consumers.items():
+        service.declared.consumers[consumer] = {name: _watched(consumer, handler) for name, handler in handlers.items()}
 
 
 async def _tables(tx: Tx) -> None:

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from melmastoon.demo.ground import Ground
 from melmastoon.platform import SERVICES
 from posthouse import Service
+from posthouse.app import app_of
 from posthouse.errors import BrokerUnavailable, StoreUnavailable
 from posthouse.runtime import Runtime
 
@@ -57,7 +58,7 @@ async def prepared(service: Service) -> Runtime:
     """Wait for servers that do not answer: whoever starts a process again in the middle of a storm must not lose it at once."""
     while True:
         try:
-            return await service.prepare()
+            return await app_of(service).prepare()
         except (BrokerUnavailable, StoreUnavailable) as error:
             log.warning("%s waits for its servers: %s", service.name, error)
             await asyncio.sleep(PAUSE)

@@ -57,5 +57,7 @@ SERVICES: tuple[Service, ...] = (
 
 def facts_of(services: Iterable[Service]) -> list[EventType[object]]:
     """What these services own, by subject. What they hear stands in their catalogues too, and is left out."""
-    own = [known for service in services for known in service.catalogue if known.subject.service == service.name]
+    own = [
+        known for service in services for known in service.declared.catalogue if known.subject.service == service.name
+    ]
     return sorted(own, key=lambda known: known.name)

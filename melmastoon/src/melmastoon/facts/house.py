@@ -13,7 +13,7 @@ CURRENCY = "USD"
 
 def service(token: str, *, owner: str) -> Service:
     """One of the 22, under the short name that its subjects carry. All speak the envelope of the platform."""
-    return Service(token, namespace=NAMESPACE, owner=owner, wire="melmastoon")
+    return Service(token, namespace=NAMESPACE, owner=owner, envelope="melmastoon")
 
 
 class Guest(Payload):

@@ -110,7 +110,7 @@ async def checked_out(event: Event[CheckedOut], tx: Tx) -> AllocationReleased | 
     if allocation is None or allocation.state != "committed":
         return None
     await save(tx, replace(allocation, state="stayed"))
-    early = await release(tx, allocation.booking_id, since=inventory.today.isoformat())
+    early = await release(tx, allocation.booking_id, since=tx.today.isoformat())
     return _released(allocation, "checked_out_early") if early else None
 
 

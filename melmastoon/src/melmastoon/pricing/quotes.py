@@ -14,6 +14,7 @@ from melmastoon.pricing.deltas import apply_waiting, hold_booking
 from melmastoon.pricing.rates import nights, prices, spread
 from melmastoon.tables import run
 from posthouse import Event, Reject, Tx
+from posthouse.app import app_of
 
 HOLDS = 600.0
 """Seconds of the house for which a quote holds."""
@@ -49,7 +50,7 @@ async def quote(tx: Tx, quote_id: str, *, property_id: str, room_type: str, chec
         raise Reject(f"{room_type} of {property_id} has no price for every night from {check_in} to {check_out}")
     lasts = seconds(HOLDS)
     kind = (property_id, room_type, check_in.isoformat(), check_out.isoformat())
-    until = int(pricing.clock.now() + lasts)
+    until = int(app_of(pricing).clock.now() + lasts)
     done = await run(tx, QUOTE, tx.tenant, quote_id, *kind, sum(found.values()), CURRENCY, until)
     if done.rowcount:
         expiry = QuoteExpired(quote_id=quote_id, property_id=property_id, room_type=room_type)

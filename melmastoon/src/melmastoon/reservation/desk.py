@@ -4,33 +4,34 @@ verb does not fit."""
 from __future__ import annotations
 
 from melmastoon.facts.reservation import reservation
+from posthouse.app import app_of
 
 
 async def abandon(tenant: str, booking_id: str) -> None:
     """The guest left the payment page: the hold is dropped, and what was taken goes back."""
-    await reservation.sagas.cancel("booking", tenant, booking_id, "guest")
+    await app_of(reservation).sagas.cancel("booking", tenant, booking_id, "guest")
 
 
 async def retry_check_in(tenant: str, booking_id: str, *, by: str = "") -> None:
     """Ask once more for the folio, the key or the welcome that is missing."""
-    await reservation.sagas.retry("check_in", tenant, booking_id, by=by)
+    await app_of(reservation).sagas.retry("check_in", tenant, booking_id, by=by)
 
 
 async def call_off_check_in(tenant: str, booking_id: str, *, by: str = "") -> None:
     """The guest does not come in after all; the booking is confirmed, to be cancelled or to become a no-show."""
-    await reservation.sagas.cancel("check_in", tenant, booking_id, "called off", by=by)
+    await app_of(reservation).sagas.cancel("check_in", tenant, booking_id, "called off", by=by)
 
 
 async def retry_check_out(tenant: str, booking_id: str, *, by: str = "") -> None:
     """Ask once more for the balance that is pending."""
-    await reservation.sagas.retry("check_out", tenant, booking_id, by=by)
+    await app_of(reservation).sagas.retry("check_out", tenant, booking_id, by=by)
 
 
 async def retry_date_change(tenant: str, change_id: str, *, by: str = "") -> None:
     """Ask once more for the rooms, the price or the key that are missing."""
-    await reservation.sagas.retry("date_change", tenant, change_id, by=by)
+    await app_of(reservation).sagas.retry("date_change", tenant, change_id, by=by)
 
 
 async def call_off_date_change(tenant: str, change_id: str, *, by: str = "") -> None:
     """The guest keeps the dates, unless the nights are swapped already."""
-    await reservation.sagas.cancel("date_change", tenant, change_id, "called off", by=by)
+    await app_of(reservation).sagas.cancel("date_change", tenant, change_id, "called off", by=by)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from melmastoon.facts.staff import Duty, ShiftClosed, ShiftOpened, staff
 from melmastoon.tables import run, typed
 from posthouse import Reject, Tx
+from posthouse.app import app_of
 
 SHIFT = """SELECT staff_id, property_id, duty, opened_at, closed_at FROM staff_shift
     WHERE tenant = ? AND shift_id = ? FOR UPDATE"""
@@ -25,7 +26,7 @@ async def open_shift(tx: Tx, shift_id: str, *, staff_id: str, property_id: str, 
         if await run(tx, SHIFT, tx.tenant, shift_id):  # the same request, a moment earlier
             return False
         raise Reject(f"{staff_id} is at work already: close that shift first")
-    await run(tx, NEW_SHIFT, tx.tenant, shift_id, staff_id, property_id, duty, int(staff.clock.now()))
+    await run(tx, NEW_SHIFT, tx.tenant, shift_id, staff_id, property_id, duty, int(app_of(staff).clock.now()))
     opened = ShiftOpened(staff_id=staff_id, shift_id=shift_id, property_id=property_id, duty=duty)
     tx.publish(opened, idempotency_key=f"staff:open:{shift_id}")
     return True
@@ -39,7 +40,7 @@ async def close_shift(tx: Tx, shift_id: str) -> bool:
     staff_id, property_id, duty, opened_at, closed_at = found[0]
     if closed_at:
         return False
-    now = int(staff.clock.now())
+    now = int(app_of(staff).clock.now())
     await run(tx, END_SHIFT, now, tx.tenant, shift_id)
     await run(tx, HOME, tx.tenant, shift_id)
     minutes = max(now - opened_at, 0) // 60

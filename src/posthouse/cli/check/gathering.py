@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
+from posthouse.app import app_of
 from posthouse.cli.check.sources import sources_in, sources_of
 from posthouse.contracts import EventType
 from posthouse.contracts.personal import personal_fields
@@ -27,7 +28,7 @@ def facts_of(
         today=today,
         settings=settings,
         classes={known.name: _class(known) for known in _own_events(services)},
-        inbox_retention={service.name: service.inbox_retention for service in services},
+        inbox_retention={service.name: app_of(service).settings.inbox_retention for service in services},
         code=read(sources),
     )
 
@@ -42,7 +43,7 @@ def settings_in(folder: Path) -> tuple[Settings, Path]:
 
 
 def _own_events(services: Iterable[Service]) -> Iterable[EventType[object]]:
-    return (known for service in services for known in service.catalogue if not known.external)
+    return (known for service in services for known in service.declared.catalogue if not known.external)
 
 
 def _class(event_type: EventType[object]) -> PayloadClass:

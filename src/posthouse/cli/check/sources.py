@@ -34,10 +34,10 @@ def sources_in(places: Sequence[str], root: Path) -> list[Source]:
 
 
 def _modules(service: Service) -> Iterator[str]:
-    for event_type in service.catalogue:
+    for event_type in service.declared.catalogue:
         if not event_type.external:
             yield event_type.payload.cls.__module__
-    for handlers in service.consumers.values():
+    for handlers in service.declared.consumers.values():
         for handler in handlers.values():
             yield handler.function.__module__
 

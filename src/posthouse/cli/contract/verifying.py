@@ -73,7 +73,7 @@ def verify(
     code = catalogue_of(services) if services else None
     bundle = read_folder(folder)
     known = producers(bundle, code)
-    types = {event_type.name: event_type for service in services for event_type in service.catalogue}
+    types = {event_type.name: event_type for service in services for event_type in service.declared.catalogue}
     if not known and not types:
         raise ConfigurationError(
             f"there is nothing to verify: {folder} holds no frozen schemas, and no TARGET was given"

@@ -23,7 +23,7 @@ def write(folder: PactFolder, targets: Targets, as_json: AsJson = False) -> None
     Give the files to the producer's repository: `posthouse contract verify --pacts FOLDER` checks them there.
     """
     services = load_all(targets)
-    known = {event_type.name: event_type for service in services for event_type in service.catalogue}
+    known = {event_type.name: event_type for service in services for event_type in service.declared.catalogue}
     found = expectations_of(catalogue_of(services), known)
     files = pacts_of(one for one in found if one.provider != one.consumer.partition(".")[0])
     touched = write_folder(folder, files)

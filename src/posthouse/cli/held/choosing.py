@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from posthouse.app import app_of
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.receiving.readers import topics_of
 from posthouse.service import Service
@@ -31,10 +32,10 @@ def chosen(
     key: str | None,
 ) -> HeldFilter:
     """The filter; a consumer or topic that the service does not have is refused, for it would find nothing for ever."""
-    groups = service.consumers
+    groups = service.declared.consumers
     topics = {topic for handlers in groups.values() for topic in topics_of(handlers)}
     problems = []
-    if consumer is not None and consumer not in groups and not service.projections.has_group(consumer):
+    if consumer is not None and consumer not in groups and not app_of(service).projections.has_group(consumer):
         problems.append(f"{service.name} has no consumer {consumer!r}.{did_you_mean(consumer, groups)}")
     if topic is not None and topic not in topics:
         problems.append(f"{service.name} reads no topic {topic!r}.{did_you_mean(topic, topics)}")

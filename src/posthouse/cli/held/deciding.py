@@ -60,19 +60,19 @@ def retry(
     async def choose() -> Sequence[int]:
         return held_ids or await _retriable(service, wanted, ask=not yes)
 
-    _conclude(service, choose, lambda held_id: service.desk.retry(held_id, force=force), "runs again", as_json)
+    _conclude(service, choose, lambda held_id: service.held.retry(held_id, force=force), "runs again", as_json)
 
 
 def skip(target: Target, held_ids: HeldIds, as_json: AsJson = False) -> None:
     """Give events up: their keys go on without them."""
     service = load(target)
-    _conclude(service, _these(held_ids), lambda held_id: service.desk.skip(held_id), "is skipped", as_json)
+    _conclude(service, _these(held_ids), lambda held_id: service.held.skip(held_id), "is skipped", as_json)
 
 
 def quarantine(target: Target, held_ids: HeldIds, as_json: AsJson = False) -> None:
     """Set events aside for inspection: their keys go on, and they never run by themselves."""
     service = load(target)
-    _conclude(service, _these(held_ids), lambda held_id: service.desk.quarantine(held_id), "is quarantined", as_json)
+    _conclude(service, _these(held_ids), lambda held_id: service.held.quarantine(held_id), "is quarantined", as_json)
 
 
 def release(
@@ -85,7 +85,7 @@ def release(
     service = load(target)
 
     async def verb(held_id: int) -> HeldEvent:
-        return await service.desk.release(held_id, force=force)
+        return await service.held.release(held_id, force=force)
 
     _conclude(service, _these(held_ids), verb, "has its key released", as_json)
 
@@ -128,7 +128,7 @@ async def _each(service: Service, choose: Choose, verb: Verb) -> Outcome:
 
 async def _retriable(service: Service, wanted: HeldFilter, *, ask: bool) -> list[int]:
     states = RETRIED_BY_ALL if wanted.state is None else {wanted.state}
-    ids = [event.id async for event in service.desk.find(wanted) if event.state in states]
+    ids = [event.id async for event in service.held.find(wanted) if event.state in states]
     if ids and ask:
         typer.confirm(f"Run {counted(len(ids), 'held event')} of {service.name} again?", abort=True, err=True)
     return ids

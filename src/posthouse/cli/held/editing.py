@@ -66,20 +66,20 @@ def edit(
 
 async def _edit(service: Service, held_id: int, change: Callable[[Event[bytes]], bytes]) -> bytes:
     async with opened([service]):
-        held = await service.desk.get(held_id)
+        held = await service.held.get(held_id)
         event = decode_any(held.headers, held.body)
         edited = change(event)
         if edited == event.data:
             raise ConfigurationError(f"the payload is as it was: `posthouse held retry` runs {held_id} again unchanged")
-        await service.desk.edit(held_id, edited, lambda _, data: check(service, event, data))
+        await service.held.edit(held_id, edited, lambda _, data: check(service, event, data))
         return edited
 
 
 def check(service: Service, event: Event[bytes], data: bytes) -> None:
     """Raise ContractError unless the payload fits the event's type and leaves the event in its line."""
-    event_type = service.catalogue.get(event.type)
+    event_type = service.declared.catalogue.get(event.type)
     if event_type is None:
-        known = did_you_mean(event.type, (known.name for known in service.catalogue))
+        known = did_you_mean(event.type, (known.name for known in service.declared.catalogue))
         raise ContractError(f"{service.name} knows no event {event.type!r}.{known}")
     key = event_type.key_of(event_type.payload.decode(data))
     if key != event.key:
@@ -130,7 +130,7 @@ def _json_or_text(text: str) -> object:
 
 def _declared_fields(service: Service, type_name: str) -> set[str]:
     """The names of the payload's fields."""
-    event_type = service.catalogue.get(type_name)
+    event_type = service.declared.catalogue.get(type_name)
     return set() if event_type is None else set(event_type.payload.fields)
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, TextIO
 import msgspec
 import typer
 
+from posthouse.app import app_of
 from posthouse.cli.document import print_document
 from posthouse.cli.held.choosing import Consumer, HeldId, Key, State, Tenant, Topic, chosen
 from posthouse.cli.opening import opened
@@ -51,7 +52,7 @@ def list_held(
     """List held events, oldest first."""
     service = load(target)
     wanted = chosen(service, consumer=consumer, state=state, tenant=tenant, topic=topic, key=key)
-    events, now = asyncio.run(_find(service, wanted, limit + 1)), service.clock.now()
+    events, now = asyncio.run(_find(service, wanted, limit + 1)), app_of(service).clock.now()
     if as_json:
         print_json([summary(event) for event in events[:limit]])
     elif events:
@@ -122,7 +123,7 @@ def summary(event: HeldEvent) -> dict[str, object]:
 async def _find(service: Service, wanted: HeldFilter, limit: int) -> list[HeldEvent]:
     found: list[HeldEvent] = []
     async with opened([service]):
-        async for event in service.desk.find(wanted):
+        async for event in service.held.find(wanted):
             found.append(event)
             if len(found) == limit:
                 break
@@ -131,13 +132,13 @@ async def _find(service: Service, wanted: HeldFilter, limit: int) -> list[HeldEv
 
 async def _get(service: Service, held_id: int) -> HeldEvent:
     async with opened([service]):
-        return await service.desk.get(held_id)
+        return await service.held.get(held_id)
 
 
 async def _export(service: Service, wanted: HeldFilter, stream: TextIO) -> int:
     number = 0
     async with opened([service]):
-        async for event in service.desk.find(wanted):
+        async for event in service.held.find(wanted):
             stream.write(msgspec.json.encode(event).decode() + "\n")
             number += 1
     return number

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import msgspec
 
+from posthouse.app import App, app_of
 from posthouse.cli.quickstart.shop import OrderPaid, OrderPlaced, OrderShipped, billing, orders
 from posthouse.cli.quickstart.workers import Workers
-from posthouse.clock import SystemClock
 from posthouse.errors import PosthouseError
-from posthouse.service import Parts
 from posthouse.status import Line, status
 from posthouse.store import HeldEvent, HeldFilter
 
@@ -59,13 +58,13 @@ class Story:
         self._began = time.monotonic()
         for service in (orders, billing):
             broker = f"embedded:///{folder}/posthouse-log.db"
-            service.use(Parts(f"sqlite:///{folder / service.name}.db", broker, SystemClock()))
+            App(service, store=f"sqlite:///{folder / service.name}.db", broker=broker)
 
     async def run(self) -> tuple[Figures, list[HeldEvent]]:
         """Everything, in order; returns the figures and what was held on the way."""
         try:
-            await billing.prepare()
-            await orders.prepare()
+            await app_of(billing).prepare()
+            await app_of(orders).prepare()
             return await self._acts()
         finally:
             self._workers.stop()
@@ -83,13 +82,13 @@ class Story:
         self._workers.start("billing")
         await self._place(range(self._count // 2, self._count), poison)
         await self._until(lambda line: line.applied + 3 == len(self._acknowledged) and line.held.get("dead") == 1)
-        held = [event async for event in billing.desk.find(HeldFilter(key=poison))]
+        held = [event async for event in billing.held.find(HeldFilter(key=poison))]
         self._tell(
             f"order {poison} is poison: its first event is dead, {len(held) - 1} later ones wait behind it, all other keys went on"
         )
         dead = next(event for event in held if event.state == "dead")
         data = msgspec.json.encode(OrderPlaced(order_id=poison, total_cents=4200))
-        await billing.desk.edit(dead.id, data, lambda _, changed: None)
+        await billing.held.edit(dead.id, data, lambda _, changed: None)
         self._tell("an operator gave it the right total: it runs again, and its key after it")
         await self._until(lambda line: line.applied == len(self._acknowledged) and line.in_flight == 0)
         return await self._figures(), held
@@ -125,7 +124,7 @@ class Story:
 
     async def _figures(self) -> Figures:
         line = await self._line()
-        async with billing.store.begin() as tx:
+        async with app_of(billing).store.begin() as tx:
             ledger = await tx.execute("SELECT tenant, order_id, sequence, event_id FROM ledger ORDER BY line")
         times = Counter(str(row[3]) for row in ledger)
         numbers: dict[object, list[object]] = defaultdict(list)

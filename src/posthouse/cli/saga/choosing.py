@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from posthouse.app import app_of
 from posthouse.errors import ConfigurationError, DeskError, did_you_mean
 from posthouse.processes import SagaType
 from posthouse.service import Service
@@ -18,7 +19,7 @@ Tenant = Annotated[str | None, typer.Option(help="Of this tenant; needed when se
 
 def declared(service: Service, name: str) -> SagaType:
     """The saga of that name. Raises ConfigurationError, which says what there is."""
-    known = service.saga_types
+    known = service.declared.saga_types
     if name not in known:
         hint = did_you_mean(name, known) or " It declares none."
         raise ConfigurationError(f"{service.name} has no saga {name!r}.{hint}")
@@ -27,7 +28,7 @@ def declared(service: Service, name: str) -> SagaType:
 
 async def chosen(service: Service, saga: str, id: str, tenant: str | None) -> SagaRow:
     """The one that was meant. Raises DeskError when there is none, or when several tenants have it."""
-    found = await service.store.sagas.find(SagaFilter(saga=saga, tenant=tenant, id=id))
+    found = await app_of(service).store.sagas.find(SagaFilter(saga=saga, tenant=tenant, id=id))
     if len(found) > 1:
         tenants = ", ".join(sorted(row.tenant for row in found))
         raise DeskError(f"{saga} {id} is there for the tenants {tenants}: add --tenant")

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from posthouse.app import app_of
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, Yes
 from posthouse.cli.output import print_json, say
@@ -73,8 +74,8 @@ def _decide(target: str, saga: str, id: str, tenant: str | None, act: Act, by: s
     async def work() -> tuple[SagaRow, SagaRow, SagaTurn]:
         async with opened([service]):
             before = await chosen(service, saga, id, tenant)
-            after = await act(service.sagas, before, by or _login())
-            *_, turn = await service.store.sagas.history(saga, before.tenant, id)
+            after = await act(app_of(service).sagas, before, by or _login())
+            *_, turn = await app_of(service).store.sagas.history(saga, before.tenant, id)
             return before, after, turn
 
     before, after, turn = asyncio.run(work())

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from posthouse.app import app_of
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, counted, one_line, print_json, print_table, say, span
@@ -50,7 +51,7 @@ def list_sagas(
     service = load(target)
     if saga is not None:
         declared(service, saga)
-    elif not service.saga_types:
+    elif not service.declared.saga_types:
         raise ConfigurationError(f"{service.name} declares no saga: declare one with @{service.name}.saga(…)")
     wanted = SagaFilter(saga=saga, status=status, tenant=tenant)
     rows, counts = asyncio.run(_find(service, wanted, limit + 1))
@@ -58,7 +59,7 @@ def list_sagas(
         print_json([summary(row) for row in rows[:limit]])
         return
     if rows:
-        now = service.clock.now()
+        now = app_of(service).clock.now()
         print_table(COLUMNS, [_row(row, now) for row in rows[:limit]])
         say("")
     _sum(counts, wanted, shown=len(rows))
@@ -98,11 +99,11 @@ async def _find(
 ) -> tuple[list[SagaRow], Mapping[tuple[str, SagaStatus], int]]:
     found: list[SagaRow] = []
     async with opened([service]):
-        async for row in service.sagas.find(wanted):
+        async for row in app_of(service).sagas.find(wanted):
             found.append(row)
             if len(found) == limit:
                 break
-        return found, await service.sagas.counts()
+        return found, await app_of(service).sagas.counts()
 
 
 def called(deadline: str) -> str:

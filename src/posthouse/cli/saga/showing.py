@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from rich.text import Text
 
+from posthouse.app import app_of
 from posthouse.cli.document import print_document
 from posthouse.cli.held.looking import summary as held_summary
 from posthouse.cli.opening import opened
@@ -50,9 +51,9 @@ def show(target: Target, saga: SagaName, saga_id: SagaId, tenant: Tenant = None,
 async def _look(service: Service, of: SagaType, id: str, tenant: str | None) -> tuple[SagaView, Sequence[HeldEvent]]:
     async with opened([service]):
         row = await chosen(service, of.name, id, tenant)
-        view = await service.sagas.show(of.name, row.tenant, id)
+        view = await app_of(service).sagas.show(of.name, row.tenant, id)
         wanted = HeldFilter(consumer=of.consumer, tenant=row.tenant)
-        held = [event async for event in service.desk.find(wanted) if _is_for(of, event, id)]
+        held = [event async for event in service.held.find(wanted) if _is_for(of, event, id)]
         return view, held
 
 
@@ -69,7 +70,7 @@ def _is_for(of: SagaType, held: HeldEvent, id: str) -> bool:
 
 
 def _show(service: Service, of: SagaType, view: SagaView, held: Sequence[HeldEvent], target: str) -> None:
-    row, now = view.row, service.clock.now()
+    row, now = view.row, app_of(service).clock.now()
     undoing = row.undoing
     print_facts(
         [

@@ -10,12 +10,14 @@ from typing import Annotated
 
 import typer
 
+from posthouse.app import app_of
 from posthouse.cli.catalog.freezing import Directory
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import complain, print_json, say
 from posthouse.cli.target import Targets, load_all
+from posthouse.clock import day_of
 from posthouse.contracts.retirement import RETIRED, obstacles, retired_file
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.frozen import retired_in
@@ -66,7 +68,8 @@ async def _look(
     """Why it is too early, and today's date."""
     async with opened(services):
         evidence = await evidence_of(subject, services, bundle.topics, unseen)
-        return obstacles(evidence, services[0].clock.now()), services[0].today
+        now = app_of(services[0]).clock.now()
+        return obstacles(evidence, now), day_of(now)
 
 
 def _refuse_unknown(subject: str, services: Sequence[Service], bundle: Bundle) -> None:

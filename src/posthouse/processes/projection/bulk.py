@@ -60,8 +60,8 @@ class Bulk:
         self._wiring = wiring
         self._projection = projection
         self._told = told
-        handlers = wiring.handlers(projection.consumer)
-        face = Face(projection, generation, wiring.aggregates)
+        handlers = wiring.handlers(projection)
+        face = Face(projection, generation, wiring.aggregates(projection))
         made = {id(handler): Feed(handler, face, wiring.store, wiring.clock) for handler in handlers.values()}
         self._feeds = {subject: made[id(handler)] for subject, handler in handlers.items()}
         self._reader = OwnReader({subject: _kind(handler, subject) for subject, handler in handlers.items()})

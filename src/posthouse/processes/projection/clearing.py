@@ -23,8 +23,8 @@ async def clear(wiring: Wiring, projection: Projection, generation: Generation) 
     if await _condemned(wiring, generation) is None:
         return
     await _remove_group(wiring, projection.group(generation.number), wiring.topics(projection))
-    async with wiring.transaction("platform") as tx:
-        tables = await wiring.store.projections.condemn(tx.transaction, generation.projection, generation.number)
+    async with wiring.store.begin(tenant="platform") as tx:
+        tables = await wiring.store.projections.condemn(tx, generation.projection, generation.number)
         for table in reversed(tables or ()):  # one that refers to another was made after it
             await tx.execute(f"DROP TABLE IF EXISTS {table}")
     if tables is not None:
@@ -47,8 +47,8 @@ async def _remove(wiring: Wiring, projection: Projection, number: int) -> None:
 
 async def _condemned(wiring: Wiring, generation: Generation) -> Sequence[str] | None:
     """What it says now that it is locked: whoever saw it as retired may have seen it long ago."""
-    async with wiring.transaction("platform") as tx:
-        return await wiring.store.projections.condemn(tx.transaction, generation.projection, generation.number)
+    async with wiring.store.begin(tenant="platform") as tx:
+        return await wiring.store.projections.condemn(tx, generation.projection, generation.number)
 
 
 async def _remove_group(wiring: Wiring, group: str, topics: list[str]) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from posthouse.contracts import EventType, event_type_of
 from posthouse.errors import ConfigurationError
@@ -44,18 +44,41 @@ class Terms:
         return [sentence for fine, sentence in checks if not fine]
 
 
+class Host(Protocol):
+    """Who runs the service."""
+
+    @property
+    def store(self) -> Store: ...
+
+
+class Handlers(Protocol):
+    """What the service declares."""
+
+    def add_handler(self, consumer: str, handler: Handler) -> None: ...
+
+
+class Home(Protocol):
+    """The service that declares a projection."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def host(self) -> Host: ...
+
+    @property
+    def declared(self) -> Handlers: ...
+
+
 class Projection:
     """A read model. Its handlers take (event, model) or (list of events, model); its tables are made by its set-up
     functions, once for each generation. Made by `Service.projection`."""
 
     def __init__(
         self,
-        service: str,
+        service: Home,
         name: str,
         terms: Terms,
-        *,
-        store: Callable[[], Store],
-        register: Callable[[str, Handler], None],
     ) -> None:
         problems = terms.problems()
         if not NAME.fullmatch(name):
@@ -65,14 +88,14 @@ class Projection:
         if problems:
             raise ConfigurationError(*(f"projection {name!r}: {problem}" for problem in problems))
         self.name = name
-        self.consumer = f"{service}.{name}"
+        self.service = service.name
+        self.consumer = f"{service.name}.{name}"
         """What it is called among the consumers; the group of each generation is called after it."""
         self.terms = terms
         self.stripper = Stripper(terms.strips, terms.keeps) if terms.cross_tenant or terms.strips else None
         self.founders: list[Founder] = []
         self.event_types: list[EventType[object]] = []
-        self._store = store
-        self._register = register
+        self._home = service
         self._asked: weakref.WeakKeyDictionary[Tx, int] = weakref.WeakKeyDictionary()
 
     def on(
@@ -98,7 +121,7 @@ class Projection:
                 threaded=False,
                 uses=Uses.of(types, reads, (), by=""),
             )
-            self._register(self.consumer, handler)
+            self._home.declared.add_handler(self.consumer, handler)
             self.event_types += types
             return function
 
@@ -133,8 +156,10 @@ class Projection:
         return [f"projection {self.name!r}: {sentence}" for sentence in found]
 
     async def _live(self, tx: object) -> int | None:
-        store = self._store()
-        return await store.projections.live(tx.transaction if isinstance(tx, Tx) else store.join(tx), self.consumer)
+        if isinstance(tx, Tx):
+            return await tx.store.projections.live(tx.transaction, self.consumer)
+        store = self._home.host.store
+        return await store.projections.live(store.join(tx), self.consumer)
 
     def _found(self, number: int | None) -> int:
         if number is None:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from posthouse.errors import BrokerError, StoreError
 from posthouse.processes.projection.clearing import clear_lost
-from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.judging import judge
 from posthouse.processes.projection.wiring import Keep, Member, Wiring
 from posthouse.pulse import Pulse, alive
@@ -30,12 +29,10 @@ class Keeper:
     def __init__(
         self,
         wiring: Wiring,
-        projections: Mapping[str, Projection],
         learned: Callable[[Sequence[Generation]], None],
         clear: Callable[[Generation], Awaitable[None]],
     ) -> None:
         self._wiring = wiring
-        self._projections = projections
         self._learned = learned
         self._clear = clear
         self._members: dict[tuple[str, int], Member] = {}
@@ -92,20 +89,22 @@ class Keeper:
             if place not in self._members and self._fits(row):
                 with self.pulse.doing("joining the group of a generation"):
                     if row.history == "unknown":
-                        await judge(self._wiring, self._projections[row.projection], row)
+                        await judge(self._wiring, self._wiring.projections[row.projection], row)
                         alive()
-                    member = self._members[place] = await self._wiring.member(self._projections[row.projection], row)
+                    member = self._members[place] = await self._wiring.member(
+                        self._wiring.projections[row.projection], row
+                    )
                 member.begin(keep)
         await self._note(self._members)
         if self._clearing is None or self._clearing.done():
             self._clearing = asyncio.ensure_future(self._clear_away(generations))
 
     def _is_ours(self, row: Generation) -> bool:
-        return row.projection in self._projections
+        return row.projection in self._wiring.projections
 
     def _fits(self, row: Generation) -> bool:
         """Whether this process may feed it; if not, that is said once."""
-        declared = self._projections[row.projection].terms.version
+        declared = self._wiring.projections[row.projection].terms.version
         place = (row.projection, row.number)
         if row.version != declared and place not in self._passed_over:
             self._passed_over.add(place)
@@ -132,7 +131,7 @@ class Keeper:
         log.warning("%s: generation %d was lost with its server, or cleared away by others", projection, number)
         try:
             with self.pulse.doing("clearing a generation that was lost"):
-                await clear_lost(self._wiring, self._projections[projection], number)
+                await clear_lost(self._wiring, self._wiring.projections[projection], number)
         except (StoreError, BrokerError) as error:
             log.warning("%s: what generation %d held stays: %s", projection, number, error)
 

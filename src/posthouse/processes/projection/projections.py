@@ -9,13 +9,12 @@ import msgspec
 
 from posthouse.errors import BrokerError, ConfigurationError, RebuildStopped, StoreUnavailable, did_you_mean
 from posthouse.processes.projection.clearing import clear
-from posthouse.processes.projection.declared import Projection, Terms
+from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.freshness import Freshness, freshness
 from posthouse.processes.projection.keeping import Keeper
 from posthouse.processes.projection.rebuilding import Plan, Progress, Rebuild, Rebuilt, found
 from posthouse.processes.projection.wiring import Wiring
-from posthouse.receiving import Handler
-from posthouse.store import BLOCKING, Counts, Store
+from posthouse.store import BLOCKING, Counts
 from posthouse.store.projections import Generation
 
 TRIES, PAUSE = 50, 0.1
@@ -51,65 +50,41 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Projections:
-    """The verbs. `known` are the generations as they were last seen here; empty until the store was asked."""
+    """The verbs, for the projections of services that share a store. `known` are the generations as they were last seen here;
+    empty until the store was asked."""
 
-    def __init__(
-        self,
-        service: str,
-        *,
-        store: Callable[[], Store],
-        wiring: Callable[[], Wiring],
-        register: Callable[[str, Handler], None],
-    ) -> None:
-        self._service = service
-        self._store = store
-        self._wiring = wiring
-        self._register = register
-        self._declared: dict[str, Projection] = {}
-        self._keeper: Keeper | None = None
+    def __init__(self, wiring: Wiring) -> None:
+        self.wiring = wiring
         self.known: Sequence[Generation] = ()
-
-    # What is declared.
-
-    def declare(self, name: str, terms: Terms) -> Projection:
-        """A new one; its name is taken from then on."""
-        made = Projection(self._service, name, terms, store=self._store, register=self._register)
-        if made.consumer in self._declared:
-            raise ConfigurationError(f"the projection {name!r} is declared twice")
-        self._declared[made.consumer] = made
-        return made
+        self.keeper = Keeper(wiring, self._learned, self._clear)
+        """Runs them in this process."""
 
     @property
     def declared(self) -> Sequence[Projection]:
         """In the order in which they were declared."""
-        return list(self._declared.values())
-
-    def has(self, consumer: str) -> bool:
-        """Whether a consumer is a projection: its groups are those of its generations."""
-        return consumer in self._declared
+        return list(self.wiring.projections.values())
 
     def named(self, name: str) -> Projection:
         """One by its name; ConfigurationError, with a suggestion, when there is none."""
-        found = self._declared.get(f"{self._service}.{name}") or self._declared.get(name)
-        if found is None:
-            names = [projection.name for projection in self.declared]
-            raise ConfigurationError(f"{self._service} has no projection {name!r}.{did_you_mean(name, names)}")
-        return found
-
-    def problems(self) -> list[str]:
-        """What was declared and cannot work."""
-        return [problem for projection in self.declared for problem in projection.problems()]
+        for projection in self.declared:
+            if name in (projection.name, projection.consumer):
+                return projection
+        names = [projection.name for projection in self.declared]
+        raise ConfigurationError(
+            f"{', '.join(self.wiring.services)} has no projection {name!r}.{did_you_mean(name, names)}"
+        )
 
     def groups(self) -> Mapping[str, str]:
         """The consumer groups of generations that are read, as far as they are known, each with its consumer. One that is
         being built is its rebuild's own."""
-        rows = [row for row in self.known if row.state == "live" and row.projection in self._declared]
-        return {self._declared[row.projection].group(row.number): row.projection for row in rows}
+        declared = self.wiring.projections
+        rows = [row for row in self.known if row.state == "live" and row.projection in declared]
+        return {declared[row.projection].group(row.number): row.projection for row in rows}
 
     def has_group(self, group: str) -> bool:
         """Whether a group is, or was, one of a generation."""
-        consumer, _, number = group.rpartition(".g")
-        return group in self._declared or (consumer in self._declared and number.isdecimal())
+        declared, (consumer, _, number) = self.wiring.projections, group.rpartition(".g")
+        return group in declared or (consumer in declared and number.isdecimal())
 
     # How they are opened and run.
 
@@ -123,44 +98,33 @@ class Projections:
 
     async def learn(self) -> None:
         """See which generations there are."""
-        if self._declared:
-            self.known = await self._store().projections.generations()
-
-    def forget(self) -> None:
-        """The service was closed."""
-        self.known, self._keeper = (), None
-
-    def keeper(self) -> Keeper | None:
-        """What runs them in this process; None when there is nothing to run."""
-        if not self._declared:
-            return None
-        self._keeper = Keeper(self._wiring(), self._declared, self._learned, self._clear)
-        return self._keeper
+        if self.declared:
+            self.known = await self.wiring.store.projections.generations()
 
     async def _found_first(self, projection: Projection) -> None:
-        wiring = self._wiring()
-        async with wiring.transaction("platform") as tx:
+        store = self.wiring.store
+        async with store.begin(tenant="platform") as tx:
             first = Generation(
                 projection=projection.consumer,
-                number=await wiring.store.projections.number(tx.transaction, projection.consumer),
+                number=await store.projections.number(tx, projection.consumer),
                 version=projection.terms.version,
                 state="live",
                 phase="following",
             )
-            await found(tx, wiring, projection, first)
+            await found(tx, self.wiring, projection, first)
 
     def _learned(self, rows: Sequence[Generation]) -> None:
         self.known = rows
 
     async def _clear(self, row: Generation) -> None:
-        await clear(self._wiring(), self._declared[row.projection], row)
+        await clear(self.wiring, self.wiring.projections[row.projection], row)
 
     # What an operator asks.
 
     async def status(self) -> Sequence[ProjectionStatus]:
         """Each projection with its generations and their figures."""
         await self.learn()
-        counts = await self._store().counts()
+        counts = await self.wiring.store.counts()
         return [await self._status(projection, counts) for projection in self.declared]
 
     async def rebuild(
@@ -169,11 +133,10 @@ class Projections:
         """Build a new generation beside the live one and swap it in; or go on with one that was begun. `told` hears how
         far it is. Raises RebuildStopped when it cannot go on, and ConfigurationError when it cannot begin."""
         try:
-            return await Rebuild(self._wiring(), self.named(name), plan or Plan(), told).run()
+            return await Rebuild(self.wiring, self.named(name), plan or Plan(), told).run()
         finally:
             await self.learn()
-            if self._keeper is not None:
-                self._keeper.nudge()
+            self.keeper.nudge()
 
     async def drop(self, name: str, number: int | None = None) -> Generation:
         """Give up the generation that is being built, or a retired one by its number: its tables and its group go."""
@@ -184,7 +147,7 @@ class Projections:
         if row is None:
             words = "no rebuild is under way" if number is None else f"there is no generation {number}"
             raise RebuildStopped(f"{projection.consumer}: {words}; see `posthouse projection status`")
-        if not await self._store().projections.retire(projection.consumer, row.number):
+        if not await self.wiring.store.projections.retire(projection.consumer, row.number):
             raise RebuildStopped(f"{projection.consumer}: generation {row.number} is live: rebuild it instead")
         await self._clear_patiently(row)
         await self.learn()
@@ -192,8 +155,7 @@ class Projections:
 
     async def _clear_patiently(self, row: Generation) -> None:
         """Processes that feed it learn within a second or two that it is over."""
-        if self._keeper is not None:
-            self._keeper.nudge()
+        self.keeper.nudge()
         busy: Exception | None = None
         for _ in range(TRIES):
             try:
@@ -217,7 +179,7 @@ class Projections:
         )
 
     async def _figures(self, projection: Projection, row: Generation, counts: Counts) -> GenerationStatus:
-        wiring, group = self._wiring(), projection.group(row.number)
+        wiring, group = self.wiring, projection.group(row.number)
         waiting, dropped = 0, False
         if row.state != "retired":
             progress = await wiring.broker.progress(group, wiring.topics(projection))

@@ -21,8 +21,7 @@ from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.model import Founding
 from posthouse.processes.projection.wiring import Member, Wiring
 from posthouse.pulse import Pulse
-from posthouse.sending import Tx
-from posthouse.store import HeldState
+from posthouse.store import HeldState, Transaction
 from posthouse.store.projections import Generation, Phase
 
 LEASE = 30.0
@@ -154,10 +153,10 @@ class Rebuild:
             self._refuse_outside()
         else:
             cut = await self._refuse_short_log(self._projection.group(0))  # as a group that is new would find it
-        async with self._wiring.transaction("platform") as tx:
+        async with self._wiring.store.begin(tenant="platform") as tx:
             generation = Generation(
                 projection=self._projection.consumer,
-                number=await self._wiring.store.projections.number(tx.transaction, self._projection.consumer),
+                number=await self._wiring.store.projections.number(tx, self._projection.consumer),
                 version=self._projection.terms.version,
                 source=source,
                 owner=self._owner,
@@ -170,8 +169,8 @@ class Rebuild:
 
     def _outside(self) -> list[str]:
         """Events that feed it and are in no stream of this service."""
-        read = self._wiring.handlers(self._projection.consumer)
-        return sorted(name for name in read if name not in self._wiring.aggregates)
+        aggregates = self._wiring.aggregates(self._projection)
+        return sorted(name for name in self._wiring.handlers(self._projection) if name not in aggregates)
 
     def _refuse_outside(self) -> None:
         if outside := self._outside():
@@ -360,14 +359,14 @@ def _is_as_far(mine: BrokerProgress, theirs: BrokerProgress | None) -> bool:
     )
 
 
-async def found(tx: Tx, wiring: Wiring, projection: Projection, generation: Generation) -> Generation | None:
+async def found(tx: Transaction, wiring: Wiring, projection: Projection, generation: Generation) -> Generation | None:
     """Add a generation and make its tables, in one transaction; None when another process was faster."""
-    if not await wiring.store.projections.begin(tx.transaction, generation):
+    if not await wiring.store.projections.begin(tx, generation):
         return None
     model = Founding(projection.name, generation.number, tx)
     for founder in projection.founders:
         await founder(model)
-    await wiring.store.projections.name_tables(tx.transaction, generation.projection, generation.number, model.made)
+    await wiring.store.projections.name_tables(tx, generation.projection, generation.number, model.made)
     return msgspec.structs.replace(generation, tables=tuple(model.made))
 
 

@@ -1,11 +1,11 @@
-"""Wiring: what projections need of their service once it is open."""
+"""Wiring: what projections need of the App that runs them."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
 from posthouse.broker import Broker, Start
 from posthouse.clock import Clock
@@ -13,42 +13,89 @@ from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.feeding import Aggregates, Face, handlers_of
 from posthouse.pulse import Pulse
 from posthouse.receiving import Consumer, Executor, Handler, Retrier
-from posthouse.sending import Tx
 from posthouse.store import Store
 from posthouse.store.projections import Generation
 
 
+class Ports(Protocol):
+    """A store and a broker, each opened at first use."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def broker(self) -> Broker: ...
+
+
+class Declared(Protocol):
+    """What a service declares, as far as it is needed here. It may grow until it runs."""
+
+    @property
+    def projections(self) -> Mapping[str, Projection]:
+        """By the name of their consumer."""
+        ...
+
+    @property
+    def consumers(self) -> Mapping[str, Mapping[str, Handler]]:
+        """Handlers by consumer and subject."""
+        ...
+
+    @property
+    def streamed(self) -> Aggregates:
+        """Its events that stand in streams, each with its aggregate."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True)
 class Wiring:
-    """The parts of one service. `start` is where its consumers begin unless a generation says otherwise."""
+    """Services, by their names, on the store that they share. `start` is where consumers begin unless a generation says
+    otherwise."""
 
-    store: Store
-    broker: Broker
+    services: Mapping[str, Declared]
+    ports: Ports
     clock: Clock
     start: Start
     in_flight: int
-    aggregates: Aggregates
-    handlers: Callable[[str], Mapping[str, Handler]]
-    """Of a consumer, by subject."""
-    executor: Callable[[str, Mapping[str, Handler], Start], Awaitable[Executor]]
-    transaction: Callable[[str], AbstractAsyncContextManager[Tx]]
+    executor: Callable[[str, str, Mapping[str, Handler], Start], Awaitable[Executor]]
+    """For a service and a consumer group."""
+
+    @property
+    def store(self) -> Store:
+        return self.ports.store
+
+    @property
+    def broker(self) -> Broker:
+        return self.ports.broker
+
+    @property
+    def projections(self) -> Mapping[str, Projection]:
+        """All that are declared, by the names of their consumers."""
+        return {name: found for declared in self.services.values() for name, found in declared.projections.items()}
+
+    def handlers(self, projection: Projection) -> Mapping[str, Handler]:
+        """By subject, those of older versions that are lifted for it included."""
+        return self.services[projection.service].consumers.get(projection.consumer, {})
+
+    def aggregates(self, projection: Projection) -> Aggregates:
+        """Events of its service that stand in streams, each with its aggregate."""
+        return self.services[projection.service].streamed
 
     def topics(self, projection: Projection) -> list[str]:
-        """What feeds a projection, older versions that are lifted for it included."""
-        handlers = self.handlers(projection.consumer).values()
+        """What feeds a projection."""
+        handlers = self.handlers(projection).values()
         return sorted({known.topic for handler in handlers for known in handler.event_types})
 
     def streams(self, projection: Projection) -> list[str]:
-        """The aggregates of this service that feed a projection."""
-        read = self.handlers(projection.consumer)
-        return sorted({aggregate for name, aggregate in self.aggregates.items() if name in read})
+        """The aggregates of its service that feed a projection."""
+        read = self.handlers(projection)
+        return sorted({aggregate for name, aggregate in self.aggregates(projection).items() if name in read})
 
     async def member(self, projection: Projection, generation: Generation) -> Member:
         """A member of the generation's consumer group, not yet running."""
-        face = Face(projection, generation, self.aggregates)
-        handlers = handlers_of(self.handlers(projection.consumer), face, self.store, self.clock)
+        face = Face(projection, generation, self.aggregates(projection))
+        handlers = handlers_of(self.handlers(projection), face, self.store, self.clock)
         start = self._start(generation)
-        executor = await self.executor(projection.group(generation.number), handlers, start)
+        executor = await self.executor(projection.service, projection.group(generation.number), handlers, start)
         consumer = Consumer(executor, self.broker, self.clock, start=start, in_flight=self.in_flight)
         return Member(face, consumer, Retrier(executor, self.clock))
 

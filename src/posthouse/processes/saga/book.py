@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import cast
 
 from posthouse.contracts import EventType
-from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.errors import ConfigurationError
 from posthouse.events import Event
-from posthouse.processes.saga.conductor import Conductor, Home
+from posthouse.processes.saga.conductor import Conductor
 from posthouse.processes.saga.deadlines import DeadlinePassed, deadline_event
 from posthouse.processes.saga.declared import SagaType
 from posthouse.processes.saga.declaring import saga_type_of
@@ -23,16 +23,15 @@ Run = Callable[[Event[object], Tx], Awaitable[None]]
 class SagaBook:
     """By name and by class."""
 
-    def __init__(self, service: str, namespace: str | None, home: Home) -> None:
-        self._service = service
+    def __init__(self, service: str, namespace: str | None) -> None:
+        self.service = service
         self._namespace = namespace
-        self._home = home
         self._conductors: dict[str, Conductor] = {}
 
     @cached_property
     def deadline(self) -> EventType[DeadlinePassed]:
         """The event that says that a deadline passed."""
-        return deadline_event(self._service, self._namespace)
+        return deadline_event(self.service, self._namespace)
 
     @property
     def internal_events(self) -> Sequence[EventType[object]]:
@@ -49,8 +48,8 @@ class SagaBook:
         if name in self._conductors:
             known = self._conductors[name].of.cls
             raise ConfigurationError(f"{known.__name__} is the saga {name!r} already: give {cls.__name__} another name")
-        of = saga_type_of(cls, name, service=self._service, correlate=correlate, policy=policy)
-        self._conductors[name] = Conductor(of, self._home, self.deadline)
+        of = saga_type_of(cls, name, service=self.service, correlate=correlate, policy=policy)
+        self._conductors[name] = Conductor(of, self.deadline)
         return of
 
     def handlers(self, name: str) -> Iterator[Handler]:
@@ -73,12 +72,10 @@ class SagaBook:
             if conductor.of.cls is type(saga):
                 return conductor
         raise ConfigurationError(
-            f"{type(saga).__name__} is no saga of {self._service}: declare it with @{self._service}.saga(…, correlate=…)"
+            f"{type(saga).__name__} is no saga of {self.service}: declare it with @{self.service}.saga(…, correlate=…)"
         )
 
     def __getitem__(self, name: str) -> Conductor:
-        if name not in self._conductors:
-            raise ConfigurationError(f"{self._service} has no saga {name!r}.{did_you_mean(name, self._conductors)}")
         return self._conductors[name]
 
 

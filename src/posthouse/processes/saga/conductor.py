@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import msgspec
 
-from posthouse.clock import Clock, new_id
+from posthouse.clock import new_id
 from posthouse.contracts import EventType, event_type_of
 from posthouse.errors import ConfigurationError, RetryLater
 from posthouse.events import Event
@@ -17,31 +16,19 @@ from posthouse.processes.saga.declared import SagaType
 from posthouse.processes.saga.saga import Saga
 from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN, takes_in_time
 from posthouse.sending import Tx
-from posthouse.store import Store
 from posthouse.store.sagas import SagaInput, SagaRow
-
-
-class Home(Protocol):
-    """The service that a saga lives in, as far as it is needed here."""
-
-    @property
-    def store(self) -> Store: ...
-
-    @property
-    def clock(self) -> Clock: ...
 
 
 class Conductor:
     """Everything that happens to sagas of one type, each in the transaction that it is given."""
 
-    def __init__(self, of: SagaType, home: Home, deadline: EventType[DeadlinePassed]) -> None:
+    def __init__(self, of: SagaType, deadline: EventType[DeadlinePassed]) -> None:
         self.of = of
-        self._home = home
         self._deadline = deadline
 
     async def start(self, tx: Tx, saga: Saga) -> bool:
         """Start one in the caller's transaction; False, and nothing done, when there is one with its id."""
-        if tx.store is not self._home.store:
+        if tx.service != self.of.service:
             raise ConfigurationError(
                 f"{self.of.consumer}: start it in a transaction of {self.of.service}, not of another service"
             )
@@ -98,7 +85,7 @@ class Conductor:
 
     async def finish(self, course: Course) -> SagaRow:
         """Save the turn; the row as it is now."""
-        await course.finish(self._home.store.sagas, self._deadline.payload.cls)
+        await course.finish(self._deadline.payload.cls)
         return course.row
 
     async def load(self, tx: Tx, id: str) -> SagaRow | None:
@@ -106,7 +93,7 @@ class Conductor:
         return await self._load(tx, id)
 
     async def _start(self, tx: Tx, saga: Saga, given: SagaInput, event: Event[object] | None) -> SagaRow | None:
-        now = self._home.clock.now()
+        now = tx.clock.now()
         row = SagaRow(
             saga=self.of.name,
             tenant=tx.tenant,
@@ -118,7 +105,7 @@ class Conductor:
         )
         if not row.id:
             raise ConfigurationError(f"{self.of.cls.__name__} has no {self.of.correlate}: every saga needs an id")
-        if not await self._home.store.sagas.add(tx.transaction, row):
+        if not await tx.store.sagas.add(tx.transaction, row):
             return None
         outside = tx.context
         tx.context = msgspec.structs.replace(outside, correlation=row.correlation)
@@ -157,10 +144,10 @@ class Conductor:
             )
 
     async def _load(self, tx: Tx, id: str) -> SagaRow | None:
-        return await self._home.store.sagas.load(tx.transaction, self.of.name, tx.tenant, id)
+        return await tx.store.sagas.load(tx.transaction, self.of.name, tx.tenant, id)
 
     def _course(self, tx: Tx, row: SagaRow, given: SagaInput, fired: str | None = None) -> Course:
-        return Course(self.of, row, tx, self._home.clock.now(), given, fired=fired)
+        return Course(self.of, row, tx, tx.clock.now(), given, fired=fired)
 
 
 def _why_not(row: SagaRow) -> str:

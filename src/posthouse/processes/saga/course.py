@@ -43,7 +43,7 @@ from posthouse.receiving.policy import Again, decide
 from posthouse.redaction import redacted
 from posthouse.sending import Tx
 from posthouse.store import OutboxRow
-from posthouse.store.sagas import Armed, SagaInput, SagaRow, SagaTable, SagaTurn, Said
+from posthouse.store.sagas import Armed, SagaInput, SagaRow, SagaTurn, Said
 
 log = logging.getLogger("posthouse.saga")
 
@@ -144,7 +144,7 @@ class Course:
         fact = "its fact" if undo.until is None else undo.until.name
         self._give_up(f"{undo.method}: {fact} did not come within {undo.within:g} s")
 
-    async def finish(self, table: SagaTable, make: type[DeadlinePassed]) -> None:
+    async def finish(self, make: type[DeadlinePassed]) -> None:
         """Arm and cancel deadlines, and save the row with the record of this turn."""
         await self._tx.settled()
         said = tuple(_said(row, after) for row, after in self._tx.appended_since(self._before))
@@ -174,7 +174,7 @@ class Course:
             state=msgspec.Raw(state),
         )
         timers = [names[name] for name in to_cancel]
-        if not await table.save(self._tx.transaction, row, record, cancel=timers):
+        if not await self._tx.store.sagas.save(self._tx.transaction, row, record, cancel=timers):
             raise StoreCollision(f"{row.saga} {row.id} was changed by somebody else at this moment")
         self.row = row
 

@@ -8,21 +8,22 @@ from typing import Protocol
 
 import msgspec
 
-from posthouse.errors import DeskError
+from posthouse.errors import ConfigurationError, DeskError, did_you_mean
 from posthouse.events import Actor
 from posthouse.processes.saga.book import SagaBook
-from posthouse.processes.saga.conductor import Conductor, Home
+from posthouse.processes.saga.conductor import Conductor
 from posthouse.processes.saga.course import Course
 from posthouse.processes.saga.transition import compensating
 from posthouse.seam.handling import on_loop
 from posthouse.sending import Tx
+from posthouse.store import Store
 from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn
 
 
-class OpenHome(Home, Protocol):
-    """The service, which also begins transactions."""
+class Begin(Protocol):
+    """Opens a transaction of one of the services."""
 
-    def transaction(self, tenant: str, *, actor: Actor | None = None) -> AbstractAsyncContextManager[Tx]: ...
+    def __call__(self, service: str, tenant: str, *, actor: Actor | None) -> AbstractAsyncContextManager[Tx]: ...
 
 
 class SagaView(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,31 +37,32 @@ Act = Callable[[Conductor, Course], Awaitable[None]]
 
 
 class SagaInstances:
-    """The verbs. Each is one transaction, a turn of the saga, and in its history. `by` names who asked."""
+    """The verbs, for the sagas of services that share a store. Each is one transaction, a turn of the saga, and in its
+    history. `by` names who asked."""
 
-    def __init__(self, book: SagaBook, home: OpenHome) -> None:
-        self._book = book
-        self._home = home
+    def __init__(self, books: Sequence[SagaBook], store: Store, begin: Begin) -> None:
+        self._books = books
+        self._table = store.sagas
+        self._begin = begin
 
     async def find(self, wanted: SagaFilter | None = None) -> AsyncIterator[SagaRow]:
         """Every saga that fits, in the order of starting."""
         after = 0
-        while page := await self._home.store.sagas.find(wanted or SagaFilter(), after=after):
+        while page := await self._table.find(wanted or SagaFilter(), after=after):
             for row in page:
                 yield row
             after = page[-1].number
 
     async def show(self, saga: str, tenant: str, id: str) -> SagaView:
         """One saga with its history; DeskError when there is none."""
-        table = self._home.store.sagas
-        found = await table.find(SagaFilter(saga=saga, tenant=tenant, id=id), limit=1)
+        found = await self._table.find(SagaFilter(saga=saga, tenant=tenant, id=id), limit=1)
         if not found:
             raise _nobody(saga, tenant, id)
-        return SagaView(row=found[0], history=await table.history(saga, tenant, id))
+        return SagaView(row=found[0], history=await self._table.history(saga, tenant, id))
 
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:
         """How many there are per (saga, status)."""
-        return await self._home.store.sagas.counts()
+        return await self._table.counts()
 
     async def retry(self, saga: str, tenant: str, id: str, *, by: str = "") -> SagaRow:
         """Run what failed again: of a failed compensation the undo, with all its attempts; of a partial saga the method
@@ -84,9 +86,9 @@ class SagaInstances:
         return await self._act("cancel", act, saga, tenant, id, by=by, note=reason)
 
     async def _act(self, verb: str, act: Act, saga: str, tenant: str, id: str, *, by: str, note: str = "") -> SagaRow:
-        conductor = self._book[saga]
+        conductor = self._conductor(saga)
         actor = Actor(kind="user", id=by) if by else None
-        async with self._home.transaction(tenant, actor=actor) as tx:
+        async with self._begin(conductor.of.service, tenant, actor=actor) as tx:
             row = await conductor.load(tx, id)
             if row is None:
                 raise _nobody(saga, tenant, id)
@@ -95,6 +97,14 @@ class SagaInstances:
             course.note = note
             await on_loop(act(conductor, course), conductor.of.policy.deadline, f"{verb} of {saga} {id}")
             return await conductor.finish(course)
+
+    def _conductor(self, saga: str) -> Conductor:
+        for book in self._books:
+            if saga in book.types:
+                return book[saga]
+        names = ", ".join(book.service for book in self._books)
+        known = [name for book in self._books for name in book.types]
+        raise ConfigurationError(f"{names} has no saga {saga!r}.{did_you_mean(saga, known)}")
 
 
 async def _retry(conductor: Conductor, course: Course) -> None:

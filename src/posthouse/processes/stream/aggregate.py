@@ -11,17 +11,14 @@ from typing import Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from posthouse.contracts import EventType, event_type_of
-from posthouse.contracts.versions import Casts
 from posthouse.errors import ConfigurationError, ContractError, StoreCollision, VersionConflict, did_you_mean
 from posthouse.events import Actor, Event
 from posthouse.processes.stream.conflicts import Conflicts
 from posthouse.processes.stream.deciding import Decision, Evolve, decided, folded
 from posthouse.processes.stream.reading import STREAM_VERSION, Reader
 from posthouse.processes.stream.snapshots import Snapshots
-from posthouse.seam import SchemaGuard
 from posthouse.sending import Tx
-from posthouse.store import Store
-from posthouse.store.streams import Stream, StreamEvent, StreamTable
+from posthouse.store.streams import Stream, StreamEvent
 
 log = logging.getLogger("posthouse.streams")
 
@@ -43,17 +40,6 @@ class Begin(Protocol):
     ) -> AbstractAsyncContextManager[Tx]: ...
 
 
-class Home(msgspec.Struct, frozen=True, kw_only=True):
-    """What an aggregate has of its service."""
-
-    store: Callable[[], Store]
-    transaction: Begin
-    owns: Callable[[EventType[object]], bool]
-    """Whether an event is its own to say."""
-    upcasts: Casts
-    sight: SchemaGuard
-
-
 class Loaded(msgspec.Struct, Generic[S], frozen=True):
     """A state, and the version of the stream that it is the sum of; 0 when nothing has happened yet."""
 
@@ -72,11 +58,12 @@ class Aggregate(Generic[S, E]):
     def __init__(
         self,
         name: str,
-        home: Home,
+        begin: Begin,
         *,
         initial: Callable[[], S],
         evolve: Evolve[S, E],
         events: Sequence[EventType[object]],
+        reader: Reader[E],
         snapshots: Snapshots[S] | None,
         conflicts: Conflicts,
     ) -> None:
@@ -85,8 +72,8 @@ class Aggregate(Generic[S, E]):
         self.evolve = evolve
         self.events = events
         """The types of its events, all with a key and in one topic."""
-        self._home = home
-        self._reader: Reader[E] = Reader(events, home.upcasts, home.sight)
+        self._begin = begin
+        self._reader = reader
         self._snapshots = snapshots
         self._conflicts = conflicts
 
@@ -95,7 +82,7 @@ class Aggregate(Generic[S, E]):
         that does not exist yet cannot be held."""
         stream = self._stream(tx, id)
         if hold:
-            await self._table.version(tx.transaction, stream, hold=True)
+            await tx.store.streams.version(tx.transaction, stream, hold=True)
         known = await self._from_snapshot(tx, stream)
         state, version = known.state, known.version
         async for row in self._rows(tx, stream, version):
@@ -149,9 +136,7 @@ class Aggregate(Generic[S, E]):
         attempts are spent. After CommitUnknown it may have happened or not: load and look before you try again."""
         for attempt in range(1, self._conflicts.attempts + 1):
             try:
-                async with self._home.transaction(
-                    tenant, correlation=correlation, actor=actor, traceparent=traceparent
-                ) as tx:
+                async with self._begin(tenant, correlation=correlation, actor=actor, traceparent=traceparent) as tx:
                     return await self.decide(tx, id, decision, hold=attempt > 1)
             except (VersionConflict, StoreCollision) as error:
                 if attempt == self._conflicts.attempts:
@@ -160,10 +145,6 @@ class Aggregate(Generic[S, E]):
             await asyncio.sleep(self._conflicts.pause(attempt))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    @property
-    def _table(self) -> StreamTable:
-        return self._home.store().streams
-
     def _stream(self, tx: Tx, id: str) -> Stream:
         if not id:
             raise ConfigurationError(f"a stream of {self.name} needs an id: the key of its events")
@@ -171,7 +152,7 @@ class Aggregate(Generic[S, E]):
 
     async def _rows(self, tx: Tx, stream: Stream, after: int) -> AsyncIterator[StreamEvent]:
         while True:
-            rows = await self._table.read(tx.transaction, stream, after=after, limit=PAGE)
+            rows = await tx.store.streams.read(tx.transaction, stream, after=after, limit=PAGE)
             for row in rows:
                 yield row
             if len(rows) < PAGE:
@@ -191,7 +172,7 @@ class Aggregate(Generic[S, E]):
         else makes at this moment: from then on it can be held."""
         while True:
             if expected == "any":
-                before = await self._table.version(tx.transaction, stream, hold=True)
+                before = await tx.store.streams.version(tx.transaction, stream, hold=True)
             else:
                 before = 0 if expected == "new" else expected
             facts = [
@@ -206,7 +187,7 @@ class Aggregate(Generic[S, E]):
                 for version, (event, fact) in enumerate(zip(events, facts, strict=True), before + 1)
             ]  # fmt: skip
             try:
-                await self._table.append(tx.transaction, rows)
+                await tx.store.streams.append(tx.transaction, rows)
             except VersionConflict:
                 if expected == "any" and before == 0:
                     continue
@@ -228,7 +209,7 @@ class Aggregate(Generic[S, E]):
 
     async def _from_snapshot(self, tx: Tx, stream: Stream) -> Loaded[S]:
         if self._snapshots is not None:
-            kept = await self._table.snapshot(tx.transaction, stream)
+            kept = await tx.store.streams.snapshot(tx.transaction, stream)
             state = None if kept is None else self._snapshots.state(kept)
             if kept is not None and state is not None:
                 return Loaded(state, kept.version)
@@ -237,4 +218,4 @@ class Aggregate(Generic[S, E]):
     async def _keep(self, tx: Tx, stream: Stream, loaded: Loaded[S]) -> None:
         snapshot = None if self._snapshots is None else self._snapshots.taken(loaded.state, loaded.version)
         if snapshot is not None:
-            await self._table.keep(tx.transaction, stream, snapshot)
+            await tx.store.streams.keep(tx.transaction, stream, snapshot)

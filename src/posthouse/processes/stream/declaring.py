@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from posthouse.contracts import EventType, event_type_of
+from posthouse.contracts import EventType
+from posthouse.contracts.versions import Casts
 from posthouse.errors import ConfigurationError
-from posthouse.processes.stream.aggregate import Aggregate, Home
+from posthouse.processes.stream.aggregate import Aggregate, Begin
 from posthouse.processes.stream.conflicts import Conflicts
 from posthouse.processes.stream.deciding import Evolve
+from posthouse.processes.stream.reading import Reader
 from posthouse.processes.stream.snapshots import Snapshots
+from posthouse.seam import SchemaGuard
 
 S = TypeVar("S")
 E = TypeVar("E")
@@ -18,19 +21,22 @@ E = TypeVar("E")
 
 def aggregate_of(
     name: str,
-    home: Home,
+    begin: Begin,
     *,
     initial: Callable[[], S],
     evolve: Evolve[S, E],
-    events: Sequence[type[object]],
+    events: Sequence[EventType[object]],
+    owns: Callable[[EventType[object]], bool],
+    upcasts: Casts,
+    guard: SchemaGuard,
     others: Mapping[str, Sequence[EventType[object]]],
     snapshot_every: int | None,
     revision: int,
     conflicts: Conflicts,
 ) -> Aggregate[S, E]:
-    """An aggregate of a service that has `others` already, each with its events. Raises ConfigurationError."""
-    types: list[EventType[object]] = [event_type_of(cls) for cls in events]
-    problems = [*_name_problems(name, others), *_event_problems(types, home.owns, others), *conflicts.problems("it")]
+    """An aggregate of a service that has `others` already, each with its events, and that `owns` some. Raises
+    ConfigurationError with all that cannot work."""
+    problems = [*_name_problems(name, others), *_event_problems(events, owns, others), *conflicts.problems("it")]
     snapshots = None
     if snapshot_every is not None and snapshot_every < 1:
         problems.append(f"snapshot_every must be at least 1, not {snapshot_every}: leave it out for no snapshots")
@@ -43,10 +49,11 @@ def aggregate_of(
         raise ConfigurationError(*(f"aggregate {name!r}: {problem}" for problem in problems))
     return Aggregate(
         name,
-        home,
+        begin,
         initial=initial,
         evolve=evolve,
-        events=types,
+        events=events,
+        reader=Reader(events, upcasts, guard),
         snapshots=snapshots,
         conflicts=conflicts,
     )

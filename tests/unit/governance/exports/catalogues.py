@@ -7,18 +7,21 @@ from datetime import date
 
 from msgspec.structs import replace
 
-from posthouse import Event, Payload, Service, Tx
+from posthouse import App, Event, Payload, Service, Settings, Tx
+from posthouse.app import app_of
 from posthouse.contracts import avro
 from posthouse.governance.document import Document
 from posthouse.governance.exports import Source
 from posthouse.governance.listing import catalogue_of
 
-orders = Service(
-    "orders", namespace="shop", owner="team checkout", residency="eu-west", broker="kafka://u:secret@k1,k2"
-)
-billing = Service("billing", namespace="shop", owner="team finance", in_flight=50, broker="kafka://u:secret@k1,k2")
-parcels = Service("parcels", namespace="shop", wire="binary", broker="pubsub://acme?emulator=localhost:1")
-hotel = Service("hotel", wire="melmastoon", broker="sqs://eu-central-1")
+orders = Service("orders", namespace="shop", owner="team checkout", residency="eu-west")
+App(orders, broker="kafka://u:secret@k1,k2")
+billing = Service("billing", namespace="shop", owner="team finance")
+App(billing, broker="kafka://u:secret@k1,k2", settings=Settings(in_flight=50))
+parcels = Service("parcels", namespace="shop", envelope="binary")
+App(parcels, broker="pubsub://acme?emulator=localhost:1")
+hotel = Service("hotel", envelope="melmastoon")
+App(hotel, broker="sqs://eu-central-1")
 
 
 class Line(Payload):
@@ -87,7 +90,9 @@ async def remember(event: Event[OrderPlaced], tx: Tx) -> None: ...
 
 
 SERVICES = [orders, billing, parcels, hotel]
-SHOP = Source(document=catalogue_of(SERVICES), brokers={service.name: service.broker_url for service in SERVICES})
+SHOP = Source(
+    document=catalogue_of(SERVICES), brokers={service.name: app_of(service).broker_url for service in SERVICES}
+)
 
 HOSTILE = (
     'q" \' ` `` \\ | ${file("/etc/passwd")} %{ if true }x%{ endif } $${a} {danger()} <script>alert(1)</script> '

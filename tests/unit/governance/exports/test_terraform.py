@@ -15,6 +15,7 @@ import hcl2
 import pytest
 from msgspec.structs import replace
 
+from posthouse.app import app_of
 from posthouse.brokers.pubsub import PubSubBroker
 from posthouse.brokers.pubsub.broker import ATTEMPTS
 from posthouse.brokers.pubsub.inventory import called
@@ -127,7 +128,7 @@ def test_a_service_writes_to_its_own_topics_and_to_the_dead_letters_of_what_it_r
 
 def test_a_service_may_look_at_every_topic_that_it_asks_for_when_it_starts() -> None:
     granted = {(grant["service"], grant["topic"]) for grant in catalogue()["viewers"].values()}
-    assert granted == {(service.name, topic) for service in SERVICES for topic in service.topology().topics}
+    assert granted == {(service.name, topic) for service in SERVICES for topic in app_of(service).topology().topics}
 
 
 def test_only_schemas_that_pubsub_knows_are_published() -> None:
@@ -262,7 +263,7 @@ def test_terraform_reads_the_catalogue_and_wants_the_regions(terraform: str, tmp
     topics, persistence = json.loads(run(terraform, tmp_path, "output", "-json", "made").stdout)
     assert topics["shop.orders.order"]["residency"] == [HOSTILE]
     assert persistence["shop.orders.order.dlq"] == ["europe-west1"]
-    assert orders.topology().topics[0] in topics
+    assert app_of(orders).topology().topics[0] in topics
 
 
 def test_events_that_must_stay_in_two_places_stay_where_both_are(terraform: str, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def billing(payload: type[object], reads: list[str] | None = None) -> Expectatio
     @service.on(declared, reads=reads)
     async def invoice(event: object) -> None: ...
 
-    (one,) = expectations_of(catalogue_of([service]), {known.name: known for known in service.catalogue})
+    (one,) = expectations_of(catalogue_of([service]), {known.name: known for known in service.declared.catalogue})
     return one
 
 

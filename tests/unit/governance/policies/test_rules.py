@@ -413,7 +413,11 @@ def test_fifty_deliveries_and_ten_minutes_are_the_most(find: Find) -> None:
 
 def test_the_horizon_is_that_of_the_policy_and_of_the_broker(find: Find) -> None:
     def text(seconds: int) -> str:
-        service = f'billing = Service("billing", namespace="shop", owner="x", inbox_retention={seconds})\n'
+        service = (
+            "from posthouse import App\nfrom posthouse import Settings as AppSettings\n"
+            'billing = Service("billing", namespace="shop", owner="x")\n'
+            f"App(billing, settings=AppSettings(inbox_retention={seconds}))\n"
+        )
         return service + PLACED + handler("OrderPlacedV1", policy=", policy=Policy(max_attempts=3, first_delay=10)")
 
     settings = Settings(redelivery=100.0)

@@ -12,11 +12,12 @@ from melmastoon.demo.clock import SharedClock
 from melmastoon.demo.heirs import free, hidden_for
 from melmastoon.demo.stillness import LogReading, Stillness, Watcher
 from posthouse import Event, Payload, Policy, RetryLater, Service, Tx
+from posthouse.app import app_of
 from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.clock import SystemClock
 from posthouse.runtime import Runtime
-from posthouse.service import Parts
 from posthouse.stores.sqlite import SqliteStore
+from posthouse.testing import rehost
 
 NOON = 1_800_000_000.0
 
@@ -46,7 +47,7 @@ class Hotel:
     def settle_in(self) -> None:
         log = EmbeddedBroker(self.log, clock=SystemClock(), synchronous="NORMAL", lease=3600.0)
         store = SqliteStore(self.store, clock=self.clock, synchronous="NORMAL")
-        self.service.use(Parts(store, log, self.clock))
+        rehost(self.service, store=store, broker=log, clock=self.clock)
 
     async def say(self, name: str) -> None:
         async with self.service.transaction("t1") as tx:
@@ -66,7 +67,7 @@ async def hotel(tmp_path: Path) -> AsyncIterator[Hotel]:
 
 
 async def working(hotel: Hotel) -> tuple[Runtime, asyncio.Event, asyncio.Task[None]]:
-    runtime, stop = await hotel.service.prepare(), asyncio.Event()
+    runtime, stop = await app_of(hotel.service).prepare(), asyncio.Event()
     return runtime, stop, asyncio.create_task(runtime.run(stop))
 
 
@@ -88,7 +89,7 @@ async def stillness(hotel: Hotel) -> Stillness:
 
 
 async def test_what_was_said_is_in_flight_until_it_was_applied(hotel: Hotel) -> None:
-    await hotel.service.prepare()
+    await app_of(hotel.service).prepare()
     await hotel.say("Amina")
     assert "rows to send" in look(hotel).moving
     _, stop, task = await working(hotel)
@@ -100,7 +101,7 @@ async def test_what_was_said_is_in_flight_until_it_was_applied(hotel: Hotel) -> 
 
 async def test_a_retry_is_what_comes_next_and_not_in_flight(hotel: Hotel) -> None:
     hotel.fails = True
-    await hotel.service.prepare()
+    await app_of(hotel.service).prepare()
     await hotel.say("Amina")
     _, stop, task = await working(hotel)
     seen = await stillness(hotel)
@@ -121,7 +122,7 @@ async def test_how_long_a_held_event_is_hidden_is_known_as_it_is_to_whoever_runs
     @hotel.service.on(hotel.came, consumer="asking", calling=ask, policy=Policy(deadline=2.0))
     async def answered(event: Event[object], tx: Tx, answer: str) -> None: ...
 
-    runtime = await hotel.service.prepare()
+    runtime = await app_of(hotel.service).prepare()
     known = {
         consumer.name: retrier._visibility
         for consumer, retrier in zip(runtime.consumers, runtime.retriers, strict=True)
@@ -130,7 +131,7 @@ async def test_how_long_a_held_event_is_hidden_is_known_as_it_is_to_whoever_runs
 
 
 async def test_nobody_waits_for_a_service_that_is_away(hotel: Hotel) -> None:
-    await hotel.service.prepare()
+    await app_of(hotel.service).prepare()
     await hotel.say("Amina")
     watcher, reading = hotel.watcher()
     assert watcher.look(NOON, away=("hotel",)).moving == ""
@@ -141,7 +142,7 @@ async def test_nobody_waits_for_a_service_that_is_away(hotel: Hotel) -> None:
 async def test_what_a_dead_process_held_is_free_at_once_though_the_clock_stands_still(hotel: Hotel) -> None:
     """It died while it ran a held event, with its lanes and its partitions leased for an hour."""
     hotel.fails = True
-    await hotel.service.prepare()
+    await app_of(hotel.service).prepare()
     await hotel.say("Amina")
     _, stop, task = await working(hotel)
     due = (await stillness(hotel)).next
@@ -149,9 +150,9 @@ async def test_what_a_dead_process_held_is_free_at_once_though_the_clock_stands_
     stop.set()
     await task
     hotel.clock.move(due)
-    await hotel.service.store.held.claim_due("hotel", 1, hidden_for(hotel.service)["hotel"])  # and died
-    await hotel.service.store.outbox.lease("the dead", 3600.0)
-    stream = await hotel.service.broker.subscribe("hotel", ["melmastoon.hotel.guest"])
+    await app_of(hotel.service).store.held.claim_due("hotel", 1, hidden_for(hotel.service)["hotel"])  # and died
+    await app_of(hotel.service).store.outbox.lease("the dead", 3600.0)
+    stream = await app_of(hotel.service).broker.subscribe("hotel", ["melmastoon.hotel.guest"])
     await hotel.say("Bahram")
     hotel.fails = False
     free(hotel.store, hotel.log, hotel.service)

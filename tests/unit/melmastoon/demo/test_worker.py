@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from melmastoon.demo.worker import prepared
-from posthouse import Payload, Service
+from posthouse import App, Payload, Service
 from posthouse.broker import Topology
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
@@ -26,7 +26,8 @@ class Busy(MemoryBroker):
 
 async def test_a_process_waits_for_a_server_that_does_not_answer_at_once(tmp_path: Path) -> None:
     broker = Busy(clock=SystemClock())
-    service = Service("hotel", store=f"sqlite:///{tmp_path}/hotel.db", broker=broker)
+    service = Service("hotel")
+    App(service, store=f"sqlite:///{tmp_path}/hotel.db", broker=broker)
 
     @service.event("guest.came.v1", key="name")
     class Came(Payload):

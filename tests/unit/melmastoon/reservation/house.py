@@ -23,6 +23,7 @@ from melmastoon.reservation import reservation
 from melmastoon.reservation.board import Card, card
 from melmastoon.reservation.bookings import Booking, read
 from melmastoon.reservation.commands import cancel, change_dates, check_in, check_out, hold, no_show
+from posthouse.app import app_of
 from posthouse.processes import SagaView
 from posthouse.testing import Harness
 
@@ -146,7 +147,7 @@ class House:
             return await card(tx, "b1")
 
     async def saga(self, name: str, id: str = "b1") -> SagaView:
-        return await reservation.sagas.show(name, "t1", id)
+        return await app_of(reservation).sagas.show(name, "t1", id)
 
     async def saga_status(self, name: str, id: str = "b1") -> str:
         return (await self.saga(name, id)).row.status

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from melmastoon.facts.house import Rail
 from melmastoon.facts.reservation import BookingCancelled, BookingConfirmed, BookingHeld
 from melmastoon.reservation import desk, reservation
+from posthouse.app import app_of
 from posthouse.errors import DeskError
 from tests.unit.melmastoon.reservation.house import (
     GUEST,
@@ -159,7 +160,7 @@ async def test_a_room_that_is_not_released_within_60_seconds_is_for_an_operator(
         assert await house.saga_status("booking") == "compensating"
         await house.waits(0.001)
         assert await house.saga_status("booking") == "compensation_failed"
-        await reservation.sagas.retry("booking", "t1", "b1")
+        await app_of(reservation).sagas.retry("booking", "t1", "b1")
         await house.hears(released())
         assert await house.saga_status("booking") == "compensated"
         assert len(house.said(BookingCancelled)) == 1
@@ -219,7 +220,7 @@ async def test_a_confirmed_booking_cannot_be_abandoned() -> None:
 async def test_an_operator_who_cancels_a_booking_saga_is_named_as_the_reason() -> None:
     async with open_house() as house:
         await house.hold()
-        await reservation.sagas.cancel("booking", "t1", "b1", "the guest rang and wept")
+        await app_of(reservation).sagas.cancel("booking", "t1", "b1", "the guest rang and wept")
         await house.harness.settled()
         assert house.said(BookingCancelled) == [cancelled("operator")]
         assert (await house.saga("booking")).row.reason == "the guest rang and wept"

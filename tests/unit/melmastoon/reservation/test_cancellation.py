@@ -115,7 +115,7 @@ async def test_nobody_cancels_a_booking_that_there_is_not_or_that_is_another_ten
 
 
 def test_the_flow_is_declared_with_what_has_to_follow() -> None:
-    flow = reservation.flows["cancellation"]
+    flow = reservation.declared.flows["cancellation"]
     subjects = [event_type.payload.cls for event_type in flow.then]
     assert flow.starts.payload.cls is BookingCancelled
     assert subjects == [AllocationReleased, MessageDispatched]

@@ -11,6 +11,7 @@ from melmastoon.facts.lock_integration import KeyIssued
 from melmastoon.facts.reservation import CheckedIn, CheckInStarted
 from melmastoon.reservation import desk, reservation
 from posthouse import Reject
+from posthouse.app import app_of
 from posthouse.errors import DeskError
 from tests.unit.melmastoon.reservation.house import (
     ARRIVAL,
@@ -244,7 +245,7 @@ async def test_what_the_desk_saw_to_by_hand_lets_the_guest_in() -> None:
         await house.check_in()
         await house.hears(PARTS["folio"], PARTS["key"])
         await house.waits(30.0)
-        await reservation.sagas.resume("check_in", "t1", "b1", by="s1", note="welcomed in person")
+        await app_of(reservation).sagas.resume("check_in", "t1", "b1", by="s1", note="welcomed in person")
         await house.harness.settled()
         card = await house.card()
         assert (card.booking.status, card.missing, card.wants_attention) == ("checked_in", "", False)

@@ -13,6 +13,7 @@ from melmastoon.facts.reservation import BookingHeld, BookingModified
 from melmastoon.reservation import reservation
 from melmastoon.reservation.commands import change_guest, hold, note_requests
 from posthouse import Reject
+from posthouse.app import app_of
 from posthouse.testing import Harness
 from tests.unit.melmastoon.reservation.house import (
     DEPARTURE,
@@ -50,7 +51,7 @@ async def test_two_tenants_may_have_a_booking_of_the_same_id() -> None:
         await house.hears(committed(), captured())
         assert (await house.booking()).status == "confirmed"
         await house.waits(30.0)  # nothing of t1 was heard for t2
-        assert (await reservation.sagas.show("booking", "t2", "b1")).row.status == "compensated"
+        assert (await app_of(reservation).sagas.show("booking", "t2", "b1")).row.status == "compensated"
 
 
 async def test_a_booking_without_a_night_is_refused() -> None:
@@ -75,7 +76,7 @@ async def test_a_transaction_that_fails_leaves_neither_booking_nor_saga() -> Non
                 assert await hold(tx, wanted())
                 raise RuntimeError("the site fell over")
         assert house.said(BookingHeld) == []
-        assert [row async for row in reservation.sagas.find()] == []
+        assert [row async for row in app_of(reservation).sagas.find()] == []
         assert await house.hold()
 
 
@@ -140,10 +141,10 @@ async def test_a_whole_stay_with_every_frame_delivered_twice_is_the_same_stay() 
         await _whole_stay(house, twice)
         assert (await house.booking()).status == "checked_out"
         assert await harness.held(reservation) == []
-        sagas = {(row.saga, row.status) async for row in reservation.sagas.find()}
+        sagas = {(row.saga, row.status) async for row in app_of(reservation).sagas.find()}
     async with Harness(reservation) as harness:
         house = House(harness)
         await _whole_stay(house, house.hears)
-        assert {(row.saga, row.status) async for row in reservation.sagas.find()} == sagas
+        assert {(row.saga, row.status) async for row in app_of(reservation).sagas.find()} == sagas
         booking = await house.booking()
         assert (booking.status, booking.amount_cents, booking.missing) == ("checked_out", 40_000, "")

@@ -17,13 +17,13 @@ print(json.dumps({name: dict(saga.deadlines) for name, saga in reservation.saga_
 
 
 def test_deadlines_are_those_of_the_house() -> None:
-    assert {name: dict(saga.deadlines) for name, saga in reservation.saga_types.items()} == {
+    assert {name: dict(saga.deadlines) for name, saga in reservation.declared.saga_types.items()} == {
         "booking": {"hold_expired": 30.0, "hold_lapsed": 600.0},
         "check_in": {"not_ready": 30.0},
         "check_out": {"not_done": 30.0},
         "date_change": {"not_done": 30.0},
     }
-    assert reservation.saga_types["booking"].undos["room_committed"].within == 60.0
+    assert reservation.declared.saga_types["booking"].undos["room_committed"].within == 60.0
 
 
 def test_at_a_pace_of_60_a_hold_lasts_ten_seconds() -> None:

@@ -30,6 +30,7 @@ from melmastoon.reservation.commands import cancel, change_dates, check_in, chec
 from melmastoon.vendors.weather import Scripted, Weather
 from melmastoon.vendors.world import World, pretending
 from posthouse import Tx
+from posthouse.app import app_of
 from posthouse.testing import Harness
 from tests.unit.melmastoon.reservation.house import ARRIVAL, House, wanted
 
@@ -50,7 +51,7 @@ class Street(House):
         await self.harness.settled()
 
     async def sagas(self) -> Counter[tuple[str, str]]:
-        return Counter([(row.saga, row.status) async for row in reservation.sagas.find()])
+        return Counter([(row.saga, row.status) async for row in app_of(reservation).sagas.find()])
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from typing import Annotated
 from posthouse import Event, Payload, Policy, Service
 from posthouse.contracts.personal import Personal
 from posthouse.processes import Aggregate, Model, Projection
-from posthouse.service import Wire
+from posthouse.service import Envelope
 
 
 class Hotel:
@@ -22,9 +22,9 @@ class Hotel:
         reads: bool = True,
         cross_tenant: bool = False,
         policy: Policy | None = None,
-        wire: Wire = "structured",
+        wire: Envelope = "structured",
     ) -> None:
-        self.service = Service("rooms", wire=wire)
+        self.service = Service("rooms", envelope=wire)
         self._policy = policy
         self.poison = ""
         """The room at which handlers fail."""

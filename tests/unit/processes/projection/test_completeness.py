@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from posthouse.app import app_of
 from posthouse.broker import Progress
 from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.brokers.memory import MemoryBroker
@@ -18,9 +19,8 @@ from posthouse.processes import Plan
 from posthouse.processes.projection.clearing import clear
 from posthouse.processes.projection.judging import found
 from posthouse.processes.projection.rebuilding import is_as_far
-from posthouse.service import Parts
 from posthouse.status import drained
-from posthouse.testing import Harness
+from posthouse.testing import Harness, rehost
 from tests.unit.processes.projection.listings import Hotel
 
 
@@ -64,24 +64,26 @@ async def test_a_model_that_is_added_later_says_that_its_history_is_missing_unti
     clock = ManualClock()
     broker, url = MemoryBroker(clock=clock), f"sqlite:///{tmp_path / 'rooms.db'}"
     older = Hotel(reads=False)
-    older.service.use(Parts(url, broker, clock))
+    rehost(older.service, store=url, broker=broker, clock=clock)
     async with older.service.running():
         await older.list_room("r1", 10, 20)
         await drained(older.service)
     hotel = Hotel()
-    hotel.service.use(Parts(url, MemoryBroker(clock=clock), clock))  # another log, which has nothing of it
+    rehost(
+        hotel.service, store=url, broker=MemoryBroker(clock=clock), clock=clock
+    )  # another log, which has nothing of it
     async with hotel.service.running():
         await hotel.list_room("r2", 10)
         async with asyncio.timeout(20.0):
             while await hotel.rows() != [("t1", "r2", 10, 1)]:  # noqa: ASYNC110 - the relay's and the consumer's doing
                 await asyncio.sleep(0.01)
-        (status,) = await hotel.service.projections.status()
+        (status,) = await app_of(hotel.service).projections.status()
         assert status.live is not None
         assert status.live.freshness.lag == 0.0
         assert status.live.freshness.partial
         assert not status.live.freshness.within
-        await hotel.service.projections.rebuild("listings")
-        (status,) = await hotel.service.projections.status()
+        await app_of(hotel.service).projections.rebuild("listings")
+        (status,) = await app_of(hotel.service).projections.status()
         assert status.live is not None
         assert status.live.freshness.within
         assert await hotel.rows() == [("t1", "r1", 20, 2), ("t1", "r2", 10, 1)]
@@ -95,10 +97,10 @@ async def test_the_number_of_a_generation_that_was_given_up_is_not_given_again()
         hotel.poison = "r1"
         for number in (2, 3):
             with pytest.raises(RebuildStopped):
-                await hotel.service.projections.rebuild("listings")
-            assert (await hotel.service.projections.drop("listings")).number == number
+                await app_of(hotel.service).projections.rebuild("listings")
+            assert (await app_of(hotel.service).projections.drop("listings")).number == number
         hotel.poison = ""
-        assert (await hotel.service.projections.rebuild("listings")).generation == 4
+        assert (await app_of(hotel.service).projections.rebuild("listings")).generation == 4
 
 
 async def test_clearing_that_comes_late_leaves_what_is_live() -> None:
@@ -106,9 +108,9 @@ async def test_clearing_that_comes_late_leaves_what_is_live() -> None:
     async with Harness(hotel.service) as harness:
         await hotel.list_room("r1", 10)
         await harness.settled()
-        (live,) = await hotel.service.store.projections.generations()
+        (live,) = await app_of(hotel.service).store.projections.generations()
         stale = msgspec.structs.replace(live, state="retired", drop_at=0.0)
-        await clear(hotel.service._wiring, hotel.listings, stale)
+        await clear(app_of(hotel.service).projections.wiring, hotel.listings, stale)
         assert await hotel.rows() == [("t1", "r1", 10, 1)]
         assert ("rooms.listings", "rooms.room") in harness.broker.log.readers
 
@@ -116,25 +118,27 @@ async def test_clearing_that_comes_late_leaves_what_is_live() -> None:
 async def test_a_rebuild_does_not_go_on_when_the_log_was_cut_before_its_place(tmp_path: Path) -> None:
     hotel, clock = Hotel(), ManualClock()
     broker = EmbeddedBroker(tmp_path / "log.db", clock=clock)
-    before = hotel.service.use(Parts("sqlite://", broker, clock))
+    before = rehost(hotel.service, store="sqlite://", broker=broker, clock=clock)
     async with hotel.service.running():
         for number in range(8):
             await hotel.list_room(f"r{number}", 10, 20)
         await drained(hotel.service)
         hotel.poison = "r3"
-        begun = asyncio.ensure_future(hotel.service.projections.rebuild("listings", Plan(source="log")))
+        begun = asyncio.ensure_future(app_of(hotel.service).projections.rebuild("listings", Plan(source="log")))
         async with asyncio.timeout(20.0):
-            while "following" not in [row.phase for row in hotel.service.projections.known if row.state == "building"]:
+            while "following" not in [
+                row.phase for row in app_of(hotel.service).projections.known if row.state == "building"
+            ]:
                 await asyncio.sleep(0.01)
-                await hotel.service.projections.learn()
+                await app_of(hotel.service).projections.learn()
         begun.cancel()
         await asyncio.wait([begun])
         _cut_behind_our_back(tmp_path / "log.db")
         hotel.poison = ""
         with pytest.raises(RebuildStopped, match=r"dropped events of rooms.room that generation 2 had not read"):
-            await hotel.service.projections.rebuild("listings", Plan(source="log"))
+            await app_of(hotel.service).projections.rebuild("listings", Plan(source="log"))
         assert await hotel.live() == 1
-    hotel.service.use(before)
+    hotel.service.hosted_by(before)
 
 
 def _cut_behind_our_back(path: Path) -> None:

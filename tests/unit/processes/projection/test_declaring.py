@@ -7,6 +7,7 @@ from typing import Annotated
 import pytest
 
 from posthouse import Event, Payload, Service, Tx
+from posthouse.app import app_of
 from posthouse.contracts.personal import Personal
 from posthouse.errors import ConfigurationError
 from posthouse.processes import Model
@@ -128,7 +129,7 @@ async def test_a_reader_of_a_service_that_was_never_opened_is_told_what_to_do() 
     listings = service.projection("listings")
     listings.on(GuestSeen)(feed)
     async with Harness(service):
-        async with service.store.begin() as tx:
+        async with app_of(service).store.begin() as tx:
             await tx.execute("DELETE FROM posthouse_generation")
         async with service.transaction("t1") as mine:
             with pytest.raises(ConfigurationError, match="has no tables yet"):

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from posthouse import Event, Payload, Service
+from posthouse.app import app_of
 from posthouse.processes import Model, Plan
 from posthouse.processes.projection import feeding
 from posthouse.processes.projection.freshness import freshness
-from posthouse.service import Parts
 from posthouse.status import drained
-from posthouse.testing import Harness
+from posthouse.testing import Harness, rehost
 from tests.kit.waiting import eventually
 from tests.unit.processes.projection.listings import Hotel
 
@@ -39,7 +39,7 @@ async def test_the_replay_of_all_events_changes_nothing() -> None:
     async with Harness(hotel.service) as harness:
         await hotel.list_room("r1", 1, 2, 3)
         await harness.settled()
-        await hotel.service.projections.rebuild("listings", Plan(source="streams"))
+        await app_of(hotel.service).projections.rebuild("listings", Plan(source="streams"))
         await hotel.list_room("r1", 4)
         await harness.assert_replay_safe()
 
@@ -48,18 +48,17 @@ async def test_other_processes_notice_a_swap_and_feed_the_new_generation(tmp_pat
     """Two services on one store and one log, as two processes are; the rebuild runs beside them and ends."""
     one, other, builder = Hotel(), Hotel(), Hotel()
     for hotel in (one, other, builder):
-        hotel.service.use(
-            Parts(
-                f"sqlite:///{tmp_path}/rooms.db?synchronous=NORMAL",
-                f"embedded:///{tmp_path}/log.db",
-                hotel.service.clock,
-            )
+        rehost(
+            hotel.service,
+            store=f"sqlite:///{tmp_path}/rooms.db?synchronous=NORMAL",
+            broker=f"embedded:///{tmp_path}/log.db",
+            clock=app_of(hotel.service).clock,
         )
     async with one.service.running(), other.service.running():
         await one.list_room("r1", 1, 2)
         await drained(one.service, timeout=20)
-        await builder.service.open()
-        done = await builder.service.projections.rebuild("listings")
+        await app_of(builder.service).open()
+        done = await app_of(builder.service).projections.rebuild("listings")
         await builder.service.aclose()
         assert (done.generation, await one.live(), await other.live()) == (2, 2, 2)
         await one.list_room("r1", 3)
@@ -72,7 +71,7 @@ async def test_a_process_leaves_a_generation_of_another_version_alone(caplog: py
     async with Harness(hotel.service) as harness:
         await hotel.list_room("r1", 1)
         await harness.settled()
-        async with hotel.service.store.begin() as tx:
+        async with app_of(hotel.service).store.begin() as tx:
             await tx.execute("UPDATE posthouse_generation SET version = 2, number = 2")
             await hotel.tables(Model("listings", 2, tx))
         with caplog.at_level(logging.WARNING, "posthouse.projection"):
@@ -92,16 +91,16 @@ async def test_a_release_with_a_new_version_serves_the_old_generation_until_the_
     async with Harness(old.service) as harness:
         await old.list_room("r1", 1)
         await harness.settled()
-        parts = Parts(old.service.store, harness.broker, harness.clock)
-        before = new.service.use(parts)
-        await new.service.open()
+        store = app_of(old.service).store
+        before = rehost(new.service, store=store, broker=harness.broker, clock=harness.clock)
+        await app_of(new.service).open()
         assert await new.live() == 1
-        done = await new.service.projections.rebuild("listings")
+        done = await app_of(new.service).projections.rebuild("listings")
         assert (done.generation, await new.rows()) == (2, [("t1", "r1", 1, 1)])
-        (_, row) = await new.service.store.projections.generations()
+        (_, row) = await app_of(new.service).store.projections.generations()
         assert row.version == 2
         assert (old.count(2), new.count(2)) == (0, 1)
-        new.service.use(before)
+        new.service.hosted_by(before)
 
 
 async def test_the_tables_of_one_transaction_are_of_one_generation() -> None:
@@ -149,7 +148,7 @@ async def test_side_effects_are_for_the_live_generation_alone() -> None:
             await harness.publish(side.TaskDone(task_id=f"k{number}"))
         await harness.settled()
         assert len(harness.published(side.TaskShown)) == 3
-        await side.service.projections.rebuild("tasks")
+        await app_of(side.service).projections.rebuild("tasks")
         await harness.settled()
         assert len(harness.published(side.TaskShown)) == 3
         await harness.publish(side.TaskDone(task_id="k9"))
@@ -179,7 +178,7 @@ async def test_what_a_handler_returns_is_not_lost_in_silence() -> None:
 async def test_status_says_how_fresh_each_generation_is() -> None:
     hotel = Hotel()
     async with Harness(hotel.service) as harness:
-        (status,) = await hotel.service.projections.status()
+        (status,) = await app_of(hotel.service).projections.status()
         assert status.live is not None
         assert (status.live.freshness.seconds, status.live.freshness.lag, status.live.freshness.within) == (
             None,
@@ -190,7 +189,7 @@ async def test_status_says_how_fresh_each_generation_is() -> None:
         await harness.settled()
         await harness.advance(1.5)
         await _until_status(hotel, applied=True)
-        (status,) = await hotel.service.projections.status()
+        (status,) = await app_of(hotel.service).projections.status()
         assert status.live is not None
         assert (status.live.group, status.live.freshness.seconds, status.live.freshness.lag) == (
             "rooms.listings",
@@ -201,7 +200,7 @@ async def test_status_says_how_fresh_each_generation_is() -> None:
         await hotel.list_room("r1", 2)
         await harness.settled()
         harness.clock.advance(8.0)
-        (status,) = await hotel.service.projections.status()
+        (status,) = await app_of(hotel.service).projections.status()
         assert status.live is not None
         figures = status.live.freshness
         assert (figures.held, figures.lag, figures.within) == (1, 9.5, False)
@@ -226,7 +225,7 @@ def test_the_lag_counts_from_the_last_event_while_something_waits() -> None:
 
 async def _until_status(hotel: Hotel, *, applied: bool) -> None:
     async with asyncio.timeout(10):
-        while bool((await hotel.service.store.projections.generations())[0].applied_at) is not applied:  # noqa: ASYNC110 - as below
+        while bool((await app_of(hotel.service).store.projections.generations())[0].applied_at) is not applied:  # noqa: ASYNC110 - as below
             await asyncio.sleep(0.005)
 
 
@@ -240,7 +239,7 @@ async def test_old_events_that_are_published_once_more_are_known_from_the_bulk_r
         for room in ("r1", "r2", "r3"):
             await hotel.list_room(room, 1, 2)
         await harness.settled()
-        await hotel.service.projections.rebuild("listings", Plan(source="streams"))
+        await app_of(hotel.service).projections.rebuild("listings", Plan(source="streams"))
         await hotel.list_room("r1", 3)
         await harness.settled()
         before = await hotel.rows()

@@ -11,6 +11,7 @@ import pydantic
 import pytest
 
 from posthouse import Event, Payload, Service
+from posthouse.app import app_of
 from posthouse.contracts.personal import Personal
 from posthouse.events import Actor
 from posthouse.processes import Model, Plan
@@ -95,7 +96,7 @@ async def test_neither_the_live_generation_nor_a_rebuild_sees_what_is_stripped(p
         async with hotel.service.transaction("t1") as tx:
             await hotel.rooms.append(tx, "r1", [hotel.RoomListed(room_id="r1", price=1, host="Ann")], expected=0)
         await harness.settled()
-        await hotel.service.projections.rebuild("listings", plan)
+        await app_of(hotel.service).projections.rebuild("listings", plan)
         assert hosts == [(1, None), (2, None)]
 
 
@@ -124,6 +125,6 @@ async def test_a_list_of_a_rebuild_holds_events_of_all_tenants_where_the_model_i
             await hotel.list_room("r1", 7, tenant=tenant)
         await harness.settled()
         hotel.watch = lambda events, model: tenants.append({event.tenant for event in events})
-        await hotel.service.projections.rebuild("listings", Plan(source="streams"))
+        await app_of(hotel.service).projections.rebuild("listings", Plan(source="streams"))
         assert await hotel.rows() == [("t1", "r1", 7, 1), ("t2", "r1", 7, 1)]
     assert tenants == [{"t1", "t2"}]

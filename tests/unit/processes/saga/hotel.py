@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 from posthouse.processes import Saga, SagaView, Turn, deadline, late, on, partial_retry, starts, step, undo
 from posthouse.testing import Harness
 
@@ -144,7 +145,7 @@ async def start(id: str = "b1", tenant: str = "t1") -> bool:
 
 async def shown(id: str = "b1") -> SagaView:
     """A booking with its history."""
-    return await reservation.sagas.show("booking", "t1", id)
+    return await app_of(reservation).sagas.show("booking", "t1", id)
 
 
 async def status(id: str = "b1") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from posthouse import Event, Payload, Policy, Service
+from posthouse.app import app_of
 from posthouse.errors import ConfigurationError
 from posthouse.governance.listing import catalogue_of
 from posthouse.processes import Saga, Turn, deadline, late, on, partial_retry, starts, step, undo
@@ -57,7 +58,7 @@ class Plain(Saga):
 
 
 def test_what_is_declared_can_be_listed() -> None:
-    known = hotel.reservation.saga_types["booking"]
+    known = hotel.reservation.declared.saga_types["booking"]
     assert (known.consumer, known.cls, known.correlate) == ("reservation.booking", hotel.BookingSaga, "booking_id")
     assert known.description == "Hold the room, commit it, take the money, confirm."
     assert (known.starts, known.started_by) == ("hold", None)
@@ -79,7 +80,7 @@ def test_what_is_declared_can_be_listed() -> None:
 
 
 def test_a_saga_is_a_consumer_of_its_own_with_a_topic_for_its_deadlines() -> None:
-    topology = hotel.reservation.topology()
+    topology = app_of(hotel.reservation).topology()
     assert topology.groups["reservation.booking"] == [
         "hotel.inventory.allocation",
         "hotel.payment.intent",
@@ -100,7 +101,7 @@ def test_deadlines_are_in_no_catalogue() -> None:
 
 
 def test_handlers_pass_for_the_users_own_module() -> None:
-    handlers = hotel.reservation.consumers["reservation.booking"].values()
+    handlers = hotel.reservation.declared.consumers["reservation.booking"].values()
     assert {handler.function.__module__ for handler in handlers} == {hotel.__name__}
 
 
@@ -217,7 +218,7 @@ def test_an_event_may_be_taken_in_time_by_one_method_and_late_by_another() -> No
         @late(OrderPaid)
         def paid_late(self, event: Event[OrderPaid], turn: Turn) -> None: ...
 
-    assert [*declared(Both).consumers["shop.order"]] == ["shop.order.paid.v1", "shop.saga.deadline_passed.v1"]
+    assert [*declared(Both).declared.consumers["shop.order"]] == ["shop.order.paid.v1", "shop.saga.deadline_passed.v1"]
 
 
 def test_names_and_settings_are_checked() -> None:

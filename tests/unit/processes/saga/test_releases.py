@@ -8,14 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from posthouse import Event, Payload, Policy, Service
+from posthouse import App, Event, Payload, Policy, Service
+from posthouse.app import app_of
 from posthouse.clock import ManualClock
 from posthouse.errors import ContractError
 from posthouse.processes import Saga, Turn, deadline, on, starts, step, undo
-from posthouse.service import Parts
 from posthouse.status import drained
 from posthouse.store import HeldFilter
 from posthouse.store.sagas import SagaFilter, SagaRow
+from posthouse.testing import rehost
 
 OUTSIDE = Service("till")
 
@@ -85,15 +86,17 @@ class Till:
     def __init__(self, folder: Path, store: str = "") -> None:
         self.clock = ManualClock()
         self._store, self._broker = store or f"sqlite:///{folder}/store.db", f"embedded:///{folder}/log.db"
-        self._outside = Service("till", store=f"sqlite:///{folder}/till.db", broker=self._broker, clock=self.clock)
+        self._outside = Service("till")
+        App(self._outside, store=f"sqlite:///{folder}/till.db", broker=self._broker, clock=self.clock)
 
     def release(self, cls: type[Saga]) -> Service:
-        service = Service("shop", store=self._store, broker=self._broker, clock=self.clock)
+        service = Service("shop")
+        App(service, store=self._store, broker=self._broker, clock=self.clock)
         service.saga("order", correlate="order_id", policy=Policy(max_attempts=1))(cls)
         return service
 
     async def say(self, payload: object) -> None:
-        OUTSIDE.use(Parts(self._outside.store, self._outside.broker, self.clock))
+        rehost(OUTSIDE, store=app_of(self._outside).store, broker=app_of(self._outside).broker, clock=self.clock)
         async with OUTSIDE.transaction("t1") as tx:
             tx.publish(payload)
         async with self._outside.running():
@@ -118,8 +121,8 @@ async def after(till: Till, cls: type[Saga], payload: object) -> tuple[SagaRow, 
     service = till.release(cls)
     async with service.running():
         await drained(service)
-        (row,) = await service.store.sagas.find(SagaFilter())
-        held = await service.store.held.find(HeldFilter())
+        (row,) = await app_of(service).store.sagas.find(SagaFilter())
+        held = await app_of(service).store.held.find(HeldFilter())
     return row, [one.error for one in held]
 
 
@@ -152,17 +155,17 @@ async def test_a_deadline_that_is_not_declared_any_more_is_held_with_a_word_on_i
     service = till.release(Renamed)
     async with service.running():
         await until_held(service)
-        (held,) = await service.store.held.find(HeldFilter())
+        (held,) = await app_of(service).store.held.find(HeldFilter())
     assert "the deadline 'slow' was armed by another release" in held.error
 
 
 async def until_held(service: Service) -> None:
     """The store's timers and the relay run by themselves: wait for what they lead to, in turns of the loop."""
-    while not await service.store.held.find(HeldFilter()):
+    while not await app_of(service).store.held.find(HeldFilter()):
         await drained(service)
 
 
 def test_unreadable_states_raise_a_contract_error(till: Till) -> None:
-    of = till.release(First).saga_types["order"]
+    of = till.release(First).declared.saga_types["order"]
     with pytest.raises(ContractError):
         of.decode(b"[]", "7")

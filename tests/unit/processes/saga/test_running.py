@@ -7,6 +7,7 @@ from contextlib import suppress
 import msgspec
 import pytest
 
+from posthouse.app import app_of
 from posthouse.errors import DeskError
 from posthouse.store import Timer
 from posthouse.testing import Harness
@@ -190,7 +191,7 @@ async def test_what_comes_late_and_has_a_method_is_given_to_it(h: Harness) -> No
 async def test_when_the_event_comes_first_a_deadline_that_fired_already_is_stale(h: Harness) -> None:
     await start()
     await h.settled()
-    (timer,) = await reservation.store.timers.pending()
+    (timer,) = await app_of(reservation).store.timers.pending()
     await commit_room(h)
     before = await shown()
     await fire(timer)
@@ -217,8 +218,8 @@ async def test_when_the_deadline_comes_first_the_event_is_late(h: Harness) -> No
 async def test_deadlines_of_another_saga_or_of_none_are_passed_over(h: Harness) -> None:
     await start("b1")
     await h.settled()
-    (timer,) = await reservation.store.timers.pending()
-    async with reservation.store.begin() as tx:
+    (timer,) = await app_of(reservation).store.timers.pending()
+    async with app_of(reservation).store.begin() as tx:
         await tx.execute("DELETE FROM posthouse_saga")
     await fire(timer)
     await h.settled()
@@ -363,7 +364,7 @@ async def test_the_deadlines_of_one_undo_are_over_with_it(h: Harness) -> None:
     await h.publish(IntentFailed(booking="b1"))
     await h.settled()
     assert [*(await shown()).row.deadlines] == ["retry undo"]
-    await reservation.sagas.retry("booking", "t1", "b1")
+    await app_of(reservation).sagas.retry("booking", "t1", "b1")
     assert [*(await shown()).row.deadlines] == ["undo within"]
     await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
     await h.settled()
@@ -426,7 +427,7 @@ async def test_sagas_that_ended_are_forgotten_in_time_and_others_never(h: Harnes
     await start("rests")
     await h.publish(IntentCaptured(booking_id="done"))
     await commit_room(h, "rests")
-    runtime = await reservation.prepare()
+    runtime = await app_of(reservation).prepare()
     await h.advance(90 * 86_400.0 - 1)
     await runtime.tidy()
     assert await status("done") == "completed"
@@ -435,7 +436,7 @@ async def test_sagas_that_ended_are_forgotten_in_time_and_others_never(h: Harnes
     with pytest.raises(DeskError):
         await shown("done")
     assert await status("rests") == "running"
-    async with reservation.store.begin() as tx:
+    async with app_of(reservation).store.begin() as tx:
         assert (await tx.execute("SELECT count(DISTINCT number) FROM posthouse_saga_turn")).scalar() == 1
 
 
@@ -446,5 +447,5 @@ def tries_in(state: bytes) -> int:
 
 async def fire(timer: Timer) -> None:
     """Say what a timer would say, as if it had fired a moment before it was cancelled."""
-    async with reservation.store.begin() as tx:
-        await reservation.store.outbox.append(tx, [timer.row])
+    async with app_of(reservation).store.begin() as tx:
+        await app_of(reservation).store.outbox.append(tx, [timer.row])

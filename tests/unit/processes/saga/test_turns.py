@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from posthouse import Event, Payload, Policy, Reject, RetryNow, Service, Tx
+from posthouse.app import app_of
 from posthouse.errors import ConfigurationError, StoreCollision
 from posthouse.processes import Saga, Turn, deadline, late, on, starts, step, undo
 from posthouse.store.sagas import SagaFilter, SagaRow
@@ -119,12 +120,12 @@ def _script() -> None:
 
 
 async def order(id: str = "7", saga: str = "order") -> SagaRow:
-    (row,) = await shop.store.sagas.find(SagaFilter(saga=saga, id=id))
+    (row,) = await app_of(shop).store.sagas.find(SagaFilter(saga=saga, id=id))
     return row
 
 
 async def seen() -> list[str]:
-    saga = shop.saga_types["order"].decode((await order()).state, "7")
+    saga = shop.declared.saga_types["order"].decode((await order()).state, "7")
     assert isinstance(saga, OrderSaga)
     return saga.seen
 
@@ -138,7 +139,7 @@ async def test_an_event_starts_a_saga_whose_id_it_carries() -> None:
     async with Harness(shop) as h:
         await running(h)
         row = await order()
-        (begun,) = await shop.store.sagas.history("order", "t1", "7")
+        (begun,) = await app_of(shop).store.sagas.history("order", "t1", "7")
         (placed,) = h.published(OrderPlaced)
     assert (row.status, row.done, row.correlation) == ("running", ("placed",), placed.correlation)
     assert (begun.input.kind, begun.input.event_id, begun.method) == ("event", placed.id, "placed")
@@ -150,7 +151,7 @@ async def test_another_event_that_would_start_it_is_noted() -> None:
         await running(h)
         await h.publish(OrderPlaced(number=7, cents=999))
         await h.settled()
-        row, turns = await order(), await shop.store.sagas.history("order", "t1", "7")
+        row, turns = await order(), await app_of(shop).store.sagas.history("order", "t1", "7")
         assert await h.held(shop) == []
     assert b'"cents":300' in row.state
     assert [(turn.method, bool(turn.note), turn.late) for turn in turns] == [
@@ -165,7 +166,7 @@ async def test_an_event_without_an_id_is_about_no_saga() -> None:
         await h.publish(OrderPaid())
         await h.settled()
         assert await h.held(shop) == []
-        assert await shop.store.sagas.find(SagaFilter()) == []
+        assert await app_of(shop).store.sagas.find(SagaFilter()) == []
 
 
 async def test_deadlines_are_set_moved_cleared_and_set_again() -> None:
@@ -207,11 +208,11 @@ async def test_a_deadline_that_was_moved_does_not_count_by_its_first_time() -> N
         Script.act = lambda saga, turn: turn.set(saga.slow)
         await h.publish(OrderPaid(order_id="7"))
         await h.settled()
-        (fired,) = await shop.store.timers.pending()
+        (fired,) = await app_of(shop).store.timers.pending()
         await h.publish(OrderPaid(order_id="7"))
         await h.settled()
-        async with shop.store.begin() as tx:
-            await shop.store.outbox.append(tx, [fired.row])
+        async with app_of(shop).store.begin() as tx:
+            await app_of(shop).store.outbox.append(tx, [fired.row])
         await h.settled()
         assert await seen() == ["paid", "paid"]
         await h.advance(20.0)
@@ -380,7 +381,7 @@ async def test_trouble_of_the_store_is_not_the_undos_fault() -> None:
         Script.back = trouble
         await h.publish(OrderLost(order_id="7"))
         await h.settled()
-        row, turns = await order(), await shop.store.sagas.history("order", "t1", "7")
+        row, turns = await order(), await app_of(shop).store.sagas.history("order", "t1", "7")
         assert row.status == "compensated"
         assert [turn.undo_failed for turn in turns] == ["", ""]
         assert Script.calls == ["forget", "forget"]
@@ -412,7 +413,7 @@ async def test_what_is_published_through_the_transaction_is_in_the_history_too()
         Script.act = say
         await h.publish(OrderPaid(order_id="7"))
         await h.settled()
-        turn = (await shop.store.sagas.history("order", "t1", "7"))[-1]
+        turn = (await app_of(shop).store.sagas.history("order", "t1", "7"))[-1]
     assert [(said.type, said.after, bytes(said.data)) for said in turn.published] == [
         ("town.shop.order.lost.v1", 0.0, b'{"order_id":"8"}'),
         ("town.shop.order.lost.v1", 60.0, b'{"order_id":"9"}'),
@@ -458,6 +459,6 @@ async def test_turns_that_share_a_transaction_see_each_others_deadlines() -> Non
             for number in range(40):
                 tx.publish(Ticked(key="k", number=number))
         figures = await h.settled()
-        (row,) = await service.store.sagas.find(SagaFilter())
+        (row,) = await app_of(service).store.sagas.find(SagaFilter())
         assert figures.timers["clock"] == 0
     assert (row.status, row.turn, turns) == ("completed", 41, list(range(40)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from posthouse import Payload, Service
+from posthouse import App, Payload, Service
 from posthouse.processes import Aggregate, Conflicts
 
 
@@ -33,7 +33,8 @@ class Billing:
         revision: int = 1,
         conflicts: Conflicts | None = None,
     ) -> None:
-        self.service = Service("billing", store=store, broker=broker)
+        self.service = Service("billing")
+        App(self.service, store=store, broker=broker)
         event = self.service.event
         self.folios: Aggregate[Folio, FolioOpened | Charged | FolioClosed] = self.service.aggregate(
             "folio",

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 import pytest_asyncio
 
-from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse import App, Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 from posthouse.errors import ConfigurationError, ContractError, VersionConflict
 from posthouse.processes import Conflicts, Loaded
 from posthouse.processes.stream import STREAM_VERSION
@@ -34,7 +35,7 @@ async def billing() -> AsyncIterator[Billing]:
 
 
 async def unsent(service: Service) -> int:
-    return sum((await service.store.counts()).unsent.values())
+    return sum((await app_of(service).store.counts()).unsent.values())
 
 
 # Loading and appending.
@@ -192,15 +193,16 @@ async def test_a_rolled_back_append_was_never_said(billing: Billing) -> None:
 
 async def test_the_stored_event_is_the_published_one(billing: Billing) -> None:
     await billing.folios.execute("t1", "f1", opening, correlation="request 1")
-    (stored,) = (await billing.service.store.streams.read_all()).events
-    shards = await billing.service.store.outbox.lease("me", 10)
-    (published,) = (await billing.service.store.outbox.poll(shards, 10)).rows
+    (stored,) = (await app_of(billing.service).store.streams.read_all()).events
+    shards = await app_of(billing.service).store.outbox.lease("me", 10)
+    (published,) = (await app_of(billing.service).store.outbox.poll(shards, 10)).rows
     assert (stored.event_id, stored.headers, stored.body) == (published.event_id, published.headers, published.body)
     assert (stored.name.id, stored.version, stored.type) == ("f1", 1, "billing.folio.opened.v1")
 
 
 async def test_an_older_version_that_is_published_beside_is_not_in_the_stream() -> None:
-    service = Service("billing", store="sqlite://", broker="memory://")
+    service = Service("billing")
+    App(service, store="sqlite://", broker="memory://")
 
     @service.event("folio.charged.v1", key="folio_id")
     class V1(Payload):

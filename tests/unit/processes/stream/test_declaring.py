@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from posthouse import Payload, Service
+from posthouse import App, Payload, Service
+from posthouse.app import app_of
 from posthouse.errors import ConfigurationError
 from posthouse.processes import Conflicts
 from tests.unit.processes.stream.folios import Billing, Charged, Folio, FolioOpened, evolve
@@ -18,7 +19,8 @@ def add(total: int, event: object) -> int:
 
 
 def test_every_event_needs_a_key_and_the_same_topic_and_to_be_ones_own() -> None:
-    service = Service("billing", store="sqlite://", broker="memory://")
+    service = Service("billing")
+    App(service, store="sqlite://", broker="memory://")
 
     @service.event("folio.opened.v1", key="folio_id")
     class Opened(Payload):
@@ -43,11 +45,12 @@ def test_every_event_needs_a_key_and_the_same_topic_and_to_be_ones_own() -> None
         "billing.folio.seen.v1 has no key, so nobody could tell which stream it is in"[:60],
         "its events are in several topics (billing.folio, billing.invoice, stays.stay)"[:60],
     ]
-    assert service.aggregates == {}
+    assert service.declared.aggregates == {}
 
 
 def test_a_topic_for_each_subject_cannot_keep_a_stream_in_order() -> None:
-    service = Service("billing", store="sqlite://", broker="memory://", topics="subject")
+    service = Service("billing", topics="subject")
+    App(service, store="sqlite://", broker="memory://")
     events = [
         service.event(f"folio.{verb}.v1", key="folio_id")(cls)
         for verb, cls in (("charged", Charged), ("opened", FolioOpened))
@@ -61,7 +64,7 @@ def test_a_name_or_an_event_belongs_to_one_aggregate() -> None:
     with pytest.raises(ConfigurationError, match=r"there is one of that name already") as raised:
         billing.service.aggregate("folio", initial=int, evolve=add, events=(Charged, FolioOpened))
     assert "billing.folio.charged.v1, billing.folio.opened.v1 belongs to the aggregate 'folio'" in str(raised.value)
-    assert list(billing.service.aggregates) == ["folio"]
+    assert list(billing.service.declared.aggregates) == ["folio"]
 
 
 @pytest.mark.parametrize("name", ["", "fo\x00lio"])
@@ -100,7 +103,8 @@ def test_a_state_that_cannot_be_written_has_no_snapshots() -> None:
 
 
 async def test_an_upcast_that_only_a_stream_needs_leads_somewhere() -> None:
-    service = Service("billing", store="sqlite://", broker="memory://")
+    service = Service("billing")
+    App(service, store="sqlite://", broker="memory://")
 
     @service.event("folio.charged.v1", key="folio_id")
     class V1(Payload):
@@ -116,9 +120,9 @@ async def test_an_upcast_that_only_a_stream_needs_leads_somewhere() -> None:
         return V2(old.folio_id)
 
     with pytest.raises(ConfigurationError, match="which no handler takes"):
-        await service.prepare()
+        await app_of(service).prepare()
     service.aggregate("folio", initial=int, evolve=add, events=(V2,))
-    await service.prepare()
+    await app_of(service).prepare()
     await service.aclose()
 
 

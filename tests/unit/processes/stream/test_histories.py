@@ -7,6 +7,7 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from posthouse.app import app_of
 from posthouse.processes import Loaded
 from posthouse.processes.stream import folded
 from tests.unit.processes.stream.folios import Billing, Charged, Folio, FolioClosed, FolioOpened, evolve
@@ -32,7 +33,7 @@ def test_any_history_in_any_portions_loads_as_its_events_come_to(
 
     async def live() -> None:
         billing = Billing(snapshot_every=snapshot_every)
-        await billing.service.open()
+        await app_of(billing.service).open()
         for number, portion in enumerate(portions):
             if number % 2:
                 await billing.folios.execute("t1", "f1", lambda folio, portion=portion: portion)  # type: ignore[misc]  # bound at once
@@ -40,7 +41,7 @@ def test_any_history_in_any_portions_loads_as_its_events_come_to(
                 async with billing.service.transaction("t1") as tx:
                     await billing.folios.append(tx, "f1", portion, expected="any")
         if drop:
-            await billing.service.store.streams.drop_snapshots()
+            await app_of(billing.service).store.streams.drop_snapshots()
         async with billing.service.transaction("t1") as tx:
             assert await billing.folios.load(tx, "f1") == Loaded(whole, len(events))
             assert [event.data for event in await billing.folios.history(tx, "f1")] == events

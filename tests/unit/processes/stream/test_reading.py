@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from posthouse import Payload, Service
+from posthouse import App, Payload, Service
 from posthouse.errors import ContractError
 from posthouse.processes import Aggregate, Loaded
 
@@ -39,7 +39,8 @@ def total(cents: int, event: V1 | V2 | V3) -> int:
 
 def release(file: Path, number: int) -> tuple[Service, Aggregate[int, V1 | V2 | V3]]:
     """The service as it was released: each knows one version more, and says the last."""
-    service = Service("billing", store=f"sqlite:///{file}", broker="memory://")
+    service = Service("billing")
+    App(service, store=f"sqlite:///{file}", broker="memory://")
     classes = [
         service.event(f"folio.charged.v{version}", key="folio_id")(cls)
         for version, cls in enumerate((V1, V2, V3)[:number], 1)
@@ -70,7 +71,8 @@ async def test_an_event_that_nobody_knows_names_its_stream_and_version(tmp_path:
     service, folios = release(tmp_path / "store.db", 1)
     await folios.execute("t1", "f1", lambda cents: [V1("f1", 1), V1("f1", 2)])
     await service.aclose()
-    service = Service("billing", store=f"sqlite:///{tmp_path / 'store.db'}", broker="memory://")
+    service = Service("billing")
+    App(service, store=f"sqlite:///{tmp_path / 'store.db'}", broker="memory://")
     service.event("folio.charged.v2", key="folio_id")(V2)
     folios = service.aggregate("folio", initial=int, evolve=total, events=(V2,))
     async with service.transaction("t1") as tx:
@@ -86,7 +88,8 @@ async def test_an_upcast_that_fails_names_its_stream_and_version(tmp_path: Path)
     service, folios = release(tmp_path / "store.db", 1)
     await folios.execute("t1", "f1", lambda cents: V1("f1", 1))
     await service.aclose()
-    service = Service("billing", store=f"sqlite:///{tmp_path / 'store.db'}", broker="memory://")
+    service = Service("billing")
+    App(service, store=f"sqlite:///{tmp_path / 'store.db'}", broker="memory://")
     for version, cls in ((1, V1), (2, V2)):
         service.event(f"folio.charged.v{version}", key="folio_id")(cls)
     service.upcast(V1, to=V2)(lambda old: V2(old.folio_id, old.euros // 0))

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from posthouse import Payload, Service, Tx
+from posthouse import App, Payload, Service, Tx
+from posthouse.app import app_of
 from posthouse.processes import Aggregate, Loaded
 from posthouse.processes.stream.snapshots import Snapshots
 from posthouse.store.streams import Snapshot, Stream
@@ -21,7 +22,7 @@ F1 = Stream("t1", "folio", "f1")
 
 
 async def kept(service: Service, tx: Tx) -> Snapshot | None:
-    return await service.store.streams.snapshot(tx.transaction, F1)
+    return await app_of(service).store.streams.snapshot(tx.transaction, F1)
 
 
 async def test_a_thousand_events_load_alike_with_snapshots_without_and_after_all_were_deleted(tmp_path: Path) -> None:
@@ -35,7 +36,7 @@ async def test_a_thousand_events_load_alike_with_snapshots_without_and_after_all
         snapshot = await kept(billing.service, tx)
     assert snapshot is not None
     assert 900 <= snapshot.version <= 1000
-    assert await billing.service.store.streams.drop_snapshots("folio") == 1
+    assert await app_of(billing.service).store.streams.drop_snapshots("folio") == 1
     async with billing.service.transaction("t1") as tx:
         assert await kept(billing.service, tx) is None
         assert await billing.folios.load(tx, "f1") == with_snapshots
@@ -174,7 +175,8 @@ async def test_a_new_release_with_another_state_loads_from_the_events(tmp_path: 
     class Count(Payload):
         charges: int = 0
 
-    service = Service("billing", store=url, broker="memory://")
+    service = Service("billing")
+    App(service, store=url, broker="memory://")
     service.event("folio.charged.v1", key="folio_id")(Charged)
     counts: Aggregate[Count, Charged] = service.aggregate(
         "folio",

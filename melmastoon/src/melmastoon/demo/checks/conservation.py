@@ -52,7 +52,7 @@ def handled(services: Sequence[Service]) -> Mapping[str, Sequence[str]]:
     """Who is meant to have which type, as they declare it."""
     found: dict[str, list[str]] = {}
     for service in services:
-        for consumer, handlers in service.consumers.items():
+        for consumer, handlers in service.declared.consumers.items():
             for name in handlers:
                 found.setdefault(name, []).append(consumer)
     return found
@@ -72,7 +72,7 @@ def _out_of_order(books: Books, services: Sequence[Service]) -> Sequence[str]:
     unordered = {
         consumer
         for service in services
-        for consumer, handlers in service.consumers.items()
+        for consumer, handlers in service.declared.consumers.items()
         if any(handler.policy.order == "none" for handler in handlers.values())
     }
     topics = {fact.id: fact.topic for fact in books.facts}

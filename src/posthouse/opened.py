@@ -1,0 +1,286 @@
+"""Opened: what exists from the first use of an App until it is closed: connections, and the parts that work over them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from functools import cached_property, partial
+
+from posthouse.broker import Broker, Start, Topology
+from posthouse.brokers import open_broker
+from posthouse.checks import refusals, warnings
+from posthouse.clock import Clock, day_of
+from posthouse.contracts.deprecation import deprecations
+from posthouse.errors import ConfigurationError, DecodeError, StoreOutdated
+from posthouse.events import CODECS, METADATA_LIMIT, Producer, decode_any
+from posthouse.frozen import lock_in
+from posthouse.processes import Projections, Timers
+from posthouse.processes.projection import Wiring
+from posthouse.receiving import Consumer, Executor, Handler, Retrier, dead_letter_topic
+from posthouse.receiving.readers import is_ordered, problems_of, topics_of
+from posthouse.runtime import Runtime
+from posthouse.seam import EnvelopeBuilder, EventContext, SchemaGuard, Seam, VersionUsage
+from posthouse.sending import Relay, Tx
+from posthouse.sending.transaction import Begun
+from posthouse.service import Service
+from posthouse.settings import Settings
+from posthouse.store import OutboxRow, RelaySource, Store
+from posthouse.stores import open_store
+
+log = logging.getLogger("posthouse.app")
+
+
+class Ports:
+    """A store and a broker, by URL or as they are. Each is opened at first use."""
+
+    def __init__(self, store: str | Store, broker: str | Broker, clock: Clock) -> None:
+        self._store = store
+        self._broker = broker
+        self._clock = clock
+
+    @cached_property
+    def store(self) -> Store:
+        return open_store(self._store, clock=self._clock) if isinstance(self._store, str) else self._store
+
+    @cached_property
+    def broker(self) -> Broker:
+        return open_broker(self._broker, clock=self._clock) if isinstance(self._broker, str) else self._broker
+
+    async def aclose(self) -> None:
+        """Close what was opened, both in any case."""
+        async with AsyncExitStack() as closing:
+            for name in ("store", "broker"):
+                if name in vars(self):
+                    closing.push_async_callback(vars(self)[name].aclose)
+
+
+class Opened:
+    """The services of an App on their store and their broker."""
+
+    def __init__(self, services: Sequence[Service], ports: Ports, clock: Clock, settings: Settings, seam: Seam) -> None:
+        self.services = services
+        self.ports = ports
+        self.clock = clock
+        self.settings = settings
+        self.version_usage = VersionUsage()
+        self.builders = {service.name: builder_of(service, clock, settings, seam) for service in services}
+        self.guards = {service.name: guard_of(service, clock) for service in services}
+        self.projections = Projections(
+            Wiring(
+                services={service.name: service.declared for service in services},
+                ports=ports,
+                clock=clock,
+                start=settings.start,
+                in_flight=settings.in_flight,
+                executor=self.executor,
+            )
+        )
+        self.ready = False
+        self._opening = asyncio.Lock()
+        self._opener: asyncio.Task[object] | None = None
+        """The task that opens, whose set-up functions run in transactions before all is ready."""
+        self._runtime: Runtime | None = None
+
+    # Opening.
+
+    async def open(self) -> None:
+        """Once: tables, then the set-up functions, then the first generations of projections."""
+        if self.ready or self._opener is asyncio.current_task():
+            return
+        async with self._opening:
+            if self.ready:
+                return
+            if problems := clashes(self.services):
+                raise ConfigurationError(*problems)
+            self._opener = asyncio.current_task()
+            try:
+                await self.bring_up()
+                for builder in self.builders.values():
+                    builder.suit(self.ports.broker.sheet)
+                for service in self.services:
+                    await self._set_up(service)
+                await self.projections.open()
+            finally:
+                self._opener = None
+            self.ready = True
+
+    async def bring_up(self) -> None:
+        """Bring an embedded store up to date, and refuse another one that is not."""
+        pending = await self.ports.store.pending_migrations()
+        if pending and not self.ports.store.embedded:
+            names = ", ".join(service.name for service in self.services)
+            raise StoreOutdated(f"the store of {names} lacks {', '.join(pending)}: run `posthouse db upgrade`")
+        if pending:
+            await self.ports.store.upgrade()
+
+    async def _set_up(self, service: Service) -> None:
+        for function in service.declared.setups:
+            async with service.transaction("platform") as tx:
+                await function(tx)
+
+    # Transactions.
+
+    async def begin(self, service: Service, context: EventContext) -> Begun:
+        store = self.ports.store
+        block = store.begin(tenant=context.tenant)
+        return block, Tx(await block.__aenter__(), store, self.builders[service.name], context, self.clock)
+
+    async def join(self, service: Service, theirs: object, context: EventContext) -> Begun:
+        store = self.ports.store
+        transaction, attending = store.join(theirs), AsyncExitStack()
+        attending.callback(await transaction.attend())
+        return attending, Tx(transaction, store, self.builders[service.name], context, self.clock)
+
+    # What runs.
+
+    async def prepare(self, source: RelaySource) -> Runtime:
+        """Check that the promise can be kept, make the topics, and build the tasks, once."""
+        if self._runtime is None:
+            await self._refuse_what_cannot_work()
+        await self.ports.broker.ensure(self.topology())
+        if self._runtime is None:
+            self._runtime = await self._built(source)
+        return self._runtime
+
+    def topology(self) -> Topology:
+        """The topics that are written and read, with their dead letters, and who reads what."""
+        topics = {topic for service in self.services for topic in service.declared.topics}
+        handled = [handlers for service in self.services for handlers in service.declared.consumers.values()]
+        dead = {dead_letter_topic(topic) for handlers in handled for topic in topics_of(handlers)}
+        groups = {name: sorted(topics_of(handlers)) for name, handlers in self.groups().items()}
+        return Topology(topics=sorted(topics | dead), groups=groups)
+
+    def groups(self) -> Mapping[str, Mapping[str, Handler]]:
+        """Handlers by consumer group and subject: of a read model the group of the generation that is live, once the store was
+        asked for it."""
+        models = self.projections.groups()
+        return {
+            **{name: handlers for _, name, handlers in self._standing()},
+            **{
+                group: service.declared.consumers[consumer]
+                for service in self.services
+                for group, consumer in models.items()
+                if consumer in service.declared.consumers
+            },
+        }
+
+    def _standing(self) -> list[tuple[Service, str, Mapping[str, Handler]]]:
+        """The consumers whose group is called as they are: all but read models, where each generation has its own."""
+        return [
+            (service, name, handlers)
+            for service in self.services
+            for name, handlers in service.declared.consumers.items()
+            if name not in service.declared.projections
+        ]
+
+    async def _refuse_what_cannot_work(self) -> None:
+        """Every problem at once, of the store, the broker and the handlers; what only weakens the promise is logged."""
+        checks = [*await self.ports.store.checks(today=False), *await self.ports.broker.checks(today=False)]
+        problems = [*refusals(checks), *(found for service in self.services for found in self._problems(service))]
+        if problems:
+            raise ConfigurationError(*dict.fromkeys(problems))
+        today = day_of(self.clock.now())
+        for service in self.services:
+            past = deprecations(list(service.declared.catalogue), today, past=True)
+            for warning in dict.fromkeys([*warnings(checks), *past]):
+                log.warning("%s: %s", service.name, warning)
+
+    def _problems(self, service: Service) -> list[str]:
+        """What was declared and cannot work here."""
+        problems = service.declared.problems()
+        remembers, redelivery = self.settings.inbox_retention, self.ports.broker.sheet.redelivery_s
+        for name, handlers in service.declared.consumers.items():
+            problems += problems_of(name, handlers, self.ports.store, remembers=remembers, redelivery=redelivery)
+        return problems
+
+    async def _built(self, source: RelaySource) -> Runtime:
+        store, broker, clock, settings = self.ports.store, self.ports.broker, self.clock, self.settings
+        tail = await store.wal_reader() if source == "wal" else None
+        executors = [
+            await self.executor(service.name, name, handlers, settings.start)
+            for service, name, handlers in self._standing()
+        ]
+        watched = {name: topic for service in self.services for name, topic in service.declared.watched.items()}
+        sent = partial(self._note_sent, watched, frozenset(watched.values())) if watched else None
+        return Runtime(
+            services=[service.name for service in self.services],
+            store=store,
+            broker=broker,
+            clock=clock,
+            relay=Relay(store, broker, clock, settings.relay, tail, sent),
+            timers=Timers(store, clock),
+            consumers=[
+                Consumer(executor, broker, clock, start=settings.start, in_flight=settings.in_flight)
+                for executor in executors
+            ],
+            retriers=[Retrier(executor, clock) for executor in executors],
+            inbox_retention=settings.inbox_retention,
+            saga_retention=settings.saga_retention if any(s.declared.saga_types for s in self.services) else None,
+            version_usage=self.version_usage,
+            projections=self.projections.keeper if self.projections.declared else None,
+        )
+
+    async def executor(self, service: str, group: str, handlers: Mapping[str, Handler], start: Start) -> Executor:
+        """What runs the handlers of a consumer group of a service."""
+        topics, store = topics_of(handlers), self.ports.store
+        progress = await self.ports.broker.progress(group, sorted(topics))
+        late = {topic: start != "earliest" or progress[topic].truncated for topic in topics}
+        return Executor(
+            consumer=group,
+            handlers=handlers,
+            ordered={topic: is_ordered(handlers, topic) for topic in topics},
+            adopts={topic: await store.inbox.register(group, topic, late[topic]) for topic in topics},
+            store=store,
+            builder=self.builders[service],
+            clock=self.clock,
+            limit=self.settings.limit + METADATA_LIMIT,
+            version_usage=self.version_usage,
+            guard=self.guards[service],
+        )
+
+    def _note_sent(self, watched: Mapping[str, str], topics: frozenset[str], rows: Sequence[OutboxRow]) -> None:
+        """Which of the watched versions the broker accepted."""
+        for row in rows:
+            if row.topic in topics:
+                with suppress(DecodeError):
+                    event = decode_any(row.headers, row.body)
+                    if event.type in watched and event.producer is not None:
+                        self.version_usage.note("published", event.producer.service, event.type, self.clock.now())
+
+
+def clashes(services: Sequence[Service]) -> list[str]:
+    """What keeps services from sharing a store: names under which something is stored."""
+    named = Counter(("service", service.name) for service in services)
+    for declared in (service.declared for service in services):
+        named.update(("saga", name) for name in declared.saga_types)
+        named.update(("aggregate", name) for name in declared.aggregates)
+        named.update(("projection", projection.name) for projection in declared.projections.values())
+    return [
+        f"{count} of the services of one App have the {kind} {name!r}: rename one, or give them Apps of their own"
+        for (kind, name), count in named.items()
+        if count > 1
+    ]
+
+
+def builder_of(service: Service, clock: Clock, settings: Settings, seam: Seam | None = None) -> EnvelopeBuilder:
+    """Writes the envelopes of a service."""
+    producer = Producer(
+        service=service.name,
+        instance=f"{socket.gethostname()}-{os.getpid()}",
+        commit=os.environ.get("POSTHOUSE_COMMIT", ""),
+        region=settings.region,
+    )
+    source = f"/{service.namespace}/{service.name}" if service.namespace else f"/{service.name}"
+    codec = CODECS[service.envelope]
+    return EnvelopeBuilder(producer, source, codec, clock, settings.limit, service.declared.downcasts, seam)
+
+
+def guard_of(service: Service, clock: Clock) -> SchemaGuard:
+    """Compares what a service reads with its frozen schemas."""
+    schemas = service.declared.schemas
+    return SchemaGuard(None if schemas is None else partial(lock_in, schemas), clock.now)
