@@ -23,9 +23,11 @@ from benchmarks import brokers
 from benchmarks.reading import Scale
 from posthouse.broker import Delivery, Frame, Topology
 from posthouse.brokers import open_broker
+from posthouse.brokers.group.member import GroupMember
 from posthouse.brokers.redis import RedisBroker
+from posthouse.brokers.redis.buffer import PartitionBuffer
+from posthouse.brokers.redis.log import RedisLog
 from posthouse.brokers.redis.scripts import ADD
-from posthouse.brokers.redis.stream import RedisStream
 from posthouse.brokers.redis.wire import Asked, Read, Wire
 from posthouse.clock import ManualClock, SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
@@ -396,24 +398,26 @@ async def test_whoever_was_replaced_takes_nothing_even_if_it_has_not_noticed(
     asleep = await sleeper.subscribe("g", [topic])
     heir = await other.subscribe("g", [topic])
     await taken_over(bare, topic, asleep)
-    asleep._until, asleep._stale = math.inf, False  # it looked at its clock, and then it slept
-    for lane in asleep._lanes.values():
+    log = asleep._log
+    assert isinstance(log, RedisLog)
+    asleep._until, log.stale = math.inf, False  # it looked at its clock, and then it slept
+    for lane in asleep._held.values():
         lane.dry = False
     sent = frames(topic, 20, keys=20)
     await other.publish(sent)
-    assert asleep._lanes
+    assert asleep._held
     for _ in range(2):  # what was pending, then what is new
-        await asleep._read()
-    assert not asleep._take(100)
+        await log._ask()
+    assert not await asleep._take(100)
     assert {delivery.frame.id for delivery in await collect(heir, 20)} == {frame.id for frame in sent}
     await sleeper.aclose()
 
 
-async def taken_over(bare: Bare, topic: str, sleeper: RedisStream) -> None:
+async def taken_over(bare: Bare, topic: str, sleeper: GroupMember[PartitionBuffer]) -> None:
     async with asyncio.timeout(20):
         while True:
             ledger = await bare.hgetall(f"posthouse:group:g:{topic}")
-            if sleeper._me.encode() not in ledger.values():
+            if sleeper._log.me.encode() not in ledger.values():
                 return
             await asyncio.sleep(0.02)
 
@@ -424,7 +428,9 @@ async def test_a_question_that_is_overtaken_on_its_way_takes_nothing(
     """Between looking and reading somebody else takes the lanes."""
     await broker.publish(frames(topic, 10, keys=10))
     stream = await broker.subscribe("g", [topic])
-    await stream._read()  # what is pending
+    log = stream._log
+    assert isinstance(log, RedisLog)
+    await log._ask()  # what is pending
     execute = Pipeline.execute
 
     async def overtaken(pipeline: Pipeline, raise_on_error: bool = True) -> list[Any]:
@@ -433,8 +439,8 @@ async def test_a_question_that_is_overtaken_on_its_way_takes_nothing(
         return await execute(pipeline, raise_on_error)
 
     monkeypatch.setattr(Pipeline, "execute", overtaken)
-    assert await stream._read()
-    assert not stream._take(100)
+    assert await log._ask()
+    assert not await stream._take(100)
     for lane in await lanes_with_frames(bare, topic):
         assert (await bare.xpending(lane, "g"))["pending"] == 0
     assert len(await collect(stream, 10)) == 10
@@ -474,8 +480,8 @@ async def test_an_epoch_that_is_given_again_after_a_loss_belongs_to_its_new_owne
         handed = await collect(first, 10, ack=False)
         await server.kill()
         second = await late.subscribe("g", ["t"])
-        assert [lane.holding.epoch for lane in first._lanes.values()] == [
-            lane.holding.epoch for lane in second._lanes.values()
+        assert [lane.holding.epoch for lane in first._held.values()] == [
+            lane.holding.epoch for lane in second._held.values()
         ]
         again = await collect(second, 10, ack=False)
         await first.ack(handed)
@@ -594,10 +600,10 @@ async def test_a_member_that_joins_or_leaves_is_heard_at_once(redis_server: Redi
     waiting = asyncio.create_task(stayer.receive(1, 30.0))
     async with asyncio.timeout(10):
         guest = await second.subscribe("g", [topic])
-        while not guest._lanes:
+        while not guest._held:
             assert list(await guest.receive(1, 0.05)) == []
         await guest.aclose()
-        while len(stayer._lanes) < 9:  # noqa: ASYNC110 - lanes come without an Event
+        while len(stayer._held) < 9:  # noqa: ASYNC110 - lanes come without an Event
             await asyncio.sleep(0.01)
     await first.publish(frames(topic, 1))
     assert len(await waiting) == 1

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 import pytest
 
 from posthouse.broker import Frame
+from posthouse.brokers.group.log import Want
+from posthouse.brokers.group.member import handed_out
+from posthouse.brokers.redis.buffer import Holding, PartitionBuffer
 from posthouse.brokers.redis.checks import Settings, Sync
 from posthouse.brokers.redis.entries import (
     before,
@@ -20,7 +23,6 @@ from posthouse.brokers.redis.entries import (
     sought,
     stored_at,
 )
-from posthouse.brokers.redis.lane import Holding, Lane
 from posthouse.brokers.redis.topics import is_topic, ledger_of
 from posthouse.brokers.redis.wire import is_passing
 from posthouse.errors import BrokerError
@@ -109,16 +111,19 @@ def test_errors_about_the_server_are_told_from_those_about_a_frame() -> None:
 # Lanes
 
 
-def lane(*, until: str = "0-0", size: int = 10) -> Lane:
-    return Lane("t", 0, "t:0", Holding(1, "run", until, "0-0"), size)
+def lane(*, until: str = "0-0", size: int = 10) -> PartitionBuffer:
+    return PartitionBuffer("t", 0, "t:0", Holding(1, "run", until, "0-0"), size)
 
 
 def entries(*numbers: int) -> list[tuple[bytes, list[bytes]]]:
     return [(b"%d-0" % number, [b"id", b"%d" % number, b"body", b"xx"]) for number in numbers]
 
 
-def taken(lane: Lane, limit: int = 100) -> list[tuple[str, bool]]:
-    return [(delivery.frame.id, delivery.redelivered) for delivery in lane.take(limit)]
+def taken(lane: PartitionBuffer, limit: int = 100) -> list[tuple[str, bool]]:
+    """As a member takes them."""
+    wants = [Want(lane, *run) for run in lane.window.take(limit, lane.arrived)]
+    got = [delivery for want in wants for delivery in handed_out(want, lane.answer(want))]
+    return [(delivery.frame.id, delivery.redelivered) for delivery in got]
 
 
 def test_what_was_pending_comes_as_a_repeat_and_what_follows_as_new() -> None:
@@ -143,10 +148,10 @@ def test_what_was_handed_back_comes_first_and_in_order() -> None:
     held = lane()
     held.arrive([], more=False)
     held.arrive(entries(1, 2, 3, 4), more=False)
-    assert len(held.take(3)) == 3
+    assert len(taken(held, 3)) == 3
     for number in (3, 1):
         held.nack(number)
-    assert not held.idle
+    assert not held.window.idle
     assert taken(held, 1) == [("1", True)]
     assert taken(held) == [("3", True), ("4", False)]
 
@@ -154,16 +159,16 @@ def test_what_was_handed_back_comes_first_and_in_order() -> None:
 def test_no_more_than_the_window_is_in_hand() -> None:
     held = lane(size=2)
     held.arrive(entries(1, 2, 3, 4), more=False)
-    assert len(held.take(9)) == 2
-    assert held.take(9) == []
+    assert len(taken(held, 9)) == 2
+    assert taken(held, 9) == []
     held.nack(2)
     assert taken(held) == [("2", True)]
     held.ack(1)
-    assert len(held.take(9)) == 1
-    assert not held.idle
+    assert len(taken(held, 9)) == 1
+    assert not held.window.idle
     for number in (2, 3):
         held.nack(number)
-    assert held.idle
+    assert held.window.idle
 
 
 def test_an_entry_that_was_deleted_is_acknowledged_and_handed_to_nobody() -> None:
@@ -177,7 +182,7 @@ def test_an_entry_that_was_deleted_is_acknowledged_and_handed_to_nobody() -> Non
 def test_an_acknowledgement_counts_once_and_waits_until_it_was_saved() -> None:
     held = lane()
     held.arrive(entries(1, 2), more=False)
-    held.take(2)
+    taken(held, 2)
     for number in (2, 2, 1, 9):
         held.ack(number)
     assert held.done == ["2-0", "1-0"]
@@ -190,7 +195,7 @@ def test_what_was_never_handed_out_is_given_back_as_new() -> None:
     assert held.unread() == ("0-0", [])
     held.arrive(entries(1), more=False)
     held.arrive(entries(2, 3, 4), more=False)
-    held.take(2)
+    taken(held, 2)
     assert held.unread() == (entry_at(before((3, 0))), ["3-0", "4-0"])
 
 
@@ -198,7 +203,7 @@ def test_a_fence_asks_again_for_what_may_have_been_read_and_keeps_what_is_in_han
     held = lane()
     held.arrive([], more=False)
     held.arrive(entries(1, 2), more=False)
-    held.take(1)
+    taken(held, 1)
     held.unsure = True
     held.fence(Holding(2, "run", "0-0", "9-0"))
     assert (held.pending, held.unsure, held.dry, held.last, held.holding.epoch) == (True, False, False, "2-0", 2)
@@ -207,12 +212,12 @@ def test_a_fence_asks_again_for_what_may_have_been_read_and_keeps_what_is_in_han
 
 
 def test_news_is_what_comes_behind_all_that_was_there() -> None:
-    held = Lane("t", 0, "t:0", Holding(1, "run", "0-0", "100-9"), 10)
-    assert held.heard == "100-9"
+    held = PartitionBuffer("t", 0, "t:0", Holding(1, "run", "0-0", "100-9"), 10)
+    assert held.newest == "100-9"
     held.arrive(entries(99), more=False)
-    assert held.heard == "100-9"
+    assert held.newest == "100-9"
     held.arrive(entries(1000), more=False)
-    assert held.heard == "1000-0"
+    assert held.newest == "1000-0"
 
 
 def test_what_is_read_ahead_is_bounded_in_number_and_bytes() -> None:
@@ -220,13 +225,13 @@ def test_what_is_read_ahead_is_bounded_in_number_and_bytes() -> None:
     assert held.wants
     held.arrive([(b"1-0", [b"body", bytes(9 * 1024 * 1024)])], more=True)
     assert not held.wants
-    held.take(1)
+    taken(held, 1)
     held.ack(1)
     assert held.wants
     held.arrive(entries(*range(2, 252)), more=True)
     assert not held.wants
-    assert held.waiting == 250
-    held.take(1)
+    assert held.arrived - held.window.read == 250
+    taken(held, 1)
     assert held.wants
 
 

@@ -10,12 +10,14 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
+from posthouse.brokers.group.member import GroupMember
+from posthouse.brokers.redis.buffer import PartitionBuffer
 from posthouse.brokers.redis.checks import Settings, Sync
 from posthouse.brokers.redis.entries import HEADERS, Place, before, entry_at, place_of, sought
 from posthouse.brokers.redis.inventory import Inventory, called
+from posthouse.brokers.redis.log import RedisLog
 from posthouse.brokers.redis.publishing import Call
 from posthouse.brokers.redis.scripts import BEGIN, COUNT, PRUNE, SEEK, STAND
-from posthouse.brokers.redis.stream import RedisStream
 from posthouse.brokers.redis.topics import Topics, bell_of, ledger_of
 from posthouse.brokers.redis.wire import Value, Wire
 from posthouse.checks import Check, warnings
@@ -61,7 +63,7 @@ class RedisBroker:
         self._lease = lease
         self._pruned = float("-inf")
         self._settings: Settings | None = None
-        self._streams: set[RedisStream] = set()
+        self._streams: set[GroupMember[PartitionBuffer]] = set()
         self.sheet = Capabilities(
             name="redis",
             durable_ack=sync == "always",
@@ -92,26 +94,13 @@ class RedisBroker:
 
     async def subscribe(
         self, group: str, topics: Sequence[str], *, start: Start = "earliest", window: int = 1000
-    ) -> RedisStream:
+    ) -> GroupMember[PartitionBuffer]:
         """A topic that does not exist raises BrokerError: a misspelled one would wait for ever."""
         await self._fill_in()
-        stream = RedisStream(
-            self._wire,
-            group,
-            {topic: await self._topics.existing(topic) for topic in topics},
-            start=start,
-            clock=self._clock,
-            window=window,
-            lease=self._lease,
-            on_beat=self._on_beat,
-            on_close=self._streams.discard,
-        )
-        self._streams.add(stream)
-        try:
-            await stream.join()
-        except BaseException:
-            await stream.aclose()
-            raise
+        lanes = {topic: await self._topics.existing(topic) for topic in topics}
+        log = RedisLog(self._wire, group, lanes, start=start, window=window, lease=self._lease)
+        stream = GroupMember(log, group, topics, clock=self._clock, lease=self._lease, on_beat=self._on_beat)
+        await stream.join(self._streams)
         return stream
 
     async def seek(

@@ -1,8 +1,7 @@
-"""One lane in the hands of one member: what arrived, what was handed out, what comes next."""
+"""One partition in the hands of one member: what arrived, what was handed out, what comes next."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -10,6 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from posthouse.broker import Delivery
+from posthouse.brokers.group.log import Answer, Partition, Token, Want
+from posthouse.brokers.group.window import Window
 from posthouse.brokers.handing import handed
 from posthouse.brokers.redis.entries import Entry, before, entry_at, frame_of, place_of, stored_at
 
@@ -32,17 +33,16 @@ AHEAD = 250
 """Entries that wait to be handed out; then no more are read."""
 
 
-class Lane:
-    """From the moment at which a member took it over. A seek, or the loss of the lane, ends it: acknowledgements of an
-    old lane find nobody."""
+class PartitionBuffer(Partition):
+    """Entries are numbered 1, 2, 3 … as they arrive. The server keeps what was not acknowledged, so the cursor is in no need
+    of writing."""
 
     def __init__(self, topic: str, number: int, key: str, holding: Holding, size: int) -> None:
-        self.topic = topic
-        self.number = number
+        super().__init__(topic, number, holding.epoch, Window(acked=0, touched=0, size=size))
+        self.stored = 0
         self.key = key
         """Of the stream."""
         self.holding = holding
-        self.size = size
         self.last = "0-0"
         """The id of the last entry that arrived."""
         self.unsure = False
@@ -51,107 +51,84 @@ class Lane:
         """Whether to ask for entries that were read before: by an earlier owner, or in an answer that was lost."""
         self.dry = False
         """Everything stored when we last looked has arrived."""
-        self.leaving_since: float | None = None
-        self._until = place_of(holding.until)
-        self._fresh: deque[tuple[int, Delivery]] = deque()
-        self._held: dict[int, Delivery] = {}
-        self._again: set[int] = set()
-        self._returned: set[int] = set()
-        self._sure = holding.sure
-        self._done: list[str] = []
-        self._count = 0
+        self.done: list[str] = []
+        """Ids that were acknowledged here and not yet on the server."""
         self.bytes = 0
         """Of the bodies that are here."""
+        self._until = place_of(holding.until)
+        self._sure = holding.sure
+        self._here: dict[int, Delivery] = {}
 
     def fence(self, holding: Holding) -> None:
         """Go on with a new epoch: a question of the old one finds nobody, and what it got is asked for again."""
-        self.holding = holding
-        self.pending, self.unsure, self.dry = True, False, False
+        self.holding, self.epoch = holding, holding.epoch
+        self.pending, self.unsure, self.dry, self.doubtful = True, False, False, False
 
     @property
-    def heard(self) -> str:
+    def newest(self) -> str:
         """Entries behind this one are news, once the lane is dry."""
         return max(self.last, self.holding.top, key=place_of)
 
     @property
-    def idle(self) -> bool:
-        """Nothing is in anybody's hands."""
-        return len(self._held) == len(self._again)
+    def arrived(self) -> int:
+        return self.stored or 0
 
     @property
     def wants(self) -> bool:
         """Whether more may arrive."""
-        return len(self._fresh) < AHEAD and self.bytes <= ROOM
+        return self.arrived - self.window.read < AHEAD and self.bytes <= ROOM
 
-    @property
-    def waiting(self) -> int:
-        """How many frames were read and not handed out."""
-        return len(self._fresh)
+    def heard(self, stored: int) -> None:
+        """It is known here first."""
 
     def arrive(self, entries: Sequence[Entry], more: bool) -> None:
         """The answer to a question: entries as the server sends them, and whether there may be more."""
         for entry, fields in entries:
             self.last = position = entry.decode()
             if fields is None:
-                self._done.append(position)
+                self.done.append(position)
                 continue
-            self._count += 1
-            delivery = handed(
+            self.stored = number = self.arrived + 1
+            delivery = self._here[number] = handed(
                 partial(frame_of, self.topic, entry, fields),
                 topic=self.topic,
                 body=None,
                 position=position,
                 stored_at=stored_at(entry),
                 redelivered=self.pending or (self._until > (0, 0) and place_of(entry) <= self._until),
-                token=(self, self._count),
+                token=Token(self, number),
             )
             self.bytes += len(delivery.frame.body)
-            self._fresh.append((self._count, delivery))
         self.dry = not more and not self.pending
         self.pending = self.pending and more
 
-    def take(self, limit: int) -> list[Delivery]:
-        """Up to `limit` to hand out now, and never more than the window in hand; those handed back come first, and before
-        anything that follows them."""
-        again = sorted(self._again)[:limit]
-        self._again.difference_update(again)
-        taken = [self._held[number] for number in again]
-        while self._fresh and len(taken) < limit and len(self._held) < self.size and not self._again:
-            number, delivery = self._fresh.popleft()
-            self._held[number] = delivery
-            taken.append(delivery)
-        return taken
+    def answer(self, want: Want[PartitionBuffer]) -> Answer:
+        if want.hopeful or want.last < want.first:
+            return Answer(self.arrived)
+        deliveries = [self._here[number] for number in range(want.first, want.last + 1)]
+        if want.again:
+            deliveries = [msgspec.structs.replace(delivery, redelivered=True) for delivery in deliveries]
+        return Answer(self.arrived, deliveries)
 
     def ack(self, number: int) -> None:
-        delivery = self._held.pop(number, None)
+        delivery = self._here.pop(number, None)
         if delivery is not None:
-            self._again.discard(number)
-            self._returned.discard(number)
+            super().ack(number)
+            self.window.committed = self.window.advance()
             self.bytes -= len(delivery.frame.body)
-            self._done.append(str(delivery.position))
-
-    def nack(self, number: int) -> None:
-        delivery = self._held.get(number)
-        if delivery is not None:
-            self._again.add(number)
-            self._returned.add(number)
-            self._held[number] = msgspec.structs.replace(delivery, redelivered=True)
+            self.done.append(str(delivery.position))
 
     def is_sure(self, *, closed: bool) -> bool:
         """Whether nothing that is here was dealt with but what was acknowledged. As long as the stream is not `closed`, handlers
         may be at it."""
-        return self._sure and not self._returned and (closed or not self._held)
-
-    @property
-    def done(self) -> list[str]:
-        """Ids that were acknowledged here and not yet on the server."""
-        return self._done
+        return self._sure and self.window.doubted(closed=closed) == 0
 
     def saved(self, ids: Sequence[str]) -> None:
         """The server has them: they were the first ones."""
-        del self._done[: len(ids)]
+        del self.done[: len(ids)]
 
     def unread(self) -> tuple[str, list[str]]:
         """What arrived and was never handed out by anybody, and the place before it: the next owner gets it as new."""
-        ids = [str(delivery.position) for _, delivery in self._fresh if not delivery.redelivered]
+        waiting = [self._here[number] for number in range(self.window.read + 1, self.arrived + 1)]
+        ids = [str(delivery.position) for delivery in waiting if not delivery.redelivered]
         return (entry_at(before(place_of(ids[0]))) if ids else "0-0"), ids
