@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from posthouse.app import App, app_of
     from posthouse.broker import Broker
     from posthouse.contracts import Payload
-    from posthouse.errors import PosthouseError, Reject, RetryLater, RetryNow
+    from posthouse.errors import PosthouseError, Reject, RetryLater, RetryNow, RuleBroken
     from posthouse.events import Actor, Event, Subject
     from posthouse.receiving import Policy
+    from posthouse.seam import Rules, Seam
     from posthouse.sending import RelaySettings, SyncTx, Tx
     from posthouse.service import Service
     from posthouse.settings import Settings
@@ -27,6 +28,7 @@ else:
         "contracts",
         "broker",
         "store",
+        "seam",
         "sending",
         "receiving",
         "app",
@@ -56,6 +58,9 @@ __all__ = [
     "RelaySettings",
     "RetryLater",
     "RetryNow",
+    "RuleBroken",
+    "Rules",
+    "Seam",
     "Service",
     "Settings",
     "Store",

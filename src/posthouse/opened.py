@@ -8,7 +8,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from functools import cached_property, partial
 
 from posthouse.broker import Broker, Start, Topology
@@ -16,8 +16,8 @@ from posthouse.brokers import open_broker
 from posthouse.checks import refusals, warnings
 from posthouse.clock import Clock, day_of
 from posthouse.contracts.deprecation import deprecations
-from posthouse.errors import ConfigurationError, DecodeError, StoreOutdated
-from posthouse.events import CODECS, METADATA_LIMIT, Producer, decode_any
+from posthouse.errors import ConfigurationError, StoreOutdated
+from posthouse.events import CODECS, METADATA_LIMIT, Producer
 from posthouse.frozen import lock_in
 from posthouse.processes import Projections, Timers
 from posthouse.processes.projection import Wiring
@@ -29,7 +29,7 @@ from posthouse.sending import Relay, Tx
 from posthouse.sending.transaction import Begun
 from posthouse.service import Service
 from posthouse.settings import Settings
-from posthouse.store import OutboxRow, RelaySource, Store
+from posthouse.store import RelaySource, Store
 from posthouse.stores import open_store
 
 log = logging.getLogger("posthouse.app")
@@ -67,6 +67,7 @@ class Opened:
         self.ports = ports
         self.clock = clock
         self.settings = settings
+        self.seam = seam
         self.version_usage = VersionUsage()
         self.builders = {service.name: builder_of(service, clock, settings, seam) for service in services}
         self.guards = {service.name: guard_of(service, clock) for service in services}
@@ -127,7 +128,7 @@ class Opened:
 
     async def begin(self, service: Service, context: EventContext) -> Begun:
         store = self.ports.store
-        block = store.begin(tenant=context.tenant)
+        block = self.seam.transaction(service.name, store.begin(tenant=context.tenant))
         return block, Tx(await block.__aenter__(), store, self.builders[service.name], context, self.clock)
 
     async def join(self, service: Service, theirs: object, context: EventContext) -> Begun:
@@ -206,13 +207,14 @@ class Opened:
             for service, name, handlers in self._standing()
         ]
         watched = {name: topic for service in self.services for name, topic in service.declared.watched.items()}
-        sent = partial(self._note_sent, watched, frozenset(watched.values())) if watched else None
+        sent = partial(self.version_usage.note_sent, watched, clock.now) if watched else None
+        names = [service.name for service in self.services]
         return Runtime(
-            services=[service.name for service in self.services],
+            services=names,
             store=store,
             broker=broker,
             clock=clock,
-            relay=Relay(store, broker, clock, settings.relay, tail, sent),
+            relay=Relay(store, broker, clock, settings.relay, tail, sent, self.seam, ", ".join(names)),
             timers=Timers(store, clock),
             consumers=[
                 Consumer(executor, broker, clock, start=settings.start, in_flight=settings.in_flight)
@@ -221,6 +223,8 @@ class Opened:
             retriers=[Retrier(executor, clock) for executor in executors],
             inbox_retention=settings.inbox_retention,
             saga_retention=settings.saga_retention if any(s.declared.saga_types for s in self.services) else None,
+            seam=self.seam,
+            process=process_name(),
             version_usage=self.version_usage,
             projections=self.projections.keeper if self.projections.declared else None,
         )
@@ -241,16 +245,8 @@ class Opened:
             limit=self.settings.limit + METADATA_LIMIT,
             version_usage=self.version_usage,
             guard=self.guards[service],
+            seam=self.seam,
         )
-
-    def _note_sent(self, watched: Mapping[str, str], topics: frozenset[str], rows: Sequence[OutboxRow]) -> None:
-        """Which of the watched versions the broker accepted."""
-        for row in rows:
-            if row.topic in topics:
-                with suppress(DecodeError):
-                    event = decode_any(row.headers, row.body)
-                    if event.type in watched and event.producer is not None:
-                        self.version_usage.note("published", event.producer.service, event.type, self.clock.now())
 
 
 def clashes(services: Sequence[Service]) -> list[str]:
@@ -271,13 +267,18 @@ def builder_of(service: Service, clock: Clock, settings: Settings, seam: Seam | 
     """Writes the envelopes of a service."""
     producer = Producer(
         service=service.name,
-        instance=f"{socket.gethostname()}-{os.getpid()}",
+        instance=process_name(),
         commit=os.environ.get("POSTHOUSE_COMMIT", ""),
         region=settings.region,
     )
     source = f"/{service.namespace}/{service.name}" if service.namespace else f"/{service.name}"
     codec = CODECS[service.envelope]
     return EnvelopeBuilder(producer, source, codec, clock, settings.limit, service.declared.downcasts, seam)
+
+
+def process_name() -> str:
+    """This process, among those of all machines."""
+    return f"{socket.gethostname()}-{os.getpid()}"
 
 
 def guard_of(service: Service, clock: Clock) -> SchemaGuard:

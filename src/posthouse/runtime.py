@@ -16,7 +16,7 @@ from posthouse.processes import Timers
 from posthouse.processes.projection import Keeper
 from posthouse.pulse import Pulse
 from posthouse.receiving import Consumer, Retrier
-from posthouse.seam import VersionUsage
+from posthouse.seam import Seam, VersionUsage
 from posthouse.sending import Relay
 from posthouse.sending.breaker import Breaker
 from posthouse.store import Store
@@ -56,6 +56,9 @@ class Runtime:
     consumers: Sequence[Consumer]
     retriers: Sequence[Retrier]
     inbox_retention: float
+    seam: Seam
+    process: str
+    """What it is called among the processes of its services."""
     version_usage: VersionUsage = dataclasses.field(default_factory=VersionUsage)
     saga_retention: float | None = None
     """For how many seconds sagas that ended are kept; None where there are none to forget."""
@@ -171,8 +174,9 @@ class Runtime:
         now = self.clock.now()
         for service in self.services:
             self.version_usage.note("running", service, "", now)
-        with self.pulse.doing("noting which versions were seen"):
+        with self.pulse.doing("noting what was seen and timed"):
             await self.version_usage.write(self.store.version_usage, now)
+            await self.seam.timing.write(self.store.timing, self.name, self.process)
 
     async def _forget_sagas(self) -> None:
         if self.saga_retention is None:
@@ -187,8 +191,9 @@ class Runtime:
         """What was seen since the last time; without it, the store is at most an hour behind."""
         try:
             await self.version_usage.write(self.store.version_usage, self.clock.now(), every=0.0)
+            await self.seam.timing.write(self.store.timing, self.name, self.process)
         except StoreError as error:
-            log.warning("%s: which versions were seen last could not be written: %s", self.name, error)
+            log.warning("%s: what was seen and timed last could not be written: %s", self.name, error)
 
 
 async def _begun(consumers: Sequence[Consumer]) -> None:

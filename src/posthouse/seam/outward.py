@@ -11,7 +11,7 @@ from posthouse.clock import Clock, new_id
 from posthouse.contracts import EventType, event_type_of
 from posthouse.contracts.versions import Cast, Casts, whole
 from posthouse.errors import ConfigurationError, ContractError, EventError, EventTooLarge
-from posthouse.events import DUAL_OF, PLATFORM, Codec, Event, Producer, check_size, timestamp
+from posthouse.events import DUAL_OF, PLATFORM, Codec, Event, Producer, check_size, decode_any, timestamp
 from posthouse.seam.context import EventContext
 from posthouse.seam.seam import Seam
 from posthouse.seam.timing import outcome_of
@@ -34,6 +34,11 @@ class Unfinished(OutboxRow, frozen=True, kw_only=True, gc=False):
     """A row whose fact still has steps before it that wait for the flush: it has no bytes yet."""
 
     event: Event[bytes]
+
+
+def event_in(row: OutboxRow) -> Event[bytes]:
+    """The fact of a row, as far as it has come."""
+    return row.event if isinstance(row, Unfinished) else decode_any(row.headers, row.body)
 
 
 class EnvelopeBuilder:

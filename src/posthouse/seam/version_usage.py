@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from posthouse.store import UsageRole, VersionUsageTable, VersionUse
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from posthouse.errors import DecodeError
+from posthouse.events import decode_any
+from posthouse.store import OutboxRow, UsageRole, VersionUsageTable, VersionUse
 
 HOUR = 3600.0
 
@@ -20,6 +25,16 @@ class VersionUsage:
     def note(self, role: UsageRole, party: str, subject: str, now: float) -> None:
         """`party` published or applied an event of this subject, or was running."""
         self._seen[role, party, subject] = now
+
+    def note_sent(self, watched: Mapping[str, str], now: Callable[[], float], rows: Sequence[OutboxRow]) -> None:
+        """Which of the watched subjects, each with its topic, are among the rows that a broker accepted."""
+        topics = set(watched.values())
+        for row in rows:
+            if row.topic in topics:
+                with suppress(DecodeError):
+                    event = decode_any(row.headers, row.body)
+                    if event.type in watched and event.producer is not None:
+                        self.note("published", event.producer.service, event.type, now())
 
     async def write(self, table: VersionUsageTable, now: float, *, every: float = HOUR) -> int:
         """Write what is due; returns how many. With `every` 0: all that was seen since it was last written."""

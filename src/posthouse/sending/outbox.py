@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from posthouse.errors import ConfigurationError
 from posthouse.events import Actor
 from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
@@ -53,7 +52,7 @@ class Outbox:
     ) -> Sequence[str]:
         """`add` for code without an event loop: their connection or session must be a synchronous one."""
         context = EventContext(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
-        return drive(self._add(self._join_now(theirs), payloads, context, idempotency_key))
+        return drive(self._add(join_now(self._store, theirs), payloads, context, idempotency_key))
 
     @contextmanager
     def joined(
@@ -68,7 +67,7 @@ class Outbox:
         """`service.joined` for code without an event loop, on a synchronous connection or session: to publish, also later,
         to start sagas and decide on aggregates. What was said is written when the block ends; whether it stays is up to you."""
         context = EventContext(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
-        transaction, builder = self._join_now(theirs), self._builder
+        transaction, builder = join_now(self._store, theirs), self._builder
         detach = drive(transaction.attend())
         tx = Tx(transaction, self._store, builder, context, builder.clock)
         bridge = SyncTx(tx)
@@ -78,13 +77,6 @@ class Outbox:
         finally:
             bridge.close()
             detach()
-
-    def _join_now(self, theirs: object) -> Transaction:
-        if self._builder.waits:
-            raise ConfigurationError(
-                "what is set at the seam (quota, encrypt, claim check, sign) waits: use `await add(…)` or `service.joined`"
-            )
-        return join_now(self._store, theirs)
 
     async def _add(
         self, transaction: Transaction, payloads: Sequence[object], context: EventContext, idempotency_key: str | None

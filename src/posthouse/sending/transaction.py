@@ -236,7 +236,8 @@ class Tx:
         self._refuse_what_was_lost()
         await self._flush_timers(said)
         if rows := [row for tx in said for row in tx._rows]:
-            await self._store.outbox.append(self._transaction, rows, with_commit=True)
+            finished = await self._builder.finish(self._transaction, rows)
+            await self._store.outbox.append(self._transaction, finished, with_commit=True)
         for tx in said:
             tx._rows, tx._timers, tx._dropped = [], [], []
 

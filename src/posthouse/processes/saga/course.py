@@ -21,7 +21,7 @@ from posthouse.errors import (
     StoreUnavailable,
     TransactionClosed,
 )
-from posthouse.events import Event, decode_any
+from posthouse.events import Event
 from posthouse.processes.saga.deadlines import DeadlinePassed, timer_name
 from posthouse.processes.saga.declared import SagaType, Undo
 from posthouse.processes.saga.saga import Saga
@@ -41,6 +41,7 @@ from posthouse.processes.saga.transition import (
 from posthouse.processes.saga.turn import Turn
 from posthouse.receiving.policy import Again, decide
 from posthouse.redaction import redacted
+from posthouse.seam.outward import event_in
 from posthouse.sending import Tx
 from posthouse.store import OutboxRow
 from posthouse.store.sagas import Armed, SagaInput, SagaRow, SagaTurn, Said
@@ -260,7 +261,7 @@ def as_raw(event_type: EventType[object], value: object) -> msgspec.Raw:
 
 
 def _said(row: OutboxRow, after: float) -> Said:
-    event = decode_any(row.headers, row.body)
+    event = event_in(row)
     return Said(type=event.type, event_id=event.id, data=_raw(event.data, event.content_type), after=after)
 
 
