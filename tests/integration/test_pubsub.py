@@ -180,7 +180,7 @@ async def test_a_server_that_is_not_there_is_unavailable_at_once_and_used_when_i
         with pytest.raises(BrokerUnavailable, match="Pub/Sub, making topic"):
             await broker.ensure(Topology(topics=["late"]))
         assert time.monotonic() - began < 5
-        await server.begin()
+        await asyncio.to_thread(server.start)
         async with asyncio.timeout(20):
             while True:
                 try:
@@ -200,12 +200,12 @@ async def test_a_killed_server_is_used_again_when_it_is_back(own_server: PubSubS
     stream = await broker.subscribe("g", ["shop.order"])
     await broker.publish(frames("shop.order", 3))
     await collect(stream, 3)
-    await own_server.kill()
+    own_server.end(signal.SIGKILL)
     with pytest.raises(BrokerUnavailable):
         await broker.publish(frames("shop.order", 1))
     with pytest.raises(BrokerUnavailable, match="pulling"):
         await stream.receive(1, 20)
-    await own_server.begin()
+    await asyncio.to_thread(own_server.start)
     later, got = frames("shop.order", 3), set[str]()
     async with asyncio.timeout(20):
         while got != {frame.id for frame in later}:

@@ -3,13 +3,11 @@ temporary folder, ended by its own process id. POSTHOUSE_TEST_KAFKA_URL names a 
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -31,6 +29,7 @@ from confluent_kafka.admin import (
 from tests.kit.servers.once import CACHE as HOUSE
 from tests.kit.servers.once import once
 from tests.kit.servers.ports import free_ports
+from tests.kit.servers.process import Server, folder_of, listens, started
 from tests.kit.servers.table import give_up, report
 
 VERSION = "4.3.1"
@@ -78,17 +77,17 @@ not come back before its session has ended: Kafka's own 9 s are for networks."""
 JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 
 
-class KafkaServer:
-    """A data folder, ports, and one process at a time."""
+class KafkaServer(Server):
+    """With ports for a proxy and for guests beside its own."""
 
     controlled = True
+    patience = PATIENCE
 
     def __init__(self, jars: Path, folder: Path, jvm: list[str]) -> None:
+        super().__init__(folder)
         self._jars = jars
-        self._folder = folder
         self._jvm = jvm
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port, self.behind, self.link, self.guests, self._controller = free_ports(5)
+        self.behind, self.link, self.guests, self._controller = free_ports(4)
 
     @property
     def servers(self) -> str:
@@ -115,38 +114,12 @@ class KafkaServer:
         command += ["format", "-t", cluster, "-c", str(self._folder / "server.properties")]
         subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
 
-    def start(self) -> None:
-        command = ["java", *self._jvm, "-cp", class_path(self._jars), "kafka.Kafka"]
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, str(self._folder / "server.properties")], stdout=log, stderr=log, start_new_session=True
-            )
-        deadline = time.monotonic() + PATIENCE
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"kafka did not start:\n{(self._folder / 'log').read_text()[-2000:]}")
-            time.sleep(0.05)
-
-    def end(self, how: signal.Signals) -> None:
-        if self._process is not None:
-            self._process.send_signal(how)
-            self._process.wait(PATIENCE)
-            self._process = None
-
-    async def restart(self) -> None:
-        await asyncio.to_thread(self._again, signal.SIGTERM)
-
-    async def kill(self) -> None:
-        await asyncio.to_thread(self._again, signal.SIGKILL)
-
-    def _again(self, how: signal.Signals) -> None:
-        self.end(how)
-        self.start()
+    def _command(self) -> list[str]:
+        settings = str(self._folder / "server.properties")
+        return ["java", *self._jvm, "-cp", class_path(self._jars), "kafka.Kafka", settings]
 
     def _answers(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-            return True
-        return False
+        return listens(self.port)
 
 
 class GivenServer:
@@ -206,8 +179,8 @@ def fetch(jars: Path) -> None:
 def keep_classes(jars: Path) -> None:
     """Run a server once, so that Java writes down the classes that it loaded."""
     archive = jars / "classes.jsa"
-    with tempfile.TemporaryDirectory(prefix="posthouse-kafka-", ignore_cleanup_errors=True) as folder:
-        server = KafkaServer(jars, Path(folder), [*JVM, f"-XX:ArchiveClassesAtExit={archive}.new"])
+    with folder_of("kafka") as folder:
+        server = KafkaServer(jars, folder, [*JVM, f"-XX:ArchiveClassesAtExit={archive}.new"])
         with contextlib.suppress(RuntimeError, subprocess.SubprocessError, OSError):  # then it starts a little slower
             server.make()
             server.start()
@@ -220,16 +193,13 @@ def running(*, quick_start: bool = True) -> Iterator[KafkaServer]:
     """A new server with nothing in it. One that is measured is compiled well instead of started quickly."""
     jars = kafka_jars()
     jvm = [*(JVM if quick_start else [*JVM[:2], "-Xmx1g"]), *shared_classes(jars)]
-    with tempfile.TemporaryDirectory(prefix="posthouse-kafka-", ignore_cleanup_errors=True) as folder:
-        server = KafkaServer(jars, Path(folder), jvm)
-        try:
-            server.make()
-            server.start()
+    with folder_of("kafka") as folder:
+        server = KafkaServer(jars, folder, jvm)
+        server.make()
+        with started(server):
             let_guests_in(server)
             wake_groups(server)
             yield server
-        finally:
-            server.end(signal.SIGKILL)
 
 
 def let_guests_in(server: KafkaServer) -> None:

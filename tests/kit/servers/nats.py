@@ -3,7 +3,6 @@ loopback, ended by its own process id. POSTHOUSE_TEST_NATS_BIN names another bin
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import shutil
@@ -11,17 +10,14 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.kit.servers.ports import free_port
+from tests.kit.servers.process import Server, folder_of, started
 from tests.kit.servers.table import give_up, report
 
-PATIENCE = 30.0
 CONFIGURATION = """
 listen: 127.0.0.1:{port}
 jetstream {{ store_dir: "{folder}/data", sync_interval: {sync} }}
@@ -39,15 +35,13 @@ no_auth_user: shop
 """
 
 
-class NatsServer:
-    """A data folder, a port, and one process at a time."""
+class NatsServer(Server):
+    """`sync`: how often it writes to the disk."""
 
     def __init__(self, program: Path, folder: Path, *, sync: str = "2m") -> None:
+        super().__init__(folder)
         self._program = program
-        self._folder = folder
         self._sync = sync
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port = free_port()
 
     @property
     def url(self) -> str:
@@ -56,31 +50,10 @@ class NatsServer:
     def url_of(self, user: str) -> str:
         return f"nats://{user}:{user}@127.0.0.1:{self.port}"
 
-    def start(self) -> None:
+    def _command(self) -> list[str]:
         file = self._folder / "nats.conf"
         file.write_text(CONFIGURATION.format(port=self.port, folder=self._folder, sync=self._sync))
-        log = (self._folder / "log").open("ab")
-        with log:
-            self._process = subprocess.Popen(
-                [str(self._program), "-c", str(file)], stdout=log, stderr=log, start_new_session=True
-            )
-        deadline = time.monotonic() + PATIENCE
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"nats-server did not start:\n{(self._folder / 'log').read_text()[-2000:]}")
-            time.sleep(0.02)
-
-    def end(self, how: signal.Signals) -> None:
-        if self._process is not None:
-            self._process.send_signal(how)
-            self._process.wait(PATIENCE)
-            self._process = None
-
-    async def restart(self) -> None:
-        await asyncio.to_thread(self._again, signal.SIGTERM)
-
-    async def kill(self) -> None:
-        await asyncio.to_thread(self._again, signal.SIGKILL)
+        return [str(self._program), "-c", str(file)]
 
     def back_up(self, stream: str) -> None:
         """Copy a stream's folder as it is on the disk. Stops and starts the server."""
@@ -97,10 +70,6 @@ class NatsServer:
 
     def _stream(self, name: str) -> Path:
         return self._folder / "data" / "jetstream" / "SHOP" / "streams" / name
-
-    def _again(self, how: signal.Signals) -> None:
-        self.end(how)
-        self.start()
 
     def _answers(self) -> bool:
         """JetStream is up once the server greets: it recovers its streams before it listens."""
@@ -122,13 +91,8 @@ def program() -> Path:
 def running(*, sync: str = "2m") -> Iterator[NatsServer]:
     """A new server with nothing in it."""
     binary = program()
-    with tempfile.TemporaryDirectory(prefix="posthouse-nats-", ignore_cleanup_errors=True) as folder:
-        server = NatsServer(binary, Path(folder), sync=sync)
-        try:
-            server.start()
-            yield server
-        finally:
-            server.end(signal.SIGTERM)
+    with folder_of("nats") as folder, started(NatsServer(binary, folder, sync=sync)) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -4,36 +4,30 @@ on the loopback, ended by its own process id. It keeps nothing when it ends. POS
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import os
 import shutil
-import signal
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.kit.servers.once import CACHE, once
-from tests.kit.servers.ports import free_port
+from tests.kit.servers.process import Server, folder_of, listens, started
 from tests.kit.servers.table import give_up, report
 
-PATIENCE = 30.0
 SOURCE = Path(__file__).with_name("pstest")
 BUILD_PATIENCE = 900.0
 
 
-class PubSubServer:
-    """A port, and one process at a time; `plain` is pstest as it is."""
+class PubSubServer(Server):
+    """`plain` is pstest as it is."""
 
-    def __init__(self, program: Path, *, plain: bool = False) -> None:
-        self._command = [str(program), *(["-plain"] if plain else [])]
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port = free_port()
+    def __init__(self, program: Path, folder: Path, *, plain: bool = False) -> None:
+        super().__init__(folder)
+        self._program = [str(program), *(["-plain"] if plain else [])]
 
     @property
     def address(self) -> str:
@@ -43,32 +37,11 @@ class PubSubServer:
     def url(self) -> str:
         return f"pubsub://shop?emulator={self.address}"
 
-    def start(self) -> None:
-        self._process = subprocess.Popen(
-            [*self._command, "-listen", self.address], stdout=subprocess.DEVNULL, start_new_session=True
-        )
-        deadline = time.monotonic() + PATIENCE
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError("pstest did not start")
-            time.sleep(0.02)
-
-    def end(self, how: signal.Signals = signal.SIGKILL) -> None:
-        if self._process is not None:
-            self._process.send_signal(how)
-            self._process.wait(PATIENCE)
-            self._process = None
-
-    async def kill(self) -> None:
-        await asyncio.to_thread(self.end)
-
-    async def begin(self) -> None:
-        await asyncio.to_thread(self.start)
+    def _command(self) -> list[str]:
+        return [*self._program, "-listen", self.address]
 
     def _answers(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-            return True
-        return False
+        return listens(self.port)
 
 
 class Given:
@@ -106,12 +79,8 @@ def _built() -> Path:
 @contextlib.contextmanager
 def running(*, plain: bool = False) -> Iterator[PubSubServer]:
     """A new server with nothing in it."""
-    server = PubSubServer(program(), plain=plain)
-    try:
-        server.start()
+    with folder_of("pubsub") as folder, started(PubSubServer(program(), folder, plain=plain)) as server:
         yield server
-    finally:
-        server.end()
 
 
 @pytest.fixture(scope="session")

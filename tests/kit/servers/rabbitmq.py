@@ -12,12 +12,9 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,9 +22,10 @@ import pytest
 
 from tests.kit.servers.debian import environment, unpacked
 from tests.kit.servers.ports import free_ports
+from tests.kit.servers.process import Server, folder_of, listens, started
 from tests.kit.servers.table import report
+from tests.kit.waiting import until
 
-PATIENCE = 60.0
 ERLANG_HOME = "usr/lib/erlang"
 CONFIGURATION = """
 listeners.tcp.local = 127.0.0.1:{port}
@@ -52,17 +50,16 @@ RIGHTS = {
 }
 
 
-class RabbitmqServer:
-    """A data folder, ports, and one process at a time beside the name server that Erlang wants."""
+class RabbitmqServer(Server):
+    """With ports for Erlang, and beside it the name server that Erlang wants."""
 
     def __init__(self, home: Path, folder: Path, *, managed: bool = False) -> None:
+        super().__init__(folder)
         self._home = home
-        self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
         self._names: subprocess.Popen[bytes] | None = None
         self._managed = managed
         self.ours = True
-        self.port, self._far_port, self._names_port, self._management_port = free_ports(4)
+        self._far_port, self._names_port, self._management_port = free_ports(3)
 
     @property
     def url(self) -> str:
@@ -100,59 +97,40 @@ class RabbitmqServer:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-            _wait_for(lambda: _greets(self._names_port, b""), "epmd did not start")
+            until(lambda: listens(self._names_port), "a start of epmd")
+        super().start()
+
+    def _command(self) -> list[str]:
         settings = CONFIGURATION.format(port=self.port, folder=self._folder)
         settings += MANAGEMENT.format(port=self._management_port) if self._managed else ""
         (self._folder / "rabbitmq.conf").write_text(settings)
         (self._folder / "definitions.json").write_text(json.dumps(definitions()))
         (self._folder / "plugins").write_text("[rabbitmq_management]." if self._managed else "[].")
-        log = (self._folder / "log").open("ab")
-        with log:
-            self._process = subprocess.Popen(
-                [str(self._home / "sbin" / "rabbitmq-server")],
-                env={**environment(self._root), **self._environment()},
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        process = self._process
-        _wait_for(
-            lambda: _greets(self.port, GREETING),
-            "rabbitmq-server did not start",
-            ended=lambda: process.poll() is not None,
-            log=self._folder / "log",
-        )
+        return [str(self._home / "sbin" / "rabbitmq-server")]
 
-    def end(self, how: signal.Signals) -> None:
-        """The process is Erlang itself: the script that started it is gone."""
-        if self._process is not None:
-            self._process.send_signal(how)
-            self._process.wait(PATIENCE)
-            self._process = None
+    def _answers(self) -> bool:
+        """It is asked for a greeting: a node that boots takes connections too early."""
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+            connection.sendall(GREETING)
+            return bool(connection.recv(1))
+        return False
 
     def close(self) -> None:
-        """Its folder is thrown away: there is nothing to wait for."""
-        self.end(signal.SIGKILL)
+        """The name server ends with it."""
         if self._names is not None:
             self._names.kill()
-            self._names.wait(PATIENCE)
-
-    async def restart(self) -> None:
-        await asyncio.to_thread(self._again, signal.SIGTERM)
+            self._names.wait(self.patience)
 
     async def kill(self) -> None:
         await asyncio.sleep(1.0)  # a queue may be lost that is younger than this: that is what `settle` is for
-        await asyncio.to_thread(self._again, signal.SIGKILL)
+        await super().kill()
 
-    def _again(self, how: signal.Signals) -> None:
-        self.end(how)
-        self.start()
-
-    def _environment(self) -> dict[str, str]:
+    def _environment(self) -> Mapping[str, str]:
+        """With it the script becomes Erlang, and its process id is the server's."""
         return {
+            **environment(self._root),
             "HOME": str(self._folder),
+            "ERL_CRASH_DUMP": str(self._folder / "erl_crash.dump"),
             "PATH": self._path,
             "ERL_EPMD_PORT": str(self._names_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
@@ -164,7 +142,7 @@ class RabbitmqServer:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._folder / "plugins"),
             "RABBITMQ_CONF_ENV_FILE": str(self._folder / "none"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG,
-            "RUNNING_UNDER_SYSTEMD": "1",  # the script then becomes Erlang, and its process id is the server's
+            "RUNNING_UNDER_SYSTEMD": "1",
         }
 
 
@@ -207,13 +185,10 @@ def _newest(root: Path) -> Path | None:
 def running(*, managed: bool = False) -> Iterator[RabbitmqServer]:
     """A new node with nothing in it; `managed`: with its management API."""
     place = home()
-    with tempfile.TemporaryDirectory(prefix="posthouse-rabbitmq-", ignore_cleanup_errors=True) as folder:
-        server = RabbitmqServer(place, Path(folder), managed=managed)
-        try:
-            server.start()
+    with folder_of("rabbitmq") as folder:
+        server = RabbitmqServer(place, folder, managed=managed)
+        with contextlib.closing(server), started(server):
             yield server
-        finally:
-            server.close()
 
 
 @pytest.fixture(scope="session")
@@ -237,21 +212,3 @@ def managed_rabbitmq_server() -> Iterator[RabbitmqServer]:
     with running(managed=True) as server:
         report("rabbitmq, managed", "real", f"{server.version}, {server._home}")
         yield server
-
-
-def _greets(port: int, greeting: bytes) -> bool:
-    """Whether somebody listens; with a greeting, whether it is answered: a node that boots takes connections too early."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
-        connection.sendall(greeting)
-        return not greeting or bool(connection.recv(1))
-    return False
-
-
-def _wait_for(
-    condition: Callable[[], bool], failure: str, *, ended: Callable[[], bool] = lambda: False, log: Path | None = None
-) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if ended() or time.monotonic() > deadline:
-            raise RuntimeError(f"{failure}:\n{log.read_text()[-2000:] if log else ''}")
-        time.sleep(0.02)

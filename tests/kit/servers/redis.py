@@ -3,39 +3,32 @@ it; on the loopback, ended by its own process id. POSTHOUSE_TEST_REDIS_BIN names
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import os
 import shutil
-import signal
 import socket
 import subprocess
-import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.kit.servers.debian import environment, unpacked
-from tests.kit.servers.ports import free_port
+from tests.kit.servers.process import Server, folder_of, started
 from tests.kit.servers.table import report
 
-PATIENCE = 30.0
 GUEST = "guest on >guest +@all %R~* %RW~guest* %RW~posthouse:*"
 DURABLE = {"appendonly": "yes", "appendfsync": "always"}
 
 
-class RedisServer:
-    """A data folder, a port, and one process at a time."""
+class RedisServer(Server):
+    """With settings of the test's."""
 
     def __init__(self, program: Path, folder: Path, settings: Mapping[str, str]) -> None:
+        super().__init__(folder)
         self._program = program
-        self._folder = folder
         self._settings = settings
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port = free_port()
 
     @property
     def url(self) -> str:
@@ -45,50 +38,16 @@ class RedisServer:
         """A user who may read whatever there is, and write nothing but keys that begin with `guest`."""
         return f"redis://guest:guest@127.0.0.1:{self.port}"
 
-    def start(self) -> None:
+    def _command(self) -> list[str]:
         file = self._folder / "redis.conf"
         file.write_text(
             f'port {self.port}\nbind 127.0.0.1\ndir "{self._folder}"\nsave ""\nuser {GUEST}\n'
             + "".join(f"{name} {value}\n" for name, value in self._settings.items())
         )
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [str(self._program), str(file)],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env=_environment(self._program),
-            )
-        deadline = time.monotonic() + PATIENCE
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"redis-server did not start:\n{(self._folder / 'log').read_text()[-2000:]}")
-            time.sleep(0.02)
+        return [str(self._program), str(file)]
 
-    def end(self, how: signal.Signals) -> None:
-        if self._process is not None:
-            self._process.send_signal(how)
-            self._process.wait(PATIENCE)
-            self._process = None
-
-    def pause(self) -> None:
-        """It keeps its connections and answers nothing."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
-
-    async def restart(self) -> None:
-        await asyncio.to_thread(self._again, signal.SIGTERM)
-
-    async def kill(self) -> None:
-        await asyncio.to_thread(self._again, signal.SIGKILL)
-
-    def _again(self, how: signal.Signals) -> None:
-        self.end(how)
-        self.start()
+    def _environment(self) -> Mapping[str, str]:
+        return _environment(self._program)
 
     def _answers(self) -> bool:
         """It says PONG once it has read its file."""
@@ -121,13 +80,8 @@ def version() -> str:
 def running(**settings: str) -> Iterator[RedisServer]:
     """A new server with nothing in it, durable unless the settings say otherwise."""
     binary = program()
-    with tempfile.TemporaryDirectory(prefix="posthouse-redis-", ignore_cleanup_errors=True) as folder:
-        server = RedisServer(binary, Path(folder), {**DURABLE, **settings})
-        try:
-            server.start()
-            yield server
-        finally:
-            server.end(signal.SIGKILL)
+    with folder_of("redis") as folder, started(RedisServer(binary, folder, {**DURABLE, **settings})) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -6,27 +6,27 @@ moto looks whether an object is there and then writes it; S3 does both at once. 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.util
-import signal
-import socket
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
+from tests.kit.servers.process import Server, folder_of, serves, started
 from tests.kit.servers.table import give_up, report
 
 BUCKET = "events"
-PATIENCE = 60.0
-ROOT = Path(__file__).parents[3]
+
+
+class S3Server(Server):
+    def _command(self) -> list[str]:
+        return [sys.executable, "-m", "tests.kit.servers.s3", str(self.port)]
+
+    def _answers(self) -> bool:
+        return serves(f"http://127.0.0.1:{self.port}/moto-api/")
 
 
 def credentials(port: int) -> dict[str, Any]:
@@ -44,34 +44,10 @@ def s3_port() -> Iterator[int]:
     """One emulated server for the whole run, with one empty bucket."""
     if importlib.util.find_spec("moto") is None:
         give_up("s3", "no moto: pip install 'moto[server]'")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.kit.servers.s3", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=ROOT,
-        start_new_session=True,
-    )
-    try:
-        _wait_for(process, port)
-        asyncio.run(_make_bucket(port))
+    with folder_of("s3") as folder, started(S3Server(folder)) as server:
+        asyncio.run(_make_bucket(server.port))
         report("s3", "emulated", f"moto {version('moto')}, one request at a time")
-        yield port
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE)
-
-
-def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        with contextlib.suppress(OSError), urlopen(f"http://127.0.0.1:{port}/moto-api/", timeout=5):
-            return
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError("moto did not start")
-        time.sleep(0.02)
+        yield server.port
 
 
 async def _make_bucket(port: int) -> None:
