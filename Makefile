@@ -16,6 +16,7 @@ $(READY): pyproject.toml melmastoon/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Posthouse needs Python 3.11 or later; run make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' --editable ./melmastoon
+	@$(BIN)/python -m compileall -q -j 0 src melmastoon/src
 	@touch $@
 
 demo: $(READY) ## a hotel platform of 22 services: bookings, failing vendors, killed processes; then everything is counted

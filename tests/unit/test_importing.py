@@ -42,7 +42,7 @@ def test_all_public_names_together_import_the_run_time_alone() -> None:
     bare = modules_after("import asyncio, msgspec")
     modules = modules_after("exec('from posthouse import *')")
     assert of((*BUILD_TIME, *TOOLS, *ADAPTERS), modules) == []
-    assert len(modules - bare) < 230, "look at what came in, with python -X importtime"
+    assert len(modules - bare) < 200, "look at what came in, with python -X importtime"
 
 
 def test_every_public_name_is_there_and_no_other() -> None:

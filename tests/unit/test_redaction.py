@@ -30,7 +30,8 @@ from posthouse.errors import BrokerUnavailable, ConfigurationError
 from posthouse.receiving.holding import with_error, words_of
 from posthouse.redaction import redacted
 from posthouse.stores import DRIVER_OPTIONS as POSTGRES_OPTIONS
-from posthouse.stores import PostgresOptions, SqliteOptions
+from posthouse.stores import PostgresOptions
+from posthouse.stores.sqlite.url import SqliteOptions
 from posthouse.testing import Harness
 
 SECRET = "hunter2-hunter2"

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode
+from typing import Annotated, Literal
+from urllib.parse import SplitResult, parse_qsl, urlencode
 
 import msgspec
 
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError, did_you_mean
-from posthouse.local.sqlite import Synchronous
 from posthouse.local.url import split
 from posthouse.store import Store
-from posthouse.stores.sqlite import SqliteStore
+from posthouse.stores.options import options_of
 
 __all__ = ["open_store"]
 
 SCHEMES = ("sqlite", "postgresql")
-
-Options = TypeVar("Options", bound=msgspec.Struct)
-
-
-class SqliteOptions(msgspec.Struct, frozen=True):
-    """What may follow the `?` of a SQLite URL; each is a parameter of SqliteStore."""
-
-    synchronous: Synchronous = "FULL"
-    shards: Annotated[int, msgspec.Meta(ge=1, le=62)] | None = None
-    idempotency_window: Annotated[float, msgspec.Meta(gt=0)] = 7 * 86_400.0
-    patience: Annotated[float, msgspec.Meta(gt=0)] = 30.0
 
 
 class PostgresOptions(msgspec.Struct, frozen=True):
@@ -63,34 +51,17 @@ def open_store(url: str, *, clock: Clock) -> Store:
     """
     parts = split(url)
     if parts.scheme == "sqlite":
-        return _sqlite(parts, clock)
+        from posthouse.stores.sqlite.url import from_url  # every adapter is imported when a URL asks for it
+
+        return from_url(parts, clock)
     if parts.scheme in ("postgresql", "postgres"):
         return _postgres(parts, clock)
     raise ConfigurationError(f"no store is called {parts.scheme!r} in {url!r}.{did_you_mean(parts.scheme, SCHEMES)}")
 
 
-def _sqlite(parts: SplitResult, clock: Clock) -> SqliteStore:
-    problems: list[str] = []
-    if parts.netloc:
-        problems.append(
-            f"{parts.geturl()!r} names a host: write sqlite:///shop.db (relative) or sqlite:////var/lib/shop.db"
-        )
-    options = _options(parts, SqliteOptions, "SQLite", problems)
-    if problems:
-        raise ConfigurationError(*problems)
-    return SqliteStore(
-        unquote(parts.path.removeprefix("/")) or ":memory:",
-        clock=clock,
-        synchronous=options.synchronous,
-        shards=options.shards,
-        idempotency_window=options.idempotency_window,
-        patience=options.patience,
-    )
-
-
 def _postgres(parts: SplitResult, clock: Clock) -> Store:
     problems: list[str] = []
-    options = _options(parts, PostgresOptions, "PostgreSQL", problems, also=DRIVER_OPTIONS)
+    options = options_of(parts, PostgresOptions, "PostgreSQL", problems, also=DRIVER_OPTIONS)
     try:
         from posthouse.stores.postgres import PostgresStore
     except ImportError:
@@ -113,19 +84,3 @@ def _postgres(parts: SplitResult, clock: Clock) -> Store:
         isolation=options.isolation,
         runtime_url=options.runtime_url,
     )
-
-
-def _options(
-    parts: SplitResult, kind: type[Options], store: str, problems: list[str], *, also: tuple[str, ...] = ()
-) -> Options:
-    """What follows the `?`; sentences on what does not fit are added to `problems`."""
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    known = (*kind.__struct_fields__, *also)
-    problems += [
-        f"the {store} store has no option {name!r}.{did_you_mean(name, known)}" for name in given if name not in known
-    ]
-    try:
-        return msgspec.convert(given, kind, strict=False)
-    except msgspec.ValidationError as error:
-        problems.append(f"an option of {parts.path.removeprefix('/') or 'the URL'!r} does not fit: {error}")
-        return kind()
