@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence, Set
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -140,7 +141,7 @@ class Claimer:
         decision = self._classify(known, entry)
         if isinstance(known, KeyPosition) and known.waiting is not None:
             newer = decision is OrderDecision.FORK or entry.lineage > known.lineage
-            if newer and await self._holder.quarantine_outlived(tx, self.consumer, entry):
+            if newer and await self.holder.quarantine_outlived(tx, self.consumer, entry):
                 decision = self._classify(await self.store.inbox.position_of(tx, self.consumer, entry), entry)
         is_next = decision is OrderDecision.NEXT
         match dispose(
@@ -163,7 +164,7 @@ class Claimer:
         """Write that an event is not run now."""
         if isinstance(instead, Quarantine):
             held = inbound.to_held(self.consumer, "quarantined", instead.reason)
-            await self._holder.quarantine(tx, held, instead.reason)
+            await self.holder.quarantine(tx, held, instead.reason)
         else:
             held = inbound.to_held(
                 self.consumer, instead.state, instead.reason, attempts=instead.attempts, after=instead.after
@@ -176,7 +177,7 @@ class Claimer:
         if entry.sequence is not None:
             known = await self.store.inbox.position_of(tx, self.consumer, entry)
             if isinstance(known, KeyPosition) and is_outlived(entry, known):
-                await self._holder.quarantine(tx, held, OUTLIVED)
+                await self.holder.quarantine(tx, held, OUTLIVED)
                 return NOTHING
         if not await self.store.held.remove(tx, held):
             return NOTHING
@@ -189,7 +190,7 @@ class Claimer:
         return Claimed((inbound,), await self._unblock_next(tx, inbound))
 
     async def _unblock_next(self, tx: Transaction, inbound: InboundEvent) -> bool:
-        return await self._holder.unblock_next(tx, self.consumer, inbound.entry, inbound.policy)
+        return await self.holder.unblock_next(tx, self.consumer, inbound.entry, inbound.policy)
 
     async def _is_unfit(self, inbound: InboundEvent) -> bool:
         """Whether an event cannot be read, or another version of its fact may have been applied and forgotten."""
@@ -238,8 +239,8 @@ class Claimer:
     def _classify(self, known: KeyPosition | Seen | None, entry: InboxEntry) -> OrderDecision:
         return classify(known, entry, adopt=self.adopts.get(entry.topic, False))
 
-    @property
-    def _holder(self) -> Holder:
+    @cached_property
+    def holder(self) -> Holder:
         return Holder(self.store)
 
 

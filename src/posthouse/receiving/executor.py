@@ -83,7 +83,7 @@ class Executor:
 
     @cached_property
     def settler(self) -> Settler:
-        return Settler(self.consumer, self.store, self.claimer)
+        return Settler(self.claimer)
 
     @property
     def workers(self) -> int:
@@ -131,7 +131,7 @@ class Executor:
             except NOTHING_KNOWN:
                 raise
             except Exception as error:
-                verdict = decide(inbound.policy, error, attempts)
+                outcome = decide(inbound.policy, error, attempts)
                 new = inbound.held is None
                 if (
                     new
@@ -139,8 +139,8 @@ class Executor:
                     and await self.settler.ended_by_commit([inbound], error)
                 ):
                     return
-                if not new or verdict != Again(0.0):  # what is held is run again by whoever runs held events
-                    await self.settler.settle(inbound, error, verdict, attempts)
+                if not new or outcome != Again(0.0):  # what is held is run again by whoever runs held events
+                    await self.settler.settle(inbound, error, outcome, attempts)
                     self.due.set()
                     return
 

@@ -56,7 +56,7 @@ class Holder:
         it is not held any more, in its turn."""
         state: HeldState = "dead" if policy.on_dead == "stop" else "skipped"
         buried = msgspec.structs.replace(held, state=state, reason=reason)
-        if not await self._store(transaction, buried):
+        if not await self.put(transaction, buried):
             return False
         await self._publish_dead(transaction, buried)
         if state == "skipped":
@@ -67,11 +67,11 @@ class Holder:
         """Out of line, for people to look at: it never runs by itself and keeps nobody waiting. False when it is not held any
         more, in its turn, or was quarantined before."""
         aside = msgspec.structs.replace(held, state="quarantined", reason=reason)
-        if not await self._store(transaction, aside):
+        if not await self.put(transaction, aside):
             if held.id or await self._is_held(transaction, held):
                 return False
             aside = _beside(aside)
-            if not await self._store(transaction, aside):
+            if not await self.put(transaction, aside):
                 return False
         log.error("%s: event %s is quarantined: %s", held.consumer, aside.arrival.event_id, reason)
         await self._publish_dead(transaction, aside)
@@ -136,7 +136,8 @@ class Holder:
                 yield held
             after = page[-1].id
 
-    async def _store(self, transaction: Transaction, held: HeldEvent) -> bool:
+    async def put(self, transaction: Transaction, held: HeldEvent) -> bool:
+        """Hold it, or change it where it is held. False when it is held already, or not any more in its turn."""
         table = self.store.held
         return await (table.change(transaction, held) if held.id else table.hold(transaction, held))
 

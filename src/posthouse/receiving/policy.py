@@ -78,7 +78,11 @@ class Quarantine(msgspec.Struct, frozen=True):
     reason: str
 
 
-def decide(policy: Policy, error: BaseException, attempts: int) -> Again | Dead | Quarantine:
+Outcome = Again | Dead | Quarantine
+"""What follows a failure."""
+
+
+def decide(policy: Policy, error: BaseException, attempts: int) -> Outcome:
     """What follows when run number `attempts` ended with `error`."""
     if isinstance(error, FrameRefused):
         return Quarantine(str(error))

@@ -11,10 +11,10 @@ import msgspec
 from posthouse.errors import TransactionClosed, ValueRefused
 from posthouse.pulse import alive
 from posthouse.receiving.claim import Claimer
-from posthouse.receiving.holding import Holder, with_error, words_of
+from posthouse.receiving.holding import with_error, words_of
 from posthouse.receiving.inbound import InboundEvent, under_digest
-from posthouse.receiving.policy import Again, Dead, Quarantine
-from posthouse.store import HeldEvent, Store, Transaction
+from posthouse.receiving.policy import Again, Dead, Outcome, Quarantine
+from posthouse.store import HeldEvent, Transaction
 
 log = logging.getLogger("posthouse.consumer")
 
@@ -23,96 +23,83 @@ ENDED = "its transaction was committed before its block ended: what it did then 
 
 @dataclasses.dataclass(frozen=True)
 class Settler:
-    """Settles failures for one consumer."""
+    """Settles failures for the consumer of `claimer`."""
 
-    consumer: str
-    store: Store
     claimer: Claimer
 
-    async def settle(
-        self, inbound: InboundEvent, error: Exception, verdict: Again | Dead | Quarantine, attempts: int
-    ) -> None:
+    async def settle(self, inbound: InboundEvent, error: Exception, outcome: Outcome, attempts: int) -> None:
         """The run number `attempts` failed and was rolled back: write what follows from it."""
         alive()
-        if not isinstance(verdict, Quarantine):
-            self._report(inbound, error, verdict, attempts)
+        self._report(inbound, error, outcome, attempts)
         if inbound.held is not None:
-            await self._settle_held(inbound, inbound.held, error, verdict)
+            await self._settle_held(inbound, inbound.held, error, outcome)
             return
         try:
-            await self._settle_new(inbound, error, verdict, attempts)
+            await self._settle_new(inbound, error, outcome, attempts)
         except ValueRefused as refused:
             # The store cannot keep what it says of itself. Its neighbours are not to start over because of it.
             reason = f"it cannot be kept as what it says it is: {words_of(refused)}"
-            async with self.store.begin() as tx:
+            async with self.claimer.store.begin() as tx:
                 await self.claimer.put_away(tx, under_digest(inbound), Quarantine(reason))
 
     async def ended_by_commit(self, events: Sequence[InboundEvent], error: Exception) -> bool:
         """Whether a handler has committed behind our back, which nothing can take back: then the claims of all stand, and
         would pass for duplicates. They are quarantined, for people to look at."""
-        async with self.store.begin() as tx:
+        async with self.claimer.store.begin() as tx:
             for inbound in events:
                 alive()
                 if await self.claimer.is_next(tx, inbound):
                     return False
             for inbound in events:
                 alive()
-                held = inbound.to_held(self.consumer, "quarantined", ENDED, attempts=1)
-                await self._holder.quarantine(tx, with_error(held, error), ENDED)
+                held = inbound.to_held(self.claimer.consumer, "quarantined", ENDED, attempts=1)
+                await self.claimer.holder.quarantine(tx, with_error(held, error), ENDED)
         return True
 
     async def spent(self, inbound: InboundEvent, held: HeldEvent) -> bool:
         """Whether a held event has no run left, and is dead from now on."""
         if held.attempts <= inbound.policy.max_attempts:
             return False
-        async with self.store.begin() as tx:
-            await self._holder.dead_letter(tx, held, "attempts spent", inbound.policy)
+        async with self.claimer.store.begin() as tx:
+            await self.claimer.holder.dead_letter(tx, held, "attempts spent", inbound.policy)
         return True
 
-    async def _settle_new(
-        self, inbound: InboundEvent, error: Exception, verdict: Again | Dead | Quarantine, attempts: int
-    ) -> None:
+    async def _settle_new(self, inbound: InboundEvent, error: Exception, outcome: Outcome, attempts: int) -> None:
         """Hold an event from the broker, unless somebody dealt with it meanwhile."""
-        held = inbound.to_held(self.consumer, "retrying", words_of(error), attempts=attempts)
-        async with self.store.begin() as tx:
+        held = inbound.to_held(self.claimer.consumer, "retrying", words_of(error), attempts=attempts)
+        async with self.claimer.store.begin() as tx:
             if await self.claimer.is_next(tx, inbound):
-                await self._write(tx, inbound, with_error(held, error), verdict)
+                await self._write(tx, inbound, with_error(held, error), outcome)
             else:
                 await self.claimer.claim_out_of_line(tx, inbound)
 
-    async def _settle_held(
-        self, inbound: InboundEvent, held: HeldEvent, error: Exception, verdict: Again | Dead | Quarantine
-    ) -> None:
+    async def _settle_held(self, inbound: InboundEvent, held: HeldEvent, error: Exception, outcome: Outcome) -> None:
         held = msgspec.structs.replace(with_error(held, error), reason=words_of(error))
-        async with self.store.begin() as tx:
-            kept = await self._write(tx, inbound, held, verdict)
+        async with self.claimer.store.begin() as tx:
+            kept = await self._write(tx, inbound, held, outcome)
             if not kept and isinstance(error, TransactionClosed):  # it was taken out, and that was committed
-                await self._holder.quarantine(tx, msgspec.structs.replace(held, id=0, turn=0), ENDED)
+                await self.claimer.holder.quarantine(tx, msgspec.structs.replace(held, id=0, turn=0), ENDED)
 
-    async def _write(
-        self, tx: Transaction, inbound: InboundEvent, held: HeldEvent, verdict: Again | Dead | Quarantine
-    ) -> bool:
+    async def _write(self, tx: Transaction, inbound: InboundEvent, held: HeldEvent, outcome: Outcome) -> bool:
         """False when it is not held any more, in its turn."""
-        match verdict:
+        holder = self.claimer.holder
+        match outcome:
             case Again(seconds):
-                later = msgspec.structs.replace(held, after=seconds)
-                return await (self.store.held.change if held.id else self.store.held.hold)(tx, later)
+                return await holder.put(tx, msgspec.structs.replace(held, after=seconds))
             case Dead(reason):
-                return await self._holder.dead_letter(tx, held, reason, inbound.policy)
+                return await holder.dead_letter(tx, held, reason, inbound.policy)
             case Quarantine(reason):
-                kept = await self._holder.quarantine(tx, held, reason)
+                kept = await holder.quarantine(tx, held, reason)
                 if kept:
-                    await self._holder.skip(tx, held, inbound.policy)
+                    await holder.skip(tx, held, inbound.policy)
                 return kept
 
-    @property
-    def _holder(self) -> Holder:
-        return Holder(self.store)
-
-    def _report(self, inbound: InboundEvent, error: Exception, verdict: Again | Dead, attempts: int) -> None:
-        what = f"is dead ({verdict.reason})" if isinstance(verdict, Dead) else f"runs again in {verdict.seconds:.1f} s"
+    def _report(self, inbound: InboundEvent, error: Exception, outcome: Outcome, attempts: int) -> None:
+        if isinstance(outcome, Quarantine):
+            return  # whoever writes it says so
+        what = f"is dead ({outcome.reason})" if isinstance(outcome, Dead) else f"runs again in {outcome.seconds:.1f} s"
         log.log(
-            logging.ERROR if isinstance(verdict, Dead) else logging.WARNING,
+            logging.ERROR if isinstance(outcome, Dead) else logging.WARNING,
             "%s: event %s failed (run %d) and %s: %s",
-            self.consumer, inbound.entry.event_id, attempts, what, words_of(error),
+            self.claimer.consumer, inbound.entry.event_id, attempts, what, words_of(error),
         )  # fmt: skip
