@@ -96,7 +96,7 @@ class House:
 
     async def held(self) -> list[tuple[int | None, str]]:
         return [
-            (event.arrival.sequence, event.state) for event in await app_of(self.billing).store.held.find(HeldFilter())
+            (event.entry.sequence, event.state) for event in await app_of(self.billing).store.held.find(HeldFilter())
         ]
 
 

@@ -210,7 +210,7 @@ async def test_an_ordered_event_under_a_known_number_and_id_but_changed_is_set_a
             await calm(harness)
         assert await entries() == [1]
         [aside] = await harness.held(ledger)
-        assert (aside.state, aside.arrival.event_id) == ("quarantined", "a")
+        assert (aside.state, aside.entry.event_id) == ("quarantined", "a")
         assert "fork" in aside.reason
         assert any(record.levelno == logging.ERROR and "quarantined" in record.message for record in caplog.records)
         await put(harness, crafted(OrderChanged(order="o1", number=2), id="b", sequence=2))
@@ -254,7 +254,7 @@ async def test_an_unordered_event_with_a_known_id_but_changed_is_set_aside_with_
             await put(harness, crafted(VisitCounted(number=666), id="v"), crafted(VisitCounted(number=2), id="w"))
             await calm(harness)
         assert await entries("visit") == [1, 2]
-        assert [(held.state, held.arrival.event_id) for held in await harness.held(ledger)] == [("quarantined", "v")]
+        assert [(held.state, held.entry.event_id) for held in await harness.held(ledger)] == [("quarantined", "v")]
         assert any("quarantined" in record.message for record in caplog.records)
 
 
@@ -323,7 +323,7 @@ async def test_a_forged_event_takes_no_number_of_another_tenant_in_silence(caplo
         assert await entries() == [1, 2, 666, 4], "the first one stands"
         assert await entries(tenant="t2") == [1]
         (held,) = await harness.held(ledger)
-        assert (held.arrival.event_id, held.state) == ("genuine", "quarantined")
+        assert (held.entry.event_id, held.state) == ("genuine", "quarantined")
         assert caplog.text.count("fork: its number or its id belongs to another event") == 1
 
 
@@ -544,7 +544,7 @@ async def test_facts_of_a_store_that_was_put_back_are_kept_and_alarmed_and_no_du
         await calm(harness)
         assert await entries() == list(range(1, 10)), "the key goes on"
         held = await harness.held(ledger)
-        assert sorted(one.arrival.event_id for one in held) == sorted(frame.id for frame in again)
+        assert sorted(one.entry.event_id for one in held) == sorted(frame.id for frame in again)
         assert {one.state for one in held} == {"quarantined"}
         assert caplog.text.count("fork: its number or its id belongs to another event") == 4
 
@@ -564,7 +564,7 @@ async def test_what_was_lost_with_a_server_makes_room_for_what_its_successor_say
         await calm(harness)
         assert await entries() == [1, 2, 3, 4, 5]
         held = await harness.held(ledger)
-        assert sorted(one.arrival.event_id for one in held) == sorted(frame.id for frame in lost)
+        assert sorted(one.entry.event_id for one in held) == sorted(frame.id for frame in lost)
         assert all(one.reason.startswith("fork") for one in held)
         await put(harness, *lost, crafted(OrderChanged(order="o1", number=6), sequence=6, lineage=2))
         await calm(harness)
@@ -579,7 +579,7 @@ async def test_an_event_that_was_lost_while_it_was_retried_makes_room_too() -> N
         await put(harness, crafted(OrderChanged(order="o1", number=1), sequence=1), lost, *said)
         await calm(harness)
         assert await entries() == [1, 2, 3]
-        assert [one.arrival.event_id for one in await harness.held(ledger)] == [lost.id]
+        assert [one.entry.event_id for one in await harness.held(ledger)] == [lost.id]
 
 
 # 47: the inbox was purged before a late redelivery.
@@ -643,7 +643,7 @@ async def test_an_event_with_a_wrong_date_is_applied_once_though_the_inbox_was_p
             await put(harness, *wrong[: 1 + hours % 3], crafted(VisitCounted(number=10 + hours), at=NOW + hours * 3600))
             await calm(harness)
         assert await entries("visit") == [0, 1, 2, *(10 + hours for hours in rounds)]
-        assert {held.arrival.event_id for held in await harness.held(ledger)} >= {"v0", "v1", "v2"}
+        assert {held.entry.event_id for held in await harness.held(ledger)} >= {"v0", "v1", "v2"}
 
 
 async def test_an_event_of_the_far_future_makes_no_young_one_look_old() -> None:

@@ -110,7 +110,7 @@ async def test_poison_backs_off_with_jitter_and_is_dead_after_seven_runs() -> No
         assert (dead.state, dead.attempts, len(ran)) == ("dead", 7, 7)
         assert dead.error == "ValueError: always"
         assert "raise ValueError" in dead.stack
-        assert await letters(harness) == [dead.arrival.event_id]
+        assert await letters(harness) == [dead.entry.event_id]
         assert await effects(plant) == []
 
 
@@ -157,7 +157,7 @@ async def test_an_error_that_cannot_be_said_or_stored_is_held_all_the_same() -> 
             await harness.publish(Made(key=f"k{number}", number=number))
         await harness.settled()
         await harness.advance(11)
-        dead = sorted(await harness.held(plant), key=lambda held: held.arrival.key or "")
+        dead = sorted(await harness.held(plant), key=lambda held: held.entry.key or "")
         assert states(dead) == ["dead"] * 4
         assert "\\udc80" in dead[0].error
         assert "\0" not in dead[1].error
@@ -571,7 +571,7 @@ async def test_a_handler_says_what_should_happen_next() -> None:
             await harness.publish(Made(key=key))
         await harness.settled()
         assert await effects(plant) == [("now", 0)]
-        held = {held.arrival.key: held for held in await harness.held(plant)}
+        held = {held.entry.key: held for held in await harness.held(plant)}
         assert {key: (h.state, h.attempts) for key, h in held.items()} == {
             "always now": ("dead", 3),
             "later": ("retrying", 1),
@@ -656,7 +656,7 @@ class Floor:
         await calm(harness)
 
     async def held(self, harness: Harness) -> dict[str, HeldEvent]:
-        return {held.arrival.event_id: held for held in await harness.held(self.plant)}
+        return {held.entry.event_id: held for held in await harness.held(self.plant)}
 
 
 @pytest.fixture

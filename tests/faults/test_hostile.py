@@ -343,7 +343,7 @@ async def test_a_flood_of_mutated_events_stops_nobody(seed: int, house: Harness)
     assert sum(counts.applied.values()) >= 25
     assert sum(counts.held.values()) + sum(counts.strange.values()) >= 100
     known = {text for _, text in await applied()}
-    quarantined = {held.arrival.event_id for held in await house.held(plant)}
+    quarantined = {held.entry.event_id for held in await house.held(plant)}
     for n, frame in enumerate(honest):
         assert f"honest {n}" in known or frame.id in quarantined, "a mutant may come first and win, but never vanish"
     await put(house, crafted(ViewSeen(text="last")))

@@ -105,8 +105,8 @@ async def test_the_longest_of_everything_is_kept_by_every_store(store: Store) ->
     async with store.begin() as tx:
         assert await store.inbox.position_of(tx, consumer, ordered) is not None
         assert not await store.held.promote(tx, consumer, ordered)
-        for arrival in (ordered, alone):
-            held = HeldEvent(consumer=f"{consumer[1:]}h", arrival=arrival, state="retrying", body=b"", after=0.0)
+        for entry in (ordered, alone):
+            held = HeldEvent(consumer=f"{consumer[1:]}h", entry=entry, state="retrying", body=b"", after=0.0)
             assert await store.held.hold(tx, held)
         row = OutboxRow(
             topic=topic, tenant=ordered.tenant, event_id=ordered.event_id, body=b"{}", key=ordered.key,
@@ -164,8 +164,8 @@ def test_the_longest_fact_is_remembered_in_less_than_an_index_takes() -> None:
 
 @pytest.mark.parametrize("wrong", ["a\0b", "half \ud800", longest(60_000)])
 async def test_a_value_that_a_store_cannot_keep_is_refused_as_such(store: Store, wrong: str) -> None:
-    arrival = InboxEntry(topic="t", tenant="t1", event_id=wrong, digest=b"", time=SystemClock().now())
-    held = HeldEvent(consumer="c", arrival=arrival, state="quarantined", body=b"", after=0.0)
+    entry = InboxEntry(topic="t", tenant="t1", event_id=wrong, digest=b"", time=SystemClock().now())
+    held = HeldEvent(consumer="c", entry=entry, state="quarantined", body=b"", after=0.0)
     if store.embedded and "\ud800" not in wrong:
         return  # SQLite keeps any text that is one, of any length
     with pytest.raises(ValueRefused):
@@ -174,8 +174,8 @@ async def test_a_value_that_a_store_cannot_keep_is_refused_as_such(store: Store,
 
 
 async def test_a_number_that_a_store_cannot_keep_is_refused_as_such(store: Store) -> None:
-    arrival = InboxEntry(topic="t", tenant="t1", event_id=new_id(), digest=b"", time=1.0, key="k", sequence=2**63)
-    held = HeldEvent(consumer="c", arrival=arrival, state="retrying", body=b"", after=0.0)
+    entry = InboxEntry(topic="t", tenant="t1", event_id=new_id(), digest=b"", time=1.0, key="k", sequence=2**63)
+    held = HeldEvent(consumer="c", entry=entry, state="retrying", body=b"", after=0.0)
     with pytest.raises(ValueRefused):
         async with store.begin() as tx:
             await store.held.hold(tx, held)

@@ -57,7 +57,7 @@ async def test_after_a_failover_that_lost_commits_their_numbers_are_set_aside_an
                     await until(lambda: aside(consumer, 2), "the two re-used numbers to be set aside")
                     await until(lambda: applied(consumer, [1, 2, 3, 4, 5, 8]), "the key to go on")
             held = await app_of(consumer).store.held.find(HeldFilter())
-            assert [(one.state, one.arrival.sequence, one.arrival.lineage) for one in held] == [
+            assert [(one.state, one.entry.sequence, one.entry.lineage) for one in held] == [
                 ("quarantined", 4, 2),
                 ("quarantined", 5, 2),
             ]

@@ -24,7 +24,7 @@ from posthouse.store import OutboxReader, WalReader
 from posthouse.store.projections import Generation
 from posthouse.store.streams import StreamEvent
 from posthouse.stores.postgres import PostgresStore
-from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, row, stuck
+from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, entry, row, stuck
 from posthouse.testing.store_contract.steps import add, standing
 from tests.faults.plant import until
 from tests.faults.test_postgres_failover import both_of
@@ -482,8 +482,8 @@ async def test_what_was_applied_stays_so_after_a_crash_where_commits_are_not_wai
         await store.upgrade()
         for number in (1, 2, 3):
             async with store.begin(shape) as tx:
-                assert await store.inbox.claim(tx, CONSUMER, [arrival(number)]) == [True]
+                assert await store.inbox.claim(tx, CONSUMER, [entry(number)]) == [True]
         crash(server)
         await again(store)
-        head = await standing(store, arrival(4))
+        head = await standing(store, entry(4))
         assert head.sequence == 3

@@ -222,7 +222,7 @@ class Stage:
 def _is_of_what_was_lost(held: HeldEvent) -> bool:
     """Whether it was in hand when what it belongs to was lost, and is told: it has another's number, a trip that is never begun
     again, or a generation of the read model of which nobody knows any more. What that must have is looked at itself."""
-    return "fork" in held.reason or held.arrival.topic == TRIPS or held.consumer.startswith("plant.entries.g")
+    return "fork" in held.reason or held.entry.topic == TRIPS or held.consumer.startswith("plant.entries.g")
 
 
 def _shares(runtime: Runtime) -> Iterator[tuple[str, Runtime, Part]]:

@@ -13,7 +13,7 @@ from posthouse.store import HeldFilter
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.inbox import PURGE
 from posthouse.stores.postgres.transaction import own
-from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, held
+from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, entry, held
 
 
 @pytest.fixture
@@ -29,20 +29,20 @@ async def test_an_event_whose_turn_came_while_it_was_being_held_is_due_also_befo
 ) -> None:
     """Number 7 waits. Number 1 is being applied while another worker holds number 2: nobody else would promote it."""
     async with store.begin() as tx:
-        await store.held.hold(tx, held(arrival(7), "gap"))
+        await store.held.hold(tx, held(entry(7), "gap"))
 
     async def hold_second() -> None:
         async with store.begin() as tx:
-            assert await store.held.hold(tx, held(arrival(2), "gap"))
+            assert await store.held.hold(tx, held(entry(2), "gap"))
 
     async with store.begin() as tx:
-        await store.inbox.position_of(tx, CONSUMER, arrival(1))
+        await store.inbox.position_of(tx, CONSUMER, entry(1))
         other = asyncio.create_task(hold_second())
         await waits_for_a_lock(store)
-        await store.inbox.advance(tx, CONSUMER, arrival(1))
-        assert not await store.held.promote(tx, CONSUMER, arrival(1))
+        await store.inbox.advance(tx, CONSUMER, entry(1))
+        assert not await store.held.promote(tx, CONSUMER, entry(1))
     await other
-    states = {event.arrival.sequence: event.state for event in await store.held.find(HeldFilter())}
+    states = {event.entry.sequence: event.state for event in await store.held.find(HeldFilter())}
     assert states == {2: "retrying", 7: "gap"}
 
 
@@ -50,7 +50,7 @@ async def test_an_unordered_event_that_another_worker_is_about_to_apply_is_not_a
     store: PostgresStore,
 ) -> None:
     """Its worker stood still, so that it came again and was held: whoever runs it has to wait, and to look again."""
-    one = arrival(None)
+    one = entry(None)
     async with store.begin() as tx:
         await store.held.hold(tx, held(one, "retrying"))
 
@@ -69,7 +69,7 @@ async def test_an_unordered_event_that_another_worker_is_about_to_apply_is_not_a
 
 async def test_what_comes_again_while_it_is_being_forgotten_is_not_claimed(store: PostgresStore) -> None:
     """The claim began before the purge has committed, and waits for the row that it takes away."""
-    one = arrival(None, time=500.0)
+    one = entry(None, time=500.0)
     async with store.begin() as tx:
         assert await store.inbox.claim(tx, CONSUMER, [one]) == [True]
 

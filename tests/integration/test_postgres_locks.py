@@ -198,13 +198,11 @@ async def test_held_events_of_other_keys_are_claimed_while_one_is_held_by_a_tran
         async with asyncio.timeout(2.0):
             others = await store.held.claim_due("c", 10, 30.0)
     assert len(others) == 1
-    assert others[0].arrival.key != mine[0].arrival.key
+    assert others[0].entry.key != mine[0].entry.key
 
 
 def _held(key: str, sequence: int) -> HeldEvent:
-    return HeldEvent(
-        consumer="c", arrival=_arrival(key, sequence), state="retrying", body=b"{}", type="order.placed.v1"
-    )
+    return HeldEvent(consumer="c", entry=_arrival(key, sequence), state="retrying", body=b"{}", type="order.placed.v1")
 
 
 def _arrival(key: str, sequence: int | None) -> InboxEntry:
@@ -259,9 +257,9 @@ async def claim(shop: Shop, n: int) -> None:
 
 async def group_claim(shop: Shop, n: int) -> None:
     """Overlapping runs: of some keys the first number, of others a later one, as two members have them after a loss."""
-    arrivals = [_arrival(key, 1 + (n + place) % 2) for place, key in enumerate(_turned(n))]
+    entries = [_arrival(key, 1 + (n + place) % 2) for place, key in enumerate(_turned(n))]
     async with shop.store.begin() as tx:
-        await shop.store.inbox.claim(tx, "g", [*arrivals, _arrival("", None)])
+        await shop.store.inbox.claim(tx, "g", [*entries, _arrival("", None)])
 
 
 async def settle(shop: Shop, n: int) -> None:
@@ -285,8 +283,8 @@ async def held_retry(shop: Shop, n: int) -> None:
     for event in await store.held.claim_due("c", 3, 30.0):
         async with store.begin() as tx:
             if await store.held.remove(tx, event):
-                await store.inbox.advance(tx, "c", event.arrival)
-                await store.held.promote(tx, "c", event.arrival)
+                await store.inbox.advance(tx, "c", event.entry)
+                await store.held.promote(tx, "c", event.entry)
 
 
 async def saga_turn(shop: Shop, n: int) -> None:

@@ -17,7 +17,7 @@ from posthouse.errors import CommitUnknown, DeadlineExceeded, StoreError, StoreU
 from posthouse.store import HeldFilter, OutboxRow, Poll
 from posthouse.stores import open_store
 from posthouse.stores.postgres import PostgresStore
-from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, held, row, stuck
+from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, entry, held, row, stuck
 from posthouse.testing.store_contract.steps import add, claim, drain, failing, hold, standing
 from tests.kit.servers.postgres import session
 from tests.kit.waiting import eventually
@@ -532,19 +532,19 @@ async def test_a_number_that_is_applied_while_it_is_being_held_is_not_held(
     store: PostgresStore, other: PostgresStore
 ) -> None:
     async with store.begin() as tx:
-        assert await store.inbox.position_of(tx, CONSUMER, arrival(1)) is None
-        assert await claim(other, arrival(1))
-        assert not await store.held.hold(tx, held(arrival(1), "retrying"))
-    assert await claim(store, arrival(2))
+        assert await store.inbox.position_of(tx, CONSUMER, entry(1)) is None
+        assert await claim(other, entry(1))
+        assert not await store.held.hold(tx, held(entry(1), "retrying"))
+    assert await claim(store, entry(2))
 
 
 async def test_a_gap_that_closes_while_it_is_being_held_is_due_at_once(
     store: PostgresStore, other: PostgresStore
 ) -> None:
     async with store.begin() as tx:
-        assert await store.inbox.position_of(tx, CONSUMER, arrival(2)) is None
-        assert await claim(other, arrival(1))
-        assert await store.held.hold(tx, held(arrival(2), "gap"))
+        assert await store.inbox.position_of(tx, CONSUMER, entry(2)) is None
+        assert await claim(other, entry(1))
+        assert await store.held.hold(tx, held(entry(2), "gap"))
     [found] = await store.held.find(HeldFilter())
     assert found.state == "retrying"
     assert len(await store.held.claim_due(CONSUMER, 10, 30)) == 1
@@ -553,29 +553,29 @@ async def test_a_gap_that_closes_while_it_is_being_held_is_due_at_once(
 async def test_where_a_key_stands_stays_true_until_the_transaction_ends(
     store: PostgresStore, other: PostgresStore
 ) -> None:
-    await claim(store, arrival(1))
+    await claim(store, entry(1))
     async with store.begin() as tx:
-        await store.inbox.position_of(tx, CONSUMER, arrival(3))
-        claiming = asyncio.create_task(claim(other, arrival(2)))
+        await store.inbox.position_of(tx, CONSUMER, entry(3))
+        claiming = asyncio.create_task(claim(other, entry(2)))
         await asyncio.wait({claiming}, timeout=0.1)
         assert not claiming.done()
-        await store.held.hold(tx, held(arrival(3), "gap"))
+        await store.held.hold(tx, held(entry(3), "gap"))
     assert not await claiming, "something is held now, so the one who has it must promote what waits"
-    assert (await standing(store, arrival(2))).waiting == 3
+    assert (await standing(store, entry(2))).waiting == 3
 
 
 async def test_two_workers_claim_one_event_once(store: PostgresStore, other: PostgresStore) -> None:
-    for one in (arrival(1), arrival(None)):
+    for one in (entry(1), entry(None)):
         assert sorted(await asyncio.gather(claim(store, one), claim(other, one))) == [False, True]
     assert (await store.counts()).applied == {(CONSUMER, TOPIC): 2}
 
 
 async def test_the_tally_is_summed_up_and_stays_the_same(store: PostgresStore) -> None:
     for number in range(1, 6):
-        await claim(store, arrival(number))
+        await claim(store, entry(number))
     await store.inbox.purge(1e9, 3)
     assert (await store.counts()).applied == {(CONSUMER, TOPIC): 5}
     assert await fetch(store, "SELECT count(*) FROM posthouse.applied_count") == 2
-    await hold(store, held(arrival(7), "gap"))
+    await hold(store, held(entry(7), "gap"))
     await store.inbox.purge(1e9, 3)
     assert (await store.counts()).applied == {(CONSUMER, TOPIC): 5}

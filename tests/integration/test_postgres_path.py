@@ -143,7 +143,7 @@ async def test_a_failing_event_keeps_its_key_waiting_and_nothing_else(running: M
     await settled()
     assert (await invoices("bad"), await invoices("good")) == ([], [0, 1, 2])
     held = await app_of(billing).store.held.find(HeldFilter())
-    assert [(event.arrival.sequence, event.state) for event in held] == [(1, "dead"), (2, "blocked"), (3, "blocked")]
+    assert [(event.entry.sequence, event.state) for event in held] == [(1, "dead"), (2, "blocked"), (3, "blocked")]
     broken.clear()
     await billing.held.retry(held[0].id)
     await eventually(lambda: last_invoice("bad", 2))

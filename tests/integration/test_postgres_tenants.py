@@ -232,7 +232,7 @@ async def test_a_failing_event_is_held_retried_and_released_within_its_tenant(is
         broken.add("o1")
         await publish_for_both()
         dead = await held(2, HeldFilter(state="dead"))
-        assert {event.arrival.tenant for event in dead} == {"a", "b"}
+        assert {event.entry.tenant for event in dead} == {"a", "b"}
         broken.clear()
         for event in dead:
             await billing.held.retry(event.id)

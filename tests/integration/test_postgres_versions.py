@@ -16,7 +16,7 @@ import pytest_asyncio
 from posthouse.store import OutboxRow, Restoration, Store, Timer
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract import StoreContract
-from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, held, row, stuck
+from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, entry, held, row, stuck
 from posthouse.testing.store_contract.steps import add, claim, drain, hold
 from tests.kit.servers.postgres import PostgresServer, Unavailable, give_up, running
 from tests.kit.servers.versions import VERSIONS, binaries_of
@@ -113,9 +113,9 @@ async def test_plans_are_pinned(store: PostgresStore, url: str) -> None:
 
 
 async def test_claims_held_events_timers_and_figures(store: PostgresStore) -> None:
-    assert await claim(store, arrival(1))
-    assert not await claim(store, arrival(1))
-    assert await hold(store, held(arrival(3), "gap"))
+    assert await claim(store, entry(1))
+    assert not await claim(store, entry(1))
+    assert await hold(store, held(entry(3), "gap"))
     async with store.begin() as tx:
         await store.timers.set(tx, Timer(name="t", due_at=0.0, row=row("later")))
     assert await store.timers.fire(10) == 1

@@ -135,7 +135,7 @@ async def test_an_event_that_always_fails_is_dead_after_seven_runs_and_waits_for
         assert (dead.state, dead.attempts, len(runs), blocked.state) == ("dead", 7, 7, "blocked")
         assert "the ledger is closed" in dead.error
         letters = harness.broker.log.topics["shop.orders.order.dlq"]
-        assert [letter.frame.id for letter in letters] == [dead.arrival.event_id]
+        assert [letter.frame.id for letter in letters] == [dead.entry.event_id]
         assert letters[0].frame.headers["ph-attempts"] == "7"
         broken.clear()
         await billing.held.retry(dead.id)

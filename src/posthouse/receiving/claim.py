@@ -173,7 +173,7 @@ class Claimer:
 
     async def _claim_held(self, tx: Transaction, inbound: InboundEvent, held: HeldEvent) -> Claimed:
         """Claim a held event whose turn has come, and take it out."""
-        entry = held.arrival
+        entry = held.entry
         if entry.sequence is not None:
             known = await self.store.inbox.position_of(tx, self.consumer, entry)
             if isinstance(known, KeyPosition) and is_outlived(entry, known):

@@ -81,7 +81,7 @@ class HeldEvents:
             first = await self._first_of_line(await self._locked(tx, held_id))
             if first.state not in ("gap", "blocked"):
                 return await self._run_again(tx, first, force=False)
-            head, number = await self._head(tx, first) or 0, first.arrival.sequence or 1
+            head, number = await self._head(tx, first) or 0, first.entry.sequence or 1
             if number - head > MOST_MISSING and not force:
                 raise DeskError(
                     f"the key of {first.id} has come to number {head:,}, and this is number {number:,}: to release it gives up "
@@ -95,23 +95,23 @@ class HeldEvents:
         """The event as it stands once nobody else can move its key: it is looked up to know its key, and again under the
         lock of that, because what is held may have changed while the lock was waited for."""
         held = await self.get(held_id)
-        if held.arrival.sequence is None:
+        if held.entry.sequence is None:
             return held
         await self._head(tx, held)
         return await self.get(held_id)
 
     async def _head(self, tx: Transaction, held: HeldEvent) -> int | None:
         """How far the key of an event has come, locked; None when it has not begun."""
-        known = await self.store.inbox.position_of(tx, held.consumer, held.arrival)
+        known = await self.store.inbox.position_of(tx, held.consumer, held.entry)
         return known.sequence if isinstance(known, KeyPosition) else None
 
     async def _give_up_before(self, tx: Transaction, first: HeldEvent) -> None:
         """Skip every missing number before the first that waits; of very many, only the last are counted."""
         head = await self._head(tx, first) or 0
-        last = (first.arrival.sequence or 1) - 1
-        missing = msgspec.structs.replace(first.arrival, sequence=last)
+        last = (first.entry.sequence or 1) - 1
+        missing = msgspec.structs.replace(first.entry, sequence=last)
         for number in range(max(head + 1, last - MOST_MISSING + 1), last + 1):
-            missing = msgspec.structs.replace(first.arrival, sequence=number)
+            missing = msgspec.structs.replace(first.entry, sequence=number)
             await self.store.inbox.advance(tx, first.consumer, missing, skipped=True)
         await self.store.held.promote(tx, first.consumer, missing)
 
@@ -131,7 +131,7 @@ class HeldEvents:
 
     async def _is_in_turn(self, tx: Transaction, held: HeldEvent) -> bool:
         """Whether its key waits for this very event: it must not be led past numbers that are still to come."""
-        number = held.arrival.sequence
+        number = held.entry.sequence
         return number is None or number == (await self._head(tx, held) or 0) + 1
 
     async def _run_again(self, tx: Transaction, held: HeldEvent, force: bool) -> HeldEvent:
@@ -143,14 +143,14 @@ class HeldEvents:
             return again
         if not force:
             raise DeskError(
-                f"the key of {held.id} went on to number {reached}, this is number {held.arrival.sequence}: "
+                f"the key of {held.id} went on to number {reached}, this is number {held.entry.sequence}: "
                 "retry it with --force to run it out of order"
             )
         return await self._out_of_line(tx, held)
 
     async def _left_behind(self, tx: Transaction, held: HeldEvent) -> int | None:
         """The number that its key has come to, when that is not before its own: it would never be its turn."""
-        number = held.arrival.sequence
+        number = held.entry.sequence
         reached = None if number is None else await self._head(tx, held)
         return reached if number is not None and reached is not None and reached >= number else None
 
@@ -158,7 +158,7 @@ class HeldEvents:
         """A place in the line cannot be changed, so it is held anew without one; its number in the list is a new one."""
         alone = msgspec.structs.replace(
             held,
-            arrival=msgspec.structs.replace(held.arrival, sequence=None),
+            entry=msgspec.structs.replace(held.entry, sequence=None),
             state="retrying",
             attempts=0,
             after=0.0,
@@ -169,12 +169,12 @@ class HeldEvents:
         return alone
 
     async def _first_of_line(self, held: HeldEvent) -> HeldEvent:
-        arrival = held.arrival
-        if arrival.sequence is None or held.state not in BLOCKING:
+        entry = held.entry
+        if entry.sequence is None or held.state not in BLOCKING:
             return held
-        line = HeldFilter(consumer=held.consumer, topic=arrival.topic, tenant=arrival.tenant, key=arrival.key)
-        waiting = [e async for e in self.find(line) if e.state in BLOCKING and e.arrival.sequence is not None]
-        return min(waiting, key=lambda e: e.arrival.sequence or 0)
+        line = HeldFilter(consumer=held.consumer, topic=entry.topic, tenant=entry.tenant, key=entry.key)
+        waiting = [e async for e in self.find(line) if e.state in BLOCKING and e.entry.sequence is not None]
+        return min(waiting, key=lambda e: e.entry.sequence or 0)
 
     async def _change(self, tx: Transaction, held: HeldEvent) -> HeldEvent:
         if not await self.store.held.change(tx, held):

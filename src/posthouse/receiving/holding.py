@@ -73,62 +73,62 @@ class Holder:
             aside = _beside(aside)
             if not await self.put(transaction, aside):
                 return False
-        log.error("%s: event %s is quarantined: %s", held.consumer, aside.arrival.event_id, reason)
+        log.error("%s: event %s is quarantined: %s", held.consumer, aside.entry.event_id, reason)
         await self._publish_dead(transaction, aside)
         return True
 
     async def _is_held(self, transaction: Transaction, held: HeldEvent) -> bool:
         """Whether these very bytes are held under their id, and not others: one id may stand for several."""
-        arrival = held.arrival
-        known = await self.store.inbox.position_of(transaction, held.consumer, arrival)
-        if isinstance(known, Seen) and known.digest == arrival.digest:
+        entry = held.entry
+        known = await self.store.inbox.position_of(transaction, held.consumer, entry)
+        if isinstance(known, Seen) and known.digest == entry.digest:
             return True
-        same = HeldFilter(consumer=held.consumer, tenant=arrival.tenant, event_id=arrival.event_id)
-        return any(other.arrival.digest == arrival.digest for other in await self.store.held.find(same))
+        same = HeldFilter(consumer=held.consumer, tenant=entry.tenant, event_id=entry.event_id)
+        return any(other.entry.digest == entry.digest for other in await self.store.held.find(same))
 
     async def skip(self, transaction: Transaction, held: HeldEvent, policy: Policy = DEFAULT) -> None:
         """The key goes on without this event."""
-        if held.arrival.sequence is not None:
-            await self.store.inbox.advance(transaction, held.consumer, held.arrival, counted=False)
-        await self.unblock_next(transaction, held.consumer, held.arrival, policy)
+        if held.entry.sequence is not None:
+            await self.store.inbox.advance(transaction, held.consumer, held.entry, counted=False)
+        await self.unblock_next(transaction, held.consumer, held.entry, policy)
 
     async def unblock_next(
-        self, transaction: Transaction, consumer: str, arrival: InboxEntry, policy: Policy = DEFAULT
+        self, transaction: Transaction, consumer: str, entry: InboxEntry, policy: Policy = DEFAULT
     ) -> bool:
-        """`arrival` is out of the way: the next of its key becomes due (True). Where that one never came, the first of
+        """`entry` is out of the way: the next of its key becomes due (True). Where that one never came, the first of
         those that were blocked waits for a missing number from now on, so that somebody is told."""
-        if await self.store.held.promote(transaction, consumer, arrival):
+        if await self.store.held.promote(transaction, consumer, entry):
             return True
-        known = await self.store.inbox.position_of(transaction, consumer, arrival)
+        known = await self.store.inbox.position_of(transaction, consumer, entry)
         if isinstance(known, KeyPosition) and known.waiting is not None:
-            await self._await_missing(transaction, consumer, arrival, known.waiting, policy)
+            await self._await_missing(transaction, consumer, entry, known.waiting, policy)
         return False
 
     async def _await_missing(
-        self, transaction: Transaction, consumer: str, arrival: InboxEntry, first: int, policy: Policy
+        self, transaction: Transaction, consumer: str, entry: InboxEntry, first: int, policy: Policy
     ) -> None:
-        async for held in self._in_line(consumer, arrival, "blocked"):
-            if held.arrival.sequence == first:
+        async for held in self._in_line(consumer, entry, "blocked"):
+            if held.entry.sequence == first:
                 reason = f"number {first} came before an earlier one"
                 gap = msgspec.structs.replace(held, state="gap", reason=reason, after=policy.gap_deadline)
                 await self.store.held.change(transaction, gap)
                 return
 
-    async def quarantine_outlived(self, transaction: Transaction, consumer: str, arrival: InboxEntry) -> bool:
-        """Whoever waits under a number that was given anew, to `arrival` or to one that comes after it, makes room; whether
+    async def quarantine_outlived(self, transaction: Transaction, consumer: str, entry: InboxEntry) -> bool:
+        """Whoever waits under a number that was given anew, to `entry` or to one that comes after it, makes room; whether
         somebody did."""
         made_room = False
-        async for held in self._in_line(consumer, arrival):
-            if held.state not in OUT_OF_LINE and is_outlived(held.arrival, arrival):
+        async for held in self._in_line(consumer, entry):
+            if held.state not in OUT_OF_LINE and is_outlived(held.entry, entry):
                 await self.quarantine(transaction, held, OUTLIVED)
                 made_room = True
         return made_room
 
     async def _in_line(
-        self, consumer: str, arrival: InboxEntry, state: HeldState | None = None
+        self, consumer: str, entry: InboxEntry, state: HeldState | None = None
     ) -> AsyncIterator[HeldEvent]:
-        """What is held of the key of `arrival`."""
-        line = HeldFilter(consumer=consumer, topic=arrival.topic, tenant=arrival.tenant, key=arrival.key, state=state)
+        """What is held of the key of `entry`."""
+        line = HeldFilter(consumer=consumer, topic=entry.topic, tenant=entry.tenant, key=entry.key, state=state)
         after = 0
         while page := await self.store.held.find(line, after=after):
             for held in page:
@@ -143,14 +143,14 @@ class Holder:
 
     async def _publish_dead(self, transaction: Transaction, held: HeldEvent) -> None:
         """The same bytes to `<topic>.dlq`, with the story in headers; for tools that look there."""
-        arrival = held.arrival
+        entry = held.entry
         row = OutboxRow(
-            topic=dead_letter_topic(arrival.topic),
-            tenant=arrival.tenant,
-            event_id=arrival.event_id,
+            topic=dead_letter_topic(entry.topic),
+            tenant=entry.tenant,
+            event_id=entry.event_id,
             body=held.body,
             headers={**_carried(held.headers), **_story(held)},
-            key=arrival.key,
+            key=entry.key,
             numbered=False,
         )
         await self.store.outbox.append(transaction, [row])
@@ -158,9 +158,9 @@ class Holder:
 
 def _beside(held: HeldEvent) -> HeldEvent:
     """The same under its id and the digest of its bytes: another event has the id."""
-    arrival = held.arrival
-    named = msgspec.structs.replace(arrival, event_id=f"{arrival.event_id}#{arrival.digest.hex()}")
-    return msgspec.structs.replace(held, arrival=named)
+    entry = held.entry
+    named = msgspec.structs.replace(entry, event_id=f"{entry.event_id}#{entry.digest.hex()}")
+    return msgspec.structs.replace(held, entry=named)
 
 
 def dead_letter_topic(topic: str) -> str:
@@ -191,7 +191,7 @@ def storable(text: str) -> str:
 def _story(held: HeldEvent) -> dict[str, str]:
     told = {
         "ph-consumer": held.consumer,
-        "ph-topic": held.arrival.topic,
+        "ph-topic": held.entry.topic,
         "ph-state": held.state,
         "ph-reason": held.reason,
         "ph-error": held.error,

@@ -49,7 +49,7 @@ class InboundEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The same as it is held from now on, and due so many seconds after."""
         return HeldEvent(
             consumer=consumer,
-            arrival=self.entry,
+            entry=self.entry,
             state=state,
             headers={storable(name): storable(value) for name, value in self.headers.items()},
             body=self.body,
@@ -100,12 +100,12 @@ class Decoder:
 
     def from_held(self, held: HeldEvent) -> InboundEvent:
         """What a held event is. Its frame was verified when it came; since then an operator may have edited it."""
-        inbound = InboundEvent(entry=held.arrival, headers=held.headers, body=held.body, held=held)
+        inbound = InboundEvent(entry=held.entry, headers=held.headers, body=held.body, held=held)
         try:
             event = decode_any(held.headers, held.body)
         except Exception as error:
             return msgspec.structs.replace(inbound, defect=words_of(error))
-        fact = fact_of(event, held.arrival) if event.extensions else None
+        fact = fact_of(event, held.entry) if event.extensions else None
         return msgspec.structs.replace(inbound, event=event, handler=self.handlers.get(event.type), fact=fact)
 
     def _entry(self, delivery: Delivery, event: Event[bytes], digest: bytes) -> InboxEntry:

@@ -147,7 +147,7 @@ class Retrier:
                 self._alarmed.add(gap.id)
                 log.error(
                     "%s: key %s of %s has waited %.0f s for a number before %s that never came: see `posthouse held show %d`",
-                    gap.consumer, gap.arrival.key, gap.arrival.topic, gap.next_at - gap.first_at, gap.arrival.sequence, gap.id,
+                    gap.consumer, gap.entry.key, gap.entry.topic, gap.next_at - gap.first_at, gap.entry.sequence, gap.id,
                 )  # fmt: skip
 
     async def _until_next(self) -> float:

@@ -27,7 +27,7 @@ class HeldEvent(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     consumer: str
-    arrival: InboxEntry
+    entry: InboxEntry
     state: HeldState
     body: bytes
     headers: Mapping[str, str] = {}
@@ -91,8 +91,8 @@ class HeldTable(Protocol):
         waiting under a number that another event waits under."""
         ...
 
-    async def promote(self, tx: Transaction, consumer: str, arrival: InboxEntry) -> bool:
-        """`arrival` is out of the way: the held event with the next number of its key becomes retrying, due now, with
+    async def promote(self, tx: Transaction, consumer: str, entry: InboxEntry) -> bool:
+        """`entry` is out of the way: the held event with the next number of its key becomes retrying, due now, with
         no attempts. True when there was one."""
         ...
 

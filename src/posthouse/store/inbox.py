@@ -78,19 +78,19 @@ class InboxTable(Protocol):
         expects 1. Returns what is in force: the first answer stays."""
         ...
 
-    async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[InboxEntry]) -> Sequence[bool]:
+    async def claim(self, tx: Transaction, consumer: str, entries: Sequence[InboxEntry]) -> Sequence[bool]:
         """Record each event as applied if it is the next of its key and nothing is held for that key, or, unordered, if
         it is new, no copy of it is held, and it is not so old that it may be forgotten (`purged_until`); events of one key stand in the order of their numbers. One answer each.
         False changes nothing: ask `standing` why. It may be that the event is the next after all, behind one that was
         not claimed."""
         ...
 
-    async def position_of(self, tx: Transaction, consumer: str, arrival: InboxEntry) -> KeyPosition | Seen | None:
+    async def position_of(self, tx: Transaction, consumer: str, entry: InboxEntry) -> KeyPosition | Seen | None:
         """What is known about the event's key (ordered) or about the event (unordered)."""
         ...
 
     async def advance(
-        self, tx: Transaction, consumer: str, arrival: InboxEntry, *, skipped: bool = False, counted: bool = True
+        self, tx: Transaction, consumer: str, entry: InboxEntry, *, skipped: bool = False, counted: bool = True
     ) -> bool:
         """Record the event as the last of its key, or as known, whatever is held: for held events in their turn. It
         counts as applied; with `skipped` as given up; and not at all unless `counted`, because it stays among the held.

@@ -87,7 +87,7 @@ def stuck_row(columns: Sequence[Any]) -> StuckRow:
 
 def held_columns(event: HeldEvent) -> tuple[object, ...]:
     """In the order of HELD."""
-    entry = event.arrival
+    entry = event.entry
     return (
         event.id, event.consumer, entry.topic, entry.tenant, entry.key, entry.sequence, entry.lineage, entry.event_id,
         entry.digest, entry.time, event.state, event.type, packed(event.headers), event.body, event.attempts,
@@ -100,7 +100,7 @@ def held_event(columns: Sequence[Any]) -> HeldEvent:
     column = dict(zip(HELD, columns, strict=True))
     entry = {name: column.pop(name) for name in ENTRY}
     column["headers"] = unpacked(column["headers"])
-    return HeldEvent(arrival=InboxEntry(**entry), **column)
+    return HeldEvent(entry=InboxEntry(**entry), **column)
 
 
 ENTRY = ("topic", "tenant", "event_id", "digest", "time", "key", "sequence", "lineage")

@@ -83,8 +83,8 @@ async def _from_store(found: Gathered, service: Service, wanted: Wanted) -> None
         if (spot := _of_row(wanted, timer.row, "timer", timer.due_at)) is not None:
             found.add(msgspec.structs.replace(spot, at=timer.due_at))
     async for held in service.held.find(HeldFilter()):
-        arrival = held.arrival
-        if (spot := _spot(wanted, arrival.topic, held.headers, held.body, "held", held.first_at)) is not None:
+        entry = held.entry
+        if (spot := _spot(wanted, entry.topic, held.headers, held.body, "held", held.first_at)) is not None:
             found.add(spot)
             found.held.setdefault(service.name, []).append(held)
 

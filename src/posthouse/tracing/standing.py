@@ -86,7 +86,7 @@ class _Group:
         self._service = service
         self._consumer = consumer
         self._handlers = handlers
-        self._held = {event.arrival.event_id: event for event in held if event.consumer == consumer}
+        self._held = {event.entry.event_id: event for event in held if event.consumer == consumer}
         self._answers = answers
         self._unordered = {
             known.topic
@@ -114,7 +114,7 @@ class _Group:
 
     async def _ask(self, tx: Transaction, store: Store, spot: Spot) -> KeyPosition | Seen | None:
         event = spot.event
-        arrival = InboxEntry(
+        entry = InboxEntry(
             topic=spot.topic,
             tenant=event.tenant,
             event_id=event.id,
@@ -124,7 +124,7 @@ class _Group:
             sequence=event.sequence if self._ordered(spot) else None,
             lineage=event.lineage,
         )
-        return await store.inbox.position_of(tx, self._consumer, arrival)
+        return await store.inbox.position_of(tx, self._consumer, entry)
 
     def _heard(
         self, spot: Spot, known: KeyPosition | Seen | None, late: Mapping[str, bool], forgotten: float | None

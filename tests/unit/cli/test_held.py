@@ -194,7 +194,7 @@ def test_an_export_loses_nothing(poisoned: Project, tmp_path: Path) -> None:
     file = tmp_path / "held.jsonl"
     assert poisoned.run("held", "export", "shop:orders", "--output", str(file)).exit_code == 0
     events = [msgspec.json.decode(line, type=HeldEvent) for line in file.read_bytes().splitlines()]
-    assert [(event.id, event.state, event.arrival.sequence) for event in events] == [(1, "dead", 1), (2, "blocked", 2)]
+    assert [(event.id, event.state, event.entry.sequence) for event in events] == [(1, "dead", 1), (2, "blocked", 2)]
     assert b'"total_cents":-1' in events[0].body
     assert "Traceback" in events[0].stack
 

@@ -82,7 +82,7 @@ class Bench:
 
     async def states(self) -> list[tuple[int | None, str, int]]:
         """Number, state and attempts of each that is held."""
-        return [(held.arrival.sequence, held.state, held.attempts) for held in await self.held()]
+        return [(held.entry.sequence, held.state, held.attempts) for held in await self.held()]
 
     async def outbox(self) -> list[OutboxRow]:
         return list(await self.store.outbox.kept(0, 100))

@@ -100,7 +100,7 @@ async def test_a_failure_in_a_run_holds_that_event_and_those_behind_it_and_nothi
         await harness.settled()
         assert await written(books, "reading") == {"m1": [0, 1], "m2": [0, 1, 2, 3, 4]}
         held = await harness.held(books)
-        assert [(event.arrival.sequence, event.state, event.attempts) for event in held] == [
+        assert [(event.entry.sequence, event.state, event.attempts) for event in held] == [
             (3, "retrying", 1),
             (4, "blocked", 0),
             (5, "blocked", 0),

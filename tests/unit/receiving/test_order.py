@@ -8,7 +8,7 @@ from posthouse.receiving.order import OrderDecision, classify, is_outlived
 from posthouse.store import InboxEntry, KeyPosition, Seen
 
 
-def arrival(sequence: int | None, event_id: str = "e", digest: bytes = b"d", lineage: int = 1) -> InboxEntry:
+def entry(sequence: int | None, event_id: str = "e", digest: bytes = b"d", lineage: int = 1) -> InboxEntry:
     return InboxEntry(
         topic="t", tenant="x", key="k", event_id=event_id, digest=digest, time=0.0, sequence=sequence, lineage=lineage
     )
@@ -23,24 +23,24 @@ def head(sequence: int, waiting: int | None = None, waiting_id: str | None = Non
 @pytest.mark.parametrize(
     ("known", "event", "expected"),
     [
-        (None, arrival(1), OrderDecision.NEXT),
-        (None, arrival(2), OrderDecision.GAP),
-        (head(4), arrival(5), OrderDecision.NEXT),
-        (head(4), arrival(6), OrderDecision.GAP),
-        (head(4), arrival(3), OrderDecision.DUPLICATE),
-        (head(4), arrival(4, "h", b"h"), OrderDecision.DUPLICATE),
-        (head(4), arrival(4, "other", b"h"), OrderDecision.FORK),
-        (head(4), arrival(4, "h", b"other content"), OrderDecision.FORK),
-        (head(4, waiting=5, waiting_id="e"), arrival(5), OrderDecision.DUPLICATE),
-        (head(4, waiting=5, waiting_id="other"), arrival(5), OrderDecision.FORK),
-        (head(4, waiting=5, waiting_id="w"), arrival(6), OrderDecision.BLOCKED),
-        (head(4, waiting=6, waiting_id="w"), arrival(5), OrderDecision.NEXT),
-        (head(4, waiting=6, waiting_id="w"), arrival(7), OrderDecision.GAP),
-        (head(4, lineage=2), arrival(5, lineage=1), OrderDecision.FORK),
-        (head(4, lineage=2), arrival(3, lineage=1), OrderDecision.DUPLICATE),
-        (head(4), arrival(5, lineage=2), OrderDecision.NEXT),
-        (head(4), arrival(3, lineage=2), OrderDecision.FORK),
-        (head(4), arrival(4, "h", b"h", lineage=2), OrderDecision.FORK),
+        (None, entry(1), OrderDecision.NEXT),
+        (None, entry(2), OrderDecision.GAP),
+        (head(4), entry(5), OrderDecision.NEXT),
+        (head(4), entry(6), OrderDecision.GAP),
+        (head(4), entry(3), OrderDecision.DUPLICATE),
+        (head(4), entry(4, "h", b"h"), OrderDecision.DUPLICATE),
+        (head(4), entry(4, "other", b"h"), OrderDecision.FORK),
+        (head(4), entry(4, "h", b"other content"), OrderDecision.FORK),
+        (head(4, waiting=5, waiting_id="e"), entry(5), OrderDecision.DUPLICATE),
+        (head(4, waiting=5, waiting_id="other"), entry(5), OrderDecision.FORK),
+        (head(4, waiting=5, waiting_id="w"), entry(6), OrderDecision.BLOCKED),
+        (head(4, waiting=6, waiting_id="w"), entry(5), OrderDecision.NEXT),
+        (head(4, waiting=6, waiting_id="w"), entry(7), OrderDecision.GAP),
+        (head(4, lineage=2), entry(5, lineage=1), OrderDecision.FORK),
+        (head(4, lineage=2), entry(3, lineage=1), OrderDecision.DUPLICATE),
+        (head(4), entry(5, lineage=2), OrderDecision.NEXT),
+        (head(4), entry(3, lineage=2), OrderDecision.FORK),
+        (head(4), entry(4, "h", b"h", lineage=2), OrderDecision.FORK),
     ],
 )
 def test_an_ordered_event_is_judged_by_its_number(
@@ -50,20 +50,20 @@ def test_an_ordered_event_is_judged_by_its_number(
 
 
 def test_a_consumer_that_joined_late_adopts_the_first_number_it_sees() -> None:
-    assert classify(None, arrival(57), adopt=True) is OrderDecision.NEXT
-    assert classify(head(57), arrival(59), adopt=True) is OrderDecision.GAP
+    assert classify(None, entry(57), adopt=True) is OrderDecision.NEXT
+    assert classify(head(57), entry(59), adopt=True) is OrderDecision.GAP
 
 
 def test_a_number_before_a_late_beginning_is_passed_over() -> None:
     begun = KeyPosition(sequence=6, lineage=1, event_id="", digest=b"", waiting=7, waiting_id="e7")
-    assert classify(begun, arrival(6), adopt=True) is OrderDecision.DUPLICATE
-    assert classify(begun, arrival(8), adopt=True) is OrderDecision.BLOCKED
+    assert classify(begun, entry(6), adopt=True) is OrderDecision.DUPLICATE
+    assert classify(begun, entry(8), adopt=True) is OrderDecision.BLOCKED
 
 
 def test_an_unordered_event_is_judged_by_its_id_and_content() -> None:
-    assert classify(None, arrival(None), adopt=False) is OrderDecision.NEXT
-    assert classify(Seen(digest=b"d"), arrival(None), adopt=False) is OrderDecision.DUPLICATE
-    assert classify(Seen(digest=b"x"), arrival(None), adopt=False) is OrderDecision.FORK
+    assert classify(None, entry(None), adopt=False) is OrderDecision.NEXT
+    assert classify(Seen(digest=b"d"), entry(None), adopt=False) is OrderDecision.DUPLICATE
+    assert classify(Seen(digest=b"x"), entry(None), adopt=False) is OrderDecision.FORK
 
 
 def drawn(milliseconds: int) -> str:
@@ -86,22 +86,22 @@ def test_a_lower_number_with_an_id_that_is_newer_than_all_that_its_key_has_passe
     """The head's own id may be an old one: it was drawn early in a long transaction."""
     newest = 1_800_000_000_000
     known = KeyPosition(sequence=9, lineage=1, event_id=drawn(newest - 3_600_000), digest=b"h", newest=newest)
-    assert classify(known, arrival(5, drawn(newest + later)), adopt=False) is expected
+    assert classify(known, entry(5, drawn(newest + later)), adopt=False) is expected
 
 
 @pytest.mark.parametrize("other", ["e", "", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "c232ab00-9414-11ec-b3c8-9f68deced846"])
 def test_ids_that_do_not_tell_when_they_were_drawn_prove_nothing(other: str) -> None:
     known = KeyPosition(sequence=9, lineage=1, event_id=drawn(1), digest=b"h", newest=1)
-    assert classify(known, arrival(5, other), adopt=False) is OrderDecision.DUPLICATE
+    assert classify(known, entry(5, other), adopt=False) is OrderDecision.DUPLICATE
     known = KeyPosition(sequence=9, lineage=1, event_id=other, digest=b"h")
-    assert classify(known, arrival(5, drawn(1_800_000_000_000)), adopt=False) is OrderDecision.DUPLICATE
+    assert classify(known, entry(5, drawn(1_800_000_000_000)), adopt=False) is OrderDecision.DUPLICATE
 
 
 def test_a_head_that_applied_nothing_knows_no_lineage() -> None:
     """Number 2, of a newer lineage, came first and is held; number 1 was said before the server was replaced."""
     begun = KeyPosition(sequence=0, lineage=2, event_id="", digest=b"", waiting=2, waiting_id="e2")
-    assert classify(begun, arrival(1, lineage=1), adopt=False) is OrderDecision.NEXT
-    assert not is_outlived(arrival(1, lineage=1), begun)
+    assert classify(begun, entry(1, lineage=1), adopt=False) is OrderDecision.NEXT
+    assert not is_outlived(entry(1, lineage=1), begun)
 
 
 @pytest.mark.parametrize(
@@ -110,5 +110,5 @@ def test_a_head_that_applied_nothing_knows_no_lineage() -> None:
 def test_what_waits_under_a_number_that_a_newer_lineage_gave_anew_was_lost(
     sequence: int, lineage: int, lost: bool
 ) -> None:
-    assert is_outlived(arrival(sequence, lineage=lineage), head(5, lineage=2)) is lost
-    assert is_outlived(arrival(sequence, lineage=lineage), arrival(5, lineage=2)) is lost
+    assert is_outlived(entry(sequence, lineage=lineage), head(5, lineage=2)) is lost
+    assert is_outlived(entry(sequence, lineage=lineage), entry(5, lineage=2)) is lost

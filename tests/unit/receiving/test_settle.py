@@ -94,7 +94,7 @@ async def test_what_the_store_cannot_keep_is_quarantined_under_its_digest(bench:
     )
     await executor.settler.settle(unkept, ERROR, Again(30.0), 1)
     [held] = await bench.held()
-    assert (held.state, held.arrival.event_id) == ("quarantined", entry.digest.hex())
+    assert (held.state, held.entry.event_id) == ("quarantined", entry.digest.hex())
     assert held.reason.startswith("it cannot be kept as what it says it is")
 
 

@@ -98,18 +98,18 @@ def export(
 
 def summary(event: HeldEvent) -> dict[str, object]:
     """What `--json` says about a held event, its bytes aside."""
-    arrival = event.arrival
+    entry = event.entry
     return {
         "id": event.id,
         "state": event.state,
         "consumer": event.consumer,
         "type": event.type,
-        "topic": arrival.topic,
-        "tenant": arrival.tenant,
-        "key": arrival.key,
-        "sequence": arrival.sequence,
-        "lineage": arrival.lineage,
-        "event_id": arrival.event_id,
+        "topic": entry.topic,
+        "tenant": entry.tenant,
+        "key": entry.key,
+        "sequence": entry.sequence,
+        "lineage": entry.lineage,
+        "event_id": entry.event_id,
         "attempts": event.attempts,
         "first_at": timestamp(event.first_at),
         "last_at": timestamp(event.last_at),
@@ -151,15 +151,15 @@ def _show_list(events: Sequence[HeldEvent], now: float) -> None:
 
 
 def _row(event: HeldEvent, now: float) -> tuple[Cell, ...]:
-    arrival = event.arrival
+    entry = event.entry
     return (
         event.id,
         state_text(event.state),
         event.consumer,
         event.type,
-        arrival.tenant,
-        arrival.key or "",
-        "" if arrival.sequence is None else str(arrival.sequence),
+        entry.tenant,
+        entry.key or "",
+        "" if entry.sequence is None else str(entry.sequence),
         event.attempts,
         span(now - event.first_at),
         one_line(event.error or event.reason),
@@ -167,17 +167,17 @@ def _row(event: HeldEvent, now: float) -> tuple[Cell, ...]:
 
 
 def _show(event: HeldEvent) -> None:
-    arrival = event.arrival
+    entry = event.entry
     print_facts(
         [
             ("held event", str(event.id)),
             ("state", state_text(event.state)),
             ("reason", one_line(event.reason)),
             ("consumer", event.consumer),
-            ("topic", arrival.topic),
-            ("tenant", arrival.tenant),
-            ("key", arrival.key or ""),
-            ("number", "" if arrival.sequence is None else f"{arrival.sequence} (lineage {arrival.lineage})"),
+            ("topic", entry.topic),
+            ("tenant", entry.tenant),
+            ("key", entry.key or ""),
+            ("number", "" if entry.sequence is None else f"{entry.sequence} (lineage {entry.lineage})"),
             ("runs", str(event.attempts)),
             ("held since", timestamp(event.first_at)),
             ("last change", timestamp(event.last_at)),

@@ -55,7 +55,7 @@ def _tell(progress: Progress, sentence: str) -> None:
 def _print_held(held: list[HeldEvent]) -> None:
     say("\nWhat `posthouse held list` showed before the operator came:")
     rows: list[list[Cell]] = [
-        [e.id, e.arrival.key or "", e.arrival.sequence or 0, state_text(e.state), one_line(e.error or e.reason)]
+        [e.id, e.entry.key or "", e.entry.sequence or 0, state_text(e.state), one_line(e.error or e.reason)]
         for e in held
     ]
     print_table(["id", "key", "number", "state", "why"], rows)

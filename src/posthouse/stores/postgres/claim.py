@@ -104,27 +104,25 @@ Line = tuple[str, str, str | None]
 """Topic, tenant and key."""
 
 
-async def claim_one(tx: Begun, consumer: str, arrival: InboxEntry, now: float | None) -> bool:
+async def claim_one(tx: Begun, consumer: str, entry: InboxEntry, now: float | None) -> bool:
     """Record one event as applied; in the round trip of the BEGIN where that is still to come."""
     if isinstance(tx, PostgresTransaction) and tx.unbegun and tx.may_spell_out:
-        quickly = arrival.sequence is not None and _may_stray(tx) and not tx.database.settings.pooled
+        quickly = entry.sequence is not None and _may_stray(tx) and not tx.database.settings.pooled
         try:
-            return await (_claim_next(tx, consumer, arrival) if quickly else _claim_first(tx, consumer, arrival, now))
+            return await (_claim_next(tx, consumer, entry) if quickly else _claim_first(tx, consumer, entry, now))
         except Unspeakable:
             pass  # as a parameter it is refused, with an error that says so
-    return bool((await tx.run(CLAIM, consumer, *_claimed([arrival]), now)).scalar())
+    return bool((await tx.run(CLAIM, consumer, *_claimed([entry]), now)).scalar())
 
 
-async def _claim_first(tx: PostgresTransaction, consumer: str, arrival: InboxEntry, now: float | None) -> bool:
-    words = _words(consumer, *_claimed([arrival]), now)
+async def _claim_first(tx: PostgresTransaction, consumer: str, entry: InboxEntry, now: float | None) -> bool:
+    words = _words(consumer, *_claimed([entry]), now)
     return await tx.begin_with(f"{tx.database.text(CLAIM_FIRST)}({words})") == "SELECT 1"
 
 
-async def _claim_next(tx: PostgresTransaction, consumer: str, arrival: InboxEntry) -> bool:
-    topic, tenant, key, sequence = arrival.topic, arrival.tenant, arrival.key, arrival.sequence
-    words = _words(
-        consumer, topic, tenant, key, sequence, arrival.lineage, arrival.event_id, arrival.digest, arrival.drawn
-    )
+async def _claim_next(tx: PostgresTransaction, consumer: str, entry: InboxEntry) -> bool:
+    topic, tenant, key, sequence = entry.topic, entry.tenant, entry.key, entry.sequence
+    words = _words(consumer, topic, tenant, key, sequence, entry.lineage, entry.event_id, entry.digest, entry.drawn)
     if await tx.begin_executing("posthouse_claim", CLAIM_NEXT, words) == "INSERT 0 1":
         return True
     if sequence == 1:
@@ -147,17 +145,17 @@ def _words(*values: object) -> str:
         raise Unspeakable from None
 
 
-async def claim_many(tx: Begun, consumer: str, arrivals: Sequence[InboxEntry], now: float | None) -> Sequence[bool]:
+async def claim_many(tx: Begun, consumer: str, entries: Sequence[InboxEntry], now: float | None) -> Sequence[bool]:
     """Record events as applied; one answer each."""
-    answers = [False] * len(arrivals)
-    runs = _runs(arrivals)
+    answers = [False] * len(entries)
+    runs = _runs(entries)
     if isinstance(tx, PostgresTransaction) and _may_stray(tx):
-        together, runs = _of_different_keys(arrivals, runs)
-        for run in await _claim_together(tx, consumer, arrivals, together) if together else ():
+        together, runs = _of_different_keys(entries, runs)
+        for run in await _claim_together(tx, consumer, entries, together) if together else ():
             for place in run:
                 answers[place] = True
     if runs:
-        columns = zip(*[_claimed([arrivals[place] for place in run]) for run in runs], strict=True)
+        columns = zip(*[_claimed([entries[place] for place in run]) for run in runs], strict=True)
         rows = await tx.run(CLAIM_EACH, consumer, *columns, now)
         for run, (claimed,) in zip(runs, rows, strict=True):
             for place in run:
@@ -171,13 +169,13 @@ def _may_stray(tx: PostgresTransaction) -> bool:
 
 
 async def _claim_together(
-    tx: PostgresTransaction, consumer: str, arrivals: Sequence[InboxEntry], lines: Mapping[Line, list[int]]
+    tx: PostgresTransaction, consumer: str, entries: Sequence[InboxEntry], lines: Mapping[Line, list[int]]
 ) -> Iterable[list[int]]:
     """Of the runs of different keys, those that were claimed."""
     runs = lines.values()
-    columns = zip(*[_claimed([arrivals[place] for place in run])[:9] for run in runs], strict=True)
-    events = _count(arrivals, runs)
-    if len({arrivals[run[0]].sequence == 1 for run in runs}) > 1:
+    columns = zip(*[_claimed([entries[place] for place in run])[:9] for run in runs], strict=True)
+    events = _count(entries, runs)
+    if len({entries[run[0]].sequence == 1 for run in runs}) > 1:
         await tx.run(LOCK, consumer, *([line[place] for line in lines] for place in range(3)))
     found: Any = await tx.run(CLAIM_RUNS, consumer, *columns, list(events), list(events.values()), len(runs))
     claimed = [lines[topic, tenant, key] for topic, tenant, key, held, _ in found if held == 0]
@@ -185,7 +183,7 @@ async def _claim_together(
         return claimed
     kept = await _settle(tx, consumer, [(topic, place) for topic, _, _, held, place in found if held < 0])
     claimed += [lines[topic, tenant, key] for topic, tenant, key, held, place in found if held < 0 and place in kept]
-    events = _count(arrivals, claimed)
+    events = _count(entries, claimed)
     await tx.run(COUNT, consumer, list(events), list(events.values()))
     return claimed
 
@@ -203,30 +201,30 @@ async def _settle(tx: PostgresTransaction, consumer: str, strays: Sequence[tuple
     return kept
 
 
-def _count(arrivals: Sequence[InboxEntry], runs: Iterable[list[int]]) -> Counter[str]:
+def _count(entries: Sequence[InboxEntry], runs: Iterable[list[int]]) -> Counter[str]:
     """How many events of each topic."""
-    return Counter([arrivals[place].topic for run in runs for place in run])
+    return Counter([entries[place].topic for run in runs for place in run])
 
 
 def _of_different_keys(
-    arrivals: Sequence[InboxEntry], runs: Sequence[list[int]]
+    entries: Sequence[InboxEntry], runs: Sequence[list[int]]
 ) -> tuple[dict[Line, list[int]], list[list[int]]]:
     """The first run of each key, and the others: later ones of a key, and events that stand alone."""
     lines: dict[Line, list[int]] = {}
     others: list[list[int]] = []
     for run in runs:
-        first = arrivals[run[0]]
+        first = entries[run[0]]
         if first.sequence is None or lines.setdefault((first.topic, first.tenant, first.key), run) is not run:
             others.append(run)
     return lines, others
 
 
-def _runs(arrivals: Sequence[InboxEntry]) -> list[list[int]]:
+def _runs(entries: Sequence[InboxEntry]) -> list[list[int]]:
     """Their places: those of one key whose numbers follow each other together, the others alone. Sorted, so that two
     transactions that claim the same events wait for each other in one order."""
     runs: list[list[int]] = []
-    for place in sorted(range(len(arrivals)), key=lambda place: _rank(arrivals[place])):
-        if runs and _follows(arrivals[place], arrivals[runs[-1][-1]]):
+    for place in sorted(range(len(entries)), key=lambda place: _rank(entries[place])):
+        if runs and _follows(entries[place], entries[runs[-1][-1]]):
             runs[-1].append(place)
         else:
             runs.append([place])
@@ -259,7 +257,7 @@ def _claimed(run: Sequence[InboxEntry]) -> tuple[object, ...]:
         last.lineage,
         last.event_id,
         last.digest,
-        max(arrival.drawn for arrival in run),
+        max(entry.drawn for entry in run),
         last.time,
         last.said,
     )

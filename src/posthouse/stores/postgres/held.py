@@ -120,15 +120,15 @@ class PostgresHeld:
         return None if due is None else float(due)
 
     async def remove(self, tx: Transaction, event: HeldEvent) -> bool:
-        return bool(await own(tx).run(REMOVE, event.id, event.turn, event.consumer, event.arrival.event_id))
+        return bool(await own(tx).run(REMOVE, event.id, event.turn, event.consumer, event.entry.event_id))
 
     async def change(self, tx: Transaction, event: HeldEvent) -> bool:
         return bool((await own(tx).run(CHANGE, *held_columns(event), self._now(), event.after)).scalar())
 
-    async def promote(self, tx: Transaction, consumer: str, arrival: InboxEntry) -> bool:
-        if arrival.sequence is None:
+    async def promote(self, tx: Transaction, consumer: str, entry: InboxEntry) -> bool:
+        if entry.sequence is None:
             return False
-        following = (consumer, arrival.topic, arrival.tenant, arrival.key, arrival.sequence + 1)
+        following = (consumer, entry.topic, entry.tenant, entry.key, entry.sequence + 1)
         return (await own(tx).run(PROMOTE, self._now(), *following)).rowcount > 0
 
     async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:

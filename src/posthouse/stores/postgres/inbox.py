@@ -96,28 +96,28 @@ class PostgresInbox:
     async def register(self, consumer: str, topic: str, adopt: bool) -> bool:
         return bool((await self._database.run(REGISTER, consumer, topic, adopt)).scalar())
 
-    async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[InboxEntry]) -> Sequence[bool]:
+    async def claim(self, tx: Transaction, consumer: str, entries: Sequence[InboxEntry]) -> Sequence[bool]:
         now = None if self._clock is None else self._clock.now()
-        if len(arrivals) == 1:
-            return [await claim_one(own(tx), consumer, arrivals[0], now)]
-        return await claim_many(own(tx), consumer, arrivals, now)
+        if len(entries) == 1:
+            return [await claim_one(own(tx), consumer, entries[0], now)]
+        return await claim_many(own(tx), consumer, entries, now)
 
-    async def position_of(self, tx: Transaction, consumer: str, arrival: InboxEntry) -> KeyPosition | Seen | None:
-        if arrival.sequence is None:
-            known = await own(tx).run(KNOWN, consumer, arrival.tenant, arrival.event_id)
+    async def position_of(self, tx: Transaction, consumer: str, entry: InboxEntry) -> KeyPosition | Seen | None:
+        if entry.sequence is None:
+            known = await own(tx).run(KNOWN, consumer, entry.tenant, entry.event_id)
             return Seen(digest=untyped(known.scalar())) if known else None
-        rows = await own(tx).run(HEAD, consumer, arrival.topic, arrival.tenant, arrival.key)
+        rows = await own(tx).run(HEAD, consumer, entry.topic, entry.tenant, entry.key)
         return key_position(rows.one()) if rows else None
 
     async def advance(
-        self, tx: Transaction, consumer: str, arrival: InboxEntry, *, skipped: bool = False, counted: bool = True
+        self, tx: Transaction, consumer: str, entry: InboxEntry, *, skipped: bool = False, counted: bool = True
     ) -> bool:
         figures = (int(counted and not skipped), int(counted and skipped))
-        if arrival.sequence is not None:
-            await own(tx).run(ADVANCE_ORDERED, *position_columns(consumer, arrival), *figures)
+        if entry.sequence is not None:
+            await own(tx).run(ADVANCE_ORDERED, *position_columns(consumer, entry), *figures)
             return True
-        columns = self._inbox_columns(consumer, arrival)
-        return bool(await own(tx).run(ADVANCE_UNORDERED, *columns, *figures, arrival.said))
+        columns = self._inbox_columns(consumer, entry)
+        return bool(await own(tx).run(ADVANCE_UNORDERED, *columns, *figures, entry.said))
 
     async def purged_until(self, consumer: str) -> float | None:
         rows = await self._database.run(FORGOTTEN, consumer)
@@ -128,6 +128,6 @@ class PostgresInbox:
         now = None if self._clock is None else self._clock.now()
         return int(untyped((await self._database.run(PURGE, now, age, limit)).scalar()))
 
-    def _inbox_columns(self, consumer: str, arrival: InboxEntry) -> tuple[object, ...]:
+    def _inbox_columns(self, consumer: str, entry: InboxEntry) -> tuple[object, ...]:
         now = None if self._clock is None else self._clock.now()
-        return (now, consumer, arrival.tenant, arrival.event_id, arrival.topic, arrival.digest, arrival.time)
+        return (now, consumer, entry.tenant, entry.event_id, entry.topic, entry.digest, entry.time)

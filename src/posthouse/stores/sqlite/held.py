@@ -103,13 +103,13 @@ class SqliteHeld:
         self._clock = clock
 
     async def hold(self, tx: Transaction, event: HeldEvent) -> bool:
-        arrival = event.arrival
-        if arrival.sequence is None:
-            if await tx.execute(FIND_UNORDERED, (event.consumer, arrival.tenant, arrival.event_id)):
+        entry = event.entry
+        if entry.sequence is None:
+            if await tx.execute(FIND_UNORDERED, (event.consumer, entry.tenant, entry.event_id)):
                 return False
             await tx.execute(ADD, held_columns(self._begun(event))[1:])
             return True
-        if await tx.execute(FIND_ORDERED, (*_number(event), arrival.event_id)):
+        if await tx.execute(FIND_ORDERED, (*_number(event), entry.event_id)):
             return False
         if event.state in BLOCKING:
             event = await self._forked(tx, event)
@@ -132,7 +132,7 @@ class SqliteHeld:
         other = await tx.execute(WAITING, _number(event))
         if not other:
             return event
-        reason = f"fork: event {other.one()[1]} is held under number {event.arrival.sequence} already"
+        reason = f"fork: event {other.one()[1]} is held under number {event.entry.sequence} already"
         return msgspec.structs.replace(event, state="quarantined", reason=reason)
 
     async def claim_due(self, consumer: str, limit: int, visibility: float) -> Sequence[HeldEvent]:
@@ -165,16 +165,16 @@ class SqliteHeld:
         before = await tx.execute(STATE, _name(event))
         if not before:
             return False
-        if event.arrival.sequence is not None and event.state in BLOCKING:
+        if event.entry.sequence is not None and event.state in BLOCKING:
             await self._refuse_fork(tx, event)
         event = self._timed(event)
         await tx.execute(CHANGE, (
-            event.state, event.arrival.sequence, event.attempts, event.next_at, event.last_at, packed(event.headers),
+            event.state, event.entry.sequence, event.attempts, event.next_at, event.last_at, packed(event.headers),
             event.body, event.reason, event.error, event.stack, event.id,
         ))  # fmt: skip
         state, number = before.one()
         waited = int(state in BLOCKING and number is not None)
-        waits = int(event.state in BLOCKING and event.arrival.sequence is not None)
+        waits = int(event.state in BLOCKING and event.entry.sequence is not None)
         await self._count(tx, _numbered(event, number), waits - waited)
         return True
 
@@ -182,14 +182,14 @@ class SqliteHeld:
         other = await tx.execute(WAITING, _number(event))
         if other and other.one()[0] != event.id:
             raise StoreError(
-                f"event {other.one()[1]} is held under number {event.arrival.sequence} of this key: "
+                f"event {other.one()[1]} is held under number {event.entry.sequence} of this key: "
                 "skip, quarantine or apply that one first"
             )
 
-    async def promote(self, tx: Transaction, consumer: str, arrival: InboxEntry) -> bool:
-        if arrival.sequence is None:
+    async def promote(self, tx: Transaction, consumer: str, entry: InboxEntry) -> bool:
+        if entry.sequence is None:
             return False
-        following = (consumer, arrival.topic, arrival.tenant, arrival.key, arrival.sequence + 1)
+        following = (consumer, entry.topic, entry.tenant, entry.key, entry.sequence + 1)
         return (await tx.execute(PROMOTE, (self._clock.now(), *following))).rowcount > 0
 
     async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
@@ -210,22 +210,22 @@ class SqliteHeld:
 
     async def _count(self, tx: Transaction, event: HeldEvent, difference: int) -> None:
         """Keep the head's count of waiting events in step."""
-        if event.arrival.sequence is not None and difference:
-            await tx.execute(COUNT_WAITING, (*_number(event), event.arrival.lineage, difference))
+        if event.entry.sequence is not None and difference:
+            await tx.execute(COUNT_WAITING, (*_number(event), event.entry.lineage, difference))
 
 
 def _name(event: HeldEvent) -> tuple[object, ...]:
     """In its turn. A file that was copied back may have given its id to another."""
-    return event.id, event.turn, event.consumer, event.arrival.event_id
+    return event.id, event.turn, event.consumer, event.entry.event_id
 
 
 def _numbered(event: HeldEvent, number: Any) -> HeldEvent:
     """The event under the number it had, when it has lost it."""
-    if event.arrival.sequence is not None:
+    if event.entry.sequence is not None:
         return event
-    return msgspec.structs.replace(event, arrival=msgspec.structs.replace(event.arrival, sequence=number))
+    return msgspec.structs.replace(event, entry=msgspec.structs.replace(event.entry, sequence=number))
 
 
 def _number(event: HeldEvent) -> tuple[object, ...]:
-    arrival = event.arrival
-    return (event.consumer, arrival.topic, arrival.tenant, arrival.key, arrival.sequence)
+    entry = event.entry
+    return (event.consumer, entry.topic, entry.tenant, entry.key, entry.sequence)

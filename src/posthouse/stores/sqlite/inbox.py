@@ -103,39 +103,39 @@ class SqliteInbox:
             tx.run(REGISTER, (consumer, topic, adopt))
             return bool(tx.run(REGISTERED, (consumer, topic)).scalar())
 
-    async def claim(self, tx: Transaction, consumer: str, arrivals: Sequence[InboxEntry]) -> Sequence[bool]:
+    async def claim(self, tx: Transaction, consumer: str, entries: Sequence[InboxEntry]) -> Sequence[bool]:
         ours, answers = own(tx), []
-        for arrival in arrivals:
-            if arrival.sequence is not None:
-                done = ours.run(CLAIM_ORDERED, position_columns(consumer, arrival))
+        for entry in entries:
+            if entry.sequence is not None:
+                done = ours.run(CLAIM_ORDERED, position_columns(consumer, entry))
             else:
-                done = ours.run(CLAIM_UNORDERED, self._inbox_columns(consumer, arrival, "applied"))
+                done = ours.run(CLAIM_UNORDERED, self._inbox_columns(consumer, entry, "applied"))
             claimed = done.rowcount == 1
             if claimed:
-                ours.count(consumer, arrival.topic)
+                ours.count(consumer, entry.topic)
             answers.append(claimed)
         return answers
 
-    async def position_of(self, tx: Transaction, consumer: str, arrival: InboxEntry) -> KeyPosition | Seen | None:
-        if arrival.sequence is None:
-            known = own(tx).run(KNOWN, (consumer, arrival.tenant, arrival.event_id))
+    async def position_of(self, tx: Transaction, consumer: str, entry: InboxEntry) -> KeyPosition | Seen | None:
+        if entry.sequence is None:
+            known = own(tx).run(KNOWN, (consumer, entry.tenant, entry.event_id))
             return Seen(digest=untyped(known.scalar())) if known else None
-        rows = own(tx).run(HEAD, (consumer, arrival.topic, arrival.tenant, arrival.key))
+        rows = own(tx).run(HEAD, (consumer, entry.topic, entry.tenant, entry.key))
         return key_position(rows.one()) if rows else None
 
     async def advance(
-        self, tx: Transaction, consumer: str, arrival: InboxEntry, *, skipped: bool = False, counted: bool = True
+        self, tx: Transaction, consumer: str, entry: InboxEntry, *, skipped: bool = False, counted: bool = True
     ) -> bool:
         ours = own(tx)
-        if arrival.sequence is not None:
-            ours.run(ADVANCE_ORDERED, position_columns(consumer, arrival))
+        if entry.sequence is not None:
+            ours.run(ADVANCE_ORDERED, position_columns(consumer, entry))
         else:
             result = "skipped" if skipped else "applied"
-            done = ours.run(ADVANCE_UNORDERED, self._inbox_columns(consumer, arrival, result))
+            done = ours.run(ADVANCE_UNORDERED, self._inbox_columns(consumer, entry, result))
             if done.rowcount != 1:
                 return False
         if counted:
-            ours.count(consumer, arrival.topic, skipped=skipped)
+            ours.count(consumer, entry.topic, skipped=skipped)
         return True
 
     async def purged_until(self, consumer: str) -> float | None:
@@ -152,15 +152,15 @@ class SqliteInbox:
             tx.run_many(FORGET, until.items())
         return len(purged)
 
-    def _inbox_columns(self, consumer: str, arrival: InboxEntry, result: str) -> tuple[object, ...]:
+    def _inbox_columns(self, consumer: str, entry: InboxEntry, result: str) -> tuple[object, ...]:
         now = self._clock.now()
         return (
             consumer,
-            arrival.tenant,
-            arrival.event_id,
-            arrival.topic,
-            arrival.digest,
-            arrival.time,
-            max(now, min(arrival.said, now + MOST_AHEAD)),
+            entry.tenant,
+            entry.event_id,
+            entry.topic,
+            entry.digest,
+            entry.time,
+            max(now, min(entry.said, now + MOST_AHEAD)),
             result,
         )

@@ -11,7 +11,7 @@ import pytest
 from posthouse.errors import StoreError
 from posthouse.store import HeldEvent, HeldFilter, HeldState, Store
 from posthouse.testing.store_contract.fixtures import StoreFixtures
-from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, arrival, held
+from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, entry, held
 from posthouse.testing.store_contract.steps import claim, hold, standing
 
 
@@ -20,7 +20,7 @@ class HeldContract(StoreFixtures):
 
     async def test_a_held_event_comes_back_as_it_was_given(self, store: Store) -> None:
         given = msgspec.structs.replace(
-            held(arrival(1, lineage=3), "dead"),
+            held(entry(1, lineage=3), "dead"),
             body=b"\x00\xff",
             headers={"a": "é"},
             type="order.placed",
@@ -38,49 +38,49 @@ class HeldContract(StoreFixtures):
         assert found.id > 0
 
     async def test_an_event_is_held_once(self, store: Store) -> None:
-        alone = arrival(None)
-        for one in (held(arrival(1), "retrying"), held(alone, "retrying"), held(arrival(5), "quarantined")):
+        alone = entry(None)
+        for one in (held(entry(1), "retrying"), held(alone, "retrying"), held(entry(5), "quarantined")):
             assert [await hold(store, one), await hold(store, one)] == [True, False]
         assert await hold(store, msgspec.structs.replace(held(alone, "dead"), consumer="shipping"))
 
     async def test_another_event_under_a_number_that_waits_is_set_aside(self, store: Store) -> None:
-        await hold(store, held(arrival(2), "gap"))
-        assert await hold(store, held(arrival(2, event_id="fork"), "gap"))
-        states = {found.arrival.event_id: found.state for found in await store.held.find(HeldFilter())}
-        assert states == {arrival(2).event_id: "gap", "fork": "quarantined"}
+        await hold(store, held(entry(2), "gap"))
+        assert await hold(store, held(entry(2, event_id="fork"), "gap"))
+        states = {found.entry.event_id: found.state for found in await store.held.find(HeldFilter())}
+        assert states == {entry(2).event_id: "gap", "fork": "quarantined"}
 
     async def test_a_held_key_claims_nothing_more(self, store: Store) -> None:
-        await claim(store, arrival(1))
-        await hold(store, held(arrival(2), "retrying"))
-        await hold(store, held(arrival(3), "blocked"))
-        assert not await claim(store, arrival(2))
-        head = await standing(store, arrival(4))
-        assert (head.sequence, head.waiting, head.waiting_id) == (1, 2, arrival(2).event_id)
-        assert await claim(store, arrival(1, key="k2")), "other keys flow"
+        await claim(store, entry(1))
+        await hold(store, held(entry(2), "retrying"))
+        await hold(store, held(entry(3), "blocked"))
+        assert not await claim(store, entry(2))
+        head = await standing(store, entry(4))
+        assert (head.sequence, head.waiting, head.waiting_id) == (1, 2, entry(2).event_id)
+        assert await claim(store, entry(1, key="k2")), "other keys flow"
 
     async def test_a_key_whose_first_event_fails_waits_for_it(self, store: Store) -> None:
-        await hold(store, held(arrival(1), "retrying"))
-        assert not await claim(store, arrival(1))
-        assert not await claim(store, arrival(2))
-        head = await standing(store, arrival(2))
+        await hold(store, held(entry(1), "retrying"))
+        assert not await claim(store, entry(1))
+        assert not await claim(store, entry(2))
+        head = await standing(store, entry(2))
         assert (head.sequence, head.event_id, head.waiting) == (0, "", 1)
-        assert [due.arrival.sequence for due in await self.due(store)] == [1]
+        assert [due.entry.sequence for due in await self.due(store)] == [1]
 
     async def test_a_key_that_begins_with_a_gap_waits_for_one(self, store: Store) -> None:
-        await hold(store, held(arrival(3), "gap"))
-        head = await standing(store, arrival(1))
+        await hold(store, held(entry(3), "gap"))
+        head = await standing(store, entry(1))
         assert (head.sequence, head.waiting) == (0, 3)
 
     async def test_an_adopted_key_whose_first_event_fails_waits_for_that(self, store: Store) -> None:
         await store.inbox.register(CONSUMER, TOPIC, True)
-        await hold(store, held(arrival(7), "retrying"))
-        assert not await claim(store, arrival(8))
-        head = await standing(store, arrival(8))
+        await hold(store, held(entry(7), "retrying"))
+        assert not await claim(store, entry(8))
+        head = await standing(store, entry(8))
         assert (head.sequence, head.event_id, head.waiting) == (6, "", 7)
-        assert [due.arrival.sequence for due in await self.due(store)] == [7]
+        assert [due.entry.sequence for due in await self.due(store)] == [7]
 
     async def test_a_run_is_counted_before_it_begins(self, store: Store) -> None:
-        await hold(store, held(arrival(1), "retrying"))
+        await hold(store, held(entry(1), "retrying"))
         (first,) = await self.due(store, visibility=30)
         assert (first.attempts, first.next_at) == (1, self.clock.now() + 30)
         assert await self.due(store) == [], "it is in somebody's hands"
@@ -90,29 +90,29 @@ class HeldContract(StoreFixtures):
         assert second.turn > first.turn
 
     async def test_an_event_is_not_due_before_its_time(self, store: Store) -> None:
-        await hold(store, msgspec.structs.replace(held(arrival(1), "retrying"), next_at=self.clock.now() + 10))
+        await hold(store, msgspec.structs.replace(held(entry(1), "retrying"), next_at=self.clock.now() + 10))
         assert await self.due(store) == []
         await self.later(10)
         assert len(await self.due(store)) == 1
 
     async def test_only_the_next_of_a_key_is_due(self, store: Store) -> None:
-        await hold(store, held(arrival(3), "retrying"), held(arrival(2), "retrying"), held(arrival(1), "retrying"))
-        await hold(store, held(arrival(None), "retrying"), held(arrival(1, key="k2"), "dead"))
-        assert [found.arrival.sequence for found in await self.due(store)] == [1, None]
+        await hold(store, held(entry(3), "retrying"), held(entry(2), "retrying"), held(entry(1), "retrying"))
+        await hold(store, held(entry(None), "retrying"), held(entry(1, key="k2"), "dead"))
+        assert [found.entry.sequence for found in await self.due(store)] == [1, None]
 
     async def test_due_events_come_oldest_first_and_no_more_than_asked(self, store: Store) -> None:
         for key, at in (("a", 3.0), ("b", 1.0), ("c", 2.0)):
-            await hold(store, msgspec.structs.replace(held(arrival(1, key=key), "retrying"), next_at=at))
-        assert [found.arrival.key for found in await self.due(store, limit=2)] == ["b", "c"]
+            await hold(store, msgspec.structs.replace(held(entry(1, key=key), "retrying"), next_at=at))
+        assert [found.entry.key for found in await self.due(store, limit=2)] == ["b", "c"]
 
     async def test_two_workers_never_get_the_same_event(self, store: Store, other: Store) -> None:
-        await hold(store, *(held(arrival(1, key=f"k{n}"), "retrying") for n in range(20)))
+        await hold(store, *(held(entry(1, key=f"k{n}"), "retrying") for n in range(20)))
         shares = await asyncio.gather(*((store, other)[n % 2].held.claim_due(CONSUMER, 4, 30) for n in range(6)))
         taken = [found.id for share in shares for found in share]
         assert len(taken) == len(set(taken)) == 20
 
     async def test_a_worker_that_was_too_slow_changes_nothing(self, store: Store) -> None:
-        await hold(store, held(arrival(1), "retrying"))
+        await hold(store, held(entry(1), "retrying"))
         (slow,) = await self.due(store, visibility=10)
         await self.later(11)
         (current,) = await self.due(store)
@@ -124,9 +124,9 @@ class HeldContract(StoreFixtures):
 
     async def test_whoever_has_the_id_of_another_event_changes_nothing(self, store: Store) -> None:
         """A server that took over gives ids again that it never saw."""
-        await hold(store, held(arrival(1), "retrying"))
+        await hold(store, held(entry(1), "retrying"))
         (mine,) = await self.due(store)
-        another = msgspec.structs.replace(mine, arrival=msgspec.structs.replace(mine.arrival, event_id="another"))
+        another = msgspec.structs.replace(mine, entry=msgspec.structs.replace(mine.entry, event_id="another"))
         async with store.begin() as tx:
             assert not await store.held.remove(tx, another)
             assert not await store.held.change(tx, msgspec.structs.replace(another, state="dead"))
@@ -135,7 +135,7 @@ class HeldContract(StoreFixtures):
     async def test_a_claim_that_is_kept_lasts_from_then_on_and_its_turn_goes_on(
         self, store: Store, other: Store
     ) -> None:
-        await hold(store, held(arrival(1), "retrying"), held(arrival(1, key="k2"), "retrying"))
+        await hold(store, held(entry(1), "retrying"), held(entry(1, key="k2"), "retrying"))
         kept, left = await self.due(store, visibility=10)
         await self.later(9)
         await store.held.keep([kept], 10)
@@ -147,7 +147,7 @@ class HeldContract(StoreFixtures):
             assert await store.held.remove(tx, kept)
 
     async def test_a_claim_that_has_passed_to_someone_else_cannot_be_kept(self, store: Store) -> None:
-        await hold(store, held(arrival(1), "retrying"))
+        await hold(store, held(entry(1), "retrying"))
         (slow,) = await self.due(store, visibility=10)
         await self.later(11)
         (current,) = await self.due(store, visibility=10)
@@ -159,7 +159,7 @@ class HeldContract(StoreFixtures):
     async def test_nobody_waits_to_keep_a_claim_that_its_own_run_is_about_to_end(self, store: Store) -> None:
         if store.embedded:
             pytest.skip("one transaction at a time writes to it: nobody else could claim the event meanwhile")
-        await hold(store, held(arrival(1), "retrying"))
+        await hold(store, held(entry(1), "retrying"))
         (found,) = await self.due(store)
         async with asyncio.timeout(10), store.begin() as tx:
             assert await store.held.remove(tx, found)
@@ -167,15 +167,15 @@ class HeldContract(StoreFixtures):
         assert await store.held.find(HeldFilter()) == []
 
     async def test_a_key_goes_on_when_what_it_waited_for_is_applied(self, store: Store) -> None:
-        await hold(store, held(arrival(1), "retrying"))
+        await hold(store, held(entry(1), "retrying"))
         (due,) = await self.due(store)
         async with store.begin() as tx:
             assert await store.held.remove(tx, due)
-            await store.inbox.advance(tx, CONSUMER, due.arrival)
-        assert await claim(store, arrival(2))
+            await store.inbox.advance(tx, CONSUMER, due.entry)
+        assert await claim(store, entry(2))
 
     async def test_a_change_is_stored_as_given(self, store: Store) -> None:
-        await hold(store, held(arrival(1), "retrying"))
+        await hold(store, held(entry(1), "retrying"))
         (found,) = await store.held.find(HeldFilter())
         changed = msgspec.structs.replace(
             found, state="dead", attempts=9, next_at=1.5, body=b"mended", reason="r", error="e", stack="s"
@@ -187,71 +187,71 @@ class HeldContract(StoreFixtures):
 
     @pytest.mark.parametrize("state", ["quarantined", "skipped"])
     async def test_a_key_waits_exactly_while_something_blocks_it(self, store: Store, state: HeldState) -> None:
-        await claim(store, arrival(1))
-        await hold(store, held(arrival(2), "retrying"))
+        await claim(store, entry(1))
+        await hold(store, held(entry(2), "retrying"))
         await change(store, "dead")
-        assert (await standing(store, arrival(2))).waiting == 2
+        assert (await standing(store, entry(2))).waiting == 2
         await change(store, state)
-        assert (await standing(store, arrival(2))).waiting is None
+        assert (await standing(store, entry(2))).waiting is None
         await change(store, "retrying")
-        assert (await standing(store, arrival(2))).waiting == 2
-        assert not await claim(store, arrival(2, event_id="other"))
+        assert (await standing(store, entry(2))).waiting == 2
+        assert not await claim(store, entry(2, event_id="other"))
         await change(store, state)
-        assert await claim(store, arrival(2, event_id="other"))
+        assert await claim(store, entry(2, event_id="other"))
 
     @pytest.mark.parametrize("state", ["dead", "quarantined"])
     async def test_an_event_that_loses_its_number_keeps_nobody_waiting(self, store: Store, state: HeldState) -> None:
-        await claim(store, arrival(1))
-        await hold(store, held(arrival(2), state))
+        await claim(store, entry(1))
+        await hold(store, held(entry(2), state))
         (found,) = await store.held.find(HeldFilter())
-        alone = msgspec.structs.replace(found.arrival, sequence=None)
+        alone = msgspec.structs.replace(found.entry, sequence=None)
         async with store.begin() as tx:
-            assert await store.held.change(tx, msgspec.structs.replace(found, arrival=alone, state="retrying"))
-        assert [due.arrival for due in await self.due(store)] == [alone]
-        assert await claim(store, arrival(2, event_id="other"))
+            assert await store.held.change(tx, msgspec.structs.replace(found, entry=alone, state="retrying"))
+        assert [due.entry for due in await self.due(store)] == [alone]
+        assert await claim(store, entry(2, event_id="other"))
 
     async def test_an_event_set_aside_may_wait_again_unless_its_number_is_taken(self, store: Store) -> None:
-        await hold(store, held(arrival(1), "gap"), held(arrival(1, event_id="fork"), "quarantined"))
+        await hold(store, held(entry(1), "gap"), held(entry(1, event_id="fork"), "quarantined"))
         (fork,) = await store.held.find(HeldFilter(state="quarantined"))
         with pytest.raises(StoreError, match="number 1"):
             async with store.begin() as tx:
                 await store.held.change(tx, msgspec.structs.replace(fork, state="retrying"))
 
     async def test_the_next_of_a_key_is_promoted(self, store: Store) -> None:
-        tried = msgspec.structs.replace(held(arrival(2), "blocked"), attempts=3, next_at=self.clock.now() + 60)
-        await hold(store, tried, held(arrival(3), "blocked"), held(arrival(2, key="k2"), "blocked"))
+        tried = msgspec.structs.replace(held(entry(2), "blocked"), attempts=3, next_at=self.clock.now() + 60)
+        await hold(store, tried, held(entry(3), "blocked"), held(entry(2, key="k2"), "blocked"))
         async with store.begin() as tx:
-            await store.inbox.advance(tx, CONSUMER, arrival(1))
-            assert await store.held.promote(tx, CONSUMER, arrival(1))
-            assert not await store.held.promote(tx, CONSUMER, arrival(5))
-            assert not await store.held.promote(tx, CONSUMER, arrival(None))
+            await store.inbox.advance(tx, CONSUMER, entry(1))
+            assert await store.held.promote(tx, CONSUMER, entry(1))
+            assert not await store.held.promote(tx, CONSUMER, entry(5))
+            assert not await store.held.promote(tx, CONSUMER, entry(None))
         (due,) = await self.due(store)
-        assert (due.arrival.sequence, due.arrival.key, due.attempts) == (2, "k", 1)
+        assert (due.entry.sequence, due.entry.key, due.attempts) == (2, "k", 1)
 
     async def test_next_due_tells_when_somebody_must_look(self, store: Store) -> None:
         assert await store.held.next_due(CONSUMER) is None
         at = self.clock.now()
         for event, next_at in (
-            (held(arrival(1), "retrying"), at + 30),
-            (held(arrival(2), "retrying"), at + 1),  # not its turn
-            (held(arrival(2, key="k2"), "gap"), at + 20),
-            (held(arrival(1, key="k3"), "dead"), at + 2),
+            (held(entry(1), "retrying"), at + 30),
+            (held(entry(2), "retrying"), at + 1),  # not its turn
+            (held(entry(2, key="k2"), "gap"), at + 20),
+            (held(entry(1, key="k3"), "dead"), at + 2),
         ):
             await hold(store, msgspec.structs.replace(event, next_at=next_at))
         assert await store.held.next_due(CONSUMER) == pytest.approx(20)
         assert await store.held.next_due("shipping") is None
 
     async def test_a_gap_is_overdue_after_its_deadline(self, store: Store) -> None:
-        await hold(store, msgspec.structs.replace(held(arrival(2), "gap"), next_at=self.clock.now() + 10))
+        await hold(store, msgspec.structs.replace(held(entry(2), "gap"), next_at=self.clock.now() + 10))
         assert await store.held.overdue_gaps(CONSUMER) == []
         assert await store.held.next_due(CONSUMER) == pytest.approx(10)
         await self.later(10)
         (overdue,) = await store.held.overdue_gaps(CONSUMER)
-        assert overdue.arrival.sequence == 2
+        assert overdue.entry.sequence == 2
         assert await store.held.next_due(CONSUMER) is None, "it was alarmed, and nobody looks for it again"
 
     async def test_what_is_written_is_due_so_many_seconds_after_by_the_clock_of_the_store(self, store: Store) -> None:
-        await hold(store, msgspec.structs.replace(held(arrival(1), "retrying"), after=10.0, next_at=1.0))
+        await hold(store, msgspec.structs.replace(held(entry(1), "retrying"), after=10.0, next_at=1.0))
         (found,) = await store.held.find(HeldFilter())
         began = self.clock.now()
         assert (found.first_at, found.last_at, found.next_at) == (began, began, began + 10)
@@ -262,8 +262,8 @@ class HeldContract(StoreFixtures):
         assert (found.first_at, found.last_at, found.next_at) == (began, began + 5, began + 25)
 
     async def test_held_events_are_found_by_what_they_are(self, store: Store) -> None:
-        await hold(store, held(arrival(1), "dead"), held(arrival(2), "blocked"), held(arrival(1, key="k2"), "dead"))
-        await hold(store, held(arrival(1, tenant="t2"), "dead"), held(arrival(1, topic="shop.other"), "dead"))
+        await hold(store, held(entry(1), "dead"), held(entry(2), "blocked"), held(entry(1, key="k2"), "dead"))
+        await hold(store, held(entry(1, tenant="t2"), "dead"), held(entry(1, topic="shop.other"), "dead"))
         every = await store.held.find(HeldFilter())
 
         async def count(wanted: HeldFilter) -> int:
@@ -278,17 +278,17 @@ class HeldContract(StoreFixtures):
         assert await store.held.find(HeldFilter(), after=every[1].id, limit=2) == every[2:4]
 
     async def test_held_events_are_counted_by_state_until_they_are_given_up(self, store: Store) -> None:
-        await hold(store, held(arrival(1), "dead"), held(arrival(2), "blocked"), held(arrival(3), "blocked"))
-        await hold(store, held(arrival(9), "skipped"))
+        await hold(store, held(entry(1), "dead"), held(entry(2), "blocked"), held(entry(3), "blocked"))
+        await hold(store, held(entry(9), "skipped"))
         assert (await store.counts()).held == {(CONSUMER, TOPIC, "dead"): 1, (CONSUMER, TOPIC, "blocked"): 2}
 
     async def test_frames_in_which_no_event_could_be_read_are_counted_apart(self, store: Store) -> None:
         """Junk makes up for no event that is lost, whether it is left in quarantine or given up."""
-        known = msgspec.structs.replace(held(arrival(4), "quarantined"), type="order.placed.v1")
-        given_up = msgspec.structs.replace(held(arrival(5), "skipped"), type="order.placed.v1")
+        known = msgspec.structs.replace(held(entry(4), "quarantined"), type="order.placed.v1")
+        given_up = msgspec.structs.replace(held(entry(5), "skipped"), type="order.placed.v1")
         await hold(store, known, given_up)
-        await hold(store, held(arrival(None), "quarantined"), held(arrival(None), "quarantined"))
-        await hold(store, held(arrival(None), "skipped"))
+        await hold(store, held(entry(None), "quarantined"), held(entry(None), "quarantined"))
+        await hold(store, held(entry(None), "skipped"))
         counts = await store.counts()
         assert (counts.held, counts.skipped) == ({(CONSUMER, TOPIC, "quarantined"): 1}, {(CONSUMER, TOPIC): 1})
         assert counts.strange == {(CONSUMER, TOPIC): 3}

@@ -11,7 +11,7 @@ from posthouse.store import HeldFilter, Store
 from posthouse.store.projections import NUMBERS_LOST, Generation
 from posthouse.store.streams import StreamEvent
 from posthouse.testing.store_contract.fixtures import StoreFixtures
-from posthouse.testing.store_contract.samples import arrival, held
+from posthouse.testing.store_contract.samples import entry, held
 
 MODEL = "search.listings"
 FIRST = Generation(
@@ -71,8 +71,8 @@ class ProjectionContract(StoreFixtures):
     async def test_what_a_lost_generation_has_left_behind_can_go(self, store: Store) -> None:
         await begin(store, FIRST)
         async with store.begin() as tx:
-            await store.inbox.claim(tx, "model.g7", [arrival(1)])
-            await store.held.hold(tx, msgspec.structs.replace(held(arrival(3), "gap"), consumer="model.g7"))
+            await store.inbox.claim(tx, "model.g7", [entry(1)])
+            await store.held.hold(tx, msgspec.structs.replace(held(entry(3), "gap"), consumer="model.g7"))
         assert await store.projections.remove(MODEL, 7, "model.g7", 100)
         counts = await store.counts()
         assert counts.held == {}
@@ -180,9 +180,9 @@ class ProjectionContract(StoreFixtures):
         for consumer in (gone, stays):
             await store.inbox.register(consumer, "shop.orders", True)
             async with store.begin() as tx:
-                await store.inbox.claim(tx, consumer, [arrival(n, key=f"k{n}") for n in (1, 2, 3)])
-                await store.inbox.claim(tx, consumer, [arrival(None) for _ in range(3)])
-                await store.held.hold(tx, msgspec.structs.replace(held(arrival(9), "gap"), consumer=consumer))
+                await store.inbox.claim(tx, consumer, [entry(n, key=f"k{n}") for n in (1, 2, 3)])
+                await store.inbox.claim(tx, consumer, [entry(None) for _ in range(3)])
+                await store.held.hold(tx, msgspec.structs.replace(held(entry(9), "gap"), consumer=consumer))
         assert await store.projections.remove(MODEL, 2, gone, 2)  # it is not retired, so nothing happens
         assert await store.held.find(HeldFilter(consumer=gone))
         await store.projections.retire(MODEL, 2)
@@ -196,8 +196,8 @@ class ProjectionContract(StoreFixtures):
         counts = await store.counts()
         assert {consumer for consumer, _ in counts.applied} == {stays}
         async with store.begin() as tx:
-            assert await store.inbox.position_of(tx, gone, arrival(1, key="k1")) is None
-            assert await store.inbox.position_of(tx, stays, arrival(1, key="k1")) is not None
+            assert await store.inbox.position_of(tx, gone, entry(1, key="k1")) is None
+            assert await store.inbox.position_of(tx, stays, entry(1, key="k1")) is not None
         assert not await store.inbox.register(gone, "shop.orders", False)  # it was forgotten that it adopted
 
     async def test_streams_are_covered_up_to_the_version_that_they_have(self, store: Store) -> None:

@@ -43,7 +43,7 @@ def drawn(milliseconds: int) -> str:
     return f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}-7abc-8def-0123456789ab"
 
 
-def arrival(
+def entry(
     sequence: int | None,
     *,
     topic: str = TOPIC,
@@ -69,4 +69,4 @@ def arrival(
 
 def held(one: InboxEntry, state: HeldState) -> HeldEvent:
     """An event held by the consumer of these tests."""
-    return HeldEvent(consumer=CONSUMER, arrival=one, state=state, body=b"{}")
+    return HeldEvent(consumer=CONSUMER, entry=one, state=state, body=b"{}")

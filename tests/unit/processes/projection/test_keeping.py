@@ -28,7 +28,7 @@ async def test_claim_and_rows_commit_together() -> None:
         await hotel.list_room("r2", 1)
         await harness.settled()
         assert await hotel.rows() == [("t1", "r1", 1, 1)]
-        assert [held.arrival.key for held in await harness.held(hotel.service)] == ["r2"]
+        assert [held.entry.key for held in await harness.held(hotel.service)] == ["r2"]
         hotel.poison = ""
         await harness.advance(60.0)
         assert await hotel.rows() == [("t1", "r1", 1, 1), ("t1", "r2", 1, 1)]

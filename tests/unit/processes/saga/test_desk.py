@@ -207,7 +207,7 @@ async def test_resume_runs_the_method_for_what_was_done_by_hand_and_that_decides
     class GuestArrived(Payload):
         guest_id: str
 
-    @desk.saga("arrival", correlate="guest_id")
+    @desk.saga("entry", correlate="guest_id")
     class InboxEntry(Saga):
         guest_id: str
         hasty: bool = False
@@ -226,11 +226,11 @@ async def test_resume_runs_the_method_for_what_was_done_by_hand_and_that_decides
         async with desk.transaction("t1") as tx:
             await desk.start_saga(tx, InboxEntry(guest_id="g1"))
             await desk.start_saga(tx, InboxEntry(guest_id="g2", hasty=True))
-        row = await app_of(desk).sagas.resume("arrival", "t1", "g1", by="ada")
+        row = await app_of(desk).sagas.resume("entry", "t1", "g1", by="ada")
         with pytest.raises(ConfigurationError, match=r"InboxEntry.let_in calls turn.complete\(\)"):
-            await app_of(desk).sagas.resume("arrival", "t1", "g2")
+            await app_of(desk).sagas.resume("entry", "t1", "g2")
         await h.settled()
         assert row.status == "completed"
         assert [event.data.guest_id for event in h.published(GuestArrived)] == ["g1"]
-        assert (await app_of(desk).sagas.show("arrival", "t1", "g1")).history[-1].method == "let_in"
-        assert (await app_of(desk).sagas.show("arrival", "t1", "g2")).row.status == "partial"
+        assert (await app_of(desk).sagas.show("entry", "t1", "g1")).history[-1].method == "let_in"
+        assert (await app_of(desk).sagas.show("entry", "t1", "g2")).row.status == "partial"
