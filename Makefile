@@ -40,7 +40,8 @@ unit: $(READY) ## the unit tests alone
 quick: $(READY) ## an answer in two minutes: unit tests that are not slow, and the contracts on what needs no server
 	$(BIN)/python -m tests quick
 
-ROOM = $(wildcard tests/unit/$(R) tests/unit/$(dir $(R))test_$(notdir $(R))*.py tests/*/test_$(notdir $(R))*.py tests/integration/$(notdir $(R)))
+NAME = $(notdir $(R))
+ROOM = $(sort $(wildcard tests/unit/$(R) tests/unit/$(patsubst ./%,%,$(dir $(R)))test_$(NAME)*.py tests/*/test_$(NAME)*.py tests/*/test_*_$(NAME).py tests/integration/$(NAME)))
 room: $(READY) ## the tests of one room: make room R=brokers/nats
 	@test -n "$(R)" -a -n "$(ROOM)" || { echo "no tests of a room '$(R)': say one of src/posthouse, as in make room R=brokers/nats" >&2; exit 2; }
 	$(BIN)/python -m pytest $(ROOM)

@@ -8,7 +8,7 @@ from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import LocalBrokerContract
 from tests.conformance.losing import from_embedded
-from tests.conformance.spoiling import in_embedded
+from tests.kit.spoiling import in_embedded
 
 
 class TestEmbedded(LocalBrokerContract):

@@ -10,9 +10,9 @@ from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
 from tests.conformance.broker_path import BrokerPathContract
-from tests.conformance.spoiling import in_kafka
 from tests.kit.servers.kafka import KafkaServer
 from tests.kit.servers.proxy import Proxy
+from tests.kit.spoiling import in_kafka
 
 LEASE = 3.0
 GUEST = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}

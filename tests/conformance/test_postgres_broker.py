@@ -16,10 +16,10 @@ from posthouse.testing.broker_contract.links import LinkContract
 from posthouse.testing.broker_contract.outages import OutageContract
 from tests.conformance.broker_path import BrokerPathContract
 from tests.conformance.losing import from_postgres
-from tests.conformance.spoiling import in_postgres
 from tests.kit.servers.postgres import binaries
 from tests.kit.servers.proxy import Proxy
 from tests.kit.servers.restartable import RestartablePostgres, restartable
+from tests.kit.spoiling import in_postgres
 
 
 class TestPostgresBroker(LocalBrokerContract):

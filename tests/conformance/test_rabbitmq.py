@@ -16,9 +16,9 @@ from posthouse.testing.broker_contract.frames import ids, ids_of
 from posthouse.testing.broker_contract.surveying import SurveyingContract
 from tests.conformance.broker_path import BrokerPathContract
 from tests.conformance.losing import from_rabbitmq
-from tests.conformance.spoiling import in_rabbitmq
 from tests.kit.servers.proxy import Proxy
 from tests.kit.servers.rabbitmq import RabbitmqServer
+from tests.kit.spoiling import in_rabbitmq
 
 
 class TestRabbitmq(BrokerContract):

@@ -12,7 +12,7 @@ from posthouse.broker import Frame, Topology
 from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.brokers.handing import LATEST, frame_of, handed, moment
 from posthouse.clock import SystemClock
-from tests.conformance.spoiling import in_embedded
+from tests.kit.spoiling import in_embedded
 
 
 def test_what_raises_becomes_a_defect_under_the_place_of_the_record() -> None:
