@@ -55,6 +55,7 @@ def _limits(sheet: Capabilities) -> list[tuple[str, str, str]]:
         ),
         ("max_bytes", _size(sheet.max_bytes), "the largest frame, headers and body together"),
         ("header_limit", "none" if headers is None else str(headers), "the largest number of headers"),
+        ("region", sheet.region or "unknown", "where it keeps frames; a fact that must not be there is refused"),
     ]
 
 

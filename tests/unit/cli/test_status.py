@@ -148,3 +148,23 @@ def test_a_broker_that_is_away_is_no_loss_but_nobody_can_tell(project: Project) 
     result = project.run("status", "shop:orders")
     assert result.exit_code == 3
     assert "cannot tell" in result.stderr
+
+
+def test_verbose_shows_how_long_each_crossing_of_a_process_took(poisoned: Project) -> None:
+    result = poisoned.run("status", "--verbose", "shop:orders")
+    assert result.exit_code == 0
+    assert "orders: timed by one process" in result.stdout
+    for crossing in ("inward", "handler", "publish", "receive", "transaction"):
+        assert crossing in result.stdout
+    report = poisoned.json("status", "--verbose", "shop:orders")
+    assert isinstance(report, dict)
+    (timed,) = report["timing"]
+    handled = {figure["outcome"]: figure["count"] for figure in timed["figures"] if figure["crossing"] == "handler"}
+    assert handled == {"ok": 2, "ValueError": 1}
+    plain = poisoned.json("status", "shop:orders")
+    assert isinstance(plain, dict)
+    assert plain["timing"] == []
+
+
+def test_verbose_says_when_no_process_has_run_yet(project: Project) -> None:
+    assert "no process has written what it timed yet" in project.run("status", "--verbose", "shop").stdout
