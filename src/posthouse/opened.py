@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property, partial
+from typing import TypeVar
 
 from posthouse.broker import Broker, Start, Topology
 from posthouse.brokers import open_broker
@@ -19,6 +20,7 @@ from posthouse.contracts.deprecation import deprecations
 from posthouse.errors import ConfigurationError, StoreOutdated
 from posthouse.events import CODECS, METADATA_LIMIT, Producer
 from posthouse.frozen import lock_in
+from posthouse.local.sharing import Shares, Sharing
 from posthouse.processes import Projections, Timers
 from posthouse.processes.projection import Wiring
 from posthouse.receiving import Consumer, Executor, Handler, Retrier, dead_letter_topic
@@ -34,22 +36,35 @@ from posthouse.stores import open_store
 
 log = logging.getLogger("posthouse.app")
 
+T = TypeVar("T")
+
 
 class Ports:
-    """A store and a broker, by URL or as they are. Each is opened at first use."""
+    """A store and a broker, by URL or as they are. Each is opened at first use; those that were given by URL share what they
+    can."""
 
     def __init__(self, store: str | Store, broker: str | Broker, clock: Clock) -> None:
         self._store = store
         self._broker = broker
         self._clock = clock
+        self._sharing = Sharing()
 
     @cached_property
     def store(self) -> Store:
-        return open_store(self._store, clock=self._clock) if isinstance(self._store, str) else self._store
+        if not isinstance(self._store, str):
+            return self._store
+        return self._shared(open_store(self._store, clock=self._clock))
 
     @cached_property
     def broker(self) -> Broker:
-        return open_broker(self._broker, clock=self._clock) if isinstance(self._broker, str) else self._broker
+        if not isinstance(self._broker, str):
+            return self._broker
+        return self._shared(open_broker(self._broker, clock=self._clock))
+
+    def _shared(self, port: T) -> T:
+        if isinstance(port, Shares):
+            port.share(self._sharing)
+        return port
 
     async def aclose(self) -> None:
         """Close what was opened, both in any case."""

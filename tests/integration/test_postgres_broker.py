@@ -775,8 +775,7 @@ async def test_topics_that_have_other_numbers_in_another_run_get_no_frames_of_ea
         connection.execute("UPDATE posthouse_log.topics SET name = name || '-' ")
         connection.execute("UPDATE posthouse_log.topics SET name = CASE name WHEN 'a-' THEN 'b' ELSE 'a' END")
         connection.execute("DELETE FROM posthouse_log.frames")
-    await publisher._database.close()
-    publisher._database._closed = False  # new connections, as a pool makes them by itself
+    publisher._database.share.expire()  # new connections, as a pool makes them by itself
     await without_outage(lambda: publisher.publish([Frame(topic="a", id="2", key="k", body=b"")]))
     with psycopg.connect(url, autocommit=True) as connection:
         names = connection.execute(

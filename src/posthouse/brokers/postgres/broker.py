@@ -19,6 +19,7 @@ from posthouse.brokers.postgres.log import Entered, PostgresLog, SavedPartition
 from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
+from posthouse.local.sharing import Sharing
 from posthouse.pulse import alive
 from posthouse.survey import Thing, with_missing
 
@@ -81,6 +82,10 @@ class PostgresBroker:
         )
         # Publishers that wait for each other must leave connections to those who read and renew leases.
         self._publishers = asyncio.Semaphore(max(1, connections // 2))
+
+    def share(self, sharing: Sharing) -> None:
+        """Use connections together with the store, where that is in the same database."""
+        self._database.share.sharing = sharing
 
     async def ensure(self, topology: Topology) -> None:
         """Also makes the topics that the groups read; a group declared here keeps frames from being pruned."""

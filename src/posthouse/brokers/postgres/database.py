@@ -1,18 +1,19 @@
-"""The log's database: a small pool, opened when first needed, and the one place where the driver's errors are mapped."""
+"""The log's database: a share of the pool of its URL, and the one place where the driver's errors are mapped."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
-from asyncpg.connect_utils import SessionAttribute
 
 import posthouse.brokers.postgres.schema as sql
-from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError, PosthouseError
+from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
+from posthouse.local.postgres.connection import ServerConnection
+from posthouse.local.postgres.pool import Share
 from posthouse.local.postgres.wake import Wake
 from posthouse.store import Rows
 
@@ -46,7 +47,7 @@ PASSING = (
 )
 
 Row = asyncpg.Record
-Session: TypeAlias = "asyncpg.pool.PoolConnectionProxy[Row]"
+Session = ServerConnection
 Fetch = Callable[..., Awaitable[list[Row]]]
 """A statement of ours and its arguments."""
 Opened = Callable[[Mapping[str, str]], None]
@@ -67,14 +68,11 @@ class Database:
         self._quoted = '"' + schema.replace('"', '""') + '"'
         self.connections = connections
         self._on_open = on_open
-        self._pool: asyncpg.Pool[Row] | None = None
+        self.share = Share(url, pooled=pooled, most=connections, patience=CONNECTING)
         self._opening = asyncio.Lock()
-        self._closed = False
+        self._open = False
+        """Whether the log was seen to be there, on the server that we have now."""
         self._statements: dict[str, str] = {}
-        self._spare: list[Session] = []
-        """Taken from the pool, in nobody's hands."""
-        self._waiting = 0
-        """How many wait for the pool."""
         self.bell = Wake(
             f"/postgresql log/{parts.netloc.rpartition('@')[2]}{parts.path}/{schema}",
             f"posthouse {schema}"[:63],
@@ -86,12 +84,14 @@ class Database:
     async def fetch(self, doing: str, statement: str, *args: object) -> list[Row]:
         """Run one statement of `schema.py` in a transaction of its own."""
         with self._mapped(doing):
+            if not self._open:
+                await self._make_sure()
             async with self._session() as connection:
                 text = self.worded(statement)
                 if not self.pooled:
-                    return await connection.fetch(text, *args)
+                    return await connection.fetch(text, *args, timeout=PATIENCE)
                 async with transaction(connection):
-                    return await connection.fetch(text, *args)
+                    return await connection.fetch(text, *args, timeout=PATIENCE)
 
     async def run(self, statement: str, *args: object) -> Rows:
         """As `fetch`, for those who know neither the driver nor what we do."""
@@ -101,16 +101,18 @@ class Database:
     async def together(self, doing: str) -> AsyncIterator[Fetch]:
         """Several statements in one transaction."""
         with self._mapped(doing):
+            if not self._open:
+                await self._make_sure()
             async with self._session() as connection, transaction(connection):
 
                 async def fetch(statement: str, *args: object) -> list[Row]:
-                    return await connection.fetch(self.worded(statement), *args)
+                    return await connection.fetch(self.worded(statement), *args, timeout=PATIENCE)
 
                 yield fetch
 
     async def exists(self) -> bool:
         """Whether the log was made; asking does not make it."""
-        if self._pool is not None:
+        if self._open:
             return True
         with self._mapped("looking for the log"):
             connection = await asyncpg.connect(
@@ -123,17 +125,7 @@ class Database:
 
     async def close(self) -> None:
         await self.bell.aclose()
-        self._closed = True
-        async with self._opening:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            try:
-                async with asyncio.timeout(CLOSING):
-                    while connection := self._at_hand():
-                        await pool.release(connection)
-                    await pool.close()
-            except Exception:  # a server that is away or hangs must not keep us from ending
-                pool.terminate()
+        await self.share.aclose()
 
     @property
     def longest_pause(self) -> float:
@@ -147,75 +139,44 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:
-        """A connection. One that was used without an error is kept at hand, unless somebody waits for it: the way through
-        the pool costs as much as a statement."""
-        pool = self._pool or await self._opened()
-        connection = self._at_hand() or await self._acquired(pool)
+        if self.share.closed:
+            raise BrokerUnavailable(f"the log {self.place} was closed by this process")
+        try:
+            connection = await self.share.acquire()
+        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:  # also a wrong password, or no such database
+            if isinstance(error, ValueError):
+                raise ConfigurationError(f"the URL of the log {self.place} cannot be used: {error}") from error
+            raise BrokerUnavailable(f"the log {self.place} refuses connections: {error}") from error
+        except ValueError as error:
+            raise ConfigurationError(f"the URL of the log {self.place} cannot be used: {error}") from error
         try:
             yield connection
         except BaseException:
-            await pool.release(connection)
+            connection.mark_unclean()  # so that the driver waits until what was given up is surely cancelled
             raise
-        if self._waiting or pool is not self._pool or is_gone(connection):
-            await pool.release(connection)
-        else:
-            self._spare.append(connection)
-
-    def _at_hand(self) -> Session | None:
-        while self._spare:
-            connection = self._spare.pop()
-            if not is_gone(connection):
-                return connection
-        return None
-
-    async def _acquired(self, pool: asyncpg.Pool[Row]) -> Session:
-        self._waiting += 1
-        try:
-            return await pool.acquire(timeout=CONNECTING)
-        except PosthouseError:
-            raise
-        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:  # also a wrong password, or no such database
-            raise BrokerUnavailable(f"the log {self.place} refuses connections: {error}") from error
         finally:
-            self._waiting -= 1
+            await self.share.release(connection)
 
-    async def _opened(self) -> asyncpg.Pool[Row]:
+    async def _make_sure(self) -> None:
+        """The log is there, and this code can read it."""
         async with self._opening:
-            if self._closed:
-                raise BrokerUnavailable(f"the log {self.place} was closed by this process")
-            if self._pool is None:
-                pool = self._make_pool()
-                await pool
+            if self._open:
+                return
+            async with self._session() as connection:
                 try:
-                    async with pool.acquire(timeout=CONNECTING) as connection, transaction(connection):
+                    async with transaction(connection):
                         self._on_open(await prepare(connection, self))
-                except BaseException as error:
-                    pool.terminate()
-                    if isinstance(error, asyncpg.ProtocolViolationError) and not self.pooled:
-                        raise ConfigurationError(
-                            f"the log {self.place} is behind a pooler ({error}): add pooler=transaction to its URL"
-                        ) from error
-                    if isinstance(error, asyncpg.PostgresError) and not isinstance(error, PASSING):
-                        raise BrokerUnavailable(f"the log {self.place} cannot be opened: {error}") from error
+                except asyncpg.ProtocolViolationError as error:
+                    if self.pooled:
+                        raise
+                    raise ConfigurationError(
+                        f"the log {self.place} is behind a pooler ({error}): add pooler=transaction to its URL"
+                    ) from error
+                except PASSING:
                     raise
-                self._pool = pool
-            return self._pool
-
-    def _make_pool(self) -> asyncpg.Pool[Row]:
-        try:
-            return asyncpg.create_pool(
-                self.url,
-                min_size=0,
-                max_size=self.connections,
-                timeout=CONNECTING,
-                command_timeout=PATIENCE,
-                target_session_attrs=None if "target_session_attrs" in self.url else SessionAttribute.read_write,
-                statement_cache_size=0 if self.pooled else 100,
-                server_settings=None if self.pooled else {"default_transaction_isolation": "read committed"},
-                reset=leave_as_it_is,
-            )
-        except (asyncpg.InterfaceError, ValueError) as error:
-            raise ConfigurationError(f"the URL of the log {self.place} cannot be used: {error}") from error
+                except asyncpg.PostgresError as error:
+                    raise BrokerUnavailable(f"the log {self.place} cannot be opened: {error}") from error
+            self._open = True
 
     @contextlib.contextmanager
     def _mapped(self, doing: str) -> Iterator[None]:
@@ -234,37 +195,23 @@ class Database:
 
     def _forget(self) -> None:
         """The sessions lead to a server that may not be written any more: look for the right one at the next call."""
-        if self._pool is not None:
-            self._pool.terminate()
-            self._pool = None
-            self._spare.clear()
-
-
-def is_gone(connection: Session) -> bool:
-    """Whether the connection is closed. One that the server closed has left the pool's hands and says so by an error."""
-    try:
-        return bool(connection.is_closed())
-    except asyncpg.InterfaceError:
-        return True
+        self.share.expire()
+        self._open = False
 
 
 @contextlib.asynccontextmanager
 async def transaction(connection: Session) -> AsyncIterator[None]:
     """Its beginning is one message, which also says how long it may stand still."""
     try:
-        await connection.execute(BEGIN)
+        await connection.execute(BEGIN, timeout=PATIENCE)
         yield
-        await connection.execute("COMMIT")
+        await connection.execute("COMMIT", timeout=PATIENCE)
     except BaseException:
         try:
             await connection.execute("ROLLBACK")
         except Exception:  # it must not go back to the pool with something open
             connection.terminate()
         raise
-
-
-async def leave_as_it_is(connection: asyncpg.Connection[Row]) -> None:
-    """Nothing here changes a session, so nothing needs to be reset when one goes back to the pool."""
 
 
 async def prepare(connection: Any, database: Database) -> dict[str, str]:

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 import asyncpg
@@ -16,14 +16,14 @@ import msgspec
 
 from posthouse.checks import refusals
 from posthouse.errors import ConfigurationError, StoreError, StoreUnavailable
+from posthouse.local.postgres.connection import ServerConnection
+from posthouse.local.postgres.pool import Share, options
 from posthouse.local.postgres.wake import Wake
 from posthouse.store import Rows
-from posthouse.store.savepoints import Savepoints
-from posthouse.stores.postgres.errors import FOREIGN, NOT_PRIMARY, is_lost, mapped, sqlstate_of
+from posthouse.stores.postgres.errors import NOT_PRIMARY, is_lost, mapped, sqlstate_of
 from posthouse.stores.postgres.isolation import role_findings
-from posthouse.stores.postgres.refusing import refuse_ending
 from posthouse.stores.postgres.schema import Place, checking, proving
-from posthouse.stores.postgres.steps import Steps, rows_of
+from posthouse.stores.postgres.steps import Steps
 
 log = logging.getLogger("posthouse.store")
 
@@ -44,12 +44,6 @@ HASTY = "SELECT current_setting('synchronous_commit') = 'off'"
 # … as each of our transactions does then: the broker is told that an event was dealt with, which no crash may take back.
 LASTING = "SET LOCAL synchronous_commit = on"
 
-Isolation = Literal["read_committed", "repeatable_read"]
-BEGIN: Mapping[Isolation, str] = {
-    "read_committed": "BEGIN ISOLATION LEVEL READ COMMITTED",
-    "repeatable_read": "BEGIN ISOLATION LEVEL REPEATABLE READ",
-}
-
 # End a session whose transaction was given up while it may still be at work.
 END_SESSION = "SELECT pg_terminate_backend($1)"
 
@@ -65,105 +59,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     listen_url: str | None = None
 
 
-class StoreConnection(asyncpg.Connection):
-    """A connection that tells what COMMIT came to, and that is reset between two users only when it needs to be."""
-
-    unclean = False
-    """Somebody may have changed the session: settings, locks, listeners."""
-    status = ""
-    """The server's word on the last command: COMMIT of a failed transaction says ROLLBACK."""
-    prepared: frozenset[str] = frozenset()
-    """The names of the statements that we have prepared in this session."""
-    heard: Savepoints | None = None
-    """Where savepoints are told of, once the user has the connection."""
-    lent: asyncpg.Connection
-    """What the pool gave out for it: good for whoever gets it only until it is given back. Ours do without that detour."""
-
-    @property
-    def itself(self) -> StoreConnection:
-        """The connection behind what the pool gives out."""
-        return self
-
-    async def begin(self, *statements: str, isolation: Isolation = "read_committed") -> str:
-        """BEGIN, and behind it statements without parameters, in one round trip; the server's word on the last one. The
-        driver is told, so that its own blocks inside become savepoints."""
-        self._top_xact = self.transaction(isolation=isolation)
-        return await self.execute("; ".join((BEGIN[isolation], *statements)))
-
-    async def commit(self, *statements: str) -> str:
-        """Statements without parameters, and behind them COMMIT, in one round trip; the server's word on the last one. When
-        one of them fails, nothing is committed, and the transaction is to be rolled back."""
-        self._top_xact = None  # type: ignore[assignment]  # as the driver itself has it outside of a transaction
-        return await self.execute("; ".join((*statements, "COMMIT")))
-
-    async def roll_back(self) -> None:
-        self._top_xact = None  # type: ignore[assignment]  # as the driver itself has it outside of a transaction
-        await self.execute("ROLLBACK")
-
-    def mark_unclean(self) -> None:
-        """Reset the session before the next one has it."""
-        self.unclean = True
-
-    def get_reset_query(self) -> str:
-        return str(super().get_reset_query()) if self.unclean else ""
-
-    async def reset(self, *, timeout: float | None = None) -> None:
-        await super().reset(timeout=timeout)
-        self.unclean = False
-
-    async def execute(self, query: str, *arguments: object, timeout: float | None = None) -> str:
-        heard = self.heard
-        if heard is not None:
-            refuse_ending(query)
-        try:
-            self.status = await super().execute(query, *arguments, timeout=timeout)
-        except BaseException:
-            if heard is not None:
-                heard.hear_failed(query)
-            raise
-        if heard is not None:
-            heard.hear(query)
-        return self.status
-
-    async def _execute(self, query: str, *arguments: Any, **options: Any) -> Any:
-        """All of the driver's ways to fetch, as the user calls them."""
-        heard = self.heard
-        if heard is not None:
-            refuse_ending(query)
-        try:
-            found = await super()._execute(query, *arguments, **options)  # type: ignore[misc]
-        except BaseException:
-            if heard is not None:
-                heard.hear_failed(query)
-            raise
-        if heard is not None:
-            heard.hear(query)
-        return found
-
-    async def _prepare(self, query: str, *arguments: Any, **options: Any) -> Any:
-        """What the user prepares is run without us: nobody would hear of a savepoint."""
-        if self.heard is not None:
-            refuse_ending(query)
-            self.heard.hear_failed(query)
-        return await super()._prepare(query, *arguments, **options)  # type: ignore[misc]
-
-    async def _executemany(self, query: str, *arguments: Any, **options: Any) -> Any:
-        if self.heard is not None:
-            refuse_ending(query)
-            self.heard.hear_failed(query)
-        return await super()._executemany(query, *arguments, **options)  # type: ignore[misc]
-
-    async def run(self, sql: str, parameters: Sequence[object]) -> Rows:
-        """Rows and the number of rows changed, in one round trip, which none of asyncpg's own methods gives."""
-        run: Any = super()._execute  # type: ignore[misc]
-        found, status, _ = await run(sql, parameters, 0, None, return_status=True)
-        return rows_of(found, status.decode())
-
-
 class Database:
-    """One database, through one pool.
+    """One database, through a share of the pool of its URL.
 
-    The pool has room for `writers` transactions of users and some for statements of our own: whoever holds a transaction
+    The share has room for `writers` transactions of users and some for statements of our own: whoever holds a transaction
     may wait for one of those, but those wait for nobody, so nothing can lock up. Behind a pooler that changes the server
     connection between transactions (`pooled`) nothing is prepared by name, and each statement has a BEGIN before it.
     """
@@ -189,13 +88,8 @@ class Database:
         self.hasty = False
         """Commits are answered before they are on the disk, unless they say otherwise."""
         self.closed = False
-        self._pool: asyncpg.Pool[Any] | None = None
-        self._opening = asyncio.Lock()
+        self.share = Share(url, pooled=settings.pooled, most=settings.writers + BOOKS, patience=settings.patience)
         self._seats = asyncio.Semaphore(settings.writers)
-        self._spare: list[StoreConnection] = []
-        """Taken from the pool, in nobody's hands."""
-        self._waiting = 0
-        """How many wait for the pool."""
         self._texts: dict[str, str] = {}
         self._ends: set[asyncio.Task[None]] = set()
 
@@ -264,7 +158,7 @@ class Database:
         return place
 
     @contextlib.asynccontextmanager
-    async def connected(self) -> AsyncIterator[StoreConnection]:
+    async def connected(self) -> AsyncIterator[ServerConnection]:
         """A connection of the pool for a statement of ours; errors become ours."""
         with mapped("using the database"):
             connection = await self.acquire()
@@ -295,38 +189,17 @@ class Database:
         """The transaction is over."""
         self._seats.release()
 
-    async def acquire(self) -> StoreConnection:
+    async def acquire(self) -> ServerConnection:
         """A connection of the pool; asyncpg's own errors."""
-        pool = self._pool or await self._open()
-        while self._spare:
-            connection = self._spare.pop()
-            if not connection.is_closed():
-                return connection
-            await self.release(connection)
-        self._waiting += 1
-        try:
-            lent: Any = await pool.acquire(timeout=self.settings.patience)
-        finally:
-            self._waiting -= 1
-        fresh: StoreConnection = lent.itself
-        fresh.lent = lent
-        return fresh
+        if self.closed:
+            raise StoreError("the store is closed")
+        return await self.share.acquire()
 
-    async def release(self, connection: StoreConnection) -> None:
-        """Give it back; whoever still holds what was lent can do nothing more with it. One that only we have used is kept at
-        hand: the way through the pool costs as much as a statement."""
-        pool = self._pool
-        if pool is None:
-            return
-        if not self._waiting and not connection.is_closed() and not connection.unclean:
-            self._spare.append(connection)
-            return
-        try:
-            await pool.release(cast("Any", connection.lent))
-        except FOREIGN as error:
-            log.info("a connection was dropped: %s", error)
+    async def release(self, connection: ServerConnection) -> None:
+        """Give it back; whoever still holds what was lent can do nothing more with it."""
+        await self.share.release(connection)
 
-    def abandon(self, connection: StoreConnection) -> None:
+    def abandon(self, connection: ServerConnection) -> None:
         """Never use it again. Its server process may be in the middle of a statement: that one is told to end."""
         if connection.is_closed():
             return
@@ -347,47 +220,14 @@ class Database:
         await self.bell.aclose()
         if self._ends:
             await asyncio.wait(self._ends, timeout=1.0)
-        pool, self._pool = self._pool, None
-        if pool is None:
-            return
-        spare, self._spare = self._spare, []
-        for connection in spare:
-            await pool.release(cast("Any", connection.lent))
-        try:
-            async with asyncio.timeout(min(self.settings.patience, 5.0)):
-                await pool.close()
-        except TimeoutError:
-            pool.terminate()
+        await self.share.aclose()
 
-    async def _open(self) -> asyncpg.Pool[Any]:
-        async with self._opening:
-            if self.closed:
-                raise StoreError("the store is closed")
-            if self._pool is None:
-                self._pool = await self._make_pool()
-            return self._pool
-
-    async def _make_pool(self) -> asyncpg.Pool[Any]:
-        return await asyncpg.create_pool(
-            self.url,
-            min_size=0,
-            max_size=self.settings.writers + BOOKS,
-            **self._options(),
-        )
-
-    async def connect(self) -> StoreConnection:
+    async def connect(self) -> ServerConnection:
         """A connection outside of the pool, for whoever keeps it; asyncpg's own errors."""
         if self.closed:
             raise StoreError("the store is closed")
-        return cast("StoreConnection", await asyncpg.connect(self.url, **self._options()))
-
-    def _options(self) -> dict[str, Any]:
-        options: dict[str, Any] = {"connection_class": StoreConnection, "timeout": self.settings.patience}
-        if self.settings.pooled:
-            options["statement_cache_size"] = 0
-        if "target_session_attrs" not in urlsplit(self.url).query:
-            options["target_session_attrs"] = "read-write"
-        return options
+        settings = options(self.url, pooled=self.settings.pooled)
+        return cast("ServerConnection", await asyncpg.connect(self.url, timeout=self.settings.patience, **settings))
 
     async def _end(self, process: int) -> None:
         with contextlib.suppress(StoreError):

@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 
 from posthouse.errors import StoreError, StoreUnavailable
+from posthouse.local.postgres.connection import ServerConnection
 from posthouse.store.streams import BodyPage, StreamEvent, StreamPage
-from posthouse.stores.postgres.database import Database, StoreConnection
+from posthouse.stores.postgres.database import Database
 from posthouse.stores.rows import packed, unpacked
 
 SEPARATOR = "|"
@@ -141,7 +142,7 @@ class History:
                 raise
             return cursor, found
 
-    async def _window(self, connection: StoreConnection, cursor: Cursor) -> Cursor:
+    async def _window(self, connection: ServerConnection, cursor: Cursor) -> Cursor:
         """The window that the cursor is in, or a new one behind it."""
         fetch: Any = connection.fetchrow
         if cursor.s2:
@@ -158,7 +159,7 @@ class History:
         _refuse_other(cursor, streams, timeline)
         return Cursor(streams, timeline, cursor.s1, s2, last or 0, hi or 0)
 
-    async def _page(self, connection: StoreConnection, cursor: Cursor, wanted: Wanted) -> Sequence[Sequence[Any]]:
+    async def _page(self, connection: ServerConnection, cursor: Cursor, wanted: Wanted) -> Sequence[Sequence[Any]]:
         parameters: list[object] = [cursor.last, cursor.hi, cursor.s2]
         fresh, typed, columns = "", "", WHOLE
         if cursor.s1:

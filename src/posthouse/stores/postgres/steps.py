@@ -15,15 +15,6 @@ NOW = "coalesce($1, extract(epoch FROM clock_timestamp())::double precision)"
 """The time: the first parameter, or where that is NULL the database's own clock."""
 
 
-def rows_of(found: Sequence[Sequence[object]], status: str) -> Rows:
-    """What a statement returned, and how many rows it says it changed."""
-    rows = Rows(map(tuple, found))
-    verb, _, rest = status.partition(" ")
-    if verb in ("INSERT", "UPDATE", "DELETE", "MERGE"):
-        rows.rowcount = int(rest.rpartition(" ")[2])
-    return rows
-
-
 def literal(value: object) -> str:
     """A value inside a statement, where it cannot be a parameter. Text without NUL, which no statement can carry."""
     if isinstance(value, bytes):

@@ -13,6 +13,7 @@ from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
 from posthouse.local.postgres.pooler import Pooler
+from posthouse.local.sharing import Sharing
 from posthouse.store import (
     Counts,
     HeldTable,
@@ -148,6 +149,10 @@ class PostgresStore:
         self.sagas: SagaTable = PostgresSagas(self._database, clock)
         self.streams: StreamTable = PostgresStreams(self._database)
         self.projections: ProjectionTable = PostgresProjections(self._database, clock, isolated=isolation)
+
+    def share(self, sharing: Sharing) -> None:
+        """Use connections together with the broker, where that is in the same database."""
+        self._application.share.sharing = self._database.share.sharing = sharing
 
     @property
     def notes(self) -> Sequence[str]:

@@ -10,18 +10,32 @@ from typing import Protocol, TypeVar
 import asyncpg
 
 from posthouse.errors import CommitUnknown, DeadlineExceeded, StoreError, TransactionClosed
+from posthouse.local.postgres.connection import ServerConnection
 from posthouse.store import Parameters, Rows, Transaction
 from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.store.savepoints import Detach, Savepoints
-from posthouse.stores.postgres.database import LASTING, Database, StoreConnection, carried_out
+from posthouse.stores.postgres.database import LASTING, Database, carried_out
 from posthouse.stores.postgres.errors import FOREIGN, PASSED_OVER, database_trouble, is_lost, translated
 from posthouse.stores.postgres.harmless import leaves_nothing
+from posthouse.stores.postgres.refusing import refuse_ending
 from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
 from posthouse.stores.postgres.steps import Steps, literal
 
 log = logging.getLogger("posthouse.store")
 
 T = TypeVar("T")
+
+
+class UserStatements:
+    """What is done about statements of the user's on the connection that is lent to him."""
+
+    def __init__(self, savepoints: Savepoints) -> None:
+        self.after = savepoints.hear
+        self.failed = savepoints.hear_failed
+
+    def before(self, sql: object) -> None:
+        """Whoever began the transaction ends it."""
+        refuse_ending(sql)
 
 
 class PostgresTransaction:
@@ -59,7 +73,7 @@ class PostgresTransaction:
         self._lazily = lazily
         self._commit_sql = ""
         """A statement that goes to the server together with the COMMIT."""
-        self._connection: StoreConnection | None = None
+        self._connection: ServerConnection | None = None
         self._begun = False
 
     @property
@@ -67,7 +81,7 @@ class PostgresTransaction:
         """An `asyncpg.Connection` that is good until the transaction ends."""
         connection = self.ready()
         connection.mark_unclean()
-        connection.heard = self.savepoints
+        connection.watcher = UserStatements(self.savepoints)
         return connection.lent
 
     async def attend(self) -> Detach:
@@ -101,14 +115,14 @@ class PostgresTransaction:
         except FOREIGN as error:
             raise translated(error, "running a script") from error
 
-    def ready(self) -> StoreConnection:
+    def ready(self) -> ServerConnection:
         """The connection, as long as it is in this transaction."""
         connection = self._ready()
         if not self._begun:
             raise StoreError("the transaction was begun lazily and has run no statement yet")
         return connection
 
-    def _ready(self) -> StoreConnection:
+    def _ready(self) -> ServerConnection:
         if not self.open or self._connection is None:
             raise TransactionClosed("the transaction has ended: its deadline passed or its block was left")
         return self._connection
@@ -180,7 +194,7 @@ class PostgresTransaction:
         self.open = True
         return self
 
-    async def _begin(self, connection: StoreConnection, *statements: str) -> str:
+    async def _begin(self, connection: ServerConnection, *statements: str) -> str:
         if self.tenant is not None:
             statements = (f"SET LOCAL posthouse.tenant = {literal(self.tenant)}", *statements)
         if self.database.hasty:
@@ -198,7 +212,7 @@ class PostgresTransaction:
         connection = self._connection
         assert connection is not None
         self.open = False
-        connection.heard = None
+        connection.watcher = None
         try:
             if error is None:
                 await self._commit(connection)
@@ -219,7 +233,7 @@ class PostgresTransaction:
             finally:
                 self.database.leave_seat()
 
-    async def _commit(self, connection: StoreConnection) -> None:
+    async def _commit(self, connection: ServerConnection) -> None:
         if not self._begun:
             return
         lost_before = connection.is_closed()
@@ -243,7 +257,7 @@ class PostgresTransaction:
         if self.appended:
             self.database.bell.ring()
 
-    async def _roll_back(self, connection: StoreConnection) -> None:
+    async def _roll_back(self, connection: ServerConnection) -> None:
         try:
             if connection.is_closed() or not self._begun:
                 return

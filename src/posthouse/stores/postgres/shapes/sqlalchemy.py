@@ -11,9 +11,10 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, AsyncTransaction, create_async_engine
 
 from posthouse.errors import StoreError, TransactionClosed
+from posthouse.local.postgres.connection import ServerConnection
 from posthouse.store import Parameters, Rows, Submit
 from posthouse.store.placeholders import DOLLAR, bound
-from posthouse.stores.postgres.database import Database, StoreConnection
+from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import PASSED_OVER
 from posthouse.stores.postgres.refusing import refuse, refuse_ending
 from posthouse.stores.postgres.shapes.transaction import ENDED_INSIDE
@@ -64,7 +65,7 @@ class SqlalchemyLine:
     def __init__(self, database: Database, engine: AsyncEngine) -> None:
         self._database = database
         self._connection = engine.connect()
-        self._raw: StoreConnection | None = None
+        self._raw: ServerConnection | None = None
         self._transaction: AsyncTransaction | None = None
         self._sessions: list[AsyncSession] = []
         self._used = False
@@ -86,8 +87,8 @@ class SqlalchemyLine:
         self._transaction = await self._connection.begin()
         self._connection.sync_connection.info[LENT] = True  # type: ignore[union-attr]  # it was started just now
 
-    async def _driver(self) -> StoreConnection:
-        return cast("StoreConnection", (await self._connection.get_raw_connection()).driver_connection)
+    async def _driver(self) -> ServerConnection:
+        return cast("ServerConnection", (await self._connection.get_raw_connection()).driver_connection)
 
     async def ours(self, sql: str, parameters: Sequence[object]) -> Rows:
         return await self.run(sql, parameters)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from posthouse.local.postgres.connection import rows_of
 from posthouse.store import Parameters, Rows
 from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.statements import autocommit
-from posthouse.stores.postgres.steps import rows_of
 
 
 class AsyncpgStatements:

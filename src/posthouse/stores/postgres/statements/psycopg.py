@@ -7,11 +7,11 @@ import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from posthouse.local.postgres.connection import rows_of
 from posthouse.store import Parameters, Rows
 from posthouse.store.placeholders import PYFORMAT, bound
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.statements import autocommit, by_name, named
-from posthouse.stores.postgres.steps import rows_of
 
 
 class PsycopgStatements:
