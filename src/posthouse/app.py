@@ -21,7 +21,7 @@ from posthouse.sending import Outbox, TransactionScope, Tx, record
 from posthouse.sending.transaction import Begun
 from posthouse.service import Service
 from posthouse.settings import Settings
-from posthouse.store import Parameters, RelaySource, Store
+from posthouse.store import CoreStore, Parameters, RelaySource, Store
 
 
 class App:
@@ -35,7 +35,7 @@ class App:
     def __init__(
         self,
         *services: Service,
-        store: str | Store | None = None,
+        store: str | CoreStore | None = None,
         broker: str | Broker | None = None,
         clock: Clock | None = None,
         settings: Settings | None = None,
@@ -83,7 +83,7 @@ class App:
         place = self._broker()
         return place if isinstance(place, str) else place.sheet.name
 
-    def _store(self) -> str | Store:
+    def _store(self) -> str | CoreStore:
         return self._given[0] or os.environ.get("POSTHOUSE_STORE") or f"sqlite:///{self.services[0].name}.db"
 
     def _broker(self) -> str | Broker:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property, partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from posthouse.broker import Broker, Start, Topology
 from posthouse.brokers import open_broker
@@ -31,7 +31,7 @@ from posthouse.sending import Relay, Tx
 from posthouse.sending.transaction import Begun
 from posthouse.service import Service
 from posthouse.settings import Settings
-from posthouse.store import RelaySource, Store
+from posthouse.store import CoreStore, RelaySource, Store, has_process_tables
 from posthouse.stores import open_store
 
 log = logging.getLogger("posthouse.app")
@@ -43,7 +43,7 @@ class Ports:
     """A store and a broker, by URL or as they are. Each is opened at first use; those that were given by URL share what they
     can."""
 
-    def __init__(self, store: str | Store, broker: str | Broker, clock: Clock) -> None:
+    def __init__(self, store: str | CoreStore, broker: str | Broker, clock: Clock) -> None:
         self._store = store
         self._broker = broker
         self._clock = clock
@@ -51,8 +51,9 @@ class Ports:
 
     @cached_property
     def store(self) -> Store:
+        """Where it has the core alone, services that need more are refused when the App is opened."""
         if not isinstance(self._store, str):
-            return self._store
+            return cast("Store", self._store)
         return self._shared(open_store(self._store, clock=self._clock))
 
     @cached_property
@@ -111,7 +112,7 @@ class Opened:
         async with self._opening:
             if self.ready:
                 return
-            if problems := clashes(self.services):
+            if problems := [*clashes(self.services), *beyond(self.services, self.ports.store)]:
                 raise ConfigurationError(*problems)
             self._opener = asyncio.current_task()
             try:
@@ -275,6 +276,23 @@ def clashes(services: Sequence[Service]) -> list[str]:
         f"{count} of the services of one App have the {kind} {name!r}: rename one, or give them Apps of their own"
         for (kind, name), count in named.items()
         if count > 1
+    ]
+
+
+def beyond(services: Sequence[Service], store: CoreStore) -> list[str]:
+    """What services declare that this store has no tables for."""
+    if has_process_tables(store):
+        return []
+    return [
+        f"{service.name} declares the {kind} {name!r}, and {type(store).__name__} has the core of a store alone, without tables "
+        "for sagas, aggregates and projections: use another store, such as sqlite:/// or postgresql://"
+        for service in services
+        for kind, names in (
+            ("saga", service.declared.saga_types),
+            ("aggregate", service.declared.aggregates),
+            ("projection", service.declared.projections),
+        )
+        for name in names
     ]
 
 

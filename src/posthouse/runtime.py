@@ -19,7 +19,7 @@ from posthouse.receiving import Consumer, Retrier
 from posthouse.seam import Seam, VersionUsage
 from posthouse.sending import Relay
 from posthouse.sending.breaker import Breaker
-from posthouse.store import Store
+from posthouse.store import Store, has_process_tables
 
 log = logging.getLogger("posthouse.runtime")
 
@@ -179,7 +179,7 @@ class Runtime:
             await self.seam.timing.write(self.store.timing, self.name, self.process)
 
     async def _forget_sagas(self) -> None:
-        if self.saga_retention is None:
+        if self.saga_retention is None or not has_process_tables(self.store):
             return
         full = True
         while full:

@@ -1,8 +1,9 @@
 """PORT: a store is a database that takes part in the user's transaction.
 
 It holds small tables, each a role of its own: what goes out (`outbox`), what was applied (`inbox`), what could not be
-(`held`), what is due later (`timers`), which versions are in use (`version_usage`), what was timed (`timing`), where processes stand (`sagas`),
-what happened to each thing (`streams`), which generations read models have (`projections`).
+(`held`), what is due later (`timers`), which versions are in use (`version_usage`), what was timed (`timing`). That is the
+core, `CoreStore`. For processes there is more, `ProcessTables`: where they stand (`sagas`), what happened to each thing (`streams`), which
+generations read models have (`projections`).
 Methods that take a transaction as their first argument write inside it and never commit; the others are transactions of
 their own. `posthouse.testing.StoreContract` proves an adapter.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import msgspec
 
@@ -40,6 +41,7 @@ from posthouse.store.version_usage import UsageRole, VersionUsageTable, VersionU
 
 __all__ = [
     "BLOCKING",
+    "CoreStore",
     "Counts",
     "HeldEvent",
     "HeldFilter",
@@ -52,9 +54,11 @@ __all__ = [
     "OutboxReader",
     "OutboxRow",
     "OutboxShard",
+    "OutboxSignals",
     "OutboxTable",
     "Parameters",
     "Poll",
+    "ProcessTables",
     "ProcessTiming",
     "RelaySource",
     "Restoration",
@@ -67,10 +71,13 @@ __all__ = [
     "TimerTable",
     "TimingTable",
     "Transaction",
+    "Transactions",
+    "Upkeep",
     "UsageRole",
     "VersionUsageTable",
     "VersionUse",
     "WalReader",
+    "has_process_tables",
     "parked",
     "shard_of",
 ]
@@ -118,20 +125,9 @@ class Restoration(msgspec.Struct, frozen=True, kw_only=True):
     again: int
 
 
-class Store(Protocol):
-    """A database. Every method may raise StoreUnavailable or StoreFull; foreign errors never escape."""
+class Transactions(Protocol):
+    """How a store takes part in the user's transaction."""
 
-    outbox: OutboxTable
-    inbox: InboxTable
-    held: HeldTable
-    timers: TimerTable
-    version_usage: VersionUsageTable
-    timing: TimingTable
-    sagas: SagaTable
-    streams: StreamTable
-    projections: ProjectionTable
-    embedded: bool
-    """Belongs to this service alone, so that it may be upgraded without asking."""
     writers: int
     """How many transactions can usefully be open at once."""
     isolated: bool
@@ -144,11 +140,13 @@ class Store(Protocol):
         cancellation the connection is never used again, so that a handler that lives on cannot write. `shape` is what
         `view` will be asked for: the transaction is begun on the library that has it. An isolated store shows it the rows
         of `tenant` only; without one it is the runtime's own, and sees all. `lazily`: it may begin with its first
-        statement, which saves a round trip; until then there is no connection to see."""
+        statement, which saves a round trip; until then there is no connection to see. Leaving the block raises CommitUnknown
+        when the answer to the commit was lost, TransactionClosed when somebody ended the transaction inside of it."""
         ...
 
     def join(self, theirs: object) -> Transaction:
-        """The user's own open transaction (connection or session of a supported library). Never committed here."""
+        """The user's own open transaction (connection or session of a supported library). Never committed here.
+        ConfigurationError for what cannot be joined."""
         ...
 
     async def append_after(self, sql: str, parameters: Parameters, row: OutboxRow) -> bool | None:
@@ -166,23 +164,32 @@ class Store(Protocol):
         it can."""
         ...
 
+
+class Upkeep(Protocol):
+    """How the tables come to be, and how they are."""
+
+    embedded: bool
+    """Belongs to this service alone, so that it may be upgraded without asking."""
+
     def migrations(self) -> Sequence[Migration]:
         """Every step that this release knows, in order."""
         ...
 
     async def upgrade(self, *, post: bool = False) -> Sequence[str]:
         """Apply the steps that are missing, in order; returns their names. Steps of the second kind wait for `post`,
-        unless there are no tables yet. Idempotent, safe from many processes."""
+        unless there are no tables yet. Idempotent, safe from many processes. StoreError when the tables are of a newer
+        release."""
         ...
 
     async def pending_migrations(self, *, post: bool = False) -> Sequence[str]:
-        """Names of the steps that `upgrade` would apply. A service needs those of the first kind to run."""
+        """Names of the steps that `upgrade` would apply. A service needs those of the first kind to run: without them
+        everything else raises StoreOutdated."""
         ...
 
     async def restored(self, *, dry_run: bool = False) -> Restoration:
         """Say that this database was brought back from a backup: numbers given since will be given again, so they get a new
         lineage, by which consumers tell them from duplicates; what was perhaps not sent is sent again; every lease of
-        before is void. With `dry_run` nothing is changed."""
+        before is void. One transaction. With `dry_run` nothing is changed."""
         ...
 
     async def counts(self) -> Counts:
@@ -194,8 +201,12 @@ class Store(Protocol):
         transactions, room, waiting work. Changes nothing, needs no tables, and says what it was not allowed to see."""
         ...
 
+
+class OutboxSignals(Protocol):
+    """How a relay learns that something was committed."""
+
     async def wake(self) -> str:
-        """How a relay here learns that something was committed, in words, found out by trying."""
+        """How a relay here learns of it, in words, found out by trying."""
         ...
 
     async def changed(self, seen: int, seconds: float) -> int:
@@ -208,6 +219,36 @@ class Store(Protocol):
         follow it: it says what to set."""
         ...
 
+
+class CoreStore(Transactions, Upkeep, OutboxSignals, Protocol):
+    """The core: a database that keeps what goes out, what was applied, what could not be, and what is due later. Every method
+    may raise StoreUnavailable or StoreFull; foreign errors never escape."""
+
+    outbox: OutboxTable
+    inbox: InboxTable
+    held: HeldTable
+    timers: TimerTable
+    version_usage: VersionUsageTable
+    timing: TimingTable
+
     async def aclose(self) -> None:
         """Close every connection. Idempotent."""
         ...
+
+
+class ProcessTables(Protocol):
+    """What a store keeps besides for processes: where sagas stand, what happened to aggregates, which generations read models
+    have. A store may do without: an App refuses services that declare any of these on it."""
+
+    sagas: SagaTable
+    streams: StreamTable
+    projections: ProjectionTable
+
+
+class Store(CoreStore, ProcessTables, Protocol):
+    """Both: what every store of Posthouse is. One of your own may have the core alone."""
+
+
+def has_process_tables(store: CoreStore) -> TypeGuard[Store]:
+    """Whether a store keeps sagas, streams and projections too."""
+    return all(hasattr(store, table) for table in ("sagas", "streams", "projections"))

@@ -24,10 +24,10 @@ from posthouse.testing.store_contract.timing import TimingContract
 from posthouse.testing.store_contract.transactions import TransactionContract
 from posthouse.testing.store_contract.version_usage import VersionUsageContract
 
-__all__ = ["StoreContract"]
+__all__ = ["CoreStoreContract", "StoreContract"]
 
 
-class StoreContract(
+class CoreStoreContract(
     TableContract,
     TransactionContract,
     OutboxContract,
@@ -38,9 +38,9 @@ class StoreContract(
     TimerContract,
     TimingContract,
     VersionUsageContract,
-    SagaContract,
-    StreamContract,
-    HistoryContract,
-    ProjectionContract,
 ):
+    """The core alone, for a store without tables for processes; used as `StoreContract`."""
+
+
+class StoreContract(CoreStoreContract, SagaContract, StreamContract, HistoryContract, ProjectionContract):
     """Subclass it and give `make_store`; `later` too where the store's clock is not ours to move."""
