@@ -96,13 +96,13 @@ def test_posthouse_works_alone(alone: Environment) -> None:
 
 def test_without_melmastoon_there_is_neither_its_verb_nor_its_envelope(alone: Environment) -> None:
     assert "No such command 'demo'" in alone.posthouse("demo").stderr
-    refused = alone.python("from posthouse import Service; Service('orders', wire='melmastoon')").stderr
+    refused = alone.python("from posthouse import Service; Service('orders', envelope='melmastoon')").stderr
     assert "'melmastoon'. Known: binary, structured." in refused
 
 
 def test_melmastoon_plugs_its_verb_and_its_envelope_in(both: Environment) -> None:
     assert "22 services" in both.posthouse("--help").stdout
-    told = both.python("from posthouse import Service; print(Service('orders', wire='melmastoon').wire)")
+    told = both.python("from posthouse import Service; print(Service('orders', envelope='melmastoon').envelope)")
     assert told.stdout == "melmastoon\n", told.stderr
 
 

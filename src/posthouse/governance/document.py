@@ -27,7 +27,7 @@ class EventEntry(msgspec.Struct, frozen=True, kw_only=True):
     `schema_uri` is what stands in the envelope and ends in `hash`; `schema` is the canonical text that the hash is of.
     `deprecated` is the day from which no new consumer should start; `successor` the next version that is declared;
     `beside` the newer version with each of which it is published, None where it is said by itself.
-    `wire` is the envelope around its payload: `structured`, `binary`, or one that is plugged in.
+    `envelope` is what is around its payload: `structured`, `binary`, or one that is plugged in.
     """
 
     subject: str
@@ -50,7 +50,7 @@ class EventEntry(msgspec.Struct, frozen=True, kw_only=True):
     successor: str | None = None
     beside: str | None = None
     description: str = ""
-    wire: str = "structured"
+    envelope: str = "structured"
 
     @property
     def unversioned(self) -> str:

@@ -78,7 +78,7 @@ def _event(event_type: EventType[object], service: Service) -> EventEntry:
         successor=None,
         beside=service.declared.published_beside.get(event_type.name),
         description=event_type.description,
-        wire=service.envelope,
+        envelope=service.envelope,
     )
 
 

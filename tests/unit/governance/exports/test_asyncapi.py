@@ -60,7 +60,7 @@ def encoded(subject: str, data: bytes, **more: Any) -> Any:
         metadata=Metadata(retention="cold", residency="eu"),
         **more,
     )
-    return CODECS[entry.wire].encode(event)
+    return CODECS[entry.envelope].encode(event)
 
 
 @pytest.mark.parametrize("source", [SHOP, POISONED], ids=["shop", "hostile"])
@@ -248,7 +248,7 @@ def test_what_a_melmastoon_service_writes_fits_its_schema() -> None:
 
 
 def test_bytes_in_a_json_envelope_are_base64_with_their_schema_beside() -> None:
-    events = tuple(replace(entry, wire="structured") for entry in SHOP.document.events)
+    events = tuple(replace(entry, envelope="structured") for entry in SHOP.document.events)
     made = document(replace(SHOP, document=replace(SHOP.document, events=events)))
     data = made["components"]["messages"]["shop.parcels.parcel.sent.v1"]["payload"]["schema"]["properties"]
     assert "data" not in data

@@ -155,7 +155,7 @@ def _payload(entry: EventEntry) -> Part:
     """The body on the wire. Bytes that are not JSON travel in an envelope as base64, with their schema beside."""
     if entry.format == "json":
         own: Part = {"$ref": f"{PLACE}{name_of(entry)}"}
-    elif entry.wire == "binary":
+    elif entry.envelope == "binary":
         return {"schemaFormat": FORMATS[entry.format], "schema": _schema(entry)}
     else:
         own = {
@@ -164,7 +164,7 @@ def _payload(entry: EventEntry) -> Part:
             "contentMediaType": entry.content_type,
             "x-schema": {"schemaFormat": FORMATS[entry.format], "schema": _schema(entry)},
         }
-    return {"schemaFormat": JSON, "schema": own if entry.wire == "binary" else body_of(entry, own)}
+    return {"schemaFormat": JSON, "schema": own if entry.envelope == "binary" else body_of(entry, own)}
 
 
 def _schema(entry: EventEntry) -> object:

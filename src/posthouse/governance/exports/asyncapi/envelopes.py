@@ -32,13 +32,13 @@ class Described(Protocol):
 
 def content_type_of(entry: EventEntry) -> str:
     """Of the body: that of the envelope, or of the payload where it travels alone."""
-    return CODECS[entry.wire].content_type or entry.content_type
+    return CODECS[entry.envelope].content_type or entry.content_type
 
 
 def headers_of(entry: EventEntry) -> Schema:
     """With `binary` the attributes are here; otherwise they are in the body."""
     content_type: Schema = {"type": "string", "const": content_type_of(entry)}
-    if entry.wire != "binary":
+    if entry.envelope != "binary":
         return _object({"content-type": content_type}, ["content-type"])
     attributes = {
         f"ce-{name}": _as_text(schema) for name, schema in _attributes(entry).items() if name != "datacontenttype"
@@ -49,7 +49,7 @@ def headers_of(entry: EventEntry) -> Schema:
 
 def body_of(entry: EventEntry, payload: Schema) -> Schema:
     """The envelope with the schema of its payload inside."""
-    codec = CODECS[entry.wire]
+    codec = CODECS[entry.envelope]
     if isinstance(codec, Described):
         return codec.schema(entry.subject, entry.schema_uri, payload)
     name = "data" if entry.format == "json" else "data_base64"
@@ -58,9 +58,9 @@ def body_of(entry: EventEntry, payload: Schema) -> Schema:
 
 def correlation_of(entry: EventEntry) -> str:
     """Where the correlation id is."""
-    if entry.wire == "binary":
+    if entry.envelope == "binary":
         return "$message.header#/ce-correlationid"
-    codec = CODECS[entry.wire]
+    codec = CODECS[entry.envelope]
     return f"$message.payload#/{codec.correlation if isinstance(codec, Described) else 'correlationid'}"
 
 
