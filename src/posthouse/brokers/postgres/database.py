@@ -14,6 +14,7 @@ import posthouse.brokers.postgres.schema as sql
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
 from posthouse.local.postgres.connection import ServerConnection
 from posthouse.local.postgres.pool import Share
+from posthouse.local.postgres.pooler import PROCESS
 from posthouse.local.postgres.wake import Wake
 from posthouse.store import Rows
 
@@ -55,7 +56,7 @@ Opened = Callable[[Mapping[str, str]], None]
 
 
 class Database:
-    """One statement is one transaction and, without a pooler, one round trip. `pooled` means that another statement of
+    """One statement is one READ COMMITTED transaction and, without a pooler, one round trip. `pooled` means that another statement of
     the same connection may meet another session, as behind PgBouncer in transaction mode: then nothing is prepared, and
     each statement has a transaction around it, which keeps its parsing and its execution together."""
 
@@ -72,6 +73,9 @@ class Database:
         self._opening = asyncio.Lock()
         self._open = False
         """Whether the log was seen to be there, on the server that we have now."""
+        self._begins = True
+        """Whether each statement has a BEGIN before it: behind a pooler, and where the server's own transactions are stricter than
+        ours."""
         self._statements: dict[str, str] = {}
         self.bell = Wake(
             f"/postgresql log/{parts.netloc.rpartition('@')[2]}{parts.path}/{schema}",
@@ -88,7 +92,7 @@ class Database:
                 await self._make_sure()
             async with self._session() as connection:
                 text = self.worded(statement)
-                if not self.pooled:
+                if not self._begins:
                     return await connection.fetch(text, *args, timeout=PATIENCE)
                 async with transaction(connection):
                     return await connection.fetch(text, *args, timeout=PATIENCE)
@@ -163,19 +167,19 @@ class Database:
             if self._open:
                 return
             async with self._session() as connection:
+                if not self.pooled and await connection.fetchval(PROCESS) != connection.get_server_pid():
+                    raise ConfigurationError(
+                        f"the log {self.place} is behind a pooler: add pooler=transaction to its URL"
+                    )
                 try:
                     async with transaction(connection):
-                        self._on_open(await prepare(connection, self))
-                except asyncpg.ProtocolViolationError as error:
-                    if self.pooled:
-                        raise
-                    raise ConfigurationError(
-                        f"the log {self.place} is behind a pooler ({error}): add pooler=transaction to its URL"
-                    ) from error
+                        settings = await prepare(connection, self)
                 except PASSING:
                     raise
                 except asyncpg.PostgresError as error:
                     raise BrokerUnavailable(f"the log {self.place} cannot be opened: {error}") from error
+            self._begins = self.pooled or settings["isolation"] != "read committed"
+            self._on_open(settings)
             self._open = True
 
     @contextlib.contextmanager

@@ -482,4 +482,5 @@ DELETE = """
 SETTINGS = """
     SELECT current_setting('synchronous_commit') AS synchronous_commit, current_setting('fsync') AS fsync,
         current_setting('full_page_writes') AS full_page_writes,
-        current_setting('synchronous_standby_names') AS standbys"""
+        current_setting('synchronous_standby_names') AS standbys,
+        current_setting('default_transaction_isolation') AS isolation"""

@@ -20,13 +20,12 @@ MOST = 256
 
 
 def options(url: str, *, pooled: bool) -> dict[str, Any]:
-    """What each of our connections is opened with. Behind a pooler nothing is prepared by name, and nothing is set in a session."""
+    """What each of our connections is opened with; nothing that a pooler does not know. Behind one nothing is prepared by name."""
     given = "target_session_attrs" in urlsplit(url).query
     return {
         "connection_class": ServerConnection,
         "statement_cache_size": 0 if pooled else 100,
         "target_session_attrs": None if given else SessionAttribute.read_write,
-        "server_settings": None if pooled else {"default_transaction_isolation": "read committed"},
     }
 
 
