@@ -2,8 +2,7 @@
 
 import asyncio
 
-from posthouse import Event, Payload, Service, Tx
-from posthouse.errors import VersionConflict
+from posthouse import Event, Payload, Service, Tx, VersionConflict
 from posthouse.testing import Harness, deciding
 
 billing = Service("billing")

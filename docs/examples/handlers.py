@@ -3,8 +3,7 @@
 import asyncio
 import sqlite3
 
-from posthouse import Event, Payload, Policy, Reject, RetryLater, Service, Tx
-from posthouse.status import drained
+from posthouse import Event, Payload, Policy, Reject, RetryLater, Service, Tx, drained
 
 shop = Service("shop")
 

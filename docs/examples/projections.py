@@ -4,9 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Annotated
 
-from posthouse import Event, Payload, Service, app_of
-from posthouse.contracts.personal import Personal
-from posthouse.processes import Aggregate, Model
+from posthouse import Aggregate, Event, Model, Payload, Personal, Service, app_of
 from posthouse.testing import Harness
 
 rooms = Service("rooms")

@@ -1,7 +1,6 @@
 import asyncio
 
-from posthouse import Event, Payload, Service, Tx
-from posthouse.status import drained
+from posthouse import Event, Payload, Service, Tx, drained
 
 orders = Service("orders", namespace="shop")
 billing = Service("billing", namespace="shop")

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from posthouse import Event, Payload, Service, app_of
-from posthouse.processes import Saga, Turn, deadline, on, starts, step, undo
+from posthouse import Event, Payload, Saga, Service, Turn, app_of, deadline, on, starts, step, undo
 from posthouse.testing import Harness
 
 reservation = Service("reservation", namespace="hotel")

@@ -4,8 +4,7 @@ import asyncio
 import sqlite3
 from contextlib import closing
 
-from posthouse import App, Event, Payload, Service
-from posthouse.processes import Saga, Turn, deadline, on, starts, undo
+from posthouse import App, Event, Payload, Saga, Service, Turn, deadline, on, starts, undo
 
 orders = Service("orders", namespace="shop")
 App(orders, store="sqlite:///shop.db")

@@ -12,35 +12,55 @@ if TYPE_CHECKING:
     from posthouse.app import App, app_of
     from posthouse.broker import Broker
     from posthouse.contracts import Payload
-    from posthouse.errors import PosthouseError, Reject, RetryLater, RetryNow, RuleBroken
+    from posthouse.contracts.personal import Personal
+    from posthouse.errors import PosthouseError, Reject, RetryLater, RetryNow, RuleBroken, VersionConflict
     from posthouse.events import Actor, Event, Subject
+    from posthouse.processes import (
+        Aggregate,
+        Conflicts,
+        Model,
+        Saga,
+        Turn,
+        deadline,
+        late,
+        on,
+        partial_resume,
+        partial_retry,
+        starts,
+        step,
+        undo,
+    )
     from posthouse.receiving import Policy
     from posthouse.seam import Rules, Seam
     from posthouse.sending import RelaySettings, SyncTx, Tx
     from posthouse.service import Service
     from posthouse.settings import Settings
+    from posthouse.status import drained
     from posthouse.store import Store
 else:
     # The same at run time, when a name is first asked for: `posthouse --help` would import the whole house otherwise.
-    _ROOMS = (
-        "errors",
-        "events",
-        "contracts",
-        "broker",
-        "store",
-        "seam",
-        "sending",
-        "receiving",
-        "app",
-    )  # in order of imports; whoever asks for Service gets App with it, which runs one that has no other host
+    # Whoever asks for Service gets App with it, which runs a service that has no other host.
+    _NAMES = {
+        "app": "App Service Settings app_of",
+        "broker": "Broker",
+        "contracts": "Payload",
+        "contracts.personal": "Personal",
+        "errors": "PosthouseError Reject RetryLater RetryNow RuleBroken VersionConflict",
+        "events": "Actor Event Subject",
+        "processes": "Aggregate Conflicts Model Saga Turn deadline late on partial_resume partial_retry starts step undo",
+        "receiving": "Policy",
+        "seam": "Rules Seam",
+        "sending": "RelaySettings SyncTx Tx",
+        "status": "drained",
+        "store": "Store",
+    }
+    _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}
 
     def __getattr__(name):
-        for room in _ROOMS if name in __all__ else ():
-            found = getattr(import_module(f"posthouse.{room}"), name, None)
-            if found is not None:
-                globals()[name] = found
-                return found
-        raise AttributeError(f"module 'posthouse' has no attribute {name!r}")
+        if name not in _ROOMS:
+            raise AttributeError(f"module 'posthouse' has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"posthouse.{_ROOMS[name]}"), name)
+        return found
 
     def __dir__():
         return sorted({*globals(), *__all__})
@@ -48,10 +68,14 @@ else:
 
 __all__ = [
     "Actor",
+    "Aggregate",
     "App",
     "Broker",
+    "Conflicts",
     "Event",
+    "Model",
     "Payload",
+    "Personal",
     "Policy",
     "PosthouseError",
     "Reject",
@@ -60,12 +84,24 @@ __all__ = [
     "RetryNow",
     "RuleBroken",
     "Rules",
+    "Saga",
     "Seam",
     "Service",
     "Settings",
     "Store",
     "Subject",
     "SyncTx",
+    "Turn",
     "Tx",
+    "VersionConflict",
     "app_of",
+    "deadline",
+    "drained",
+    "late",
+    "on",
+    "partial_resume",
+    "partial_retry",
+    "starts",
+    "step",
+    "undo",
 ]

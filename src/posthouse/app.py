@@ -164,10 +164,10 @@ class App:
         """The topics that are written and read, with their dead letters, and who reads what."""
         return self._used().topology()
 
-    def groups(self) -> Mapping[str, Mapping[str, Handler]]:
-        """Handlers by consumer group and subject; of a read model the group of the generation that is live, once the store was
-        asked for it."""
-        return self._used().groups()
+    def groups(self, service: Service) -> Mapping[str, Mapping[str, Handler]]:
+        """Handlers of a service by consumer group and subject; of a read model the group of the generation that is live, once
+        the store was asked for it."""
+        return self._used().groups(service)
 
     def _transaction(self, service: str, tenant: str, *, actor: Actor | None) -> AbstractAsyncContextManager[Tx]:
         found = next(known for known in self.services if known.name == service)

@@ -169,31 +169,19 @@ class Opened:
         topics = {topic for service in self.services for topic in service.declared.topics}
         handled = [handlers for service in self.services for handlers in service.declared.consumers.values()]
         dead = {dead_letter_topic(topic) for handlers in handled for topic in topics_of(handlers)}
-        groups = {name: sorted(topics_of(handlers)) for name, handlers in self.groups().items()}
+        groups = {
+            name: sorted(topics_of(handlers))
+            for service in self.services
+            for name, handlers in self.groups(service).items()
+        }
         return Topology(topics=sorted(topics | dead), groups=groups)
 
-    def groups(self) -> Mapping[str, Mapping[str, Handler]]:
-        """Handlers by consumer group and subject: of a read model the group of the generation that is live, once the store was
-        asked for it."""
-        models = self.projections.groups()
-        return {
-            **{name: handlers for _, name, handlers in self._standing()},
-            **{
-                group: service.declared.consumers[consumer]
-                for service in self.services
-                for group, consumer in models.items()
-                if consumer in service.declared.consumers
-            },
-        }
-
-    def _standing(self) -> list[tuple[Service, str, Mapping[str, Handler]]]:
-        """The consumers whose group is called as they are: all but read models, where each generation has its own."""
-        return [
-            (service, name, handlers)
-            for service in self.services
-            for name, handlers in service.declared.consumers.items()
-            if name not in service.declared.projections
-        ]
+    def groups(self, service: Service) -> Mapping[str, Mapping[str, Handler]]:
+        """Handlers of a service by consumer group and subject: of a read model the group of the generation that is live, once
+        the store was asked for it."""
+        consumers = service.declared.consumers
+        models = {group: consumers[of] for group, of in self.projections.groups().items() if of in consumers}
+        return {**standing(service), **models}
 
     async def _refuse_what_cannot_work(self) -> None:
         """Every problem at once, of the store, the broker and the handlers; what only weakens the promise is logged."""
@@ -220,7 +208,8 @@ class Opened:
         tail = await store.wal_reader() if source == "wal" else None
         executors = [
             await self.executor(service.name, name, handlers, settings.start)
-            for service, name, handlers in self._standing()
+            for service in self.services
+            for name, handlers in standing(service).items()
         ]
         watched = {name: topic for service in self.services for name, topic in service.declared.watched.items()}
         sent = partial(self.version_usage.note_sent, watched, clock.now) if watched else None
@@ -263,6 +252,12 @@ class Opened:
             guard=self.guards[service],
             seam=self.seam,
         )
+
+
+def standing(service: Service) -> Mapping[str, Mapping[str, Handler]]:
+    """The consumers whose group is called as they are: all but read models, where each generation has its own."""
+    declared = service.declared
+    return {name: handlers for name, handlers in declared.consumers.items() if name not in declared.projections}
 
 
 def clashes(services: Sequence[Service]) -> list[str]:

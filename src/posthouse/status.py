@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from posthouse.app import app_of
+from posthouse.app import App, apps_of
 from posthouse.broker import Progress
 from posthouse.clock import day_of
 from posthouse.contracts.deprecation import deprecations
@@ -157,21 +157,22 @@ async def status(services: Sequence[Service]) -> Status:
 
     Against the stream: first what was applied, then what is at the broker, last what was committed and not sent. So an event
     that takes a step meanwhile is missed, which the next look corrects, and never counted twice, which could hide a loss."""
-    for service in services:
-        await app_of(service).projections.learn()  # another process may have swapped a generation in
-    heard = {service.name: await app_of(service).store.counts() for service in services}
-    progress = [await _progress(service) for service in services]
-    counts = {service.name: await app_of(service).store.counts() for service in services}
+    apps = apps_of(services)
+    for app in apps:
+        await app.projections.learn()  # another process may have swapped a generation in
+    heard = [await app.store.counts() for app in apps]
+    progress = [await _progress(app) for app in apps]
+    counts = {app.name: await app.store.counts() for app in apps}
+    own = {service.name: counts[app.name] for app in apps for service in app.services}
     said = [
         event_type
-        for service in services
+        for app in apps
+        for service in app.services
         for event_type in (*service.declared.catalogue, *service.declared.internal_events)
     ]
-    owners = {event_type.topic: event_type.subject.service for event_type in said}
+    producers = {event_type.topic: own.get(event_type.subject.service) for event_type in said}
     lines = [
-        line
-        for service, reached in zip(services, progress, strict=True)
-        for line in _lines(heard[service.name], reached, {topic: counts.get(owner) for topic, owner in owners.items()})
+        line for applied, reached in zip(heard, progress, strict=True) for line in _lines(applied, reached, producers)
     ]
     return Status(
         lines=lines,
@@ -179,7 +180,7 @@ async def status(services: Sequence[Service]) -> Status:
         stuck={name: c.stuck for name, c in counts.items()},
         timers={name: c.timers for name, c in counts.items()},
         notes=[
-            *sorted({note for service in services for note in app_of(service).broker.sheet.notes} | {*_ends(services)}),
+            *sorted({note for app in apps for note in app.broker.sheet.notes} | {*_ends(apps)}),
             *(f"{name}: {note}" for name, c in counts.items() for note in c.notes),
         ],
     )
@@ -187,15 +188,15 @@ async def status(services: Sequence[Service]) -> Status:
 
 async def timing_of(services: Sequence[Service]) -> Sequence[ServiceTiming]:
     """What the running processes of these services have timed, as they wrote it to their stores."""
-    found = [one for service in services for one in await read_timing(app_of(service).store.timing)]
+    found = [one for app in apps_of(services) for one in await read_timing(app.store.timing)]
     names = {service.name for service in services}
     return list({one.service: one for one in found if names.intersection(one.service.split(", "))}.values())
 
 
-def _ends(services: Sequence[Service]) -> list[str]:
+def _ends(apps: Sequence[App]) -> list[str]:
     """Their events that have a date, in words."""
-    known = {event_type.name: event_type for service in services for event_type in service.declared.catalogue}
-    return deprecations(list(known.values()), day_of(app_of(services[0]).clock.now()), past=False) if services else []
+    known = {known.name: known for app in apps for service in app.services for known in service.declared.catalogue}
+    return deprecations(list(known.values()), day_of(apps[0].clock.now()), past=False) if apps else []
 
 
 async def drained(*services: Service, timeout: float = 30.0) -> Status:
@@ -213,12 +214,12 @@ class _Reached(NamedTuple):
     history: bool
 
 
-async def _progress(service: Service) -> _Reached:
-    groups = app_of(service).topology().groups.items()
-    found = {consumer: await app_of(service).broker.progress(consumer, topics) for consumer, topics in groups}
+async def _progress(app: App) -> _Reached:
+    groups = app.topology().groups.items()
+    found = {consumer: await app.broker.progress(consumer, topics) for consumer, topics in groups}
     return _Reached(
         {(consumer, topic): reached for consumer, of in found.items() for topic, reached in of.items()},
-        app_of(service).broker.sheet.history,
+        app.broker.sheet.history,
     )
 
 

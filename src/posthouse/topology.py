@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from posthouse.app import app_of
+from posthouse.app import apps_of
 from posthouse.broker import Broker, Topology
 from posthouse.errors import BrokerError
 from posthouse.receiving import dead_letter_topic
@@ -46,7 +46,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             topics=frozenset(f"{s.namespace}.{s.name}" if s.namespace else s.name for s in every),
             groups=frozenset(service.name for service in every),
-            models=frozenset(model.consumer for service in every for model in app_of(service).projections.declared),
+            models=frozenset(model.consumer for service in every for model in service.declared.projections.values()),
         )
 
     def has(self, thing: Thing) -> bool:
@@ -64,7 +64,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 def merged(services: Iterable[Service]) -> Topology:
     """What several services want of the broker that they share."""
-    every = [app_of(service).topology() for service in services]
+    every = [app.topology() for app in apps_of(services)]
     groups = {group: read for topology in every for group, read in topology.groups.items()}
     return Topology(topics=sorted({topic for topology in every for topic in topology.topics}), groups=groups)
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from posthouse import Actor, Event
 from posthouse.errors import DecodeError, EventError
 from posthouse.events.codec import Encoded, check_sayable, checked
 from posthouse.events.codecs.attributes import (
@@ -33,7 +34,7 @@ from posthouse.events.codecs.attributes import (
     sequence_number,
     unbase64,
 )
-from posthouse.events.envelope import Actor, Event, Metadata, Producer, Scalar
+from posthouse.events.envelope import Metadata, Producer, Scalar
 from posthouse.events.limits import guard
 from posthouse.events.trace import is_traceparent, is_tracestate
 

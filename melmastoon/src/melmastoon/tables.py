@@ -12,8 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from posthouse import Tx
-from posthouse.processes import Model
+from posthouse import Model, Tx
 from posthouse.store import Rows
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from posthouse.app import app_of
+from posthouse.app import App, apps_of
 from posthouse.broker import Capabilities
 from posthouse.checks import Check, Judgement
 from posthouse.cli.group import CHECK_FAILED
@@ -68,44 +68,46 @@ def doctor(targets: Targets, as_json: AsJson = False) -> None:
 
 async def _examine_all(services: Sequence[Service]) -> list[Examination]:
     found: list[Examination] = []
-    for service in services:
+    for app in apps_of(services):
         try:
-            found += [await _examine_store(service), await _examine_broker(service)]
+            found += [await _examine_store(app), await _examine_broker(app)]
         finally:
-            await service.aclose()
+            await app.aclose()
     return found
 
 
-async def _examine_store(service: Service) -> Examination:
-    place = redacted(app_of(service).store_url)
-    checks = await _checked(lambda: app_of(service).store.checks(), "is the server up, and the URL right?")
-    return Examination(service=service.name, part="store", place=place, checks=checks)
+async def _examine_store(app: App) -> Examination:
+    place = redacted(app.store_url)
+    checks = await _checked(app.store.checks, "is the server up, and the URL right?")
+    return Examination(service=app.name, part="store", place=place, checks=checks)
 
 
-async def _examine_broker(service: Service) -> Examination:
-    place = redacted(app_of(service).broker_url)
-    checks = await _checked(lambda: _broker_checks(service), "is the broker up, and the URL right?")
+async def _examine_broker(app: App) -> Examination:
+    place = redacted(app.broker_url)
+    checks = await _checked(lambda: _broker_checks(app), "is the broker up, and the URL right?")
     if any(check.name == UNREACHED for check in checks):
-        return Examination(service=service.name, part="broker", place=place, checks=checks)
-    sheet = app_of(service).broker.sheet
+        return Examination(service=app.name, part="broker", place=place, checks=checks)
+    sheet = app.broker.sheet
     return Examination(
-        service=service.name, part="broker", place=place, checks=checks, sheet=sheet, promise=promise_of(sheet)
+        service=app.name, part="broker", place=place, checks=checks, sheet=sheet, promise=promise_of(sheet)
     )
 
 
-async def _broker_checks(service: Service) -> Sequence[Check]:
+async def _broker_checks(app: App) -> Sequence[Check]:
     """The survey comes first: it tells the broker which topics to judge."""
-    surveyed = [await _topology_check(service)] if isinstance(app_of(service).broker, Surveyed) else []
-    return [*await app_of(service).broker.checks(), *surveyed, *order_checks(service)]
+    surveyed = [await _topology_check(app)] if isinstance(app.broker, Surveyed) else []
+    return [
+        *await app.broker.checks(),
+        *surveyed,
+        *(check for service in app.services for check in order_checks(service)),
+    ]
 
 
-async def _topology_check(service: Service) -> Check:
+async def _topology_check(app: App) -> Check:
     """What is missing is made at the next start; what is set otherwise or left over stays until somebody decides. A service
     may run without the right to list what is there."""
     try:
-        verbs = [
-            step.verb for step in await plan(app_of(service).broker, app_of(service).topology(), Scope.of([service]))
-        ]
+        verbs = [step.verb for step in await plan(app.broker, app.topology(), Scope.of(app.services))]
     except BrokerError as error:
         return Check(name="topology", found=f"not compared: {error}", judgement="warn", fix=UNCOMPARED)
     missing, changed, left = (verbs.count(verb) for verb in ("create", "change", "delete"))

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from posthouse.app import app_of
+from posthouse.app import app_of, apps_of
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, Yes
@@ -145,7 +145,7 @@ def drop_command(
 
 async def _statuses(services: Sequence[Service]) -> list[ProjectionStatus]:
     async with opened(services):
-        return [one for service in services for one in await app_of(service).projections.status()]
+        return [one for app in apps_of(services) for one in await app.projections.status()]
 
 
 async def _rebuilt(service: Service, name: str, plan: Plan, told: Callable[[Progress], None]) -> Rebuilt:

@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from posthouse.app import app_of
+from posthouse.app import App, apps_of
 from posthouse.cli.logs import Level, log_to_stderr
 from posthouse.cli.signals import stopping
 from posthouse.cli.starting import prepared
@@ -94,7 +94,7 @@ def run(
     log_to_stderr(log_level, as_json=log_json)
     limit = _longest_deadline(services) + GRACE if stall_exit is None else stall_exit
     plan = Plan([part for part in PARTS if not only or part in only], relay, wait)
-    asyncio.run(_serve(services, plan, limit, stop_within))
+    asyncio.run(_serve(apps_of(services), plan, limit, stop_within))
 
 
 class Plan(NamedTuple):
@@ -105,10 +105,10 @@ class Plan(NamedTuple):
     wait: bool
 
 
-async def _serve(services: Sequence[Service], plan: Plan, limit: float, budget: float) -> None:
+async def _serve(apps: Sequence[App], plan: Plan, limit: float, budget: float) -> None:
     stop = asyncio.Event()
     with stopping(stop, within=budget + 3 * LAST_WORDS), Watchdog(limit, end_process).watching():
-        in_time = await _within(budget, asyncio.create_task(_work(services, plan, stop)), stop)
+        in_time = await _within(budget, asyncio.create_task(_work(apps, plan, stop)), stop)
         await _take_leave(forced=not in_time)
 
 
@@ -127,36 +127,29 @@ async def _within(budget: float, work: asyncio.Task[None], stop: asyncio.Event) 
     return True
 
 
-async def _work(services: Sequence[Service], plan: Plan, stop: asyncio.Event) -> None:
+async def _work(apps: Sequence[App], plan: Plan, stop: asyncio.Event) -> None:
     try:
-        places = [
-            f"on {redacted(app_of(service).store_url)}, through {redacted(app_of(service).broker_url)}"
-            for service in services
-        ]
-        runtimes = await prepared(services, plan.relay if "relay" in plan.only else "poll", stop, wait=plan.wait)
+        places = [f"on {redacted(app.store_url)}, through {redacted(app.broker_url)}" for app in apps]
+        runtimes = await prepared(apps, plan.relay if "relay" in plan.only else "poll", stop, wait=plan.wait)
         if runtimes:
-            for service, place in zip(services, places, strict=True):
-                _announce(service, plan.only, place)
+            for app, place in zip(apps, places, strict=True):
+                log.info("%s: %s %s", app.name, ", ".join(plan.only), place)
         async with asyncio.TaskGroup() as group:
             for runtime in runtimes:
                 group.create_task(runtime.run(stop, plan.only))
     finally:
-        await _close(services)
+        await _close(apps)
 
 
-async def _close(services: Sequence[Service]) -> None:
+async def _close(apps: Sequence[App]) -> None:
     """All of them at once; one that does not close, or fails to, keeps nobody."""
-    closing = {asyncio.create_task(service.aclose()): service.name for service in services}
+    closing = {asyncio.create_task(app.aclose()): app.name for app in apps}
     done, left = await asyncio.wait(closing, timeout=CLOSING)
     for task in left:
         log.error("%s: closing takes longer than %g s and is given up", closing[task], CLOSING)
     for task in done:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("%s was not closed in good order: %s", closing[task], error)
-
-
-def _announce(service: Service, only: Collection[Part], place: str) -> None:
-    log.info("%s: %s %s", service.name, ", ".join(only), place)
 
 
 async def _take_leave(*, forced: bool) -> None:

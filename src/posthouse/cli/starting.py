@@ -6,13 +6,12 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from posthouse.app import app_of
+from posthouse.app import App
 from posthouse.errors import BrokerUnavailable, CommitUnknown, ConfigurationError, StoreUnavailable
 from posthouse.pulse import Pulse
 from posthouse.redaction import redacted
 from posthouse.runtime import Runtime
 from posthouse.sending.breaker import Breaker
-from posthouse.service import Service
 from posthouse.store import RelaySource
 
 log = logging.getLogger("posthouse.run")
@@ -26,17 +25,15 @@ AWAY = (StoreUnavailable, CommitUnknown, BrokerUnavailable)
 """What time may mend. A store that is outdated, a password that is refused and a wrong option are not among them."""
 
 
-async def prepared(
-    services: Sequence[Service], relay: RelaySource | None, stop: asyncio.Event, *, wait: bool
-) -> list[Runtime]:
-    """Every service, ready to run; none when `stop` came first. Raises every problem of every service at once; without
+async def prepared(apps: Sequence[App], relay: RelaySource | None, stop: asyncio.Event, *, wait: bool) -> list[Runtime]:
+    """Every App, ready to run; none when `stop` came first. Raises every problem of every service at once; without
     `wait`, also what is only away."""
     breaker = Breaker(FIRST, LAST)
     stopped = asyncio.create_task(stop.wait())
     try:
         while not stop.is_set():
             pulse = Pulse()
-            trying = asyncio.create_task(_prepare(services, relay, pulse))
+            trying = asyncio.create_task(_prepare(apps, relay, pulse))
             try:
                 while not trying.done() and not stop.is_set():
                     await asyncio.wait([trying, stopped], timeout=LOOK, return_when=asyncio.FIRST_COMPLETED)
@@ -48,7 +45,7 @@ async def prepared(
                 if not wait:
                     raise
                 delay = breaker.failed()
-                log.warning("waiting for %s, next try in %.1f s: %s", _awaited(services, error), delay, error)
+                log.warning("waiting for %s, next try in %.1f s: %s", _awaited(apps, error), delay, error)
                 await asyncio.wait([stopped], timeout=delay)
             finally:
                 trying.cancel()
@@ -57,15 +54,15 @@ async def prepared(
         stopped.cancel()
 
 
-async def _prepare(services: Sequence[Service], relay: RelaySource | None, pulse: Pulse) -> list[Runtime]:
+async def _prepare(apps: Sequence[App], relay: RelaySource | None, pulse: Pulse) -> list[Runtime]:
     """Every problem of every service at once; those that are away come last."""
     runtimes: list[Runtime] = []
     problems: list[str] = []
     away: Exception | None = None
-    for service in services:
+    for app in apps:
         try:
-            with pulse.doing(f"preparing {service.name}"):
-                runtimes.append(await app_of(service).prepare(relay=relay))
+            with pulse.doing(f"preparing {app.name}"):
+                runtimes.append(await app.prepare(relay=relay))
         except ConfigurationError as error:
             problems += error.problems
         except AWAY as error:
@@ -77,7 +74,7 @@ async def _prepare(services: Sequence[Service], relay: RelaySource | None, pulse
     return runtimes
 
 
-def _awaited(services: Sequence[Service], error: Exception) -> str:
+def _awaited(apps: Sequence[App], error: Exception) -> str:
     broker = isinstance(error, BrokerUnavailable)
-    places = {redacted(app_of(service).broker_url if broker else app_of(service).store_url) for service in services}
+    places = {redacted(app.broker_url if broker else app.store_url) for app in apps}
     return f"the {'broker' if broker else 'database'} ({', '.join(sorted(places))})"

@@ -10,7 +10,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from posthouse.app import app_of
+from posthouse.app import apps_of
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
@@ -169,7 +169,7 @@ async def _look(services: Sequence[Service], verbose: bool) -> Look:
 
 
 async def _wakes(services: Sequence[Service]) -> Mapping[str, str]:
-    return {service.name: await app_of(service).store.wake() for service in services}
+    return {app.name: await app.store.wake() for app in apps_of(services)}
 
 
 async def _watch(services: Sequence[Service], every: float, verbose: bool) -> None:

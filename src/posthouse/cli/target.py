@@ -1,4 +1,4 @@
-"""Target: `module:service` on the command line becomes a Service."""
+"""Target: `module:service` or `module:app` on the command line becomes a Service, or all of an App's."""
 
 from __future__ import annotations
 
@@ -6,39 +6,56 @@ import importlib
 import linecache
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated
 
 import typer
 
+from posthouse.app import App
 from posthouse.errors import ConfigurationError, PosthouseError, did_you_mean
 from posthouse.service import Service
 
 Target = Annotated[
-    str, typer.Argument(metavar="TARGET", help="module:service, or the module alone when it has one service.")
+    str, typer.Argument(metavar="TARGET", help="module:service or module:app, or the module alone when it has one.")
 ]
 Targets = Annotated[
     list[str],
-    typer.Argument(metavar="TARGET", help="module:service, or the module alone when it has one service; one or more."),
+    typer.Argument(
+        metavar="TARGET", help="module:service or module:app, or the module alone when it has one; one or more."
+    ),
 ]
 
 
-def load(target: str) -> Service:
-    """Import the module, with the working directory first on the path, and find the service in it.
+Found = Mapping[str, Service | App]
+"""What a module holds, by name."""
 
-    Raises ConfigurationError, which says what was found instead.
-    """
+
+def load(target: str) -> Service:
+    """The one service that a target names. Raises ConfigurationError, which says what was found instead."""
+    services = services_of(target)
+    if len(services) > 1:
+        names = ", ".join(service.name for service in services)
+        raise ConfigurationError(f"{target} is an App of several services ({names}): name one of them")
+    return services[0]
+
+
+def services_of(target: str) -> Sequence[Service]:
+    """Import the module, with the working directory first on the path, and find the service in it, or an App with its
+    services. An App goes before a service alone. Raises ConfigurationError, which says what was found instead."""
     module_name, _, attribute = target.partition(":")
     module = _import(module_name, target)
-    found = {name: value for name, value in vars(module).items() if isinstance(value, Service)}
+    found = {name: value for name, value in vars(module).items() if isinstance(value, Service | App)}
     if attribute:
-        return _named(module_name, module, attribute, found)
-    distinct = {id(service): (name, service) for name, service in found.items()}
-    if len(distinct) == 1:
-        return next(iter(found.values()))
-    raise ConfigurationError(f"{module_name} {_inventory(module_name, found)}")
+        named = _named(module_name, module, attribute, found)
+    else:
+        apps = {name: value for name, value in found.items() if isinstance(value, App)}
+        distinct = list({id(value): value for value in (apps or found).values()}.values())
+        if len(distinct) != 1:
+            raise ConfigurationError(f"{module_name} {_inventory(module_name, found)}")
+        named = distinct[0]
+    return named.services if isinstance(named, App) else [named]
 
 
 def load_all(targets: Sequence[str]) -> list[Service]:
@@ -47,8 +64,7 @@ def load_all(targets: Sequence[str]) -> list[Service]:
     problems: list[str] = []
     for target in targets:
         try:
-            service = load(target)
-            services[id(service)] = service
+            services |= {id(service): service for service in services_of(target)}
         except ConfigurationError as error:
             problems += error.problems
     names = [service.name for service in services.values()]
@@ -58,19 +74,19 @@ def load_all(targets: Sequence[str]) -> list[Service]:
     return list(services.values())
 
 
-def _named(module_name: str, module: ModuleType, attribute: str, found: dict[str, Service]) -> Service:
+def _named(module_name: str, module: ModuleType, attribute: str, found: Found) -> Service | App:
     if attribute in found:
         return found[attribute]
     if hasattr(module, attribute):
         kind = type(getattr(module, attribute)).__name__
         raise ConfigurationError(
-            f"{module_name}:{attribute} is a {kind}, not a Service; {module_name} {_inventory(module_name, found)}"
+            f"{module_name}:{attribute} is a {kind}, not a Service or an App; {module_name} {_inventory(module_name, found)}"
         )
     hint = did_you_mean(attribute, found) if found else f" {module_name} {_inventory(module_name, found)}"
     raise ConfigurationError(f"{module_name} has no {attribute!r}.{hint}")
 
 
-def _inventory(module_name: str, found: dict[str, Service]) -> str:
+def _inventory(module_name: str, found: Found) -> str:
     if not found:
         return "holds no Service: make one with `orders = Service('orders')`"
     return f"holds {', '.join(f'{module_name}:{name}' for name in sorted(found))}: name one of them"

@@ -8,7 +8,7 @@ from datetime import date
 
 import msgspec
 
-from posthouse.app import app_of
+from posthouse.app import app_of, apps_of
 from posthouse.contracts.retirement import Evidence, Use, Watch
 from posthouse.governance.document import Document, TopicEntry
 from posthouse.governance.listing import catalogue_of
@@ -34,7 +34,7 @@ class VersionLine(msgspec.Struct, frozen=True, kw_only=True):
 async def versions_of(services: Sequence[Service], retired: Mapping[str, date]) -> Sequence[VersionLine]:
     """What these services declare and what their stores have seen, sorted by fact and version."""
     document = catalogue_of(services)
-    seen = [use for service in services for use in await app_of(service).store.version_usage.seen()]
+    seen = [use for app in apps_of(services) for use in await app.store.version_usage.seen()]
     beside = {old: new for service in services for old, new in service.declared.published_beside.items()}
     subjects = {entry.subject for entry in document.events} | {s.subject for s in seen if s.subject}
     subjects |= {reading.subject for handler in document.handlers for reading in handler.reads}
@@ -50,12 +50,8 @@ async def evidence_of(
     """What is known about the use of a subject. `topics` are the frozen ones: they name the consumers of services that are
     not at hand; of these, `unseen` are vouched for."""
     seen = {service.name: await app_of(service).store.version_usage.seen() for service in services}
-    uses = [
-        Use(who=use.party, what=use.role, at=use.last_at)
-        for usage in seen.values()
-        for use in usage
-        if use.subject == subject
-    ]
+    found = {use for usage in seen.values() for use in usage if use.subject == subject}  # services may share a store
+    uses = [Use(who=use.party, what=use.role, at=use.last_at) for use in sorted(found, key=lambda use: use.party)]
     places = (subject, subject.rpartition(".v")[0].rpartition(".")[0])  # a topic per subject, or per aggregate
     readers = {reader for entry in topics if entry.name in places for reader in entry.consumers}
     names = [service.name for service in services]
@@ -101,8 +97,8 @@ def _since(usage: Sequence[VersionUse], service: str) -> float | None:
 async def _held(subject: str, services: Sequence[Service]) -> Mapping[str, int]:
     """How many events of a subject each consumer holds and has not given up."""
     held: Counter[str] = Counter()
-    for service in services:
-        async for event in service.held.find(HeldFilter()):
+    for app in apps_of(services):
+        async for event in app.held.find(HeldFilter()):
             if event.type == subject and event.state != "skipped":
                 held[event.consumer] += 1
     return held

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from posthouse.app import app_of
+from posthouse.app import App, apps_of
 from posthouse.broker import Broker
 from posthouse.receiving import dead_letter_topic
 from posthouse.seam.frames import frame_of
@@ -24,11 +24,11 @@ _DEAD_LETTERS = dead_letter_topic("")
 
 
 class Gathered(msgspec.Struct, kw_only=True):
-    """What was found, by id. `held` are the held events of it, per service. `notes` say which places could not be looked
+    """What was found, by id. `held` are the held events of it. `notes` say which places could not be looked
     into; `read` counts the frames that were."""
 
     spots: dict[str, Spot] = msgspec.field(default_factory=dict)
-    held: dict[str, list[HeldEvent]] = msgspec.field(default_factory=dict)
+    held: list[HeldEvent] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
     read: int = 0
 
@@ -45,20 +45,18 @@ async def gather(services: Sequence[Service], wanted: Wanted, since: float | Non
             found.notes.append(f"{why}. Looked into outboxes, held events and timers only")
             continue
         await _from_log(found, broker, topics, wanted, since)
-    for service in services:
-        await _from_store(found, service, wanted)
+    for app in apps_of(services):
+        await _from_store(found, app, wanted)
     return found
 
 
 def _logs(services: Sequence[Service]) -> list[tuple[Broker, Sequence[str]]]:
     """Each broker once, with the topics of all services on it; dead letters are copies."""
     brokers: dict[object, tuple[Broker, set[str]]] = {}
-    for service in services:
-        url = app_of(service).broker_url
-        _, topics = brokers.setdefault(
-            url if "://" in url else id(app_of(service).broker), (app_of(service).broker, set())
-        )
-        topics.update(topic for topic in app_of(service).topology().topics if not topic.endswith(_DEAD_LETTERS))
+    for app in apps_of(services):
+        url = app.broker_url
+        _, topics = brokers.setdefault(url if "://" in url else id(app.broker), (app.broker, set()))
+        topics.update(topic for topic in app.topology().topics if not topic.endswith(_DEAD_LETTERS))
     return [(broker, sorted(topics)) for broker, topics in brokers.values()]
 
 
@@ -73,25 +71,25 @@ async def _from_log(
                 found.add(spot)
 
 
-async def _from_store(found: Gathered, service: Service, wanted: Wanted) -> None:
-    refused = {stuck.row.id: stuck.error for stuck in await app_of(service).store.outbox.stuck()}
-    async for row in _rows(service):
+async def _from_store(found: Gathered, app: App, wanted: Wanted) -> None:
+    refused = {stuck.row.id: stuck.error for stuck in await app.store.outbox.stuck()}
+    async for row in _rows(app):
         place: Place = "refused" if row.id in refused else "outbox"
         if (spot := _of_row(wanted, row, place, 0.0)) is not None:
             found.add(msgspec.structs.replace(spot, note=refused.get(row.id, "")))
-    for timer in await app_of(service).store.timers.pending(limit=MOST_TIMERS):
+    for timer in await app.store.timers.pending(limit=MOST_TIMERS):
         if (spot := _of_row(wanted, timer.row, "timer", timer.due_at)) is not None:
             found.add(msgspec.structs.replace(spot, at=timer.due_at))
-    async for held in service.held.find(HeldFilter()):
+    async for held in app.held.find(HeldFilter()):
         entry = held.entry
         if (spot := _spot(wanted, entry.topic, held.headers, held.body, "held", held.first_at)) is not None:
             found.add(spot)
-            found.held.setdefault(service.name, []).append(held)
+            found.held.append(held)
 
 
-async def _rows(service: Service) -> AsyncIterator[OutboxRow]:
+async def _rows(app: App) -> AsyncIterator[OutboxRow]:
     after = 0
-    while page := await app_of(service).store.outbox.kept(after, PAGE):
+    while page := await app.store.outbox.kept(after, PAGE):
         for row in page:
             yield row
         after = page[-1].id

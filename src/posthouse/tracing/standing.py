@@ -58,17 +58,17 @@ class _Line(NamedTuple):
 
 
 async def standings(
-    services: Sequence[Service], spots: Mapping[str, Spot], held: Mapping[str, Sequence[HeldEvent]]
+    services: Sequence[Service], spots: Mapping[str, Spot], held: Sequence[HeldEvent]
 ) -> dict[str, list[Heard]]:
     """For each event, each consumer of these services that has a handler for it. Those of timers were not said yet."""
     said = [spot for spot in spots.values() if spot.place != "timer"]
     answers = {(spot.event.causation, spot.service) for spot in said if spot.event.causation}
     found: dict[str, list[Heard]] = {}
     for service in services:
-        for consumer, handlers in app_of(service).groups().items():
+        for consumer, handlers in app_of(service).groups(service).items():
             mine = [spot for spot in said if spot.event.type in handlers]
             if mine:
-                group = _Group(service, consumer, handlers, held.get(service.name, ()), answers)
+                group = _Group(service, consumer, handlers, held, answers)
                 for spot, heard in await group.standings(mine):
                     found.setdefault(spot.event.id, []).append(heard)
     return found
@@ -158,7 +158,11 @@ class _Group:
 
     def _has_answered(self, spot: Spot) -> bool:
         """Something that this service said because of it, and no other consumer of it can have."""
-        others = [name for name, handlers in app_of(self._service).groups().items() if spot.event.type in handlers]
+        others = [
+            name
+            for name, handlers in app_of(self._service).groups(self._service).items()
+            if spot.event.type in handlers
+        ]
         return (spot.event.id, self._service.name) in self._answers and others == [self._consumer]
 
     def _ordered(self, spot: Spot) -> bool:

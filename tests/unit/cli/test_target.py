@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from posthouse.app import app_of, apps_of
 from posthouse.cli.target import load, load_all
 from posthouse.errors import ConfigurationError
 from tests.unit.cli.conftest import Project
@@ -28,6 +29,29 @@ def test_the_same_service_named_twice_runs_once(project: Project) -> None:
     assert len(load_all(["shop", "shop:orders"])) == 1
 
 
+APP = """
+from posthouse import App, Service
+
+orders, billing, alone = Service("orders"), Service("billing"), Service("alone")
+app = App(orders, billing, store="sqlite:///shop.db")
+"""
+
+
+@pytest.mark.parametrize("target", ["together", "together:app"])
+def test_an_app_stands_for_all_its_services_and_goes_before_one_alone(project: Project, target: str) -> None:
+    project.write("together.py", APP)
+    services = load_all([target])
+    assert [service.name for service in services] == ["orders", "billing"]
+    assert [app.store_url for app in apps_of(services)] == ["sqlite:///shop.db"]
+
+
+def test_a_service_of_an_app_can_be_named_alone_and_runs_where_its_app_does(project: Project) -> None:
+    project.write("together.py", APP)
+    assert app_of(load("together:billing")).store_url == "sqlite:///shop.db"
+    with pytest.raises(ConfigurationError, match=r"several services \(orders, billing\): name one of them"):
+        load("together:app")
+
+
 def test_every_problem_of_several_targets_is_told_at_once(project: Project) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load_all(["shop:order", "nothing_here", "shop"])
@@ -48,7 +72,7 @@ def test_two_services_of_one_name_are_refused(project: Project) -> None:
         ("shop.orders:orders", "no module is called 'shop.orders'"),
         ("shop.py:orders", "Did you mean 'shop:orders'?"),
         ("./shop.py", "Did you mean 'shop'?"),
-        ("shop:OrderPlaced", "shop:OrderPlaced is a type, not a Service; shop holds shop:orders"),
+        ("shop:OrderPlaced", "shop:OrderPlaced is a type, not a Service or an App; shop holds shop:orders"),
         ("two", "two holds two:billing, two:orders: name one of them"),
         ("two:answer", "two:answer is a int, not a Service"),
         ("empty", "empty holds no Service"),

@@ -144,7 +144,7 @@ async def test_an_unordered_event_is_applied_by_its_own_row_and_unknown_once_tha
         gathered = await gather(shop.services, Wanted("req-2"), None)
         alone = {event_id: spot for event_id, spot in gathered.spots.items() if spot.event.causation is None}
         assert states(await trace(shop.services, "req-2")) == ["applied"], "what it said afterwards proves it"
-        ((heard,),) = (await standings(shop.services, alone, {})).values()
+        ((heard,),) = (await standings(shop.services, alone, [])).values()
         assert heard.state == "unknown"
 
 

@@ -1,7 +1,6 @@
 from typing import Annotated
 
-from posthouse import Payload, Service
-from posthouse.contracts.personal import Personal
+from posthouse import Payload, Personal, Service
 
 orders = Service("orders", namespace="shop", owner="team checkout")
 

@@ -8,8 +8,7 @@ from melmastoon.audit.chain import FIND, Entry, append, close_day
 from melmastoon.audit.handlers import say
 from melmastoon.facts.audit import MerkleAnchored, audit
 from melmastoon.tables import run
-from posthouse import Tx
-from posthouse.app import app_of
+from posthouse import Tx, app_of
 from posthouse.events import timestamp
 
 

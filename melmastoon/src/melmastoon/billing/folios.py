@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from melmastoon.billing.folio import Folio, FolioFact, evolve
 from melmastoon.facts.billing import ChargePosted, FolioClosed, FolioOpened, RefundPosted, billing
-from posthouse.processes.stream import Aggregate
+from posthouse import Aggregate
 
 folios: Aggregate[Folio, FolioFact] = billing.aggregate(
     "folio",

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
-from posthouse import Service
-from posthouse.app import app_of
+from posthouse import Service, app_of
 from posthouse.receiving.retrier import LEASE
 
 PATIENCE = 30.0

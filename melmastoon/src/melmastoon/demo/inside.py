@@ -18,12 +18,9 @@ from melmastoon.demo.clock import SharedClock
 from melmastoon.demo.heirs import free_store, hidden_for
 from melmastoon.demo.stillness import Watcher
 from melmastoon.demo.witness import watch
-from posthouse import App, Service
-from posthouse.app import app_of
-from posthouse.broker import Broker
+from posthouse import App, Broker, PosthouseError, Service, app_of
 from posthouse.brokers.memory import MemoryBroker, MemoryLog
 from posthouse.clock import ManualClock
-from posthouse.errors import PosthouseError
 from posthouse.stores.sqlite import SqliteStore
 from posthouse.testing import rehost
 from posthouse.testing.chaos import Chaos, ChaosBroker

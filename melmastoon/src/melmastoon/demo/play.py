@@ -20,7 +20,7 @@ from melmastoon.demo.script import DAY, Scene
 from melmastoon.demo.simulated import Simulated
 from melmastoon.demo.stage import Stage
 from melmastoon.platform import GROUPS, SERVICES
-from posthouse.app import app_of
+from posthouse import app_of
 
 KILLING = 0.04
 """The chance of a kill each time that things settle."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from melmastoon.demo.ground import Ground
 from melmastoon.demo.worker import work
-from posthouse.errors import PosthouseError
+from posthouse import PosthouseError
 
 FAREWELL = 20.0
 """Seconds for a process to finish what it has in flight when it is asked to stop."""

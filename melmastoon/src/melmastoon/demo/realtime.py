@@ -17,9 +17,8 @@ from melmastoon.demo.killer import Killer
 from melmastoon.demo.processes import Fleet
 from melmastoon.facts.reservation import reservation
 from melmastoon.pace import seconds
-from posthouse import Service
-from posthouse.app import app_of
-from posthouse.errors import BrokerError, PosthouseError, StoreError
+from posthouse import PosthouseError, Service, app_of
+from posthouse.errors import BrokerError, StoreError
 from posthouse.store import HeldEvent, HeldFilter
 
 log = logging.getLogger("melmastoon.demo")

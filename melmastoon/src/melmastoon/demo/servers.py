@@ -17,7 +17,7 @@ from melmastoon.demo.ground import LONG_AGO, Ground
 from melmastoon.demo.realtime import RealTime
 from melmastoon.demo.script import DAY
 from melmastoon.platform import GROUPS, SERVICES
-from posthouse.app import app_of
+from posthouse import app_of
 from posthouse.clock import SystemClock
 
 

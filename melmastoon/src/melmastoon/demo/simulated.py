@@ -13,8 +13,7 @@ from melmastoon.demo.ground import Ground
 from melmastoon.demo.heirs import free, hidden_for
 from melmastoon.demo.processes import Fleet
 from melmastoon.demo.stillness import LogReading, Watcher
-from posthouse import Service
-from posthouse.errors import PosthouseError
+from posthouse import PosthouseError, Service
 
 LOOK = 0.004
 """Real seconds between two looks at the files."""

@@ -12,8 +12,7 @@ from multiprocessing.connection import Connection
 
 from melmastoon.demo.ground import Ground
 from melmastoon.platform import SERVICES
-from posthouse import Service
-from posthouse.app import app_of
+from posthouse import Service, app_of
 from posthouse.errors import BrokerUnavailable, StoreUnavailable
 from posthouse.runtime import Runtime
 

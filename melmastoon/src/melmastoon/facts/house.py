@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from posthouse import Payload, Service
-from posthouse.contracts.personal import Personal
+from posthouse import Payload, Personal, Service
 
 NAMESPACE = "melmastoon"
 CURRENCY = "USD"

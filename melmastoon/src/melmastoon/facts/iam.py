@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from melmastoon.facts.house import service
-from posthouse import Payload
-from posthouse.contracts.personal import Personal
+from posthouse import Payload, Personal
 
 iam = service("iam", owner="identity")
 

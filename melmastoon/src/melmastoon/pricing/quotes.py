@@ -13,8 +13,7 @@ from melmastoon.pace import seconds
 from melmastoon.pricing.deltas import apply_waiting, hold_booking
 from melmastoon.pricing.rates import nights, prices, spread
 from melmastoon.tables import run
-from posthouse import Event, Reject, Tx
-from posthouse.app import app_of
+from posthouse import Event, Reject, Tx, app_of
 
 HOLDS = 600.0
 """Seconds of the house for which a quote holds."""

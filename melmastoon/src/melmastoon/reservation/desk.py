@@ -4,7 +4,7 @@ verb does not fit."""
 from __future__ import annotations
 
 from melmastoon.facts.reservation import reservation
-from posthouse.app import app_of
+from posthouse import app_of
 
 
 async def abandon(tenant: str, booking_id: str) -> None:

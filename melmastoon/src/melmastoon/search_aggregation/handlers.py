@@ -17,8 +17,7 @@ from melmastoon.facts.tenant import TenantSuspended
 from melmastoon.search_aggregation.listings import refresh
 from melmastoon.search_aggregation.tables import listings, write
 from melmastoon.tables import typed
-from posthouse import Event
-from posthouse.processes import Model
+from posthouse import Event, Model
 
 HOUSE = """INSERT INTO {house} (tenant, property_id, name, city, country, currency) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT DO NOTHING"""

@@ -9,8 +9,7 @@ import msgspec
 
 from melmastoon.facts.search_aggregation import ListingEvicted, ListingIndexed
 from melmastoon.search_aggregation.tables import write
-from posthouse import Event
-from posthouse.processes import Model
+from posthouse import Event, Model
 
 FIRST_SIGHT = """INSERT INTO {listing} (tenant, property_id, name, city, country, amenities, rooms, nights_sold,
     nights_closed, from_cents, currency, revision, gone) VALUES (?, ?, '', '', '', '', 0, 0, 0, 0, '', 0, 'new')

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from melmastoon.facts.search_aggregation import search_aggregation
 from melmastoon.tables import run
-from posthouse import Tx
-from posthouse.processes import Model
+from posthouse import Model, Tx
 from posthouse.store import Rows
 
 listings = search_aggregation.projection("listings", lag_budget=5.0, cross_tenant=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from melmastoon.facts.staff import Duty, ShiftClosed, ShiftOpened, staff
 from melmastoon.tables import run, typed
-from posthouse import Reject, Tx
-from posthouse.app import app_of
+from posthouse import Reject, Tx, app_of
 
 SHIFT = """SELECT staff_id, property_id, duty, opened_at, closed_at FROM staff_shift
     WHERE tenant = ? AND shift_id = ? FOR UPDATE"""

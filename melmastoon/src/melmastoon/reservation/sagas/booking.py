@@ -25,8 +25,7 @@ from melmastoon.facts.reservation import BookingCancelled, BookingConfirmed, Boo
 from melmastoon.pace import seconds
 from melmastoon.reservation import bookings
 from melmastoon.reservation.status import Status
-from posthouse import Event
-from posthouse.processes import Saga, Turn, deadline, on, starts, step, undo
+from posthouse import Event, Saga, Turn, deadline, on, starts, step, undo
 
 
 @reservation.saga("booking", correlate="booking_id")

@@ -23,8 +23,7 @@ from melmastoon.facts.reservation import CheckedIn, CheckInStarted, reservation
 from melmastoon.pace import seconds
 from melmastoon.reservation import bookings
 from melmastoon.reservation.bookings import Booking
-from posthouse import Event
-from posthouse.processes import Saga, Turn, deadline, on, partial_resume, partial_retry, starts, undo
+from posthouse import Event, Saga, Turn, deadline, on, partial_resume, partial_retry, starts, undo
 
 Part = Literal["folio", "key", "welcome"]
 

@@ -26,8 +26,7 @@ from melmastoon.facts.reservation import CheckedOut, CheckOutStarted, reservatio
 from melmastoon.pace import seconds
 from melmastoon.reservation import board, bookings
 from melmastoon.reservation.bookings import Booking
-from posthouse import Event, Reject
-from posthouse.processes import Saga, Turn, deadline, on, partial_resume, partial_retry, starts
+from posthouse import Event, Reject, Saga, Turn, deadline, on, partial_resume, partial_retry, starts
 
 Part = Literal["key", "folio"]
 

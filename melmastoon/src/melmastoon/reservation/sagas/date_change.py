@@ -28,8 +28,7 @@ from melmastoon.pace import seconds
 from melmastoon.reservation import board, bookings
 from melmastoon.reservation.bookings import Booking
 from melmastoon.reservation.status import OVER
-from posthouse import Event, Reject
-from posthouse.processes import Saga, Turn, deadline, late, on, partial_resume, partial_retry, starts, step, undo
+from posthouse import Event, Reject, Saga, Turn, deadline, late, on, partial_resume, partial_retry, starts, step, undo
 
 Part = Literal["rooms", "price", "key"]
 

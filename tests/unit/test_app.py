@@ -1,0 +1,192 @@
+"""An App runs services: several share what it opens, and a service finds the one that hosts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from posthouse import App, Event, Payload, Saga, Service, Settings, Turn, Tx, app_of, starts
+from posthouse.app import apps_of
+from posthouse.brokers.memory import MemoryBroker
+from posthouse.clock import ManualClock, SystemClock
+from posthouse.errors import ConfigurationError
+from posthouse.status import drained
+from posthouse.testing import Harness
+
+
+class Shop:
+    """Two services: what one says, the other books and answers, and the first hears that."""
+
+    def __init__(self) -> None:
+        self.orders, self.billing = Service("orders"), Service("billing")
+        self.heard: list[tuple[str, str]] = []
+
+        @self.orders.event("order.placed.v1", key="order_id")
+        class Placed(Payload):
+            order_id: str
+
+        @self.billing.event("invoice.issued.v1", key="order_id")
+        class Issued(Payload):
+            order_id: str
+
+        @self.billing.on(Placed)
+        async def issue(event: Event[Placed], tx: Tx) -> Issued:
+            self.heard.append(("billing", event.producer.service if event.producer else ""))
+            return Issued(order_id=event.data.order_id)
+
+        @self.orders.on(Issued)
+        async def note(event: Event[Issued], tx: Tx) -> None:
+            self.heard.append(("orders", event.producer.service if event.producer else ""))
+
+        self.placed = Placed
+
+
+# Several services.
+
+
+async def test_services_of_one_app_share_a_store_a_broker_and_a_relay(tmp_path: Path) -> None:
+    shop = Shop()
+    app = App(shop.orders, shop.billing, store=f"sqlite:///{tmp_path}/shop.db", broker=f"embedded:///{tmp_path}/log.db")
+    async with app.running():
+        runtime = await app.prepare()
+        assert [consumer.name for consumer in runtime.consumers] == ["orders", "billing"]
+        async with shop.orders.transaction("t1") as tx:
+            tx.publish(shop.placed(order_id="o1"))
+        figures = await drained(shop.orders, shop.billing)
+        assert app_of(shop.orders).store is app_of(shop.billing).store
+    assert shop.heard == [("billing", "orders"), ("orders", "billing")]
+    assert {(line.consumer, line.committed, line.applied) for line in figures.lines} == {
+        ("orders", 1, 1),
+        ("billing", 1, 1),
+    }
+    assert figures.unsent == {"orders, billing": 0}
+
+
+async def test_a_service_of_an_app_says_only_its_own_facts() -> None:
+    shop = Shop()
+    App(shop.orders, shop.billing, store="sqlite://", broker="memory://")
+    async with shop.billing.transaction("t1") as tx:
+        with pytest.raises(ConfigurationError, match="belongs to the service 'orders'"):
+            tx.publish(shop.placed(order_id="o1"))
+    await shop.billing.aclose()
+
+
+async def test_a_saga_is_started_in_a_transaction_of_its_own_service_though_the_store_is_shared() -> None:
+    shop = Shop()
+
+    @shop.orders.saga("delivery", correlate="order_id")
+    class Delivery(Saga):
+        order_id: str
+
+        @starts
+        async def begin(self, turn: Turn) -> None: ...
+
+    App(shop.orders, shop.billing, store="sqlite://", broker="memory://")
+    async with shop.billing.transaction("t1") as tx:
+        with pytest.raises(ConfigurationError, match="start it in a transaction of orders"):
+            await shop.orders.start_saga(tx, Delivery(order_id="o1"))
+    await shop.billing.aclose()
+
+
+async def test_names_that_would_meet_in_one_store_are_refused_at_once() -> None:
+    first, second = Service("first"), Service("second")
+    for service in (first, second):
+
+        @service.projection("listings").on(Shop().placed)
+        async def feed(event: Event[Payload], model: object) -> None: ...
+
+        @service.event("thing.made.v1", key="key")
+        class Made(Payload):
+            key: str
+
+        service.aggregate("thing", initial=int, evolve=lambda total, _: total, events=(Made,))
+    app = App(first, second, store="sqlite://", broker="memory://")
+    with pytest.raises(ConfigurationError) as caught:
+        await app.open()
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == [
+        "2 of the services of one App have the aggregate 'thing'",
+        "2 of the services of one App have the projection 'listings'",
+    ]
+    await app.aclose()
+
+
+def test_an_app_needs_a_service() -> None:
+    with pytest.raises(ConfigurationError, match="needs a service"):
+        App()
+
+
+# Who hosts a service.
+
+
+async def test_a_service_without_an_app_gets_one_of_its_own_with_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shop = Shop()
+    async with shop.orders.transaction("t1") as tx:
+        tx.publish(shop.placed(order_id="o1"))
+    await shop.orders.aclose()
+    assert (tmp_path / "orders.db").exists()
+    assert app_of(shop.orders).services == (shop.orders,)
+
+
+async def test_the_app_that_was_made_last_hosts_a_service_also_after_it_was_closed(tmp_path: Path) -> None:
+    shop = Shop()
+    first = App(shop.orders, store=f"sqlite:///{tmp_path}/first.db", broker="memory://")
+    second = App(shop.orders, store=f"sqlite:///{tmp_path}/second.db", broker="memory://")
+    async with second.running(), shop.orders.transaction("t1") as tx:
+        tx.publish(shop.placed(order_id="o1"))
+    assert app_of(shop.orders) is second
+    assert (await second.store.counts()).committed == {"orders.order": 1}
+    await second.aclose()
+    assert not (tmp_path / "first.db").exists()
+    assert apps_of([shop.orders]) == [second] != [first]
+
+
+async def test_a_harness_gives_services_back_to_the_app_that_had_them() -> None:
+    shop = Shop()
+    app = App(shop.orders, shop.billing, store="sqlite:///nowhere/shop.db", settings=Settings(in_flight=7))
+    async with Harness(shop.orders, shop.billing) as harness:
+        assert app_of(shop.orders) is not app
+        assert app_of(shop.orders).settings.in_flight == 7
+        await harness.publish(shop.placed(order_id="o1"))
+        await harness.settled()
+    assert app_of(shop.orders) is app_of(shop.billing) is app
+
+
+async def test_parts_are_those_that_were_given() -> None:
+    clock = ManualClock(5.0)
+    broker = MemoryBroker(clock=clock)
+    app = App(Shop().orders, store="sqlite://", broker=broker, clock=clock)
+    assert (app.broker, app.clock, app.store_url, app.broker_url) == (broker, clock, "sqlite://", "memory")
+    await app.aclose()
+
+
+async def test_what_was_opened_is_closed_though_the_broker_fails_to() -> None:
+    class Failing(MemoryBroker):
+        async def aclose(self) -> None:
+            raise ZeroDivisionError
+
+    shop = Shop()
+    app = App(shop.orders, store="sqlite://", broker=Failing(clock=SystemClock()))
+    await app.open()
+    store = app.store
+    with pytest.raises(ZeroDivisionError):
+        await app.aclose()
+    assert app.store is not store
+    await app.store.aclose()
+
+
+# Settings.
+
+
+def test_a_setting_that_does_not_exist_is_answered_with_one_that_does() -> None:
+    with pytest.raises(ConfigurationError, match=r"no setting 'in_fligth'\. Did you mean 'in_flight'"):
+        Settings(in_fligth=5)  # type: ignore[call-arg]
+
+
+def test_settings_that_cannot_work_are_told_all_at_once() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Settings(limit=0, start="middle", in_flight=0)  # type: ignore[arg-type]
+    assert len(caught.value.problems) == 3
