@@ -26,6 +26,7 @@ from posthouse.testing import rehost
 from posthouse.tracing import trace
 from posthouse.tracing.reading import refusal
 from tests.kit.frames import collect
+from tests.kit.running import at_work
 from tests.kit.shop import OrderPlaced
 from tests.kit.waiting import eventually
 
@@ -337,13 +338,8 @@ class BrokerPathContract:
 
     @contextlib.asynccontextmanager
     async def running(self, service: Service) -> AsyncIterator[None]:
-        stop = asyncio.Event()
-        task = asyncio.create_task((await app_of(service).prepare()).run(stop))
-        try:
+        async with at_work((await app_of(service).prepare()).run):
             yield
-        finally:
-            stop.set()
-            await task
 
     async def until(self, look: Callable[[], Awaitable[T]], right: Callable[[T], bool]) -> None:
         await eventually(look, right=right, within=self.deadline)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from posthouse import App, Event, Payload, Policy, RelaySettings, Service, Settings, Tx
 from posthouse.app import app_of
@@ -17,6 +18,7 @@ from posthouse.runtime import PARTS, Part
 from posthouse.status import Status, status
 from posthouse.store import Store
 from posthouse.testing import rehost
+from tests.kit.running import at_work as running
 from tests.kit.waiting import eventually
 
 QUICK = RelaySettings(lease=2.0, idle=0.2, first_delay=0.05, last_delay=0.3)
@@ -75,14 +77,9 @@ async def at_work(
     rehost(service, store=store, broker=broker or MemoryBroker(clock=clock), clock=clock)
     if await app_of(service).store.pending_migrations():
         await app_of(service).store.upgrade()
-    runtime, stop = await app_of(service).prepare(), asyncio.Event()
-    task = asyncio.create_task(runtime.run(stop, only))
-    try:
+    runtime = await app_of(service).prepare()
+    async with contextlib.aclosing(service), running(partial(runtime.run, only=only)):
         yield service
-    finally:
-        stop.set()
-        await task
-        await service.aclose()
 
 
 async def say(service: Service, key: str, *numbers: int, tenant: str = "t1") -> None:

@@ -28,6 +28,7 @@ from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, entry, row
 from posthouse.testing.store_contract.steps import add, standing
 from tests.faults.plant import until
 from tests.faults.test_postgres_failover import both_of
+from tests.kit.running import at_work
 from tests.kit.servers.pgbouncer import pooling
 from tests.kit.servers.postgres import PATIENCE, SETTINGS, Unavailable, binaries, give_up
 from tests.kit.servers.restartable import RestartablePostgres, restartable
@@ -379,15 +380,12 @@ class SlowBroker(MemoryBroker):
 
 @contextlib.asynccontextmanager
 async def relaying(store: PostgresStore, broker: SlowBroker, tail: WalReader | None) -> AsyncIterator[None]:
-    stop = asyncio.Event()
     await broker.ensure(Topology(topics=[TOPIC]))
-    task = asyncio.create_task(Relay(store, broker, SystemClock(), QUICK, tail).run(stop))
-    try:
-        yield
-    finally:
-        broker.go_on.set()
-        stop.set()
-        await task
+    async with at_work(Relay(store, broker, SystemClock(), QUICK, tail).run):
+        try:
+            yield
+        finally:
+            broker.go_on.set()
 
 
 async def slowly(

@@ -5,12 +5,12 @@ SQLite is in the process: its clock is the machine's. What differs here is the c
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,7 @@ from posthouse.store.sagas import SagaFilter
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.sqlite import SqliteStore
 from posthouse.testing import rehost
+from tests.kit.running import at_work as running
 from tests.kit.waiting import eventually
 
 from .scene import crafted
@@ -99,14 +100,9 @@ async def at_work(
     rehost(service, store=store, broker=broker or MemoryBroker(clock=SystemClock()), clock=SkewedClock(off))
     if await store.pending_migrations():
         await store.upgrade()
-    runtime, stop = await app_of(service).prepare(), asyncio.Event()
-    task = asyncio.create_task(runtime.run(stop, only))
-    try:
+    runtime = await app_of(service).prepare()
+    async with aclosing(service), running(partial(runtime.run, only=only)):
         yield runtime
-    finally:
-        stop.set()
-        await task
-        await service.aclose()
 
 
 @SKEWS

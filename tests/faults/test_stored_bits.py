@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from posthouse.errors import ConfigurationError
 from posthouse.status import status
 from posthouse.store import HeldFilter
 from posthouse.testing import rehost
+from tests.kit.running import at_work
 from tests.kit.waiting import eventually
 
 from .stores import store_url, stores, worded
@@ -61,13 +61,8 @@ class Plant:
                 tx.publish(ThingMade(key=f"k{number}", number=number))
 
     async def at_work_until(self, done: Callable[[], Awaitable[bool]]) -> None:
-        runtime, stop = await app_of(self.service).prepare(), asyncio.Event()
-        task = asyncio.create_task(runtime.run(stop))
-        try:
+        async with at_work((await app_of(self.service).prepare()).run):
             await eventually(done, within=40)
-        finally:
-            stop.set()
-            await task
 
     async def dealt_with(self) -> int:
         (line,) = (await status([self.service])).lines

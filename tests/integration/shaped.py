@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import asyncpg
@@ -24,7 +24,9 @@ from posthouse.clock import SystemClock
 from posthouse.status import Status, status
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing import rehost
+from tests.kit.running import at_work
 from tests.kit.shop import OrderPlaced
+from tests.kit.waiting import eventually
 
 PATIENCE = 20.0
 
@@ -178,22 +180,17 @@ class Scene:
         """Both services at work."""
         clock = SystemClock()
         broker = broker or MemoryBroker(clock=clock)
-        tasks, stop = [], asyncio.Event()
         for service in (self.orders, self.billing):
             rehost(service, store=f"{url}?schema={service.name}{options}", broker=broker, clock=clock)
             await app_of(service).store.upgrade()
         async with app_of(self.billing).store.begin() as tx:
             await tx.execute("CREATE TABLE invoice (id bigserial, order_id text, number int)")
-        for service in (self.orders, self.billing):
-            tasks.append(asyncio.create_task((await app_of(service).prepare()).run(stop)))
-        try:
-            yield
-        finally:
-            self.released.set()
-            stop.set()
-            await asyncio.gather(*tasks)
-            for service in (self.orders, self.billing):
-                await service.aclose()
+        runtimes = [await app_of(service).prepare() for service in (self.orders, self.billing)]
+        async with aclosing(self.orders), aclosing(self.billing), at_work(*(runtime.run for runtime in runtimes)):
+            try:
+                yield
+            finally:
+                self.released.set()
 
     async def place(self, *orders: tuple[str, int]) -> None:
         async with self.orders.transaction("t1") as tx:
@@ -202,13 +199,13 @@ class Scene:
 
     async def settled(self) -> Status:
         """Wait until everything that was said is applied or held."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                figures = await status([self.orders, self.billing])
-                quiet = figures.quiet and not any(line.held for line in figures.lines)
-                if quiet and figures == await status([self.orders, self.billing]):
-                    return figures
-                await asyncio.sleep(0.01)
+
+        async def quiet() -> Status | None:
+            figures = await status([self.orders, self.billing])
+            still = figures.quiet and not any(line.held for line in figures.lines)
+            return figures if still and figures == await status([self.orders, self.billing]) else None
+
+        return await eventually(quiet)
 
     async def invoices(self) -> list[tuple[object, ...]]:
         async with app_of(self.billing).store.begin() as tx:

@@ -18,6 +18,7 @@ from posthouse.errors import StoreOutdated
 from posthouse.status import Status, status
 from posthouse.store import HeldFilter
 from posthouse.testing import rehost
+from tests.kit.running import at_work
 from tests.kit.waiting import eventually
 
 orders = Service("orders", namespace="shop")
@@ -69,17 +70,15 @@ async def running(postgres_url: str) -> AsyncIterator[MemoryBroker]:
     broken.clear()
     clock = SystemClock()
     broker = MemoryBroker(clock=clock)
-    before, tasks, stop = [], [], asyncio.Event()
+    before, runtimes = [], []
     for service in (orders, billing):
         before.append(rehost(service, store=f"{postgres_url}?schema={service.name}", broker=broker, clock=clock))
         with pytest.raises(StoreOutdated, match="posthouse db upgrade"):
             await app_of(service).open()
         await app_of(service).store.upgrade()
-        runtime = await app_of(service).prepare()
-        tasks.append(asyncio.create_task(runtime.run(stop)))
-    yield broker
-    stop.set()
-    await asyncio.gather(*tasks)
+        runtimes.append(await app_of(service).prepare())
+    async with at_work(*(runtime.run for runtime in runtimes)):
+        yield broker
     for service, parts in zip((orders, billing), before, strict=True):
         await service.aclose()
         service.hosted_by(parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -28,6 +27,7 @@ from posthouse.stores.postgres import PostgresStore
 from posthouse.testing import rehost
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import drain
+from tests.kit.running import at_work
 from tests.kit.servers.pgbouncer import pooling
 from tests.kit.servers.postgres import PostgresServer
 from tests.kit.servers.roles import Ground
@@ -128,18 +128,16 @@ async def running(url: str, *, first: Callable[[], Awaitable[None]] | None = Non
     broken.clear()
     clock = SystemClock()
     broker = MemoryBroker(clock=clock)
-    before, stop = [], asyncio.Event()
+    before = []
     for service in (orders, billing):
         before.append(rehost(service, store=url, broker=broker, clock=clock))
     runtimes = [await app_of(service).prepare() for service in (orders, billing)]
     if first is not None:
         await first()
-    tasks = [asyncio.create_task(runtime.run(stop)) for runtime in runtimes]
     try:
-        yield
+        async with at_work(*(runtime.run for runtime in runtimes)):
+            yield
     finally:
-        stop.set()
-        await asyncio.gather(*tasks)
         for service, parts in zip((orders, billing), before, strict=True):
             await service.aclose()
             service.hosted_by(parts)

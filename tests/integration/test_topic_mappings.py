@@ -18,6 +18,7 @@ from posthouse.brokers.nats import NatsBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.contracts import Topics
 from posthouse.testing import rehost
+from tests.kit.running import at_work
 from tests.kit.shop import OrderPlaced
 
 PATIENCE = 30.0
@@ -84,15 +85,10 @@ class Shop:
 
 @contextlib.asynccontextmanager
 async def running(shop: Shop) -> AsyncIterator[Shop]:
-    stop, services = asyncio.Event(), (shop.orders, shop.billing)
-    tasks = [asyncio.create_task((await app_of(service).prepare()).run(stop)) for service in services]
-    try:
-        yield shop
-    finally:
-        stop.set()
-        await asyncio.gather(*tasks)
-        for service in services:
-            await service.aclose()
+    async with contextlib.aclosing(shop.orders), contextlib.aclosing(shop.billing):
+        runtimes = [await app_of(service).prepare() for service in (shop.orders, shop.billing)]
+        async with at_work(*(runtime.run for runtime in runtimes)):
+            yield shop
 
 
 @pytest.fixture(params=["embedded", "nats"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 from collections import Counter, defaultdict
@@ -15,6 +14,7 @@ from posthouse.errors import BrokerUnavailable
 from posthouse.sending import Relay, RelaySettings
 from posthouse.store import WalReader
 from posthouse.stores.postgres import PostgresStore
+from tests.kit.running import at_work
 from tests.kit.waiting import eventually
 
 SEQUENCE = re.compile(rb'"sequence":"(\d+)"')
@@ -81,14 +81,10 @@ def assert_in_order(found: Mapping[str, list[int]], committed: Mapping[str, int]
 @contextlib.asynccontextmanager
 async def relaying(store: PostgresStore, sink: Sink, settings: RelaySettings | None = None) -> AsyncIterator[WalReader]:
     """A relay that follows the log runs for the length of the block."""
-    tail, stop = await store.wal_reader(), asyncio.Event()
+    tail = await store.wal_reader()
     relay = Relay(store, sink, SystemClock(), settings or RelaySettings(last_delay=0.5), tail)
-    task = asyncio.create_task(relay.run(stop))
-    try:
+    async with at_work(relay.run):
         yield tail
-    finally:
-        stop.set()
-        await task
 
 
 async def following(tail: WalReader) -> None:

@@ -23,6 +23,7 @@ from posthouse.clock import SystemClock, new_id
 from posthouse.edges.push import LARGEST, PushEndpoint, push_endpoint
 from posthouse.errors import ConfigurationError, StoreUnavailable
 from posthouse.store import HeldFilter
+from tests.kit.running import at_work
 from tests.kit.servers.issuer import ACCOUNT, AUDIENCE, Issuer, issuing
 from tests.kit.servers.pusher import wrapped
 from tests.kit.shop import OrderPlaced
@@ -81,13 +82,9 @@ class House:
                 tx.publish(OrderPlaced(order_id=order_id, number=number))
         runtime = await app_of(self.orders).prepare()
         found: list[Frame] = []
-        stop = asyncio.Event()
-        relay = asyncio.create_task(runtime.relay.run(stop))
-        async with asyncio.timeout(10):
+        async with at_work(runtime.relay.run), asyncio.timeout(10):
             while len(found) < len(numbers):
                 found += [delivery.frame for delivery in await tap.receive(100, 1.0)]
-        stop.set()
-        await relay
         return found
 
     async def post(self, body: object, *, token: str | None = None) -> httpx.Response:
