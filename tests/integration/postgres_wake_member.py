@@ -1,4 +1,4 @@
-"""A producer on what passes for another machine, run by `test_postgres_wake.py`: its doorbell lies in another folder.
+"""A producer on what passes for another machine, run by `test_postgres_wake.py`: its notifier lies in another folder.
 
 For each line on its input it commits an event, and prints the moment by the clock that all processes share.
 """

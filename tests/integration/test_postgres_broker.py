@@ -916,14 +916,14 @@ async def test_a_hint_from_another_process_wakes_a_reader_long_before_it_would_l
 async def test_a_hint_from_another_machine_wakes_a_reader_too(
     broker: PostgresBroker, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whose doorbell lies in another folder."""
+    """Whose notifier lies in another folder."""
     with monkeypatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(tmp_path))
         other = PostgresBroker(postgres_url, clock=CLOCK)
     stream = await broker.subscribe("g", ["t"])
     waiting = asyncio.create_task(stream.receive(10, DEADLINE))
     async with asyncio.timeout(DEADLINE / 3):
-        await broker._database.bell.tried()
+        await broker._database.notifier.tried()
         await other.publish([frame("k", 1)])
         await stream.ack(await waiting)
     await other.aclose()

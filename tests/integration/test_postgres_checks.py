@@ -249,7 +249,7 @@ def test_doctor_prints_store_and_broker_with_the_promise(postgres_url: str, fold
     code, text = doctor(folder, postgres_url)
     assert code == 0, text
     assert "wake-up" in text
-    assert "doorbell + listen" in text
+    assert "socket + listen" in text
     assert "survives a crash of the broker's machine: yes" in text
 
 

@@ -18,7 +18,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from posthouse.local.postgres import listening, telling
+from posthouse.local.postgres import listening, sending
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import add
@@ -34,7 +34,7 @@ LISTENERS = (
 async def elsewhere(
     store: PostgresStore, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[PostgresStore]:
-    """A store whose doorbell lies in another folder, as on another machine."""
+    """A store whose notifier lies in another folder, as on another machine."""
     with monkeypatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(tmp_path))
         other = PostgresStore(postgres_url)
@@ -43,7 +43,7 @@ async def elsewhere(
 
 
 class Machine:
-    """A process whose doorbell nobody here hears."""
+    """A process whose notifier nobody here hears."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -91,8 +91,8 @@ async def test_a_hint_from_another_machine_is_quicker_than_looking(
     store: PostgresStore, postgres_url: str, tmp_path: Path
 ) -> None:
     looking = PostgresStore(postgres_url, pooler="transaction")
-    assert await store.wake() == "doorbell + listen"
-    assert (await looking.wake()).startswith("doorbell + polling every 0.1 s")
+    assert await store.wake() == "socket + listen"
+    assert (await looking.wake()).startswith("socket + polling every 0.1 s")
     hinted, polled = [], []
     async with another_machine(postgres_url, tmp_path) as machine:
         for turn in range(9):
@@ -119,7 +119,7 @@ async def test_behind_a_pooler_commits_are_looked_for(postgres_url: str, pgbounc
     async with asyncio.timeout(5):
         while (now := await pooled.changed(seen, 5)) == seen:
             seen = now
-    assert "doorbell + polling" in {c.name: c for c in await pooled.checks()}["wake-up"].found
+    assert "socket + polling" in {c.name: c for c in await pooled.checks()}["wake-up"].found
     await pooled.aclose()
 
 
@@ -140,7 +140,7 @@ async def test_a_url_round_the_pooler_lets_a_relay_listen(postgres_url: str, pgb
     url = pgbouncer.url_of(urlsplit(postgres_url).path.removeprefix("/"))
     pooled = PostgresStore(url, pooler="transaction", listen_url=postgres_url)
     await pooled.upgrade()
-    assert await pooled.wake() == "doorbell + listen"
+    assert await pooled.wake() == "socket + listen"
     await pooled.aclose()
 
 
@@ -156,7 +156,7 @@ async def test_a_pooler_that_takes_a_listen_and_delivers_nothing_is_found_out(
 async def test_a_listener_that_the_server_cut_comes_back(
     store: PostgresStore, elsewhere: PostgresStore, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert await store.wake() == "doorbell + listen"
+    assert await store.wake() == "socket + listen"
     with caplog.at_level(logging.INFO, "posthouse.wake"):
         async with session(postgres_url) as connection:
             ended = [pid for (pid,) in await connection.fetch(LISTENERS)]
@@ -170,15 +170,15 @@ async def test_a_listener_that_the_server_cut_comes_back(
             await eventually(lambda: is_listening(store))
     said = [record.getMessage() for record in caplog.records]
     assert [line for line in said if "polling every 0.1 s (no LISTEN" in line]
-    assert said[-1] == "commits are noticed by doorbell + listen"
+    assert said[-1] == "commits are noticed by socket + listen"
 
 
 async def is_listening(store: PostgresStore) -> bool:
-    return await store.wake() == "doorbell + listen"
+    return await store.wake() == "socket + listen"
 
 
 async def test_a_producer_notifies_only_after_its_commit(store: PostgresStore, elsewhere: PostgresStore) -> None:
-    assert await elsewhere.wake() == "doorbell + listen"
+    assert await elsewhere.wake() == "socket + listen"
     said: list[str] = []
     async with store.begin() as tx:
         connection = tx.connection
@@ -206,8 +206,8 @@ async def hints(url: str) -> AsyncIterator[list[float]]:
 async def test_many_commits_are_two_hints_one_at_once_and_one_after_the_last(
     store: PostgresStore, elsewhere: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "APART", 1.0)
-    assert await elsewhere.wake() == "doorbell + listen"
+    monkeypatch.setattr(sending, "APART", 1.0)
+    assert await elsewhere.wake() == "socket + listen"
     async with hints(postgres_url) as heard:
         begun = time.monotonic()
         for _ in range(10):
@@ -226,23 +226,23 @@ async def has(heard: list[float], count: int) -> bool:
 
 
 async def test_nobody_is_told_when_the_doorbell_reaches_everybody(store: PostgresStore, postgres_url: str) -> None:
-    assert await store.wake() == "doorbell + listen"
+    assert await store.wake() == "socket + listen"
     async with hints(postgres_url) as heard:
         for _ in range(20):
             await add(store, row("k"))
-        await asyncio.sleep(20 * telling.APART)  # nothing is to come
+        await asyncio.sleep(20 * sending.APART)  # nothing is to come
         assert heard == []
 
 
 async def test_a_role_without_rights_finds_the_listeners_of_others(
     store: PostgresStore, elsewhere: PostgresStore, postgres_url: str
 ) -> None:
-    assert await elsewhere.wake() == "doorbell + listen"
+    assert await elsewhere.wake() == "socket + listen"
     name = f"plain_{urlsplit(postgres_url).path.removeprefix('/')}"
     async with session(postgres_url) as connection:
         await connection.execute(f"CREATE ROLE {name}")
         await connection.execute(f"SET ROLE {name}")
-        found = await connection.fetchval(telling.LISTENERS, "posthouse listens ", "nobody")
+        found = await connection.fetchval(sending.LISTENERS, "posthouse listens ", "nobody")
         await connection.execute(f"RESET ROLE; DROP ROLE {name}")
     assert found is True
 

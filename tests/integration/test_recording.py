@@ -152,12 +152,12 @@ async def test_on_postgres_it_is_one_statement_where_it_can_be(
 
 async def test_a_relay_is_told_of_it_at_once(on_postgres: Service) -> None:
     store: Any = app_of(on_postgres).store
-    bell = store._database.bell
-    heard = await bell.wait(-1, 0)
+    notifier = store._database.notifier
+    heard = await notifier.wait(-1, 0)
     assert not await on_postgres.record(TENANT, CLOSE, (), Closed(order_id="a"))
-    assert await bell.wait(heard, 0) == heard
+    assert await notifier.wait(heard, 0) == heard
     assert await on_postgres.record(TENANT, ADD["postgresql"], ("a",), Placed(order_id="a"))
-    assert await bell.wait(heard, 0) == heard + 1
+    assert await notifier.wait(heard, 0) == heard + 1
 
 
 @pytest.mark.parametrize("parameters", [("a",), ("a", "open", "more")])

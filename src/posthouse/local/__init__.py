@@ -1,1 +1,1 @@
-"""What the processes of one machine share: SQLite files, and a doorbell that says something was committed."""
+"""What the processes of one machine share: SQLite files, and a notifier that says something was committed."""

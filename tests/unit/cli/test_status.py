@@ -138,8 +138,8 @@ def test_watch_and_json_exclude_each_other(project: Project) -> None:
 def test_it_says_how_a_commit_is_noticed(project: Project) -> None:
     report = project.json("status", "shop")
     assert isinstance(report, dict)
-    assert report["wake"] == {"orders": "doorbell + polling every 0.05 s"}
-    assert "doorbell" in project.run("status", "shop").stdout
+    assert report["wake"] == {"orders": "socket + polling every 0.05 s"}
+    assert "socket" in project.run("status", "shop").stdout
 
 
 def test_a_broker_that_is_away_is_no_loss_but_nobody_can_tell(project: Project) -> None:

@@ -92,7 +92,7 @@ class EmbeddedBroker:
             accepted = [frame for frame, verdict in zip(frames, verdicts, strict=True) if verdict.accepted]
             self._append(connection, accepted)
         if accepted:
-            self._file.bell.ring()
+            self._file.notifier.notify()
         await self._tidy()
         return verdicts
 
@@ -130,7 +130,7 @@ class EmbeddedBroker:
                 acked = stored if first is None else first[0] - 1
                 connection.execute(schema.MOVE, (group, number, partition, acked, stored))
             connection.execute(schema.GROUP_CHANGED, (group,))
-        self._file.bell.ring()
+        self._file.notifier.notify()
 
     async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
         """A topic that does not exist yet stands at zero."""

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import posthouse.brokers.embedded.schema as schema
 from posthouse.errors import BrokerUnavailable, ConfigurationError, StoreError, StoreUnavailable
-from posthouse.local.doorbell import Doorbell
+from posthouse.local.notifier import LocalNotifier
 from posthouse.local.sqlite import (
     Checkpointer,
     Inode,
@@ -52,7 +52,7 @@ class LogFile:
             )
         self.path = path
         self.notes = tuple(check_place(path))
-        self.bell = Doorbell(path)
+        self.notifier = LocalNotifier(path)
         self.boot = boot()
         self.run = 0
         self._file: Inode | None = None
@@ -91,7 +91,7 @@ class LogFile:
     def close(self) -> None:
         self._closed = True
         self._drop()
-        self.bell.close()
+        self.notifier.close()
 
     async def _open(self, durable: bool) -> sqlite3.Connection:
         self._notice()

@@ -44,7 +44,7 @@ class EmbeddedLog:
 
     def __init__(self, file: LogFile, group: str, *, clock: Clock, window: int, lease: float, enter: Enter) -> None:
         self.me = new_id()
-        self.bell = file.bell
+        self.notifier = file.notifier
         self.polls = POLL, POLL
         self._file = file
         self._group = group
@@ -93,7 +93,7 @@ class EmbeddedLog:
         self._topics, self._run, self._version, self._looked = topics, run, version, version
         self._renew_at = now + self._lease / 3
         if joined:
-            self.bell.ring()
+            self.notifier.notify()
         return Group({place: Owned(owner, epoch) for place, (owner, epoch, _) in owned.items()}, members, version)
 
     async def settle(
@@ -108,7 +108,7 @@ class EmbeddedLog:
         self._version = self._looked = group.version + 1
         self._anew = False
         if give:
-            self.bell.ring()
+            self.notifier.notify()
         return taken
 
     async def read(self, wants: Sequence[Want[Marked]]) -> Sequence[Answer | None]:
@@ -133,7 +133,7 @@ class EmbeddedLog:
                 self._give_back(connection, held, closed=True)
             connection.execute(schema.LEAVE, (self._group, self.me))
             connection.execute(schema.GROUP_CHANGED, (self._group,))
-        self.bell.ring()
+        self.notifier.notify()
 
     # Inside a transaction
 

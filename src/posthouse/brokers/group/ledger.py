@@ -21,7 +21,7 @@ from posthouse.brokers.group.log import Answer, Group, Owned, Partition, Token, 
 from posthouse.brokers.group.window import Window
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError
-from posthouse.local.doorbell import Doorbell
+from posthouse.local.notifier import LocalNotifier
 
 
 class Cursor(msgspec.Struct):
@@ -243,7 +243,7 @@ class LedgerLog:
         poll: float,
     ) -> None:
         self.me = new_id()
-        self.bell = Doorbell(None)
+        self.notifier = LocalNotifier(None)
         self.polls = poll, poll
         self.stale = False
         self._store = store

@@ -106,7 +106,7 @@ class Group(NamedTuple):
     """For the log: what a change of this is compared with."""
 
 
-class Bell(Protocol):
+class Notifier(Protocol):
     """Counts news. It may miss some, so nobody relies on it alone."""
 
     async def wait(self, seen: int, seconds: float) -> int:
@@ -131,7 +131,7 @@ class GroupLog(Protocol[P]):
         ...
 
     @property
-    def bell(self) -> Bell:
+    def notifier(self) -> Notifier:
         """Rings when there may be more to read, and when the group changed."""
         ...
 

@@ -57,7 +57,7 @@ class GroupMember(Generic[P]):
         self._failed = False
         """The last renewal failed: `receive` tries again, and says why."""
         self._emptied = -1
-        """The count of rings at which everything that was stored had been handed out; -1 when it was not."""
+        """The count of count at which everything that was stored had been handed out; -1 when it was not."""
         self._turn = 0
         # Whoever needs several of them takes them in this order.
         self._reading, self._sharing, self._saving = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
@@ -81,19 +81,19 @@ class GroupMember(Generic[P]):
             raise BrokerError("this stream was closed")
         raise_if_ended(self._beating)
         await asyncio.sleep(0)  # a consumer with a full log must still let other tasks run
-        loop, bell = asyncio.get_running_loop(), self._log.bell
+        loop, notifier = asyncio.get_running_loop(), self._log.notifier
         (pause, longest), at_once = self._log.polls, AT_ONCE
         first_pause, deadline = pause, loop.time() + wait
-        rings = await bell.wait(-1, 0)
-        if rings == self._emptied:
-            rings = await bell.wait(rings, min(wait, pause))
+        count = await notifier.wait(-1, 0)
+        if count == self._emptied:
+            count = await notifier.wait(count, min(wait, pause))
         while not self._closed.is_set():
             self._emptied = -1
             async with self._reading:
                 await self._keep_up()
                 deliveries = await self._take(limit)
             if deliveries and not self._closed.is_set():
-                self._emptied = rings if len(deliveries) < limit and self._is_empty else -1
+                self._emptied = count if len(deliveries) < limit and self._is_empty else -1
                 return deliveries
             at_once -= 1
             if at_once > 0 and self._knows_of_more:
@@ -101,8 +101,8 @@ class GroupMember(Generic[P]):
             left = deadline - loop.time()
             if left <= 0:
                 break
-            heard, at_once = await bell.wait(rings, min(left, pause)), AT_ONCE
-            rings, pause = heard, first_pause if heard != rings else min(2 * pause, longest)
+            heard, at_once = await notifier.wait(count, min(left, pause)), AT_ONCE
+            count, pause = heard, first_pause if heard != count else min(2 * pause, longest)
         return []
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
@@ -114,13 +114,13 @@ class GroupMember(Generic[P]):
         await asyncio.sleep(0)
         await self._save(durable=False)
         if self._full < full:  # a receive may wait for that
-            self._log.bell.wake()
+            self._log.notifier.wake()
         await self._hand_over()
 
     async def nack(self, deliveries: Sequence[Delivery]) -> None:
         for partition, number in _tokens(deliveries):
             partition.nack(number)
-        self._log.bell.wake()
+        self._log.notifier.wake()
         await self._hand_over()
 
     async def aclose(self) -> None:
@@ -255,7 +255,7 @@ class GroupMember(Generic[P]):
             for partition in give:
                 self._held.pop(partition.place)
             self._held |= taken
-            self._log.bell.wake()
+            self._log.notifier.wake()
         return True
 
     def _refuse_when_removed(self, group: Group) -> None:
@@ -286,7 +286,7 @@ class GroupMember(Generic[P]):
             await self._on_beat()
 
     async def _leave(self) -> None:
-        self._log.bell.wake()
+        self._log.notifier.wake()
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.wait([self._beating])

@@ -16,7 +16,7 @@ from posthouse.brokers.nats.reader import Reader
 from posthouse.brokers.nats.topics import Topic, Topics
 from posthouse.brokers.nats.wire import Refused, Wire
 from posthouse.clock import new_id
-from posthouse.local.doorbell import Doorbell
+from posthouse.local.notifier import LocalNotifier
 
 POLL = 1.0
 """Seconds after which to look again though nothing arrived."""
@@ -29,7 +29,7 @@ class NatsLog:
         self, wire: Wire, topics: Topics, group: str, names: Sequence[str], *, window: int, lease: float
     ) -> None:
         self.me = new_id()
-        self.bell = Doorbell(None)
+        self.notifier = LocalNotifier(None)
         self.polls = POLL, POLL
         self.stale = False
         self._wire = wire
@@ -108,7 +108,7 @@ class NatsLog:
     def _look_again(self) -> None:
         """Somebody joined, left or sought, a reader lost its way, or the connection was lost."""
         self.stale = True
-        self.bell.wake()
+        self.notifier.wake()
 
     async def _on_hint(self, message: Msg) -> None:
         self._look_again()
@@ -166,7 +166,9 @@ class NatsLog:
 
     async def _open_reader(self, buffer: PartitionBuffer, info: Topic) -> None:
         if buffer not in self._readers:
-            self._readers[buffer] = Reader(self._wire, buffer, info.partitions, bell=self.bell, lost=self._look_again)
+            self._readers[buffer] = Reader(
+                self._wire, buffer, info.partitions, notifier=self.notifier, lost=self._look_again
+            )
         with contextlib.suppress(Refused):
             await self._readers[buffer].open()
 

@@ -19,7 +19,7 @@ from posthouse.brokers.nats.letters import place_of, stream_of, subjects_of
 from posthouse.brokers.nats.wire import STATUS, Wire
 from posthouse.clock import new_id
 from posthouse.errors import BrokerError
-from posthouse.local.doorbell import Doorbell
+from posthouse.local.notifier import LocalNotifier
 
 PULL = 500
 """The most frames to ask for at once."""
@@ -29,16 +29,16 @@ NANO = 1_000_000_000
 
 
 class Reader:
-    """Fills a buffer as far as it has room; rings the `bell` when something arrived, and calls `lost` when it must be opened anew."""
+    """Fills a buffer as far as it has room; wakes the `notifier` when something arrived, and calls `lost` when it must be opened anew."""
 
     def __init__(
-        self, wire: Wire, buffer: PartitionBuffer, partitions: int, *, bell: Doorbell, lost: Callable[[], None]
+        self, wire: Wire, buffer: PartitionBuffer, partitions: int, *, notifier: LocalNotifier, lost: Callable[[], None]
     ) -> None:
         self._wire = wire
         self._buffer = buffer
         self._stream = stream_of(buffer.topic)
         self._subject = subjects_of(buffer.topic, partitions)[buffer.number]
-        self._bell = bell
+        self._notifier = notifier
         self._lost = lost
         self._name = ""
         """Of the consumer that is listened to; empty when there is none."""
@@ -131,7 +131,7 @@ class Reader:
         self._number = place.number
         self._asked -= 1
         self._buffer.arrive(place, message)
-        self._bell.wake()
+        self._notifier.wake()
         if self._asked <= PULL // 2:
             with contextlib.suppress(BrokerError):
                 await self.ask()

@@ -112,7 +112,7 @@ class PostgresBroker:
                 await self._store(part)
                 alive()
         if accepted:
-            self._database.bell.ring()
+            self._database.notifier.notify()
         await self._tidy()
         return verdicts
 
@@ -142,7 +142,7 @@ class PostgresBroker:
             raise BrokerError("seek takes either a position or a time")
         ((number, _),) = await self._known([topic])
         await self._database.fetch("seeking", sql.SEEK, group, number, offset(position), time, self._run)
-        self._database.bell.ring()
+        self._database.notifier.notify()
 
     async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
         """A topic that does not exist yet stands at zero."""

@@ -13,9 +13,9 @@ import asyncpg
 import posthouse.brokers.postgres.schema as sql
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
 from posthouse.local.postgres.connection import ServerConnection
+from posthouse.local.postgres.notifier import Notifier
 from posthouse.local.postgres.pool import Share
 from posthouse.local.postgres.pooler import PROCESS
-from posthouse.local.postgres.wake import Wake
 from posthouse.store import Rows
 
 PATIENCE = 30.0
@@ -77,7 +77,7 @@ class Database:
         """Whether each statement has a BEGIN before it: behind a pooler, and where the server's own transactions are stricter than
         ours."""
         self._statements: dict[str, str] = {}
-        self.bell = Wake(
+        self.notifier = Notifier(
             f"/postgresql log/{parts.netloc.rpartition('@')[2]}{parts.path}/{schema}",
             f"posthouse {schema}"[:63],
             listen_url=None if pooled else url,
@@ -128,13 +128,13 @@ class Database:
                 await connection.close(timeout=CLOSING)
 
     async def close(self) -> None:
-        await self.bell.aclose()
+        await self.notifier.aclose()
         await self.share.aclose()
 
     @property
     def longest_pause(self) -> float:
         """Seconds between two looks at the log that nothing called for, at most."""
-        return RARE_POLL if self.bell.listens else POLL
+        return RARE_POLL if self.notifier.listens else POLL
 
     def worded(self, statement: str) -> str:
         if statement not in self._statements:

@@ -49,7 +49,7 @@ class PostgresLog:
         enter: Callable[[], Awaitable[Entered]],
     ) -> None:
         self.me = new_id()
-        self.bell = database.bell
+        self.notifier = database.notifier
         self._database = database
         self._group = group
         self._topics, self._run = entered
@@ -86,7 +86,7 @@ class PostgresLog:
         self._version = self._looked = rows[0]["version"]
         if not self._joined:
             self._joined = True
-            self.bell.ring()
+            self.notifier.notify()
         return self._group_of(rows)
 
     async def settle(
@@ -115,7 +115,7 @@ class PostgresLog:
         self._version = self._looked = group.version + 1
         self._entered_again = False
         if give:
-            self.bell.ring()
+            self.notifier.notify()
         return taken
 
     async def read(self, wants: Sequence[Want[SavedPartition]]) -> Sequence[Answer | None]:
@@ -177,7 +177,7 @@ class PostgresLog:
     async def leave(self, held: Sequence[SavedPartition]) -> None:
         back = self._given_back(held, closed=True)
         await self._database.fetch("leaving a group", sql.LEAVE, self._group, self.me, *back, self._run)
-        self.bell.ring()
+        self.notifier.notify()
 
     def _distrust(self, partitions: Iterable[SavedPartition]) -> None:
         """The log may have lost its end, to a crash, a failover or a restore, and give our numbers to other frames: forget

@@ -16,7 +16,7 @@ from posthouse.brokers.redis.scripts import ACK, BEGIN, GIVE, RENEW, TAKE
 from posthouse.brokers.redis.topics import bell_of, ledger_of
 from posthouse.brokers.redis.wire import Asked, Read, Value, Wire
 from posthouse.clock import new_id
-from posthouse.local.doorbell import Doorbell
+from posthouse.local.notifier import LocalNotifier
 
 PULL = 2000
 """How many entries to ask for at once."""
@@ -51,7 +51,7 @@ class RedisLog:
         lease: float,
     ) -> None:
         self.me = new_id()
-        self.bell = Doorbell(None)
+        self.notifier = LocalNotifier(None)
         self.polls = POLL, POLL
         self.stale = False
         self._wire = wire
@@ -204,7 +204,7 @@ class RedisLog:
             entries += len(arrived)
         if entries:
             self._weight = max(1, bytes_ // entries)
-            self.bell.wake()
+            self.notifier.wake()
 
     def _listen(self) -> None:
         """Hear of new entries while all lanes are dry, and of everything that members should know."""
@@ -226,7 +226,7 @@ class RedisLog:
         for lane in self._lanes.values():
             if lane.key in heard:
                 lane.dry = False
-        self.bell.wake()
+        self.notifier.wake()
 
     # Sharing the work
 

@@ -22,8 +22,8 @@ class Changes:
         self._database = database
         self._clock = clock
         self._number = 0
-        self._rings = 0
-        self._was_rung = False
+        self._seen = 0
+        self._was_notified = False
         self._last: object = None
         self._fresh = False
         self._open: frozenset[int] = frozenset()
@@ -33,8 +33,8 @@ class Changes:
         loop, clock = asyncio.get_running_loop(), self._clock
         by_loop, by_clock = loop.time() + seconds, clock.now() + seconds if clock else 0.0
         waits = 0
-        looks = not self._was_rung  # whoever rang a moment ago may well do so again: then nobody need look
-        if self._rung(await self._database.bell.wait(-1, 0)):
+        looks = not self._was_notified  # whoever notified a moment ago may well do so again: then nobody need look
+        if self._notified(await self._database.notifier.wait(-1, 0)):
             looks = False
         while True:
             if looks:
@@ -46,20 +46,20 @@ class Changes:
                 return self._number
             waits += 1
             pause = longest_backoff(waits, FIRST_PAUSE, LAST_PAUSE, 1.3)
-            looks = not self._rung(await self._database.bell.wait(self._rings, min(pause, left)))
+            looks = not self._notified(await self._database.notifier.wait(self._seen, min(pause, left)))
 
     async def mode(self) -> str:
         """What wakes a relay here, in words, found out by trying."""
-        await self._database.bell.tried()
-        return self._database.bell.mode
+        await self._database.notifier.tried()
+        return self._database.notifier.mode
 
-    def _rung(self, rings: int) -> bool:
-        """Whether somebody rang since the last time."""
-        self._was_rung = rings != self._rings
-        if self._was_rung:
-            self._rings = rings
+    def _notified(self, count: int) -> bool:
+        """Whether somebody notified us since the last time."""
+        self._was_notified = count != self._seen
+        if self._was_notified:
+            self._seen = count
             self._number += 1
-        return self._was_rung
+        return self._was_notified
 
     async def _look(self) -> None:
         last, snapshot = (await self._database.run(LOOK)).one()

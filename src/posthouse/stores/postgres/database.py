@@ -17,8 +17,8 @@ import msgspec
 from posthouse.checks import refusals
 from posthouse.errors import ConfigurationError, StoreError, StoreUnavailable
 from posthouse.local.postgres.connection import ServerConnection
+from posthouse.local.postgres.notifier import Notifier
 from posthouse.local.postgres.pool import Share, options
-from posthouse.local.postgres.wake import Wake
 from posthouse.store import Rows
 from posthouse.stores.postgres.errors import NOT_PRIMARY, is_lost, mapped, sqlstate_of
 from posthouse.stores.postgres.isolation import role_findings
@@ -71,8 +71,8 @@ class Database:
         self.url = url
         self.settings = settings
         self.name = unquote(urlsplit(url).path.removeprefix("/")) or None
-        self.bell = Wake(
-            bell_name(url, settings.schema),
+        self.notifier = Notifier(
+            notifier_name(url, settings.schema),
             f"posthouse {settings.schema}"[:63],
             listen_url=settings.listen_url or (None if settings.pooled else url),
             run=partial(self.run, check=False),
@@ -217,7 +217,7 @@ class Database:
     async def close(self) -> None:
         """Close every connection; one whose transaction does not end in time is cut off."""
         self.closed = True
-        await self.bell.aclose()
+        await self.notifier.aclose()
         if self._ends:
             await asyncio.wait(self._ends, timeout=1.0)
         await self.share.aclose()
@@ -234,7 +234,7 @@ class Database:
             await self.run(END_SESSION, process, check=False)
 
 
-def bell_name(url: str, schema: str) -> str:
+def notifier_name(url: str, schema: str) -> str:
     """One for each schema of each database, whoever connects to it."""
     parts = urlsplit(url)
     return f"/postgresql/{parts.netloc.rpartition('@')[2]}{parts.path}/{schema}"

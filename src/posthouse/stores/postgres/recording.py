@@ -54,7 +54,7 @@ async def recorded(database: Database, sql: str, parameters: Sequence[object], r
     finally:
         database.leave_seat()
     if said:
-        database.bell.ring()
+        database.notifier.notify()
     return bool(said)
 
 

@@ -134,7 +134,7 @@ class PostgresStore:
         if runtime_url is not None:
             self._database = Database(runtime_url, msgspec.structs.replace(settings, writers=BOOKS))
             self._separation = Separation(self._application, self._database)
-            self._application.bell = self._database.bell
+            self._application.notifier = self._database.notifier
             self._application.refuse = self._database.refuse = self._separation.refuse
         self._checks = PostgresChecks(self._database, declared=pooler, durable=durable)
         self._shapes = Shapes(self._application)

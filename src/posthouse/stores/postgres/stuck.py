@@ -62,7 +62,7 @@ class StuckRows:
 
     async def retry_stuck(self, row_id: int) -> bool:
         done = await self._database.run(RETRY, self.now(), row_id)
-        self._database.bell.ring()
+        self._database.notifier.notify()
         return done.rowcount > 0
 
 

@@ -69,7 +69,7 @@ class PostgresTimers:
             return 0
         fired: Any = (await self._database.run_committed(FIRE, limit, now, self._window)).scalar()
         if fired:
-            self._database.bell.ring()
+            self._database.notifier.notify()
         return int(fired)
 
     async def next_due(self) -> float | None:

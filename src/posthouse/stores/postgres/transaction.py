@@ -255,7 +255,7 @@ class PostgresTransaction:
         if said == "ROLLBACK":
             raise StoreError(PASSED_OVER)
         if self.appended:
-            self.database.bell.ring()
+            self.database.notifier.notify()
 
     async def _roll_back(self, connection: ServerConnection) -> None:
         try:

@@ -21,7 +21,7 @@ from posthouse.errors import (
     TransactionClosed,
 )
 from posthouse.local import sqlite as local
-from posthouse.local.doorbell import Doorbell
+from posthouse.local.notifier import LocalNotifier
 from posthouse.local.sqlite import MISFITS, Checkpointer, Inode, Synchronous, inode, mapped, patiently, translated
 from posthouse.store import Parameters, Rows, Transaction
 from posthouse.store.placeholders import QUESTION, bound
@@ -68,7 +68,7 @@ class Database:
     def __init__(self, path: Path | None, synchronous: Synchronous, shards: int | None, patience: float) -> None:
         self.path = path
         self.file = real_path(str(path)) if path else ""
-        self.bell = Doorbell(path)
+        self.notifier = LocalNotifier(path)
         self.wanted_shards = shards
         self.patience = patience
         self.closed = False
@@ -124,7 +124,7 @@ class Database:
     def close(self) -> None:
         """Close what nobody is using; a transaction that is still open closes its own at its end."""
         self.closed = True
-        self.bell.close()
+        self.notifier.close()
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -224,14 +224,14 @@ class Database:
                 return transaction
         return None
 
-    def finished(self, connection: sqlite3.Connection, *, ring: bool) -> None:
+    def finished(self, connection: sqlite3.Connection, *, notify: bool) -> None:
         """After a commit: keep the WAL small, tell who waits. Raises CommitUnknown where it reached a file that nobody will open."""
         if self._replaced:
             raise CommitUnknown(f"{self.path} {REPLACED}: what was committed is in the old file alone")
         if self._checkpointer is not None:
             self._checkpointer.committed(connection)
-        if ring:
-            self.bell.ring()
+        if notify:
+            self.notifier.notify()
 
     def make_room(self, connection: sqlite3.Connection) -> None:
         """The disk is full: what the WAL holds may be what leases and cursors need."""
@@ -381,7 +381,7 @@ class SqliteTransaction:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._commit_failed(connection, error)
-        self.database.finished(connection, ring=self.appended)
+        self.database.finished(connection, notify=self.appended)
 
     def _commit_failed(self, connection: sqlite3.Connection, error: sqlite3.Error) -> None:
         """Roll back what can be; after an I/O error nobody knows what reached the disk, and the connection is done."""

@@ -207,7 +207,7 @@ class SqliteStore:
         return checks
 
     async def wake(self) -> str:
-        return f"doorbell + polling every {LAST_PAUSE:g} s"
+        return f"socket + polling every {LAST_PAUSE:g} s"
 
     def _waiting(self, connection: sqlite3.Connection) -> list[Check]:
         shards, held, stuck, keys, dead = connection.execute(WAITING, (self._clock.now(),)).fetchone()
@@ -216,15 +216,15 @@ class SqliteStore:
     async def changed(self, seen: int, seconds: float) -> int:
         loop = asyncio.get_running_loop()
         by_loop, by_clock = loop.time() + seconds, self._clock.now() + seconds
-        bell, looks = self._database.bell, 0
-        rings = await bell.wait(-1, 0)
+        notifier, looks = self._database.notifier, 0
+        count = await notifier.wait(-1, 0)
         while True:
             latest = await self._database.read(_latest)
             left = min(by_loop - loop.time(), by_clock - self._clock.now())
             if latest != seen or left <= 0:
                 return latest
             looks += 1
-            rings = await bell.wait(rings, min(longest_backoff(looks, FIRST_PAUSE, LAST_PAUSE, 1.2), left))
+            count = await notifier.wait(count, min(longest_backoff(looks, FIRST_PAUSE, LAST_PAUSE, 1.2), left))
 
     async def wal_reader(self) -> WalReader:
         raise ConfigurationError(

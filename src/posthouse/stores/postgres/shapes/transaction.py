@@ -186,7 +186,7 @@ class ShapedTransaction:
                 raise translated(original, "committing") from error
             raise
         if self.appended:
-            self.database.bell.ring()
+            self.database.notifier.notify()
 
     async def _rolled_back(self) -> bool:
         try:

@@ -1,6 +1,6 @@
-"""A doorbell between the processes of one machine: "something was committed". It may be lost, so nobody relies on it.
+"""A notifier between the processes of one machine: "something was committed". It may be lost, so nobody relies on it.
 
-Each listener binds a datagram socket in a folder named after the file it listens for; ringing sends one byte to every
+Each listener binds a datagram socket in a folder named after the file it listens for; notifying sends one byte to every
 socket there. The folders lie in the user's run-time directory, else in one of the user's own in the temporary directory,
 where anybody may have made that name first: one that is not ours alone is not used. Where there is no folder, or the system
 has no such sockets, listeners simply wait out their polling interval.
@@ -23,12 +23,12 @@ from pathlib import Path
 _count = itertools.count()
 
 LOOK = 0.002
-"""Seconds between two looks for new listeners: a busy writer rings thousands of times in one."""
+"""Seconds between two looks for new listeners: a busy writer notifies thousands of times in one."""
 
 
-class Doorbell:
-    """Rings for one file. `ring` never blocks and never fails; `wait` returns early when somebody rang. Any number of
-    tasks may wait: each passes the count it saw last. Without a path it rings in this process only."""
+class LocalNotifier:
+    """Tells of one file. `notify` never blocks and never fails; `wait` returns early when somebody did. Any number of
+    tasks may wait: each passes the count it saw last. Without a path it reaches this process only."""
 
     def __init__(self, path: Path | str | None) -> None:
         self._folder: Path | None = None
@@ -37,14 +37,14 @@ class Doorbell:
             self._folder = _home() / digest
         self._listener: socket.socket | None = None
         self._own: Path | None = None
-        self._rings = 0
+        self._notices = 0
         self._waiters: set[asyncio.Future[None]] = set()
         self._sender: socket.socket | None = None
         self._neighbours: list[str] = []
         self._listed_at = -1
         self._looked_at = float("-inf")
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake every waiter of this file, in this process and in others."""
         self.wake()
         for neighbour in self._others():
@@ -53,12 +53,12 @@ class Doorbell:
             except (ConnectionRefusedError, FileNotFoundError):
                 _remove(neighbour)  # its owner died without unbinding
             except OSError:
-                pass  # its queue is full: it has been rung already
+                pass  # its queue is full: it has been told already
 
     async def wait(self, seen: int, seconds: float) -> int:
-        """The count of rings, as soon as it differs from `seen`, at the latest after `seconds`."""
+        """The count, as soon as it differs from `seen`, at the latest after `seconds`."""
         self._listen()
-        if self._rings == seen:
+        if self._notices == seen:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)
             try:
@@ -67,10 +67,10 @@ class Doorbell:
                         await waiter
             finally:
                 self._waiters.discard(waiter)
-        return self._rings
+        return self._notices
 
     def neighbourhood(self) -> str:
-        """A text that is the same for all whom this bell can reach, and for nobody else."""
+        """A text that is the same for all whom this notifier can reach, and for nobody else."""
         return _shared_text(self._folder.parent / "neighbourhood") if self._folder else secrets.token_hex(8)
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class Doorbell:
 
     def wake(self) -> None:
         """Wake every waiter in this process alone."""
-        self._rings += 1
+        self._notices += 1
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)

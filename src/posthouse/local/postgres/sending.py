@@ -1,4 +1,4 @@
-"""Telling: a hint on a channel of the server, "something was committed", for listeners that no doorbell reaches.
+"""Sending: a hint on a channel of the server, "something was committed", for listeners that no socket reaches.
 
 It never rides on the transaction that it tells of: NOTIFY makes all commits that carry one wait for one lock of the whole
 cluster. It is sent afterwards, from another connection, at most once in a few milliseconds, and only while somebody
@@ -25,16 +25,16 @@ Run = Callable[..., Awaitable[Rows]]
 # Say it. Nobody waits for the disk: what a crash takes away was only a hint.
 NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')"
 
-# Whether anybody listens whom our doorbell does not reach.
+# Whether anybody listens whom our sockets do not reach.
 LISTENERS = """
 SELECT EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.datname = current_database()
     AND starts_with(a.application_name, $1) AND a.application_name <> $2)
 """
 
 
-class Teller:
+class NotifySender:
     """`tell` after a commit: it returns at once and never fails. `listeners` begins the application names of all who
-    listen, `neighbour` is that of those whom the doorbell reaches."""
+    listen, `neighbour` is that of those whom the sockets reach."""
 
     def __init__(self, run: Run, channel: str, listeners: str, neighbour: str) -> None:
         self._run = run
@@ -46,7 +46,7 @@ class Teller:
         self._wanted = False
         self._look_at = float("-inf")
 
-    def tell(self) -> None:
+    def send(self) -> None:
         """Something was committed."""
         if not self._wanted and time.monotonic() < self._look_at:
             return  # nobody elsewhere listened a moment ago
