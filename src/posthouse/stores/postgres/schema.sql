@@ -1,5 +1,9 @@
 -- The tables of the store, each in the form that is in force; what they do together is in functions/. Times are seconds
--- since 1970, unless their type says otherwise. A unique key of a table with tenants begins with the tenant: such keys
+-- since 1970, unless their type says otherwise. Some columns mean the same everywhere: `tenant` is whose row it is;
+-- `topic`, `key`, `sequence` and `lineage` are where an event stands (`key` NULL: it stands alone, `sequence` NULL: without a
+-- number; a number of a newer lineage counts anew); `event_id`, `type`, `headers` (JSON, NULL for none) and `body` are the
+-- envelope as it is on the wire; `consumer` is a consumer group; `digest` is that of an event, to tell a repeated one from
+-- another with its id. A unique key of a table with tenants begins with the tenant: such keys
 -- look past row-level security, and nobody is to find or take what is another tenant's. The policies come from
 -- posthouse.guard(), which is called once everything is there.
 
@@ -9,8 +13,8 @@ END $$;
 
 -- The migrations that were applied.
 CREATE TABLE posthouse.migration (
-    name text PRIMARY KEY,
-    applied_at timestamptz NOT NULL DEFAULT now()
+    name text PRIMARY KEY,  -- that of its file
+    applied_at timestamptz NOT NULL DEFAULT now()  -- when
 );
 
 
@@ -20,18 +24,18 @@ CREATE TABLE posthouse.migration (
 -- where this server does not say. A writer that has not seen the last turn of `slot` writes to the partition before: that is no
 -- harm, since a partition is emptied only when nothing in it is needed.
 CREATE TABLE posthouse.meta (
-    one boolean PRIMARY KEY DEFAULT true CHECK (one),
-    identity text NOT NULL DEFAULT gen_random_uuid()::text,
-    shards integer NOT NULL,
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),  -- there is one row
+    identity text NOT NULL DEFAULT gen_random_uuid()::text,  -- of this store; whoever writes says which one he means
+    shards integer NOT NULL,  -- how many the outbox has; fixed when the tables are made
     lineage integer NOT NULL DEFAULT 1,  -- grows after a failover or a restore
-    system text,
-    database oid,
-    timeline text,
-    slot smallint NOT NULL DEFAULT 0,  -- the partition of the outbox that is written, and since when
-    slot_since timestamptz NOT NULL DEFAULT now(),
+    system text,  -- the identifier of the server
+    database oid,  -- its database
+    timeline text,  -- its line of WAL, which a promotion changes
+    slot smallint NOT NULL DEFAULT 0,  -- the partition of the outbox that is written
+    slot_since timestamptz NOT NULL DEFAULT now(),  -- and since when
     streams integer NOT NULL DEFAULT 1,  -- grows when transactions of stream_event are written anew: older cursors are void
-    runs integer NOT NULL DEFAULT 0,  -- how many runs relays have seen, and since when this one; for people
-    run_since timestamptz,
+    runs integer NOT NULL DEFAULT 0,  -- how many runs relays have seen; for people
+    run_since timestamptz,  -- and since when this one
     guest text  -- where facts were said before a relay came, if that is not where the cursors were written
 );
 
@@ -42,29 +46,29 @@ CREATE TABLE posthouse.meta (
 -- where and while it was written: a restart, also that of an old copy of the disk, changes `started`, a dump brings
 -- `maker` without its transaction, and a database that was made of another one (TEMPLATE) lies in another place.
 CREATE UNLOGGED TABLE posthouse.incarnation (
-    one boolean PRIMARY KEY DEFAULT true CHECK (one),
-    token text NOT NULL DEFAULT gen_random_uuid()::text,
-    started timestamptz NOT NULL DEFAULT pg_postmaster_start_time(),
-    maker xid NOT NULL DEFAULT pg_current_xact_id()::xid,
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),  -- there is one row
+    token text NOT NULL DEFAULT gen_random_uuid()::text,  -- of this run
+    started timestamptz NOT NULL DEFAULT pg_postmaster_start_time(),  -- when the server was
+    maker xid NOT NULL DEFAULT pg_current_xact_id()::xid,  -- the transaction that wrote the row
     home text NOT NULL  -- the path of the file of posthouse.meta
 );
 
 -- Who used which version of an event, first and last. Nothing of a tenant is in it.
 CREATE TABLE posthouse.version_usage (
-    role text NOT NULL,
-    party text NOT NULL,
-    subject text NOT NULL,
-    first_at double precision NOT NULL,
-    last_at double precision NOT NULL,
+    role text NOT NULL,  -- published, applied or running
+    party text NOT NULL,  -- a service, or a consumer
+    subject text NOT NULL,  -- type and version; empty for running
+    first_at double precision NOT NULL,  -- first seen
+    last_at double precision NOT NULL,  -- last seen
     PRIMARY KEY (role, party, subject)
 );
 
 -- What running processes have timed, one row for each. Nothing of a tenant is in it.
 CREATE TABLE posthouse.timing (
-    service text NOT NULL,
-    process text NOT NULL,
-    written_at double precision NOT NULL,
-    figures bytea NOT NULL,
+    service text NOT NULL,  -- whose process it is
+    process text NOT NULL,  -- its name
+    written_at double precision NOT NULL,  -- when it wrote last
+    figures bytea NOT NULL,  -- what it timed, as JSON
     PRIMARY KEY (service, process)
 );
 
@@ -76,9 +80,9 @@ CREATE TABLE posthouse.timing (
 -- is truncated, and no table is made or dropped while events flow. Which partition a row is in means nothing to those who read
 -- it.
 CREATE TABLE posthouse.outbox (
-    id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),
+    id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),  -- in the order of commits within a key
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- the transaction, also inside a savepoint
-    shard smallint NOT NULL,
+    shard smallint NOT NULL,  -- that of its key
     topic text NOT NULL,
     tenant text NOT NULL,
     key text,
@@ -118,7 +122,7 @@ CREATE TABLE posthouse.key (
     topic text NOT NULL,
     tenant text NOT NULL,
     key text NOT NULL,
-    sequence bigint NOT NULL,
+    sequence bigint NOT NULL,  -- the last number given
     PRIMARY KEY (tenant, topic, key)
 ) WITH (fillfactor = 50);
 
@@ -126,9 +130,9 @@ CREATE TABLE posthouse.key (
 CREATE TABLE posthouse.idempotency (
     tenant text NOT NULL,
     topic text NOT NULL,
-    idempotency_key text NOT NULL,
-    event_id text NOT NULL,
-    until double precision NOT NULL,
+    idempotency_key text NOT NULL,  -- as the producer said it
+    event_id text NOT NULL,  -- the event that stands for it
+    until double precision NOT NULL,  -- remembered until
     PRIMARY KEY (tenant, topic, idempotency_key)
 );
 
@@ -136,16 +140,16 @@ CREATE INDEX idempotency_until ON posthouse.idempotency (until);
 
 -- What is due later.
 CREATE TABLE posthouse.timer (
-    id bigint GENERATED ALWAYS AS IDENTITY,
-    name text NOT NULL,
-    due_at double precision NOT NULL,
-    shard smallint NOT NULL,
+    id bigint GENERATED ALWAYS AS IDENTITY,  -- in the order of setting
+    name text NOT NULL,  -- unique per tenant; cancels it
+    due_at double precision NOT NULL,  -- when it goes out
+    shard smallint NOT NULL,  -- that of its key
     topic text NOT NULL,
     tenant text NOT NULL,
     event_id text NOT NULL,
     key text,
     numbered boolean NOT NULL,  -- whether it gets a number of its key when it goes out
-    idempotency_key text,
+    idempotency_key text,  -- as in the outbox
     headers text,
     body bytea NOT NULL,
     PRIMARY KEY (tenant, name)
@@ -160,10 +164,10 @@ CREATE INDEX timer_due_at ON posthouse.timer (due_at, id);
 
 -- Shares of the outbox: who reads them, and how far the broker has accepted them.
 CREATE TABLE posthouse.shard (
-    number smallint PRIMARY KEY,
-    owner text,
+    number smallint PRIMARY KEY,  -- from 0 on
+    owner text,  -- the relay that holds it; NULL: nobody
     epoch bigint NOT NULL DEFAULT 0,  -- grows whenever it is taken, and with each run of the server
-    until double precision NOT NULL DEFAULT 0,
+    until double precision NOT NULL DEFAULT 0,  -- when its lease ends
     s1 pg_snapshot NOT NULL DEFAULT '1:1:',  -- everything visible in it was dealt with
     backlog bigint,  -- the number of the backlog that the shard is in
     floor bigint NOT NULL DEFAULT 0  -- transactions that began after `s1` draw ids above it: nobody need look for the first
@@ -173,8 +177,8 @@ CREATE TABLE posthouse.shard (
 -- all shards at once, as the rows lie in the table: shard by shard, every row would be looked up where its neighbours are not.
 -- How far a backlog was read is one row, whatever the number of its shards.
 CREATE TABLE posthouse.backlog (
-    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    s2 pg_snapshot NOT NULL,
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,  -- in the order of opening
+    s2 pg_snapshot NOT NULL,  -- up to which snapshot it goes
     last_id bigint NOT NULL,  -- up to here so far …
     hi_id bigint NOT NULL,  -- … and up to here in all
     floor bigint NOT NULL  -- for its shards once it was read
@@ -182,23 +186,23 @@ CREATE TABLE posthouse.backlog (
 
 -- Relays that are alive, with or without shards.
 CREATE TABLE posthouse.member (
-    owner text PRIMARY KEY,
-    until double precision NOT NULL,
+    owner text PRIMARY KEY,  -- the relay
+    until double precision NOT NULL,  -- when it counts as dead
     reads text  -- where its rows come from, in its own words; NULL for one that was never to follow the log
 );
 
 -- Rows that the broker refused, and those of the same key behind them. The row itself stays in the outbox.
 CREATE TABLE posthouse.stuck (
-    id bigint NOT NULL,
-    shard smallint NOT NULL,
+    id bigint NOT NULL,  -- of the row in the outbox
+    shard smallint NOT NULL,  -- that of its key
     topic text NOT NULL,
     tenant text NOT NULL,
     key text,
-    attempts integer NOT NULL,
-    first_at double precision NOT NULL,
-    next_at double precision NOT NULL,
-    error text NOT NULL,
-    quarantined boolean NOT NULL,
+    attempts integer NOT NULL,  -- tries; 0 for one that waits behind another
+    first_at double precision NOT NULL,  -- of the first refusal
+    next_at double precision NOT NULL,  -- of the next try
+    error text NOT NULL,  -- the broker's last word
+    quarantined boolean NOT NULL,  -- refused for good: only an operator tries again
     PRIMARY KEY (tenant, id)
 );
 
@@ -210,8 +214,8 @@ CREATE INDEX stuck_by_key ON posthouse.stuck (topic, tenant, key, id);
 -- relays never wait for each other here.
 CREATE TABLE posthouse.sent (
     topic text NOT NULL,
-    shard smallint NOT NULL,
-    count bigint NOT NULL,
+    shard smallint NOT NULL,  -- the lowest of the relay that counted
+    count bigint NOT NULL,  -- accepted so far
     PRIMARY KEY (topic, shard)
 ) WITH (fillfactor = 50);
 
@@ -232,10 +236,10 @@ CREATE TABLE posthouse.head (
     topic text NOT NULL,
     tenant text NOT NULL,
     key text NOT NULL,
-    sequence bigint NOT NULL,
-    lineage integer NOT NULL,
+    sequence bigint NOT NULL,  -- the last number applied
+    lineage integer NOT NULL,  -- of that number
     event_id text NOT NULL,  -- empty while none was applied
-    digest bytea NOT NULL,
+    digest bytea NOT NULL,  -- of that event
     newest bigint NOT NULL DEFAULT 0,  -- when the newest id of all of them was drawn (milliseconds)
     held integer NOT NULL DEFAULT 0,  -- how many of the key are held in a blocking state
     PRIMARY KEY (tenant, consumer, topic, key)
@@ -248,9 +252,9 @@ CREATE TABLE posthouse.inbox (
     event_id text NOT NULL,
     topic text NOT NULL,
     digest bytea NOT NULL,
-    time double precision NOT NULL,
-    received_at double precision NOT NULL,
-    result text NOT NULL,
+    time double precision NOT NULL,  -- of the event, as the broker has it
+    received_at double precision NOT NULL,  -- from when on its age counts
+    result text NOT NULL,  -- applied or skipped
     PRIMARY KEY (tenant, consumer, event_id)
 );
 
@@ -259,7 +263,7 @@ CREATE INDEX inbox_received_at ON posthouse.inbox (received_at);
 -- Up to what time events may have been applied and purged.
 CREATE TABLE posthouse.forgotten (
     consumer text PRIMARY KEY,
-    until double precision NOT NULL
+    until double precision NOT NULL  -- not later than this
 );
 
 -- One line for each event applied or skipped, added with it. Adding locks nothing: a figure that all workers of a
@@ -267,22 +271,22 @@ CREATE TABLE posthouse.forgotten (
 CREATE TABLE posthouse.applied_count (
     consumer text NOT NULL,
     topic text NOT NULL,
-    applied integer NOT NULL,
-    skipped integer NOT NULL
+    applied integer NOT NULL,  -- events applied
+    skipped integer NOT NULL  -- events given up
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000);
 
 -- The sum of the lines that were cleared away; the columns are those of applied_count, in the same order.
 CREATE TABLE posthouse.applied (
     consumer text NOT NULL,
     topic text NOT NULL,
-    applied bigint NOT NULL,
-    skipped bigint NOT NULL,
+    applied bigint NOT NULL,  -- events applied
+    skipped bigint NOT NULL,  -- events given up
     PRIMARY KEY (consumer, topic)
 ) WITH (fillfactor = 50);
 
 -- What could not be applied. Functions are given whole rows of it: the order of the columns counts.
 CREATE TABLE posthouse.held (
-    id bigint GENERATED ALWAYS AS IDENTITY,
+    id bigint GENERATED ALWAYS AS IDENTITY,  -- in the order of coming
     consumer text NOT NULL,
     topic text NOT NULL,
     tenant text NOT NULL,
@@ -291,18 +295,18 @@ CREATE TABLE posthouse.held (
     lineage integer NOT NULL,
     event_id text NOT NULL,
     digest bytea NOT NULL,
-    time double precision NOT NULL,
-    state text NOT NULL,
+    time double precision NOT NULL,  -- of the event, as the broker has it
+    state text NOT NULL,  -- retrying, gap, blocked, dead, quarantined or skipped
     type text NOT NULL,
     headers text,
     body bytea NOT NULL,
-    attempts integer NOT NULL,
-    next_at double precision NOT NULL,
-    first_at double precision NOT NULL,
-    last_at double precision NOT NULL,
-    reason text NOT NULL,
-    error text NOT NULL,
-    stack text NOT NULL,
+    attempts integer NOT NULL,  -- runs that were begun
+    next_at double precision NOT NULL,  -- of the next run; of a gap: its deadline
+    first_at double precision NOT NULL,  -- when it was held
+    last_at double precision NOT NULL,  -- of the last change
+    reason text NOT NULL,  -- why, in words
+    error text NOT NULL,  -- the last error
+    stack text NOT NULL,  -- where that came from
     turn bigint NOT NULL DEFAULT 0,  -- grows with every change: one that was decided on an older row has no effect
     PRIMARY KEY (tenant, id)
 );
@@ -325,18 +329,18 @@ CREATE INDEX held_next_at ON posthouse.held (consumer, state, next_at);
 
 -- Where each stands. Whoever takes a turn locks its row. Most updates touch no indexed column and stay in the page.
 CREATE TABLE posthouse.saga (
-    number bigint GENERATED ALWAYS AS IDENTITY,
+    number bigint GENERATED ALWAYS AS IDENTITY,  -- in the order of starting
     tenant text NOT NULL,
-    saga text NOT NULL,
-    id text NOT NULL,
-    status text NOT NULL,
-    turn integer NOT NULL,
-    reason text NOT NULL,
-    started_at double precision NOT NULL,
-    changed_at double precision NOT NULL,
-    ended_at double precision,
-    progress text NOT NULL,
-    state text NOT NULL,
+    saga text NOT NULL,  -- the name of its kind
+    id text NOT NULL,  -- what it is about
+    status text NOT NULL,  -- running, compensating, completed, …
+    turn integer NOT NULL,  -- how many it has taken
+    reason text NOT NULL,  -- why it stands so
+    started_at double precision NOT NULL,  -- first turn
+    changed_at double precision NOT NULL,  -- last turn
+    ended_at double precision,  -- NULL while it is not over
+    progress text NOT NULL,  -- steps done and deadlines armed, as JSON
+    state text NOT NULL,  -- its fields, as JSON
     PRIMARY KEY (tenant, saga, id)
 ) WITH (fillfactor = 70);
 
@@ -350,9 +354,9 @@ CREATE INDEX saga_ended_at ON posthouse.saga (ended_at) WHERE ended_at IS NOT NU
 -- The history of each: one record per turn, as JSON.
 CREATE TABLE posthouse.saga_turn (
     tenant text NOT NULL,
-    number bigint NOT NULL,
-    turn integer NOT NULL,
-    record text NOT NULL,
+    number bigint NOT NULL,  -- of the saga
+    turn integer NOT NULL,  -- from 1 on
+    record text NOT NULL,  -- what came in, what was said, and what changed
     PRIMARY KEY (tenant, number, turn)
 );
 
@@ -362,21 +366,21 @@ CREATE TABLE posthouse.saga_turn (
 -- The last version of each stream; whoever appends locks its row, so that versions follow commits.
 CREATE TABLE posthouse.stream (
     tenant text NOT NULL,
-    aggregate text NOT NULL,
-    stream text NOT NULL,
-    version bigint NOT NULL,
+    aggregate text NOT NULL,  -- the name of its kind
+    stream text NOT NULL,  -- what it is about
+    version bigint NOT NULL,  -- of its last event
     PRIMARY KEY (tenant, aggregate, stream)
 ) WITH (fillfactor = 80);
 
 -- What happened. A position is drawn under the lock of the stream. CACHE 1: a session that keeps numbers in stock would
 -- give a later event a lower one. The transaction tells who reads everything what was committed since he last looked.
 CREATE TABLE posthouse.stream_event (
-    position bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),
-    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    position bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),  -- grows along a stream
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- the transaction
     tenant text NOT NULL,
-    aggregate text NOT NULL,
-    stream text NOT NULL,
-    version bigint NOT NULL,
+    aggregate text NOT NULL,  -- the name of its kind
+    stream text NOT NULL,  -- what it is about
+    version bigint NOT NULL,  -- from 1 on, without gaps
     event_id text NOT NULL,
     type text NOT NULL,
     headers text,
@@ -390,11 +394,11 @@ CREATE INDEX stream_event_by_transaction ON posthouse.stream_event (xid);
 -- What streams came to, as a cache: one for each.
 CREATE TABLE posthouse.snapshot (
     tenant text NOT NULL,
-    aggregate text NOT NULL,
-    stream text NOT NULL,
-    version bigint NOT NULL,
-    shape text NOT NULL,
-    state bytea NOT NULL,
+    aggregate text NOT NULL,  -- the name of its kind
+    stream text NOT NULL,  -- what it is about
+    version bigint NOT NULL,  -- at which it was kept
+    shape text NOT NULL,  -- how the state was written
+    state bytea NOT NULL,  -- what the stream came to
     PRIMARY KEY (tenant, aggregate, stream)
 );
 
@@ -403,23 +407,23 @@ CREATE TABLE posthouse.snapshot (
 
 -- The generations of read models. Nothing of a tenant is in it.
 CREATE TABLE posthouse.generation (
-    projection text NOT NULL,
-    number integer NOT NULL,
+    projection text NOT NULL,  -- the name of the read model
+    number integer NOT NULL,  -- never given twice
     version integer NOT NULL,  -- that of the code that fills it
-    state text NOT NULL,
-    source text NOT NULL,
-    phase text NOT NULL,
+    state text NOT NULL,  -- building, live or retired
+    source text NOT NULL,  -- first, log or streams: where its events come from
+    phase text NOT NULL,  -- begun, bulk, closing or following
     tables text[] NOT NULL,  -- their names, in the order in which they were made
-    cursor text NOT NULL,  -- where the bulk read goes on, and how many events it has handed over
-    read bigint NOT NULL,
-    owner text NOT NULL,  -- who fills one that is being built, until a time
-    until double precision NOT NULL,
-    made_at double precision NOT NULL,
-    live_at double precision NOT NULL,
-    retired_at double precision NOT NULL,
+    cursor text NOT NULL,  -- where the bulk read goes on
+    read bigint NOT NULL,  -- events that the bulk read has handed over
+    owner text NOT NULL,  -- who fills one that is being built
+    until double precision NOT NULL,  -- until when
+    made_at double precision NOT NULL,  -- when it began
+    live_at double precision NOT NULL,  -- when it was first read; 0: not yet
+    retired_at double precision NOT NULL,  -- when another took its place; 0: not yet
     drop_at double precision,  -- when a retired one may go; NULL: never by itself
-    event_at double precision NOT NULL,  -- the time of the last event applied, and when that was; 0: none yet
-    applied_at double precision NOT NULL,
+    event_at double precision NOT NULL,  -- the time of the last event applied; 0: none yet
+    applied_at double precision NOT NULL,  -- when the last event was applied
     history text NOT NULL DEFAULT 'unknown',  -- or, once it was looked at, whether it has all that ever happened: 'whole', 'partial'
     PRIMARY KEY (projection, number)
 ) WITH (fillfactor = 50);
@@ -429,17 +433,17 @@ CREATE UNIQUE INDEX generation_state ON posthouse.generation (projection, state)
 
 -- The last number that a generation of a projection got: none is given twice, whatever becomes of the generation.
 CREATE TABLE posthouse.generation_number (
-    projection text PRIMARY KEY,
-    last integer NOT NULL
+    projection text PRIMARY KEY,  -- the name of the read model
+    last integer NOT NULL  -- given last
 );
 
 -- Up to which version each stream was read in bulk: what comes again from the broker is known by it.
 CREATE TABLE posthouse.overlap (
     tenant text NOT NULL,
-    projection text NOT NULL,
-    number integer NOT NULL,
-    aggregate text NOT NULL,
-    stream text NOT NULL,
-    version bigint NOT NULL,
+    projection text NOT NULL,  -- the name of the read model
+    number integer NOT NULL,  -- of its generation
+    aggregate text NOT NULL,  -- the name of its kind
+    stream text NOT NULL,  -- what it is about
+    version bigint NOT NULL,  -- read in bulk up to here
     PRIMARY KEY (tenant, projection, number, aggregate, stream)
 );
