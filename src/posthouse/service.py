@@ -8,14 +8,14 @@ from contextlib import AbstractAsyncContextManager
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, TypeVar, cast
+from typing import ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from posthouse.contracts import Retention, Terms, Topics, declare, event_type_of, flow_of
 from posthouse.contracts.retirement import refusal
 from posthouse.contracts.versions import cast_of
 from posthouse.declarations import Declarations, Setup
 from posthouse.errors import ConfigurationError, did_you_mean
-from posthouse.events import CODECS, Actor, Subject
+from posthouse.events import CODECS, DEFAULT_TENANT, Actor, Event, Subject
 from posthouse.processes import Aggregate, Conflicts, Projection, Saga
 from posthouse.processes.projection import Terms as ModelTerms
 from posthouse.processes.stream import Evolve
@@ -34,8 +34,36 @@ New = TypeVar("New")
 State = TypeVar("State")
 Fact = TypeVar("Fact")
 F = TypeVar("F", bound=Callable[..., object])
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+E = TypeVar("E")
+Rest = ParamSpec("Rest")
+Result = TypeVar("Result")
 
 Envelope = Literal["structured", "binary"] | str
+
+
+class HandlerOptions(TypedDict, total=False):
+    """What may be said about a handler: see `Service.on`."""
+
+    consumer: str | None
+    policy: Policy | None
+    reads: Sequence[str] | None
+    publishes: Sequence[type[object]]
+    calling: Calling | None
+
+
+class Handles(Protocol[E]):
+    """Takes a function whose first argument is such an event, or a list of them; what follows is up to the function."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[E, Rest], Result]) -> Callable[Concatenate[E, Rest], Result]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[list[E], Rest], Result]
+    ) -> Callable[Concatenate[list[E], Rest], Result]: ...
 
 
 class Host(Protocol):
@@ -173,6 +201,20 @@ class Service:
 
         return made
 
+    @overload
+    def on(self, event: type[A], /, **options: Unpack[HandlerOptions]) -> Handles[Event[A]]: ...
+
+    @overload
+    def on(self, first: type[A], second: type[B], /, **options: Unpack[HandlerOptions]) -> Handles[Event[A | B]]: ...
+
+    @overload
+    def on(
+        self, first: type[A], second: type[B], third: type[C], /, **options: Unpack[HandlerOptions]
+    ) -> Handles[Event[A | B | C]]: ...
+
+    @overload
+    def on(self, *events: type[object], **options: Unpack[HandlerOptions]) -> Callable[[F], F]: ...
+
     def on(
         self,
         *events: type[object],
@@ -181,7 +223,7 @@ class Service:
         reads: Sequence[str] | None = None,
         publishes: Sequence[type[object]] = (),
         calling: Calling | None = None,
-    ) -> Callable[[F], F]:
+    ) -> object:
         """Run the decorated function for each of these events, once, in order per key, in one transaction.
 
         Handlers of one consumer share its place in the topics; a second handler for the same event needs a `consumer`
@@ -328,16 +370,22 @@ class Service:
     # Handed on to its host.
 
     def transaction(
-        self, tenant: str, *, correlation: str | None = None, actor: Actor | None = None, traceparent: str | None = None
+        self,
+        tenant: str = DEFAULT_TENANT,
+        *,
+        correlation: str | None = None,
+        actor: Actor | None = None,
+        traceparent: str | None = None,
     ) -> AbstractAsyncContextManager[Tx]:
-        """One database transaction: committed when the block ends, with everything that was published in it."""
+        """One database transaction: committed when the block ends, with everything that was published in it. What is published
+        belongs to `tenant`; leave it out where there is one only."""
         context = EventContext(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
         return TransactionScope(partial(self.host.begin, self), context)
 
     def joined(
         self,
         theirs: object,
-        tenant: str,
+        tenant: str = DEFAULT_TENANT,
         *,
         correlation: str | None = None,
         actor: Actor | None = None,

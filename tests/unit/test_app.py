@@ -190,3 +190,15 @@ def test_settings_that_cannot_work_are_told_all_at_once() -> None:
     with pytest.raises(ConfigurationError) as caught:
         Settings(limit=0, start="middle", in_flight=0)  # type: ignore[arg-type]
     assert len(caught.value.problems) == 3
+
+
+# Tenants.
+
+
+async def test_whoever_has_one_tenant_only_need_not_name_it() -> None:
+    shop = Shop()
+    async with Harness(shop.orders, shop.billing) as harness:
+        async with shop.orders.transaction() as tx:
+            tx.publish(shop.placed(order_id="o1"))
+        await harness.settled()
+        assert [event.tenant for event in harness.published(shop.placed)] == ["default"]

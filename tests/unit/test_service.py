@@ -74,7 +74,7 @@ def test_on_needs_events_and_they_must_be_declared() -> None:
     with pytest.raises(ConfigurationError, match="at least one event"):
         service.on()
     with pytest.raises(ConfigurationError, match="str is not an event"):
-        service.on(str)(handle)
+        service.on(str)(handle)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_on_needs_events_and_they_must_be_declared() -> None:
 def test_a_function_that_cannot_be_a_handler_says_why(function: object, why: str) -> None:
     service, made = plant()
     with pytest.raises(ConfigurationError, match=why):
-        service.on(made)(function)  # type: ignore[type-var]
+        service.on(made)(function)  # type: ignore[call-overload]
 
 
 def test_a_subject_that_breaks_the_grammar_or_is_taken_is_refused() -> None:

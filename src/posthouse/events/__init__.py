@@ -2,7 +2,17 @@
 
 from posthouse.events.codec import DUAL_OF, METADATA_LIMIT, Codec, Encoded, check_size
 from posthouse.events.codecs import BINARY, CODECS, STRUCTURED, codec_of, decode_any
-from posthouse.events.envelope import PLATFORM, Actor, Event, Metadata, Producer, Scalar, moment, timestamp
+from posthouse.events.envelope import (
+    DEFAULT_TENANT,
+    PLATFORM,
+    Actor,
+    Event,
+    Metadata,
+    Producer,
+    Scalar,
+    moment,
+    timestamp,
+)
 from posthouse.events.limits import HARD_LIMIT, PUBLISH_LIMIT, guard
 from posthouse.events.subject import Subject
 from posthouse.events.trace import TraceContext
@@ -10,6 +20,7 @@ from posthouse.events.trace import TraceContext
 __all__ = [
     "BINARY",
     "CODECS",
+    "DEFAULT_TENANT",
     "DUAL_OF",
     "HARD_LIMIT",
     "METADATA_LIMIT",

@@ -12,6 +12,8 @@ import msgspec
 P = TypeVar("P", covariant=True)
 Q = TypeVar("Q")
 
+DEFAULT_TENANT = "default"
+"""The tenant of those who have one only."""
 PLATFORM = "platform"
 """The tenant of facts that belong to no tenant."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from posthouse.events import Actor
+from posthouse.events import DEFAULT_TENANT, Actor
 from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.sending.synchronous import SyncTx, drive, join_now
@@ -29,7 +29,7 @@ class Outbox:
         self,
         theirs: object,
         *payloads: object,
-        tenant: str,
+        tenant: str = DEFAULT_TENANT,
         correlation: str | None = None,
         causation: str | None = None,
         actor: Actor | None = None,
@@ -44,7 +44,7 @@ class Outbox:
         self,
         theirs: object,
         *payloads: object,
-        tenant: str,
+        tenant: str = DEFAULT_TENANT,
         correlation: str | None = None,
         causation: str | None = None,
         actor: Actor | None = None,
@@ -58,7 +58,7 @@ class Outbox:
     def joined(
         self,
         theirs: object,
-        tenant: str,
+        tenant: str = DEFAULT_TENANT,
         *,
         correlation: str | None = None,
         actor: Actor | None = None,

@@ -220,14 +220,14 @@ def test_the_frozen_file_reads_back_to_the_same_hash(order: Any, folder: Path) -
 async def test_a_protobuf_event_goes_from_service_to_service(order: Any) -> None:
     service = Service("orders", namespace="shop")
     heard: list[tuple[str, str | None]] = []
-    placed = service.event("order.placed.v1", key="order_id")(order)
+    placed: type[object] = service.event("order.placed.v1", key="order_id")(order)
 
     @service.on(placed)
     async def bill(event: Event[Any]) -> None:
         heard.append((event.data.order_id, event.content_type))
 
     async with Harness(service) as harness:
-        await harness.publish(placed(order_id="o1"))
+        await harness.publish(order(order_id="o1"))
         await harness.settled()
     assert heard == [("o1", "application/protobuf")]
     (entry,) = catalogue_of([service]).events

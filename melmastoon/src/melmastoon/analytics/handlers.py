@@ -9,8 +9,10 @@ from melmastoon.analytics.snapshots import add, finished, lock
 from melmastoon.facts.analytics import SnapshotComputed, analytics
 from posthouse import Event, Policy, Tx
 
+COUNTED: tuple[type[object], ...] = get_args(Counted)
 
-@analytics.on(*get_args(Counted), policy=Policy(order="none"), publishes=[SnapshotComputed])
+
+@analytics.on(*COUNTED, policy=Policy(order="none"), publishes=[SnapshotComputed])
 async def count(events: list[Event[Counted]], tx: Tx) -> None:
     """A fact belongs to the day on which it became true, however late it comes. A day that is over is said at once."""
     await lock(tx)
