@@ -9,7 +9,7 @@ from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
 from posthouse.store import Store
 from posthouse.stores.postgres import PostgresStore
-from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
+from posthouse.stores.postgres.handler_transaction import HandlerTransaction
 from posthouse.stores.postgres.transaction import PostgresTransaction
 from posthouse.testing.store_contract.held import HeldContract
 from posthouse.testing.store_contract.inbox import InboxContract
@@ -40,7 +40,7 @@ class Isolated(PostgresStore):
 
     def begin(
         self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False
-    ) -> PostgresTransaction | ShapedTransaction:
+    ) -> PostgresTransaction | HandlerTransaction:
         return super().begin(shape, tenant=tenant or self._tenant, lazily=lazily)
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from posthouse.store import Store
 from posthouse.stores.postgres import PostgresStore
-from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
+from posthouse.stores.postgres.handler_transaction import HandlerTransaction
 from posthouse.stores.postgres.transaction import PostgresTransaction
 from posthouse.testing.store_contract.held import HeldContract
 from posthouse.testing.store_contract.inbox import InboxContract
@@ -26,7 +26,7 @@ class ShapedStore(PostgresStore):
 
     def begin(
         self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False
-    ) -> PostgresTransaction | ShapedTransaction:
+    ) -> PostgresTransaction | HandlerTransaction:
         return super().begin(self.shape, tenant=tenant, lazily=lazily)
 
 

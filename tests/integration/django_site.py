@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -42,6 +43,19 @@ def django_on(url: str) -> Iterator[Any]:
         yield connection
     finally:
         _close(connection)
+
+
+@contextlib.contextmanager
+def django_on_sqlite(path: Path) -> Iterator[Any]:
+    """Django's other connection of this thread, on that file."""
+    connection = connections["elsewhere"]
+    _close(connection)
+    connection.settings_dict["NAME"] = str(path)
+    try:
+        yield connection
+    finally:
+        _close(connection)
+        connection.settings_dict["NAME"] = ":memory:"
 
 
 def _close(connection: Any) -> None:

@@ -28,7 +28,7 @@ from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError, StoreError, TransactionClosed, VersionConflict
 from posthouse.processes import Aggregate, Saga, Turn, deadline, on, starts, undo
 from posthouse.store.sagas import SagaFilter
-from tests.integration.django_site import django_on
+from tests.integration.django_site import django_on, django_on_sqlite
 
 Nested = Callable[[], AbstractContextManager[object]]
 End = Callable[[bool], None]
@@ -182,6 +182,21 @@ def on_django(url: str) -> Iterator[tuple[Any, End, Nested]]:
             end(False)
 
 
+@contextmanager
+def on_django_with_sqlite(url: str) -> Iterator[tuple[Any, End, Nested]]:
+    with django_on_sqlite(Path(url.removeprefix("sqlite:///"))) as connection:
+        atomic = django_transaction.atomic(using=connection.alias)
+        atomic.__enter__()
+
+        def end(commit: bool) -> None:
+            django_transaction.set_rollback(not commit, using=connection.alias)
+            atomic.__exit__(None, None, None)
+
+        yield connection, end, lambda: django_transaction.atomic(using=connection.alias)
+        if connection.in_atomic_block:
+            end(False)
+
+
 def by_hand(connection: sqlite3.Connection) -> Nested:
     @contextmanager
     def nested() -> Iterator[None]:
@@ -197,12 +212,27 @@ def by_hand(connection: sqlite3.Connection) -> Nested:
     return nested
 
 
+def on_django_without_atomic(joining: Any) -> Any:
+    """Inside of atomic() Django refuses to roll back; where it commits by hand, it does so."""
+
+    @contextmanager
+    def by_hand(url: str) -> Iterator[tuple[Any, End, Nested]]:
+        with joining(url) as (connection, end, nested):
+            end(False)
+            connection.set_autocommit(False)
+            yield connection, lambda commit: (connection.commit if commit else connection.rollback)(), nested
+            connection.set_autocommit(True)
+
+    return by_hand
+
+
 WAYS: dict[str, tuple[str, Any]] = {
     "sqlite3": ("sqlite", on_sqlite3),
     "Session on SQLite": ("sqlite", on_session),
     "psycopg": ("postgres", on_psycopg),
     "Session on PostgreSQL": ("postgres", on_session),
     "Django": ("postgres", on_django),
+    "Django on SQLite": ("sqlite", on_django_with_sqlite),
 }
 
 
@@ -268,22 +298,39 @@ def test_a_block_that_was_left_takes_nothing_more(way: tuple[Shop, str, Any]) ->
     assert shop.outcome() == NOTHING
 
 
-def test_nothing_is_said_behind_a_rollback_of_the_whole(way: tuple[Shop, str, Any]) -> None:
+@pytest.mark.parametrize("verb", ["rollback", "commit"])
+def test_nothing_is_said_behind_the_end_of_the_whole(way: tuple[Shop, str, Any], verb: str) -> None:
     shop, url, joining = way
-    if joining is on_django:
-        pytest.skip("Django refuses to roll back inside of atomic()")
+    if joining in (on_django, on_django_with_sqlite):
+        joining = on_django_without_atomic(joining)
 
-    def roll_back_inside(theirs: Any) -> None:
+    def end_inside(theirs: Any) -> None:
         with shop.service.outbox.joined(theirs, "t1") as tx:
             tx.publish(Placed(order_id="gone"), after=5.0, timer="timer gone")
-            theirs.rollback()
+            getattr(theirs, verb)()
             tx.publish(Placed(order_id="gone"))
 
     with joining(url) as (theirs, end, _):
         with pytest.raises(StoreError, match="ended before its block"):
-            roll_back_inside(theirs)
+            end_inside(theirs)
         end(True)
     assert shop.outcome() == NOTHING
+
+
+def test_a_block_inside_of_a_block_leaves_the_outer_one_hearing(way: tuple[Shop, str, Any]) -> None:
+    shop, url, joining = way
+    with joining(url) as (theirs, end, nested):
+        with shop.service.outbox.joined(theirs, "t1") as tx:
+            assert tx.cancel("stopped")
+            with shop.service.outbox.joined(theirs, "t1") as inner:
+                shop.say_all(inner, "kept")
+            with contextlib.suppress(Oops), nested():
+                tx.publish(Placed(order_id="gone"))
+                raise Oops
+        with contextlib.suppress(Oops), nested():
+            raise Oops
+        end(True)
+    assert shop.outcome() == KEPT
 
 
 def test_a_conflict_is_told_and_the_transaction_goes_on(way: tuple[Shop, str, Any]) -> None:
@@ -409,7 +456,7 @@ def _say_by_psycopg2() -> None:
 
     from django.db import connection, transaction
 
-    from posthouse import Payload, Service
+    from posthouse import App, Payload, Service
     from posthouse.brokers.memory import MemoryBroker
     from posthouse.clock import SystemClock
     from tests.integration.django_site import django_on

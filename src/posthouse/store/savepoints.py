@@ -10,8 +10,13 @@ from posthouse.store.wording import is_ambiguous, statements_in, text_of
 
 Verb = Literal["set", "release", "roll back"]
 
-MAY = re.compile(r"\b(SAVEPOINT|RELEASE|ROLLBACK|ABORT)\b", re.IGNORECASE)
-ALL = re.compile(r"(?:ROLLBACK|ABORT)(?:\s+(?:WORK|TRANSACTION))?(?:\s+AND\s+(?:NO\s+)?CHAIN)?", re.IGNORECASE)
+MAY = re.compile(r"\b(SAVEPOINT|RELEASE|ROLLBACK|ABORT|COMMIT|PREPARE\s+TRANSACTION)\b|\A\s*END\b", re.IGNORECASE)
+"""END also ends the body of a routine or a trigger: it counts where nothing is before it."""
+ALL = re.compile(
+    r"(?:ROLLBACK|ABORT|COMMIT|END)(?:\s+(?:WORK|TRANSACTION))?(?:\s+AND\s+(?:NO\s+)?CHAIN)?|PREPARE\s+TRANSACTION\b.*",
+    re.IGNORECASE | re.DOTALL,
+)
+END = re.compile(r"END\b", re.IGNORECASE)
 ONE = re.compile(
     r"(?:(?P<set>SAVEPOINT)|(?P<release>RELEASE)(?:\s+SAVEPOINT\b)?"
     r"|ROLLBACK(?:\s+(?:WORK|TRANSACTION))?\s+TO(?:\s+SAVEPOINT\b)?)"
@@ -76,7 +81,7 @@ class Savepoints:
             self.lost = f"what became of {statement[:60]!r} is not known"
 
     def hear_of_end(self) -> None:
-        """The whole transaction was rolled back, inside of the block of those who have something to say in it."""
+        """The whole transaction was rolled back or committed, inside of the block of those who have something to say in it."""
         self.lost = "the transaction was ended before its block was"
 
     def see(self, in_transaction: bool) -> None:
@@ -131,8 +136,8 @@ def _of_savepoints(sql: object) -> Iterator[str]:
     if is_ambiguous(text):
         yield text  # it begins with a remark or with whatever: no step
         return
-    for statement in statements_in(text):
-        if MAY.match(statement):
+    for number, statement in enumerate(statements_in(text)):
+        if MAY.match(statement) and (number == 0 or not END.match(statement)):
             yield statement
 
 

@@ -17,6 +17,8 @@ from posthouse.errors import (
     StoreUnavailable,
     ValueRefused,
 )
+from posthouse.stores.sessions import comes_from, original_of
+from posthouse.stores.sessions.refusing import PASSED_OVER
 
 FOREIGN = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 """What asyncpg raises. A lost connection may be any of them."""
@@ -46,10 +48,6 @@ VALUE_CLASSES = ("22", "54")
 LOST_DURING_COMMIT = ("57P01", "57P02", "57P03")
 OTHER_DATABASE, OTHER_SHARDS, FENCED, FORK = "PH001", "PH002", "PH005", "PH006"
 """Raised by our own functions; see functions/."""
-PASSED_OVER = (
-    "a statement failed inside the block and its error was passed over, so PostgreSQL has rolled everything back: let the "
-    "error leave the block, or use a savepoint"
-)
 FAILED_BEFORE = "25P02"
 NO_TABLES = ("3F000", "42P01", "42883", "P0002")
 """Schema, table, function or row missing."""
@@ -116,21 +114,6 @@ def translated(error: BaseException, doing: str) -> PosthouseError:
     if code[:2] in VALUE_CLASSES or (not code and isinstance(error, ValueError | TypeError)):
         return ValueRefused(text)
     return StoreError(str(error) if code == FORK else text)
-
-
-def comes_from(kind: type, *packages: str) -> bool:
-    """Whether a class, or one that it is built on, belongs to a library: asked so, nothing has to be imported."""
-    return any(base.__module__.partition(".")[0] in packages for base in kind.__mro__)
-
-
-def original_of(error: BaseException) -> BaseException:
-    """The driver's own error inside what SQLAlchemy or Django made of it."""
-    while comes_from(type(error), "sqlalchemy", "django"):
-        inner = getattr(error, "orig", None) or error.__cause__
-        if not isinstance(inner, BaseException):
-            break
-        error = inner
-    return error
 
 
 def is_foreign(error: BaseException) -> bool:

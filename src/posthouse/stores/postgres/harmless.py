@@ -6,7 +6,7 @@ import functools
 import re
 
 from posthouse.store.wording import statements_in
-from posthouse.stores.postgres.refusing import refuse_ending
+from posthouse.stores.sessions.refusing import refuse_ending
 
 VERB = re.compile(r"(SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|VALUES)\b", re.IGNORECASE)
 LITERAL = re.compile(r"'(?:[^']|'')*'")

@@ -37,9 +37,10 @@ from posthouse.stores.postgres.changes import Changes
 from posthouse.stores.postgres.checks import PostgresChecks
 from posthouse.stores.postgres.counting import counted
 from posthouse.stores.postgres.database import BOOKS, Database, Settings
+from posthouse.stores.postgres.handler_transaction import HandlerSessions, HandlerTransaction
 from posthouse.stores.postgres.held import PostgresHeld
 from posthouse.stores.postgres.inbox import PostgresInbox
-from posthouse.stores.postgres.joins import joined
+from posthouse.stores.postgres.joins import PostgresJoined
 from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.projections import PostgresProjections
 from posthouse.stores.postgres.recording import recorded
@@ -47,14 +48,13 @@ from posthouse.stores.postgres.roles import roles_script
 from posthouse.stores.postgres.sagas import PostgresSagas
 from posthouse.stores.postgres.schema import MOST_SHARDS, applied, is_post, migrations, missing, script
 from posthouse.stores.postgres.separation import Separation
-from posthouse.stores.postgres.shapes import Shapes, library_of, refusal
-from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
 from posthouse.stores.postgres.streams import PostgresStreams
 from posthouse.stores.postgres.timers import PostgresTimers
 from posthouse.stores.postgres.timing import PostgresTiming
 from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction
 from posthouse.stores.postgres.upgrade import upgraded
 from posthouse.stores.postgres.version_usage import PostgresVersionUsage
+from posthouse.stores.sessions import refusal, shape_of
 
 WEEK = 7 * 86_400.0
 WAL_KEEP = 2**30
@@ -137,7 +137,7 @@ class PostgresStore:
             self._application.notifier = self._database.notifier
             self._application.refuse = self._database.refuse = self._separation.refuse
         self._checks = PostgresChecks(self._database, declared=pooler, durable=durable)
-        self._shapes = Shapes(self._application)
+        self._handlers = HandlerSessions(self._application)
         self._changes = Changes(self._database, clock)
         self._outbox = PostgresOutbox(self._database, clock, idempotency_window)
         self.outbox: OutboxTable = self._outbox
@@ -161,16 +161,16 @@ class PostgresStore:
 
     def begin(
         self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False
-    ) -> PostgresTransaction | ShapedTransaction:
+    ) -> PostgresTransaction | HandlerTransaction:
         tenant = tenant if self.isolated else None
-        library = None if shape is None else library_of(shape)
-        if library is None or library == "asyncpg":
+        found = None if shape is None else shape_of(shape, "PostgreSQL")
+        if found is None or found.on == "asyncpg":
             database = self._database if tenant is None else self._application
             return PostgresTransaction(database, tenant=tenant, lazily=lazily)
-        return self._shapes.begin(library, tenant)
+        return self._handlers.begin(found, tenant)
 
     def join(self, theirs: object) -> Transaction:
-        return theirs if isinstance(theirs, BEGUN) else joined(self._database, theirs)
+        return theirs if isinstance(theirs, BEGUN) else PostgresJoined(self._database, theirs)
 
     async def append_after(self, sql: str, parameters: Parameters, row: OutboxRow) -> bool | None:
         if self.isolated or self._database.settings.pooled:
@@ -179,13 +179,14 @@ class PostgresStore:
         return await recorded(self._database, sql, list(parameters), row)
 
     def view(self, tx: Transaction, wanted: type) -> AbstractContextManager[object]:
-        if isinstance(tx, ShapedTransaction):
+        if isinstance(tx, HandlerTransaction):
             return tx.view(wanted)
         if not isinstance(tx, PostgresTransaction):
             raise ConfigurationError(
                 "only a transaction that the store began can be viewed: a joined one is yours already"
             )
-        if library_of(wanted) != "asyncpg":
+        found = shape_of(wanted, "PostgreSQL")
+        if found is None or found.on != "asyncpg":
             raise ConfigurationError(
                 f"this transaction was begun for asyncpg, not for {wanted.__module__}.{wanted.__qualname__}: begin it with "
                 "that shape"
@@ -193,7 +194,7 @@ class PostgresStore:
         return contextlib.nullcontext(tx.connection)
 
     def refusal(self, shape: type, *, plain: bool) -> str | None:
-        return refusal(shape, plain=plain)
+        return refusal(shape, "PostgreSQL", plain=plain)
 
     def migrations(self) -> Sequence[Migration]:
         database = self._database
@@ -259,6 +260,6 @@ class PostgresStore:
         return PostgresWalReader(self._database, self._outbox, self.changed, self._wal_keep)
 
     async def aclose(self) -> None:
-        await self._shapes.close()
+        await self._handlers.aclose()
         await self._application.close()
         await self._database.close()

@@ -15,11 +15,11 @@ from posthouse.store import Parameters, Rows, Transaction
 from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.database import LASTING, Database, carried_out
-from posthouse.stores.postgres.errors import FOREIGN, PASSED_OVER, database_trouble, is_lost, translated
+from posthouse.stores.postgres.errors import FOREIGN, database_trouble, is_lost, translated
+from posthouse.stores.postgres.handler_transaction import HandlerTransaction
 from posthouse.stores.postgres.harmless import leaves_nothing
-from posthouse.stores.postgres.refusing import refuse_ending
-from posthouse.stores.postgres.shapes.transaction import ShapedTransaction
 from posthouse.stores.postgres.steps import Steps, literal
+from posthouse.stores.sessions.refusing import PASSED_OVER, refuse_ending
 
 log = logging.getLogger("posthouse.store")
 
@@ -292,7 +292,7 @@ class Begun(Protocol):
         ...
 
 
-BEGUN = (PostgresTransaction, ShapedTransaction)
+BEGUN = (PostgresTransaction, HandlerTransaction)
 
 
 def own(tx: Transaction) -> Begun:

@@ -26,7 +26,8 @@ from posthouse.local.sqlite import MISFITS, Checkpointer, Inode, Synchronous, in
 from posthouse.store import Parameters, Rows, Transaction
 from posthouse.store.placeholders import QUESTION, bound
 from posthouse.store.savepoints import Detach, Savepoints
-from posthouse.stores.sqlite.borrowed import BorrowedConnection, refuse_ending
+from posthouse.stores.sessions.refusing import refuse_ending_first
+from posthouse.stores.sessions.sqlite3 import BorrowedConnection
 from posthouse.stores.sqlite.schema import checking, real_path
 from posthouse.stores.sqlite.steps import carry_out
 
@@ -301,7 +302,7 @@ class SqliteTransaction:
         return borrowed
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
-        refuse_ending(sql)
+        refuse_ending_first(sql)
         rows = self.run(*bound(sql, parameters, QUESTION))
         self.savepoints.hear(sql)  # one that failed has changed nothing
         return rows

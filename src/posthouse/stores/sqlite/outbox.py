@@ -15,7 +15,7 @@ from posthouse.store import OutboxRow, OutboxShard, Poll, StuckRow, Transaction,
 from posthouse.stores.rows import outbox_row, stuck_row
 from posthouse.stores.sqlite.append import appending
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
-from posthouse.stores.sqlite.joins import Joined, joined
+from posthouse.stores.sqlite.joins import SqliteJoined
 from posthouse.stores.sqlite.steps import carry_out
 
 COLUMNS = "o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body"
@@ -169,7 +169,7 @@ class SqliteOutbox:
             tx.appended = True
             steps = appending(rows, shards=self._database.known_shards, now=now, window=self._window)
             return carry_out(steps, tx.run)
-        theirs = tx if isinstance(tx, Joined) else joined(self._database, tx.connection)
+        theirs = tx if isinstance(tx, SqliteJoined) else SqliteJoined(self._database, tx.connection)
         shards = await theirs.checked()
         return await theirs.carry_out(appending(rows, shards=shards, now=now, window=self._window))
 

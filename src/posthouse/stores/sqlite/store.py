@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
 from posthouse.checks import Check
@@ -32,10 +32,12 @@ from posthouse.store import (
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
 from posthouse.store.streams import StreamTable
+from posthouse.stores.sessions import comes_from, module_of, refusal, shape_of
+from posthouse.stores.sessions.sqlite3 import SessionConnection
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
 from posthouse.stores.sqlite.held import SqliteHeld
 from posthouse.stores.sqlite.inbox import SqliteInbox
-from posthouse.stores.sqlite.joins import joined, owner_of
+from posthouse.stores.sqlite.joins import SqliteJoined, owner_of
 from posthouse.stores.sqlite.outbox import SqliteOutbox
 from posthouse.stores.sqlite.projections import SqliteProjections
 from posthouse.stores.sqlite.sagas import SqliteSagas
@@ -45,7 +47,6 @@ from posthouse.stores.sqlite.streams import SqliteStreams
 from posthouse.stores.sqlite.timers import SqliteTimers
 from posthouse.stores.sqlite.timing import SqliteTiming
 from posthouse.stores.sqlite.version_usage import SqliteVersionUsage
-from posthouse.stores.sqlite.views import can_view, refused, viewed
 from posthouse.stores.waiting import waiting_checks
 
 WEEK = 7 * 86_400.0
@@ -142,7 +143,7 @@ class SqliteStore:
         return self._database.begin()
 
     def join(self, theirs: object) -> Transaction:
-        return owner_of(theirs) or joined(self._database, theirs)
+        return owner_of(theirs) or SqliteJoined(self._database, theirs)
 
     async def append_after(self, sql: str, parameters: Parameters, row: OutboxRow) -> bool | None:
         return None  # a file is not far away: there is nothing to save
@@ -152,10 +153,17 @@ class SqliteStore:
             raise ConfigurationError(
                 "only a transaction that the store began can be viewed: a joined one is yours already"
             )
-        return viewed(tx, wanted)
+        if shape_of(wanted, "SQLite") is None:
+            raise ConfigurationError(str(refusal(wanted, "SQLite", plain=True)))
+        if comes_from(wanted, "sqlalchemy"):
+            view: AbstractContextManager[object] = module_of("sqlalchemy").session_on(
+                tx.lend(SessionConnection), wanted
+            )
+            return view
+        return nullcontext(tx.connection)
 
     def refusal(self, shape: type, *, plain: bool) -> str | None:
-        return None if can_view(shape) else refused(shape)
+        return refusal(shape, "SQLite", plain=plain)
 
     def migrations(self) -> Sequence[Migration]:
         return [Migration(name=name, sql=script(name)) for name in migrations()]

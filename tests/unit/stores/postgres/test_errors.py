@@ -22,11 +22,11 @@ from posthouse.stores.postgres.errors import (
     database_trouble,
     is_lost,
     mapped,
-    original_of,
     outdated,
     sqlstate_of,
     translated,
 )
+from posthouse.stores.sessions import original_of
 
 
 def said(code: str) -> asyncpg.PostgresError:

@@ -1,36 +1,83 @@
-"""Borrowed: the store's connection in the hands of a handler, who may use it but not end its transaction."""
+"""sqlite3. A handler gets the store's own connection, which it may use but whose transaction it may not end, or a session of
+SQLAlchemy on it."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import re
 import sqlite3
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, NoReturn, Protocol
 
-from posthouse.errors import StoreError
-from posthouse.store.savepoints import Savepoints
-from posthouse.store.wording import statements_in
+from posthouse.store import Parameters, Rows
+from posthouse.store.placeholders import QUESTION, bound
+from posthouse.store.savepoints import Detach, Savepoints
+from posthouse.stores.sessions import Kind, Session, autocommit
+from posthouse.stores.sessions.refusing import refuse, refuse_ending_first
 
-ENDS_TRANSACTION = re.compile(r"(BEGIN|COMMIT|END|ROLLBACK(?!\s+(TRANSACTION\s+)?TO\b))\b", re.IGNORECASE)
 SCRIPT = "executescript(), which commits first,"
 
-
-@functools.lru_cache(maxsize=256)
-def refuse_ending(sql: str) -> None:
-    """Statements that begin or end a transaction belong to whoever began this one; savepoints are free."""
-    first = next(statements_in(sql, nested=False), "")  # the driver runs no second one
-    if found := ENDS_TRANSACTION.match(first):
-        _refuse(found[0].upper())
+_listeners: dict[int, list[Callable[[str], None]]] = {}
+"""Who hears of the statements of a connection: it takes one trace callback only."""
 
 
-def _refuse(what: str) -> NoReturn:
-    raise StoreError(
-        f"{what} is not yours to call: the transaction commits when its block ends and rolls back when an exception leaves it"
-    )
+def join(theirs: Any) -> Session | None:
+    """A `sqlite3.Connection`."""
+    return Sqlite3Session(theirs) if isinstance(theirs, sqlite3.Connection) else None
+
+
+class Sqlite3Session(Session):
+    """It cannot be remembered, so each use looks at the tables: a few microseconds."""
+
+    async def attend(self, savepoints: Savepoints) -> Detach:
+        """A trace is the only way to hear of its statements: one of theirs is not called from now on."""
+        theirs = self.theirs
+
+        def told(sql: str) -> None:
+            savepoints.see(theirs.in_transaction)
+            savepoints.hear(sql)
+
+        def tell_all(sql: str) -> None:
+            for listener in _listeners.get(id(theirs), ()):
+                listener(sql)
+
+        savepoints.see(theirs.in_transaction)
+        _listeners.setdefault(id(theirs), []).append(told)
+        theirs.set_trace_callback(tell_all)
+
+        def end() -> None:
+            _listeners[id(theirs)].remove(told)
+            if not _listeners[id(theirs)]:
+                del _listeners[id(theirs)]
+                theirs.set_trace_callback(None)
+
+        return end
+
+    async def refuse_autocommit(self, kind: Kind) -> None:
+        refuse_autocommit(self.theirs)
+
+    async def run(self, sql: str, parameters: Parameters) -> Rows:
+        sql, parameters = bound(sql, parameters, QUESTION)
+        cursor = self.theirs.cursor()
+        cursor.row_factory = None
+        rows = Rows(cursor.execute(sql, parameters).fetchall())
+        rows.rowcount = cursor.rowcount
+        return rows
+
+
+def refuse_autocommit(connection: Any) -> None:
+    """Where every statement commits by itself, event and business row would not commit together."""
+    if connection.in_transaction:
+        return
+    automatic = getattr(connection, "autocommit", -1)  # since Python 3.12; -1 is the older way
+    if automatic is True or (automatic == -1 and connection.isolation_level is None):
+        raise autocommit("run BEGIN IMMEDIATE first")
+
+
+# For handlers.
 
 
 class Lender(Protocol):
@@ -58,7 +105,7 @@ class _Listening:
         return self.borrowed  # the store's own could be committed
 
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
-        refuse_ending(sql)
+        refuse_ending_first(sql)
         self.transaction.ready()
         found = super().execute(sql, parameters)  # type: ignore[misc]
         self.transaction.savepoints.hear(sql)
@@ -74,7 +121,7 @@ class _Listening:
             yield each
 
     def executescript(self, sql_script: str, /) -> NoReturn:
-        _refuse(SCRIPT)
+        refuse(SCRIPT)
 
 
 @functools.cache
@@ -107,19 +154,19 @@ class BorrowedConnection(sqlite3.Connection):
         return cursor
 
     def executescript(self, sql_script: str, /) -> NoReturn:
-        _refuse(SCRIPT)
+        refuse(SCRIPT)
 
     def commit(self) -> None:
-        _refuse("commit()")
+        refuse("commit()")
 
     def rollback(self) -> None:
-        _refuse("rollback()")
+        refuse("rollback()")
 
     def close(self) -> None:
-        _refuse("close()")
+        refuse("close()")
 
     def __enter__(self) -> NoReturn:
-        _refuse("`with connection`, which commits,")
+        refuse("`with connection`, which commits,")
 
     def create_function(self, *arguments: Any, **options: Any) -> None:
         self._lend().create_function(*arguments, **options)
@@ -142,7 +189,7 @@ class BorrowedConnection(sqlite3.Connection):
 
     @isolation_level.setter
     def isolation_level(self, level: object) -> None:
-        _refuse("isolation_level")
+        refuse("isolation_level")
 
     @property
     def total_changes(self) -> int:
@@ -168,6 +215,7 @@ class SessionConnection(BorrowedConnection):
     something only while the handler is at work. A rollback then is one, of everything: SQLAlchemy does it by itself when
     a flush fails, and refusing it would hide why. The transaction's block reports it."""
 
+    sqlalchemy_url = "sqlite://"
     at_work = False
 
     def commit(self) -> None:
@@ -183,9 +231,13 @@ class SessionConnection(BorrowedConnection):
         if self.at_work:
             super().close()
 
+    def housekeeping(self) -> AbstractContextManager[None]:
+        """While SQLAlchemy does something of its own."""
+        return contextlib.nullcontext()
+
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """While the handler runs."""
+        """While the handler works through SQLAlchemy."""
         self.at_work = True
         try:
             yield

@@ -1,26 +1,29 @@
-"""Statements on an `asyncpg.Connection`."""
+"""asyncpg, the driver that the PostgreSQL store itself uses: a handler gets the connection of the store's own transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from posthouse.local.postgres.connection import rows_of
+import asyncpg
+
 from posthouse.store import Parameters, Rows
 from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.store.savepoints import Detach, Savepoints
-from posthouse.stores.postgres.statements import autocommit
+from posthouse.stores.sessions import Kind, Session, autocommit
 
 
-class AsyncpgStatements:
+def join(theirs: Any) -> Session | None:
     """An `asyncpg.Connection`, also one of a pool."""
+    return AsyncpgSession(theirs) if isinstance(theirs, asyncpg.Connection) else None
 
-    def __init__(self, theirs: Any) -> None:
-        self.theirs = theirs
+
+class AsyncpgSession(Session):
+    """It tells of a statement with the loop's next turn."""
+
+    needs_loop = True
+    late = True
 
     async def attend(self, savepoints: Savepoints) -> Detach:
-        """The driver tells of a statement with the loop's next turn."""
-
         def told(query: Any) -> None:
             (savepoints.hear if query.exception is None else savepoints.hear_failed)(query.query)
 
@@ -32,13 +35,10 @@ class AsyncpgStatements:
 
         return end
 
-    async def refuse_autocommit(self) -> None:
+    async def refuse_autocommit(self, kind: Kind) -> None:
         if not self.theirs.is_in_transaction():
             raise autocommit("open `async with connection.transaction():` first")
 
-    async def ours(self, sql: str, parameters: Sequence[object]) -> Rows:
-        return rows_of(await self.theirs.fetch(sql, *parameters), "")
-
     async def run(self, sql: str, parameters: Parameters) -> Rows:
         sql, parameters = bound(sql, parameters, DOLLAR)
-        return rows_of(await self.theirs.fetch(sql, *parameters), "")
+        return Rows(map(tuple, await self.theirs.fetch(sql, *parameters)))

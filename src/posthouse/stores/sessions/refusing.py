@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import functools
 import re
+from itertools import islice
 from typing import Any, NoReturn
 
 from posthouse.errors import StoreError
 from posthouse.store.wording import statements_in, text_of
+
+ENDED_INSIDE = "the transaction was ended inside its block: this is not a commit"
+PASSED_OVER = (
+    "a statement failed inside the block and its error was passed over, so PostgreSQL has rolled everything back: let the "
+    "error leave the block, or use a savepoint"
+)
 
 MAY = re.compile(r"\b(BEGIN|START|COMMIT|END|ABORT|PREPARE|ROLLBACK)\b", re.IGNORECASE)
 ENDS_TRANSACTION = re.compile(
@@ -20,7 +27,12 @@ ROUTINE = re.compile(r"CREATE\b.*\bBEGIN\s+ATOMIC\b", re.IGNORECASE | re.DOTALL)
 
 def refuse_ending(sql: object) -> None:
     """Statements that begin or end a transaction belong to whoever began this one; savepoints are free."""
-    _refuse_ending(_spelled(sql))
+    _refuse_ending(_spelled(sql), None)
+
+
+def refuse_ending_first(sql: str) -> None:
+    """The same for SQLite's driver, which runs no second statement."""
+    _refuse_ending(sql, 1)
 
 
 def _spelled(sql: Any) -> str:
@@ -32,11 +44,11 @@ def _spelled(sql: Any) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _refuse_ending(text: str) -> None:
+def _refuse_ending(text: str, many: int | None) -> None:
     if not MAY.search(text):
         return
     in_routine = False
-    for statement in statements_in(text):
+    for statement in islice(statements_in(text, nested=many is None), many):
         found = ENDS_TRANSACTION.match(statement)
         if found is not None and in_routine and found[0].upper() == "END":
             in_routine = False

@@ -1,105 +1,93 @@
-"""ShapedTransaction: a transaction that the store began on a connection of another library than asyncpg."""
+"""HandlerTransaction: a transaction that the store began on a connection of another library than asyncpg."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from posthouse.errors import CommitUnknown, DeadlineExceeded, PosthouseError, TransactionClosed
 from posthouse.store import Parameters, Rows, Submit
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.database import LASTING, Database, carried_out
-from posthouse.stores.postgres.errors import database_trouble, is_foreign, is_lost, original_of, translated
+from posthouse.stores.postgres.errors import database_trouble, is_foreign, is_lost, translated
+from posthouse.stores.postgres.schema import PLACE
 from posthouse.stores.postgres.steps import Steps
+from posthouse.stores.sessions import Shape, module_of, original_of
+from posthouse.stores.sessions.handler import Handlers, HandlerSession, Host, Run
 
 log = logging.getLogger("posthouse.store")
 
 T = TypeVar("T")
 
-ENDED_INSIDE = "the transaction was ended inside its block: this is not a commit"
-
 # Whose rows this transaction sees.
 FOR_TENANT = "SELECT set_config('posthouse.tenant', CAST($1 AS text), true)"
 
 
-class Line(Protocol):
-    """A connection of some library, for one transaction at a time. The library's own errors come out as they are."""
+class HandlerSessions:
+    """Begins transactions in the shape that a handler asks for, on the library that has it."""
 
-    submit: Submit | None
-    """As in Transaction."""
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._handlers: dict[str, Handlers] = {}
 
-    @property
-    def connection(self) -> object:
-        """What the library calls a connection."""
-        ...
+    def begin(self, shape: Shape, tenant: str | None = None) -> HandlerTransaction:
+        """A transaction on that library, other than asyncpg."""
+        if shape.on not in self._handlers:
+            self._handlers[shape.on] = module_of(shape.on).handlers(self._host())
+        return HandlerTransaction(self._database, self._handlers[shape.on].session(), tenant)
 
-    @property
-    def lost(self) -> bool:
-        """Whether the server or the network has ended it."""
-        ...
+    async def aclose(self) -> None:
+        """Close what is idle; what is in use closes with its transaction."""
+        handlers, self._handlers = self._handlers, {}
+        for each in handlers.values():
+            await each.aclose()
 
-    async def begin(self) -> None:
-        """Connect if need be, and begin."""
-        ...
+    def _host(self) -> Host:
+        database, settings = self._database, self._database.settings
+        return Host(
+            url=database.url,
+            name=database.name,
+            writers=settings.writers,
+            patience=settings.patience,
+            pooled=settings.pooled,
+            connect=database.connect,
+            end_session=database.end_session,
+            is_home=self._is_home,
+        )
 
-    async def ours(self, sql: str, parameters: Sequence[object]) -> Rows:
-        """Run a statement of ours, whose parameters are `$1`, `$2` …"""
-        ...
-
-    async def run(self, sql: str, parameters: Parameters) -> Rows:
-        """Run a statement of the user's, in the driver's own style."""
-        ...
-
-    def view(self, wanted: type) -> AbstractContextManager[object]:
-        """The transaction as `wanted`."""
-        ...
-
-    async def commit(self) -> None:
-        """Commit; TransactionClosed or StoreError when there is nothing to commit any more."""
-        ...
-
-    async def roll_back(self) -> None:
-        """Roll back whatever is open."""
-        ...
-
-    async def give_back(self) -> None:
-        """The transaction is over: leave the connection to the next one."""
-        ...
-
-    async def cut(self) -> None:
-        """Never use it again. Whoever still holds it can write nothing more, whatever he is doing."""
-        ...
+    def _is_home(self, run: Run) -> bool:
+        found, place = run(self._database.text(PLACE), ()), self._database.place
+        return place is not None and bool(found) and str(found.one()[0]) == place.identity
 
 
-class ShapedTransaction:
+class HandlerTransaction:
     """READ COMMITTED unless the library was told otherwise; for one `tenant` where the store keeps tenants apart. It ends as
     PostgresTransaction does: committed with its block, rolled back when that raises, and cut off after a deadline or a
     cancellation."""
 
     needs_loop = True
 
-    def __init__(self, database: Database, line: Line, tenant: str | None = None) -> None:
+    def __init__(self, database: Database, session: HandlerSession, tenant: str | None = None) -> None:
         self.database = database
         self.open = False
         self.appended = False
         """Whether the outbox got something, so that a relay should look."""
         self.savepoints = Savepoints()
         """Nobody follows those of the handler's own connection: what he returns is said when he has returned."""
-        self._line = line
+        self._session = session
         self._tenant = tenant
 
     @property
     def submit(self) -> Submit | None:
-        return self._line.submit
+        return self._session.submit
 
     @property
     def connection(self) -> object:
         self.ready()
-        return self._line.connection
+        return self._session.connection
 
     async def attend(self) -> Detach:
         return lambda: None
@@ -107,12 +95,12 @@ class ShapedTransaction:
     def view(self, wanted: type) -> AbstractContextManager[object]:
         """The transaction in the shape that it was begun for."""
         self.ready()
-        return self._line.view(wanted)
+        return self._session.view(wanted)
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
         self.ready()
         try:
-            found = await self._line.run(sql, parameters)
+            found = await self._session.run(sql, parameters)
         except Exception as error:
             self.savepoints.hear_failed(sql)
             raise _ours(error, _words(sql)) from error
@@ -123,7 +111,7 @@ class ShapedTransaction:
         """A statement of ours."""
         self.ready()
         try:
-            return await self._line.ours(self.database.text(sql), parameters)
+            return await self._session.ours(self.database.text(sql), parameters)
         except Exception as error:
             raise _ours(error, _words(sql)) from error
 
@@ -136,16 +124,16 @@ class ShapedTransaction:
         if not self.open:
             raise TransactionClosed("the transaction has ended: its deadline passed or its block was left")
 
-    async def __aenter__(self) -> ShapedTransaction:
+    async def __aenter__(self) -> HandlerTransaction:
         if self.database.place is None:
             await self.database.check()
         await self.database.take_seat()
         try:
-            await self._line.begin()
+            await self._session.begin()
             if self._tenant is not None:
-                await self._line.ours(FOR_TENANT, (self._tenant,))
+                await self._session.ours(FOR_TENANT, (self._tenant,))
             if self.database.hasty:
-                await self._line.ours(LASTING, ())
+                await self._session.ours(LASTING, ())
         except BaseException as error:
             await self._end(cut=True)
             if isinstance(error, Exception):
@@ -164,7 +152,7 @@ class ShapedTransaction:
                 await self._commit()
                 cut = False
             elif isinstance(error, Exception) and not isinstance(error, DeadlineExceeded | TimeoutError):
-                lost = self._line.lost
+                lost = self._session.lost
                 cut = not await self._rolled_back()
                 trouble = database_trouble(error, lost=lost)
                 if trouble is not None:
@@ -173,9 +161,9 @@ class ShapedTransaction:
             await self._end(cut=cut)
 
     async def _commit(self) -> None:
-        lost_before = self._line.lost
+        lost_before = self._session.lost
         try:
-            await self._line.commit()
+            await self._session.commit()
         except PosthouseError:
             raise
         except Exception as error:
@@ -190,7 +178,7 @@ class ShapedTransaction:
 
     async def _rolled_back(self) -> bool:
         try:
-            await self._line.roll_back()
+            await self._session.roll_back()
         except Exception as error:
             log.info("rolling back failed, the connection is replaced: %s", error)
             return False
@@ -198,15 +186,15 @@ class ShapedTransaction:
 
     async def _end(self, *, cut: bool) -> None:
         """Leave the place to the next one, also when the caller is cancelled meanwhile."""
-        leaving = self._line.cut() if cut else self._line.give_back()
+        leaving = self._session.cut() if cut else self._session.give_back()
         try:
             await leaving
         except asyncio.CancelledError:
-            await self._line.cut()
+            await self._session.cut()
             raise
         except Exception as error:
             log.info("a connection was dropped: %s", error)
-            await self._line.cut()
+            await self._session.cut()
         finally:
             self.database.leave_seat()
 
