@@ -65,7 +65,7 @@ async def _commit(server: BenchServer, scale: Scale, connections: int) -> list[R
 
         async def at_once(_: asyncpg.Connection, number: int) -> None:
             order = placed(number)
-            await orders.record(TENANT, BUSINESS, (order.order_id, order.total_cents), order)
+            await orders.record(BUSINESS, (order.order_id, order.total_cents), order, tenant=TENANT)
 
         async def measured(name: str, commit: Commit, beside: Commit = row_alone, goal: float | None = 0.6) -> Reading:
             return await compare(

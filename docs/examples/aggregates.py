@@ -96,7 +96,7 @@ async def main() -> None:
         async with billing.transaction(tenant="t1") as tx:
             await folios.append(tx, "f1", [FolioOpened("f1", "Ada")], expected="new")
 
-        folio = await folios.execute("t1", "f1", lambda folio: charge(folio, 1200))
+        folio = await folios.execute("f1", lambda folio: charge(folio, 1200), tenant="t1")
         print(f"owes {folio.cents}")
 
         await harness.publish(BottleTaken("f1", 450))
@@ -110,7 +110,7 @@ async def main() -> None:
             except VersionConflict as conflict:
                 print(conflict)
 
-        await folios.execute("t1", "f1", close)
+        await folios.execute("f1", close, tenant="t1")
         await harness.settled()
         print(*heard, sep="\n")
 

@@ -19,7 +19,7 @@ async def create(tx: Tx) -> None:
 
 async def place(order_id: str) -> bool:
     once = "INSERT INTO placed (order_id) VALUES (:order_id) ON CONFLICT DO NOTHING"
-    return await orders.record("t1", once, {"order_id": order_id}, OrderPlaced(order_id=order_id))
+    return await orders.record(once, {"order_id": order_id}, OrderPlaced(order_id=order_id), tenant="t1")
 
 
 async def main() -> None:

@@ -398,10 +398,10 @@ class Service:
 
     async def record(
         self,
-        tenant: str,
         sql: str,
         parameters: Parameters,
         *facts: object,
+        tenant: str = DEFAULT_TENANT,
         correlation: str | None = None,
         actor: Actor | None = None,
         traceparent: str | None = None,

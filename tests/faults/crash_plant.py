@@ -188,7 +188,7 @@ class Client:
 
     async def _post(self) -> None:
         account = KEYS[self.number % len(KEYS)]
-        await self._plant.accounts.execute(TENANT, account, lambda _: [Posted(account=account)])
+        await self._plant.accounts.execute(account, lambda _: [Posted(account=account)], tenant=TENANT)
 
     async def _start_trips(self) -> None:
         async with self._plant.service.transaction(TENANT) as tx:

@@ -69,7 +69,7 @@ async def write(number: int) -> None:
     while not _told("stop"):
         name, tenant = f"a{chance.randrange(12)}", f"t{chance.randrange(3)}"
         many = chance.randrange(1, 4)
-        await accounts.execute(tenant, name, lambda _: [Posted(account_id=name, amount=1)] * many)  # noqa: B023 - awaited here
+        await accounts.execute(name, lambda _: [Posted(account_id=name, amount=1)] * many, tenant=tenant)  # noqa: B023 - awaited here
         await asyncio.sleep(chance.random() * 0.01)
     await ledger.aclose()
 

@@ -234,7 +234,7 @@ async def append_in_block(shop: Shop, n: int) -> None:
 async def record(shop: Shop, n: int) -> None:
     """All rows, the last ones first or the first ones first."""
     assert await shop.service.record(
-        "t1", "UPDATE stock SET n = n + 1 WHERE name >= 'k1'", (), Placed(order_id=KEYS[n % 3])
+        "UPDATE stock SET n = n + 1 WHERE name >= 'k1'", (), Placed(order_id=KEYS[n % 3]), tenant="t1"
     )
 
 
@@ -295,7 +295,7 @@ async def saga_turn(shop: Shop, n: int) -> None:
 
 
 async def stream_append(shop: Shop, n: int) -> None:
-    await shop.accounts.execute("t1", KEYS[n % 3], lambda _: [Paid(order_id=KEYS[n % 3], cents=1)])
+    await shop.accounts.execute(KEYS[n % 3], lambda _: [Paid(order_id=KEYS[n % 3], cents=1)], tenant="t1")
 
 
 async def sweep(shop: Shop, n: int) -> None:
@@ -328,7 +328,7 @@ async def test_recording_several_rows_never_waits_for_a_block_that_waits_for_it(
     async def recorded() -> None:
         for _ in range(80):
             sql = "UPDATE stock SET n = n + 1 WHERE name IN ('k1', 'k2', 'k3')"
-            done[await shop.service.record("t1", sql, (), Placed(order_id="one"))] += 1
+            done[await shop.service.record(sql, (), Placed(order_id="one"), tenant="t1")] += 1
 
     before = await _deadlocks(shop)
     await asyncio.gather(block(), recorded(), block())

@@ -61,7 +61,9 @@ class Hotel:
 
     async def price(self, room: str, *prices: int, tenant: str = "t1") -> None:
         """One event for each price."""
-        await self.rooms.execute(tenant, room, lambda _: [self.RoomPriced(room_id=room, price=one) for one in prices])
+        await self.rooms.execute(
+            room, lambda _: [self.RoomPriced(room_id=room, price=one) for one in prices], tenant=tenant
+        )
 
     async def seen(self, tenant: str = "t1") -> list[tuple[object, ...]]:
         """What a reader of this tenant sees."""

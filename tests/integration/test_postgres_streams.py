@@ -162,8 +162,8 @@ async def test_decisions_of_two_processes_at_once_are_all_made_and_published_in_
         made += 1
         return charging(len(folio.charges))(folio)
 
-    await here.folios.execute("t1", "f1", opening)
-    await asyncio.gather(*((here, there)[n % 2].folios.execute("t1", "f1", charge) for n in range(40)))
+    await here.folios.execute("f1", opening, tenant="t1")
+    await asyncio.gather(*((here, there)[n % 2].folios.execute("f1", charge, tenant="t1") for n in range(40)))
     assert made > 40  # some were overtaken
     async with there.service.transaction("t1") as tx:
         loaded = await there.folios.load(tx, "f1")
@@ -232,7 +232,7 @@ async def test_a_connection_that_dies_behind_the_append_leaves_neither_stream_no
     assert (await everything(store))[0] == []
     assert await drain(store) == []
     assert await store.streams.drop_snapshots() == 0
-    await billing.folios.execute("t1", "f1", opening)
+    await billing.folios.execute("f1", opening, tenant="t1")
     assert [len(await versions(store)), len(await drain(store))] == [1, 1]
     await billing.service.aclose()
 

@@ -82,44 +82,44 @@ async def orders(shop: Service) -> list[tuple[object, ...]]:
 
 async def test_a_statement_and_its_fact_commit_together(shop: Service) -> None:
     add = ADD[library(shop)]
-    assert await shop.record(TENANT, add, ("a",), Placed(order_id="a"))
-    assert await shop.record(TENANT, add, ("b",), Placed(order_id="a"))
+    assert await shop.record(add, ("a",), Placed(order_id="a"), tenant=TENANT)
+    assert await shop.record(add, ("b",), Placed(order_id="a"), tenant=TENANT)
     assert await orders(shop) == [("a", "open"), ("b", "open")]
     assert await said(shop) == [("shop.order", "a", 1), ("shop.order", "a", 2)]
 
 
 async def test_a_statement_that_changes_nothing_has_nothing_to_say(shop: Service) -> None:
-    assert not await shop.record(TENANT, CLOSE, (), Closed(order_id="a"))
+    assert not await shop.record(CLOSE, (), Closed(order_id="a"), tenant=TENANT)
     unless_there = f"{ADD[library(shop)]} ON CONFLICT DO NOTHING"
-    assert await shop.record(TENANT, unless_there, ("a",), Placed(order_id="a"))
-    assert not await shop.record(TENANT, unless_there, ("a",), Placed(order_id="a"))
+    assert await shop.record(unless_there, ("a",), Placed(order_id="a"), tenant=TENANT)
+    assert not await shop.record(unless_there, ("a",), Placed(order_id="a"), tenant=TENANT)
     assert await said(shop) == [("shop.order", "a", 1)]
 
 
 async def test_a_fact_about_many_rows_is_said_once(shop: Service) -> None:
     for name in "abc":
-        await shop.record(TENANT, ADD[library(shop)], (name,), Placed(order_id=name))
+        await shop.record(ADD[library(shop)], (name,), Placed(order_id=name), tenant=TENANT)
     await drain(app_of(shop).store)
-    assert await shop.record(TENANT, CLOSE, (), Closed(order_id="all"))
+    assert await shop.record(CLOSE, (), Closed(order_id="all"), tenant=TENANT)
     assert await orders(shop) == [("a", "closed"), ("b", "closed"), ("c", "closed")]
     assert await said(shop) == [("shop.order", "all", 1)]
 
 
 async def test_several_facts_may_follow_from_one_statement(shop: Service) -> None:
-    assert await shop.record(TENANT, ADD[library(shop)], ("a",), Placed(order_id="a"), Closed(order_id="a"))
+    assert await shop.record(ADD[library(shop)], ("a",), Placed(order_id="a"), Closed(order_id="a"), tenant=TENANT)
     assert await said(shop) == [("shop.order", "a", 1), ("shop.order", "a", 2)]
 
 
 async def test_a_statement_that_fails_says_nothing(shop: Service) -> None:
-    assert await shop.record(TENANT, ADD[library(shop)], ("a",), Placed(order_id="a"))
+    assert await shop.record(ADD[library(shop)], ("a",), Placed(order_id="a"), tenant=TENANT)
     with pytest.raises(StoreError, match=r"(?i)unique"):
-        await shop.record(TENANT, ADD[library(shop)], ("a",), Placed(order_id="a"))
+        await shop.record(ADD[library(shop)], ("a",), Placed(order_id="a"), tenant=TENANT)
     assert await said(shop) == [("shop.order", "a", 1)]
 
 
 async def test_nothing_to_say_is_refused(shop: Service) -> None:
     with pytest.raises(ConfigurationError, match="no fact"):
-        await shop.record(TENANT, ADD[library(shop)], ("a",))
+        await shop.record(ADD[library(shop)], ("a",), tenant=TENANT)
     assert await orders(shop) == []
 
 
@@ -143,7 +143,7 @@ async def test_on_postgres_it_is_one_statement_where_it_can_be(
     connection = await store._database.acquire()
     await store._database.release(connection)  # there is one: it comes again
     with connection.query_logger(lambda record: heard.append(record.query)):
-        assert await on_postgres.record(TENANT, sql, parameters, Placed(order_id="a"))
+        assert await on_postgres.record(sql, parameters, Placed(order_id="a"), tenant=TENANT)
         await asyncio.sleep(0)  # the driver tells of the last one in the next turn of the loop
     assert len(heard) == messages
     assert len(await orders(on_postgres)) == 1
@@ -154,9 +154,9 @@ async def test_a_relay_is_told_of_it_at_once(on_postgres: Service) -> None:
     store: Any = app_of(on_postgres).store
     notifier = store._database.notifier
     heard = await notifier.wait(-1, 0)
-    assert not await on_postgres.record(TENANT, CLOSE, (), Closed(order_id="a"))
+    assert not await on_postgres.record(CLOSE, (), Closed(order_id="a"), tenant=TENANT)
     assert await notifier.wait(heard, 0) == heard
-    assert await on_postgres.record(TENANT, ADD["postgresql"], ("a",), Placed(order_id="a"))
+    assert await on_postgres.record(ADD["postgresql"], ("a",), Placed(order_id="a"), tenant=TENANT)
     assert await notifier.wait(heard, 0) == heard + 1
 
 
@@ -166,7 +166,7 @@ async def test_ours_never_take_the_places_of_parameters_that_are_missing(
 ) -> None:
     with pytest.raises(StoreError):
         await on_postgres.record(
-            TENANT, "INSERT INTO orders (name, state) VALUES ($1, $2)", parameters, Placed(order_id="a")
+            "INSERT INTO orders (name, state) VALUES ($1, $2)", parameters, Placed(order_id="a"), tenant=TENANT
         )
     assert await orders(on_postgres) == []
     assert await said(on_postgres) == []
@@ -179,7 +179,7 @@ async def test_where_transactions_are_stricter_it_is_done_step_by_step(on_postgr
     shop = shop_on(PostgresStore(postgres_url, writers=8))
     try:
         many = [
-            shop.record(TENANT, "INSERT INTO orders (name) VALUES ($1)", (str(n),), Placed(order_id="a"))
+            shop.record("INSERT INTO orders (name) VALUES ($1)", (str(n),), Placed(order_id="a"), tenant=TENANT)
             for n in range(40)
         ]
         assert all(await asyncio.gather(*many))
@@ -200,7 +200,7 @@ async def until_found(url: str, what: str) -> None:
 
 
 async def test_an_answer_that_was_lost_is_unknown(on_postgres: Service, postgres_url: str) -> None:
-    recording = asyncio.create_task(on_postgres.record(TENANT, SLOW, ("a",), Placed(order_id="a")))
+    recording = asyncio.create_task(on_postgres.record(SLOW, ("a",), Placed(order_id="a"), tenant=TENANT))
     await until_found(postgres_url, "pg_terminate_backend(pid)")
     with pytest.raises(CommitUnknown, match="may or may not"):
         await recording
@@ -211,13 +211,15 @@ async def test_an_answer_that_was_lost_is_unknown(on_postgres: Service, postgres
 async def test_one_that_was_cancelled_leaves_neither_a_seat_nor_a_statement(
     on_postgres: Service, postgres_url: str
 ) -> None:
-    recording = asyncio.create_task(on_postgres.record(TENANT, SLOW, ("a",), Placed(order_id="a")))
+    recording = asyncio.create_task(on_postgres.record(SLOW, ("a",), Placed(order_id="a"), tenant=TENANT))
     await until_found(postgres_url, "pid")
     recording.cancel()
     with pytest.raises(asyncio.CancelledError):
         await recording
     async with asyncio.timeout(20):
-        assert await on_postgres.record(TENANT, "INSERT INTO orders (name) VALUES ($1)", ("b",), Placed(order_id="b"))
+        assert await on_postgres.record(
+            "INSERT INTO orders (name) VALUES ($1)", ("b",), Placed(order_id="b"), tenant=TENANT
+        )
     assert await orders(on_postgres) == [("b", "open")]
 
 
@@ -236,7 +238,7 @@ async def test_it_works_behind_a_pooler(pgbouncer: PostgresServer, postgres_url:
     async with direct.transaction(TENANT) as tx:
         await tx.execute(CREATE)
     shop = shop_on(PostgresStore(pgbouncer.url_of(postgres_url.rpartition("/")[2]), pooler="transaction"))
-    assert await shop.record(TENANT, "INSERT INTO orders (name) VALUES ($1)", ("a",), Placed(order_id="a"))
+    assert await shop.record("INSERT INTO orders (name) VALUES ($1)", ("a",), Placed(order_id="a"), tenant=TENANT)
     assert await said(direct) == [("shop.order", "a", 1)]
     await shop.aclose()
     await direct.aclose()
@@ -249,7 +251,7 @@ async def test_what_a_statement_writes_is_not_read_as_our_names(postgres_url: st
         await tx.execute(CREATE)
     words = ["ops@posthouse.io", "{schema}", "{ours}", "{theirs}"]
     values = ", ".join(f"('{word}')" for word in words)
-    assert await shop.record(TENANT, f"INSERT INTO orders (name) VALUES {values}", (), Placed(order_id="o1"))
+    assert await shop.record(f"INSERT INTO orders (name) VALUES {values}", (), Placed(order_id="o1"), tenant=TENANT)
     assert [name for name, _ in await orders(shop)] == sorted(words)
     assert [key for _, key, _ in await said(shop)] == ["o1"]
     await shop.aclose()

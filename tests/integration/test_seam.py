@@ -129,7 +129,7 @@ async def test_what_a_step_made_of_a_fact_is_what_a_consumer_gets(shop_with: Mak
     insert = "INSERT INTO placed VALUES (:id)"
     async with shop.app.running():
         await shop.place("o1")
-        await shop.service.record("t1", insert, {"id": "o2"}, OrderPlaced(order_id="o2"))
+        await shop.service.record(insert, {"id": "o2"}, OrderPlaced(order_id="o2"), tenant="t1")
         async with shop.service.transaction("t1") as tx:
             tx.publish(OrderPlaced(order_id="o3"), after=0.01)
         await eventually(lambda: len(shop.heard) == 3)

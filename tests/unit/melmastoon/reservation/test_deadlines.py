@@ -12,7 +12,7 @@ from melmastoon.reservation import reservation
 IN_ANOTHER_PROCESS = """
 import json
 from melmastoon.reservation import reservation
-print(json.dumps({name: dict(saga.deadlines) for name, saga in reservation.saga_types.items()}))
+print(json.dumps({name: dict(saga.deadlines) for name, saga in reservation.declared.saga_types.items()}))
 """
 
 

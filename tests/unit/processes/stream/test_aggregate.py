@@ -60,7 +60,7 @@ async def test_what_is_appended_is_what_is_loaded(billing: Billing) -> None:
 
 
 async def test_streams_of_tenants_and_things_are_apart(billing: Billing) -> None:
-    await billing.folios.execute("t1", "f1", opening)
+    await billing.folios.execute("f1", opening, tenant="t1")
     for tenant, id in (("t2", "f1"), ("t1", "f2")):
         async with billing.service.transaction(tenant) as tx:
             assert (await billing.folios.load(tx, id)).version == 0
@@ -80,7 +80,7 @@ async def test_a_stream_longer_than_a_page_is_loaded_to_its_end(
 async def test_a_stream_that_is_elsewhere_is_a_conflict_and_nothing_is_said(
     billing: Billing, expected: int | str
 ) -> None:
-    await billing.folios.execute("t1", "f1", lambda folio: [FolioOpened("f1", "Ann"), Charged("f1", 5)])
+    await billing.folios.execute("f1", lambda folio: [FolioOpened("f1", "Ann"), Charged("f1", 5)], tenant="t1")
     before = await unsent(billing.service)
     async with billing.service.transaction("t1") as tx:
         with pytest.raises(VersionConflict, match=r"folio 'f1' of tenant 't1' is at version 2") as raised:
@@ -118,18 +118,20 @@ async def test_an_event_of_another_thing_or_of_no_declared_type_is_refused(billi
 
 
 async def test_a_decision_sees_the_state_and_what_it_comes_to_happens(billing: Billing) -> None:
-    assert await billing.folios.execute("t1", "f1", opening) == Folio("Ann", open=True)
-    assert (await billing.folios.execute("t1", "f1", charging(30))).cents == 30
-    assert (await billing.folios.execute("t1", "f1", lambda _: [Charged("f1", 1), FolioClosed("f1")])).cents == 31
+    assert await billing.folios.execute("f1", opening, tenant="t1") == Folio("Ann", open=True)
+    assert (await billing.folios.execute("f1", charging(30), tenant="t1")).cents == 30
+    assert (
+        await billing.folios.execute("f1", lambda _: [Charged("f1", 1), FolioClosed("f1")], tenant="t1")
+    ).cents == 31
     with pytest.raises(Closed):
-        await billing.folios.execute("t1", "f1", charging(1))
+        await billing.folios.execute("f1", charging(1), tenant="t1")
     async with billing.service.transaction("t1") as tx:
         assert (await billing.folios.load(tx, "f1")).version == 4
 
 
 @pytest.mark.parametrize("nothing", [None, (), []])
 async def test_a_decision_for_nothing_writes_nothing(billing: Billing, nothing: Sequence[Charged] | None) -> None:
-    assert await billing.folios.execute("t1", "f1", lambda folio: nothing) == Folio()
+    assert await billing.folios.execute("f1", lambda folio: nothing, tenant="t1") == Folio()
     assert await unsent(billing.service) == 0
 
 
@@ -138,14 +140,14 @@ async def test_a_decision_that_would_wait_for_something_is_refused(billing: Bill
         raise AssertionError("it must not be run")
 
     with pytest.raises(ConfigurationError, match=r"slow is asynchronous: a decision looks at nothing but the state"):
-        await billing.folios.execute("t1", "f1", slow)  # type: ignore[arg-type]  # the mistake
+        await billing.folios.execute("f1", slow, tenant="t1")  # type: ignore[arg-type]  # the mistake
 
 
 async def test_an_error_of_evolve_says_where_it_was(billing: Billing) -> None:
     def failing(folio: Folio, event: object) -> Folio:
         raise ZeroDivisionError
 
-    await billing.folios.execute("t1", "f1", opening)
+    await billing.folios.execute("f1", opening, tenant="t1")
     billing.folios.evolve = failing
     async with billing.service.transaction("t1") as tx:
         with pytest.raises(ZeroDivisionError) as raised:
@@ -167,7 +169,7 @@ async def test_each_event_is_published_in_the_order_of_its_stream_with_its_versi
         heard.append((event.data, event.extensions[STREAM_VERSION]))
 
     async with Harness(billing.service) as harness:
-        await billing.folios.execute("t1", "f1", opening, correlation="request 1")
+        await billing.folios.execute("f1", opening, correlation="request 1", tenant="t1")
         async with billing.service.transaction("t1") as tx:
             for cents in (1, 2):
                 await billing.folios.decide(tx, "f1", charging(cents))
@@ -192,7 +194,7 @@ async def test_a_rolled_back_append_was_never_said(billing: Billing) -> None:
 
 
 async def test_the_stored_event_is_the_published_one(billing: Billing) -> None:
-    await billing.folios.execute("t1", "f1", opening, correlation="request 1")
+    await billing.folios.execute("f1", opening, correlation="request 1", tenant="t1")
     (stored,) = (await app_of(billing.service).store.streams.read_all()).events
     shards = await app_of(billing.service).store.outbox.lease("me", 10)
     (published,) = (await app_of(billing.service).store.outbox.poll(shards, 10)).rows
@@ -221,7 +223,7 @@ async def test_an_older_version_that_is_published_beside_is_not_in_the_stream() 
         return cents + event.cents
 
     folios = service.aggregate("folio", initial=int, evolve=count, events=(V2,))
-    assert await folios.execute("t1", "f1", lambda cents: V2("f1", 5)) == 5
+    assert await folios.execute("f1", lambda cents: V2("f1", 5), tenant="t1") == 5
     async with service.transaction("t1") as tx:
         assert (await folios.load(tx, "f1")).version == 1
     assert await unsent(service) == 2
@@ -249,7 +251,7 @@ class Overtaken:
 async def test_execute_decides_again_until_nobody_was_faster() -> None:
     billing = Billing(conflicts=Conflicts(attempts=4, first_pause=0.0, last_pause=0.0))
     decision = Overtaken(times=3)
-    assert (await billing.folios.execute("t1", "f1", decision)).cents == 100
+    assert (await billing.folios.execute("f1", decision, tenant="t1")).cents == 100
     assert decision.made == 4
     await billing.service.aclose()
 
@@ -258,15 +260,15 @@ async def test_execute_gives_up_once_its_attempts_are_spent() -> None:
     billing = Billing(conflicts=Conflicts(attempts=3, first_pause=0.0, last_pause=0.0))
     decision = Overtaken(times=3)
     with pytest.raises(VersionConflict):
-        await billing.folios.execute("t1", "f1", decision)
+        await billing.folios.execute("f1", decision, tenant="t1")
     assert decision.made == 3
     assert await unsent(billing.service) == 0
     await billing.service.aclose()
 
 
 async def test_many_decisions_at_once_are_all_made(billing: Billing) -> None:
-    await billing.folios.execute("t1", "f1", opening)
-    await asyncio.gather(*(billing.folios.execute("t1", "f1", charging(1)) for _ in range(50)))
+    await billing.folios.execute("f1", opening, tenant="t1")
+    await asyncio.gather(*(billing.folios.execute("f1", charging(1), tenant="t1") for _ in range(50)))
     async with billing.service.transaction("t1") as tx:
         assert await billing.folios.load(tx, "f1") == Loaded(Folio("Ann", 50, (1,) * 50, open=True), 51)
 

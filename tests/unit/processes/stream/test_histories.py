@@ -36,7 +36,7 @@ def test_any_history_in_any_portions_loads_as_its_events_come_to(
         await app_of(billing.service).open()
         for number, portion in enumerate(portions):
             if number % 2:
-                await billing.folios.execute("t1", "f1", lambda folio, portion=portion: portion)  # type: ignore[misc]  # bound at once
+                await billing.folios.execute("f1", lambda folio, portion=portion: portion, tenant="t1")  # type: ignore[misc]  # bound at once
             else:
                 async with billing.service.transaction("t1") as tx:
                     await billing.folios.append(tx, "f1", portion, expected="any")

@@ -56,7 +56,7 @@ def release(file: Path, number: int) -> tuple[Service, Aggregate[int, V1 | V2 | 
 async def test_old_versions_in_a_stream_are_lifted_to_that_of_today(tmp_path: Path) -> None:
     for number, event in ((1, V1("f1", 1)), (2, V2("f1", 20)), (3, V3("f1", 3, 4))):
         service, folios = release(tmp_path / "store.db", number)
-        await folios.execute("t1", "f1", lambda cents, event=event: event)  # type: ignore[misc]  # bound at once
+        await folios.execute("f1", lambda cents, event=event: event, tenant="t1")  # type: ignore[misc]  # bound at once
         await service.aclose()
     service, folios = release(tmp_path / "store.db", 3)
     async with service.transaction("t1") as tx:
@@ -69,7 +69,7 @@ async def test_old_versions_in_a_stream_are_lifted_to_that_of_today(tmp_path: Pa
 
 async def test_an_event_that_nobody_knows_names_its_stream_and_version(tmp_path: Path) -> None:
     service, folios = release(tmp_path / "store.db", 1)
-    await folios.execute("t1", "f1", lambda cents: [V1("f1", 1), V1("f1", 2)])
+    await folios.execute("f1", lambda cents: [V1("f1", 1), V1("f1", 2)], tenant="t1")
     await service.aclose()
     service = Service("billing")
     App(service, store=f"sqlite:///{tmp_path / 'store.db'}", broker="memory://")
@@ -86,7 +86,7 @@ async def test_an_event_that_nobody_knows_names_its_stream_and_version(tmp_path:
 
 async def test_an_upcast_that_fails_names_its_stream_and_version(tmp_path: Path) -> None:
     service, folios = release(tmp_path / "store.db", 1)
-    await folios.execute("t1", "f1", lambda cents: V1("f1", 1))
+    await folios.execute("f1", lambda cents: V1("f1", 1), tenant="t1")
     await service.aclose()
     service = Service("billing")
     App(service, store=f"sqlite:///{tmp_path / 'store.db'}", broker="memory://")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,17 @@ async def kept(service: Service, tx: Tx) -> Snapshot | None:
     return await app_of(service).store.streams.snapshot(tx.transaction, F1)
 
 
+def _all_of(charges: list[Charged], folio: Folio) -> list[Charged]:
+    return charges
+
+
 async def test_a_thousand_events_load_alike_with_snapshots_without_and_after_all_were_deleted(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}?synchronous=NORMAL"
     billing = Billing(store=url, snapshot_every=100)
-    await billing.folios.execute("t1", "f1", opening)
+    await billing.folios.execute("f1", opening, tenant="t1")
     for number in range(333):
-        await billing.folios.execute("t1", "f1", lambda folio, n=number: [Charged("f1", n + i) for i in range(3)])  # type: ignore[misc]  # bound at once
+        charges = [Charged("f1", number + i) for i in range(3)]
+        await billing.folios.execute("f1", partial(_all_of, charges), tenant="t1")
     async with billing.service.transaction("t1") as tx:
         with_snapshots = await billing.folios.load(tx, "f1")
         snapshot = await kept(billing.service, tx)
@@ -53,7 +59,7 @@ async def test_a_thousand_events_load_alike_with_snapshots_without_and_after_all
 
 async def test_a_snapshot_is_really_used() -> None:
     billing = Billing(snapshot_every=2)
-    await billing.folios.execute("t1", "f1", lambda folio: [Charged("f1", 1)] * 2)
+    await billing.folios.execute("f1", lambda folio: [Charged("f1", 1)] * 2, tenant="t1")
     async with billing.service.transaction("t1") as tx:
         snapshot = await kept(billing.service, tx)
         assert snapshot is not None
@@ -169,7 +175,7 @@ def test_a_state_that_reads_back_otherwise_is_not_kept_and_that_is_said_once(cap
 async def test_a_new_release_with_another_state_loads_from_the_events(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     old = Billing(store=url, snapshot_every=2)
-    await old.folios.execute("t1", "f1", lambda folio: [Charged("f1", 5)] * 4)
+    await old.folios.execute("f1", lambda folio: [Charged("f1", 5)] * 4, tenant="t1")
     await old.service.aclose()
 
     class Count(Payload):
@@ -187,7 +193,7 @@ async def test_a_new_release_with_another_state_loads_from_the_events(tmp_path: 
     )
     async with service.transaction("t1") as tx:
         assert await counts.load(tx, "f1") == Loaded(Count(4), 4)
-    await counts.execute("t1", "f1", lambda count: [Charged("f1", 5)] * 2)
+    await counts.execute("f1", lambda count: [Charged("f1", 5)] * 2, tenant="t1")
     async with service.transaction("t1") as tx:
         assert await counts.load(tx, "f1") == Loaded(Count(6), 6)
         snapshot = await kept(service, tx)
