@@ -5,7 +5,7 @@ import pytest
 from tests.kit.servers.kafka import kafka_server
 from tests.kit.servers.nats import nats_server
 from tests.kit.servers.pgbouncer import pgbouncer
-from tests.kit.servers.postgres import postgres_server, postgres_url
+from tests.kit.servers.postgres import postgres_patterns, postgres_server, postgres_url, store_url
 from tests.kit.servers.pubsub import plain_pubsub_server, pubsub_server
 from tests.kit.servers.rabbitmq import managed_rabbitmq_server, rabbitmq_server
 from tests.kit.servers.redis import redis_server
@@ -21,6 +21,7 @@ __all__ = [
     "nats_server",
     "pgbouncer",
     "plain_pubsub_server",
+    "postgres_patterns",
     "postgres_server",
     "postgres_url",
     "pubsub_server",
@@ -29,6 +30,7 @@ __all__ = [
     "s3_port",
     "sqs_server",
     "sqs_url",
+    "store_url",
 ]
 
 

@@ -34,9 +34,9 @@ class ShapedContract(TransactionContract, InboxContract, HeldContract, TimerCont
     shape: type
 
     @pytest.fixture(autouse=True)
-    def _database(self, postgres_url: str) -> Iterator[None]:
-        self.url = postgres_url
-        with django_on(postgres_url):
+    def _database(self, store_url: str) -> Iterator[None]:
+        self.url = store_url
+        with django_on(store_url):
             yield
 
     async def make_store(self) -> Store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,8 +29,9 @@ def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
 def postgres_in_memory() -> Iterator[PostgresServer]:
     """A server that has no disk to wait for, where there is room: processes are killed here, the server never is."""
     try:
-        with running(binaries(), within=in_memory()) as url:
-            yield PostgresServer(url)
+        place = in_memory()
+        with running(binaries(), within=place) as url:
+            yield PostgresServer(url, in_memory=place is not None and "POSTHOUSE_TEST_POSTGRES_BIN" not in os.environ)
     except Unavailable as error:
         give_up(f"no PostgreSQL for the crash tests: {error}")
 

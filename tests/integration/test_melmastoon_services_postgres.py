@@ -22,8 +22,6 @@ from melmastoon.facts.ai_orchestrator import AnomalyDetected
 from melmastoon.tables import run, typed
 from posthouse import Event, Service
 from posthouse.app import app_of
-from posthouse.clock import SystemClock
-from posthouse.stores import open_store
 from posthouse.testing import Harness, rehost
 from tests.kit.servers.postgres import PostgresServer
 from tests.unit.melmastoon import (
@@ -125,15 +123,8 @@ class PostgresHarness(Harness):
 
 
 @pytest.fixture(scope="session")
-def databases(postgres_server: PostgresServer) -> Iterator[Copied]:
-    async def upgrade(url: str) -> None:
-        store = open_store(url, clock=SystemClock())
-        await store.upgrade()
-        await store.aclose()
-
-    with postgres_server.database() as pattern:
-        asyncio.run(upgrade(pattern))
-        yield partial(postgres_server.copied, pattern)
+def databases(postgres_server: PostgresServer, postgres_patterns: Callable[[str], str]) -> Copied:
+    return partial(postgres_server.copied, postgres_patterns("posthouse"))
 
 
 @pytest.fixture(autouse=True)
