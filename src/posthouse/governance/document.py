@@ -51,6 +51,8 @@ class EventEntry(msgspec.Struct, frozen=True, kw_only=True):
     beside: str | None = None
     description: str = ""
     envelope: str = "structured"
+    cross_tenant: bool = False
+    """It is about several tenants, or for readers of all."""
 
     @property
     def unversioned(self) -> str:

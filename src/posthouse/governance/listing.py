@@ -69,6 +69,7 @@ def _event(event_type: EventType[object], service: Service) -> EventEntry:
         key=event_type.key,
         retention=terms.retention,
         residency=terms.residency,
+        cross_tenant=terms.cross_tenant,
         content_type=payload.content_type,
         schema_uri=event_type.schema,
         hash=payload.schema.hash,

@@ -11,7 +11,17 @@ from posthouse.clock import Clock, new_id
 from posthouse.contracts import EventType, event_type_of
 from posthouse.contracts.versions import Cast, Casts, whole
 from posthouse.errors import ConfigurationError, ContractError, EventError, EventTooLarge
-from posthouse.events import DUAL_OF, PLATFORM, Codec, Event, Producer, check_size, decode_any, timestamp
+from posthouse.events import (
+    DUAL_OF,
+    METADATA_LIMIT,
+    PLATFORM,
+    Codec,
+    Event,
+    Producer,
+    check_size,
+    decode_any,
+    timestamp,
+)
 from posthouse.seam.context import EventContext
 from posthouse.seam.seam import Seam
 from posthouse.seam.timing import outcome_of
@@ -20,6 +30,9 @@ from posthouse.store import OutboxRow, Transaction
 STAMP_ROOM = 64
 """Bytes that the number and the lineage, which the store gives, take at most in any wire format."""
 
+
+HEADER_ROOM = 2 * METADATA_LIMIT
+"""Bytes that headers never have: what stands beside the data is bounded. A body that leaves so much need not be measured."""
 
 DUAL_VERSION = "dualversion"
 """Beside it: the number of the newest version."""
@@ -125,7 +138,8 @@ class EnvelopeBuilder:
         event_type = event_type_of(type(payload))
         try:
             data = self._validate(event_type, payload, context)
-            self._keep_rules(event_type, context.tenant)
+            if event_type.name not in self._allowed[context.tenant == PLATFORM]:
+                self._keep_rules(event_type, context.tenant)
             event = self._envelope(event_type, payload, data, context, at, idempotency_key, event_id or new_id(), fact)
             row = _unfinished if self.seam.at_flush else self._row
             made = row(event_type.topic, event, idempotency_key)
@@ -171,10 +185,8 @@ class EnvelopeBuilder:
 
     def _keep_rules(self, event_type: EventType[object], tenant: str) -> None:
         """A subject that broke no rule once breaks none later: they ask its declaration."""
-        allowed = self._allowed[tenant == PLATFORM]
-        if event_type.name not in allowed:
-            self.seam.rules.check(event_type, tenant, self._region)
-            allowed.add(event_type.name)
+        self.seam.rules.check(event_type, tenant, self._region)
+        self._allowed[tenant == PLATFORM].add(event_type.name)
 
     def _envelope(
         self,
@@ -214,10 +226,11 @@ class EnvelopeBuilder:
     def _row(self, topic: str, event: Event[bytes], idempotency_key: str | None) -> OutboxRow:
         """The last step: bytes that no broker and no store refuses."""
         encoded = self._codec.encode(event)
-        try:
-            check_size(encoded.headers, encoded.body, self._limit)
-        except EventTooLarge as error:
-            raise EventTooLarge(error.size, error.limit, f"{event.type} ({error.where})") from None
+        if len(encoded.body) + HEADER_ROOM > self._limit:
+            try:
+                check_size(encoded.headers, encoded.body, self._limit)
+            except EventTooLarge as error:
+                raise EventTooLarge(error.size, error.limit, f"{event.type} ({error.where})") from None
         return OutboxRow(
             topic=topic,
             tenant=event.tenant,

@@ -34,6 +34,8 @@ def cross_tenant_topic(facts: Facts) -> Iterator[Found]:
 
 
 def _why_cross_tenant(entry: EventEntry, facts: Facts) -> str:
+    if entry.cross_tenant:
+        return "is declared as cross-tenant"
     if token := SPANNING.intersection({entry.service, entry.aggregate}):
         return f"belongs to {min(t for t in token if t)!r}, which spans tenants"
     for field in facts.fields[entry.subject]:
@@ -92,7 +94,7 @@ RULES = (
         id="cross-tenant-topic",
         severity=Severity.ERROR,
         title="A cross-tenant topic, or a reader of one, that is not on the list",
-        sees="Events of `analytics`, `search_aggregation`, `global` and `cross_tenant`, and payloads with `tenant_ids`, `tenants` or a "
+        sees="Events that are declared `cross_tenant`, those of `analytics`, `search_aggregation`, `global` and `cross_tenant`, and payloads with `tenant_ids`, `tenants` or a "
         "`tenant_id` for each item, on a topic that `cross_tenant` does not list; and handlers of listed topics whose service is "
         "not among the readers.",
         why="What spans tenants looks past every wall between them: one bug there is a breach for all.",

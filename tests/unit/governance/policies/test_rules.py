@@ -125,6 +125,12 @@ def test_a_listed_cross_tenant_topic_has_listed_readers(find: Find) -> None:
     assert "'billing' is not among its readers" in found.sentence
 
 
+def test_what_is_declared_as_cross_tenant_is(find: Find) -> None:
+    assert not find("cross-tenant-topic", event("week.counted.v1", "week: str", key="week"))
+    [found] = find("cross-tenant-topic", event("week.counted.v1", "week: str", key="week", more=", cross_tenant=True"))
+    assert (found.where, "is declared as cross-tenant" in found.sentence) == ("shop.orders.week", True)
+
+
 def test_a_tenant_for_each_item_spans_tenants(find: Find) -> None:
     row = "class Row(Payload):\n    tenant_id: str\n"
     text = row + event(
