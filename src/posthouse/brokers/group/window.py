@@ -76,8 +76,9 @@ class Window:
 
     def ack(self, number: int) -> None:
         self._open.discard(number)
-        self._again.discard(number)
-        self._returned.discard(number)
+        if self._again or self._returned:
+            self._again.discard(number)
+            self._returned.discard(number)
 
     def nack(self, number: int) -> None:
         if number in self._open:

@@ -81,7 +81,7 @@ class PartitionBuffer(Partition):
         return Answer(self.arrived, deliveries)
 
     def ack(self, number: int) -> None:
-        super().ack(number)
+        self.window.ack(number)
         delivery = self._waiting.pop(number, None)
         if delivery is not None:
             self._bytes -= len(delivery.frame.body)

@@ -113,7 +113,7 @@ class PartitionBuffer(Partition):
     def ack(self, number: int) -> None:
         delivery = self._here.pop(number, None)
         if delivery is not None:
-            super().ack(number)
+            self.window.ack(number)
             self.window.committed = self.window.advance()
             self.bytes -= len(delivery.frame.body)
             self.done.append(str(delivery.position))
