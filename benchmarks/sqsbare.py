@@ -13,7 +13,7 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 
 from posthouse.broker import Frame
-from posthouse.brokers.sqs.letters import topic_name
+from posthouse.brokers.sqs.messages import topic_name
 from posthouse.clock import new_id
 from tests.kit.servers.sqs import running
 

@@ -11,9 +11,9 @@ import psycopg
 import redis.asyncio
 from google.pubsub_v1.types import AcknowledgeRequest, PullRequest
 
-from posthouse.brokers.nats.letters import stream_of
-from posthouse.brokers.pubsub.wire import Wire
-from posthouse.brokers.rabbitmq.places import lane_queue
+from posthouse.brokers.nats.messages import stream_of
+from posthouse.brokers.pubsub.client import Client
+from posthouse.brokers.rabbitmq.topics import lane_queue
 
 
 async def from_rabbitmq(url: str, topic: str, group: str, *, lanes: int) -> int:
@@ -29,7 +29,7 @@ async def from_rabbitmq(url: str, topic: str, group: str, *, lanes: int) -> int:
 
 async def from_pubsub(address: str, topic: str, group: str) -> int:
     """Somebody else pulls a message and acknowledges it."""
-    wire = Wire("shop", emulator=address)
+    wire = Client("shop", emulator=address)
     subscription = wire.subscription(f"{group}.{topic}.sub")
     pulled = await wire.subscriber.pull(PullRequest(subscription=subscription, max_messages=1), timeout=5.0)
     taken = [message.ack_id for message in pulled.received_messages]

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
-import posthouse.brokers.postgres.database as database
+import posthouse.brokers.postgres.client as database
 from posthouse.broker import Broker
 from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import ManualClock, SystemClock

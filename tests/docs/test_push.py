@@ -13,8 +13,8 @@ from google.pubsub_v1.types import Subscription
 
 from posthouse import App, Payload, Service
 from posthouse.brokers import open_broker
-from posthouse.brokers.pubsub.letters import frame_of
-from posthouse.brokers.pubsub.wire import Wire
+from posthouse.brokers.pubsub.client import Client
+from posthouse.brokers.pubsub.messages import frame_of
 from posthouse.clock import SystemClock
 from tests.kit.servers.issuer import issuing
 from tests.kit.servers.pubsub import running
@@ -44,7 +44,7 @@ async def test_the_push_recipe_applies_what_is_pushed_and_refuses_strangers(
             broker=open_broker(f"pubsub://my-project?emulator={emulator.address}", clock=SystemClock()),
         )
         orders.event("order.placed.v1", key="order_id")(OrderPlaced)
-        wire = Wire("my-project", emulator=emulator.address)
+        wire = Client("my-project", emulator=emulator.address)
         transport = httpx.ASGITransport(app=recipe.app)
         client = httpx.AsyncClient(transport=transport, base_url="https://billing.example")
         async with orders.running(), client, recipe.app.router.lifespan_context(recipe.app):
@@ -70,7 +70,7 @@ async def test_the_push_recipe_applies_what_is_pushed_and_refuses_strangers(
     assert [tuple(row) for row in rows] == [("o1",)]
 
 
-async def _make_tap(wire: Wire) -> None:
+async def _make_tap(wire: Client) -> None:
     """pstest pushes nothing: the test reads the message beside it, and brings it."""
     tap = Subscription(name=wire.subscription("tap"), topic=wire.topic(TOPIC), ack_deadline_seconds=60)
     await wire.subscriber.create_subscription(tap, retry=None)

@@ -20,7 +20,7 @@ import pytest
 
 from posthouse.broker import Frame, Topology
 from posthouse.brokers.embedded import EmbeddedBroker
-from posthouse.brokers.embedded import file as log_file
+from posthouse.brokers.embedded import client as log_file
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.local.sqlite import Checkpointer, Synchronous
 

@@ -197,7 +197,7 @@ async def test_a_topic_made_anew_hides_nothing(broker: KafkaBroker, admin: Admin
     await stream.aclose()
     await done(admin.delete_topics([topic]))
     await eventually(lambda: topic not in admin.list_topics(timeout=5).topics)
-    maker = KafkaBroker(broker._wire.servers, clock=SystemClock())
+    maker = KafkaBroker(broker._client.servers, clock=SystemClock())
     await maker.ensure(Topology(topics=[topic]))
     new = frames(topic, 3)
     assert all(verdict.accepted for verdict in await maker.publish(new))
@@ -210,7 +210,7 @@ async def made_anew(broker: KafkaBroker, admin: AdminClient, topic: str, count: 
     """The topic is deleted and made again, and takes so many frames."""
     await done(admin.delete_topics([topic]))
     await eventually(lambda: topic not in admin.list_topics(timeout=5).topics)
-    maker = KafkaBroker(broker._wire.servers, clock=SystemClock())
+    maker = KafkaBroker(broker._client.servers, clock=SystemClock())
     await maker.ensure(Topology(topics=[topic]))
     sent = frames(topic, count)
     assert all(verdict.accepted for verdict in await maker.publish(sent))
@@ -525,7 +525,7 @@ async def test_the_settings_of_a_topic_say_what_the_promise_rests_on(admin: Admi
 
 async def test_ensure_changes_nothing_that_exists(broker: KafkaBroker, admin: AdminClient, topic: str) -> None:
     await configure(admin, topic, "retention.ms", "12345678")
-    other = KafkaBroker(broker._wire.servers, clock=SystemClock(), partitions=3, retention=99.0)
+    other = KafkaBroker(broker._client.servers, clock=SystemClock(), partitions=3, retention=99.0)
     await other.ensure(Topology(topics=[topic]))
     assert await setting(admin, topic, "retention.ms") == "12345678"
     assert len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == 8

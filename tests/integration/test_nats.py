@@ -108,7 +108,7 @@ async def test_a_stream_that_was_made_anew_hides_nothing(
     await broker.publish(frames(topic, 20))
     await collect(stream, 20)
     await bare.delete_stream(stream_of(topic))
-    maker = NatsBroker(broker._wire._servers[0], clock=SystemClock())
+    maker = NatsBroker(broker._client._servers[0], clock=SystemClock())
     await maker.ensure(Topology(topics=[topic]))
     new = frames(topic, 3)
     assert all(verdict.accepted for verdict in await maker.publish(new))
@@ -192,7 +192,7 @@ async def test_ensure_changes_nothing_that_exists(broker: NatsBroker, bare: JetS
     config = (await bare.stream_info(stream_of(topic))).config
     config.max_bytes = 12345
     await bare.update_stream(config)
-    other = NatsBroker(broker._wire._servers[0], clock=SystemClock(), partitions=3, dedup=99.0)
+    other = NatsBroker(broker._client._servers[0], clock=SystemClock(), partitions=3, dedup=99.0)
     await other.ensure(Topology(topics=[topic]))
     after = (await bare.stream_info(stream_of(topic))).config
     assert (after.max_bytes, after.duplicate_window, len(after.subjects or [])) == (12345, 2.0, 9)
@@ -206,7 +206,7 @@ async def test_without_batches_each_frame_waits_for_its_elder(
     config = (await bare.stream_info(stream_of(topic))).config
     config.allow_atomic = False
     await bare.update_stream(config)
-    old = NatsBroker(broker._wire._servers[0], clock=SystemClock())
+    old = NatsBroker(broker._client._servers[0], clock=SystemClock())
     sent = frames(topic, 60, keys=3)
     assert all(verdict.accepted for verdict in await old.publish(sent))
     stream = await broker.subscribe("g", [topic])
@@ -307,7 +307,7 @@ async def test_a_subscribe_that_fails_half_way_leaves_nothing_behind(
         failed += 1
     assert failed == 3
     assert guest._streams == set()
-    assert len((await guest._wire.client())._subs) == 2  # the inboxes for answers, ours and the driver's
+    assert len((await guest._client.connection())._subs) == 2  # the inboxes for answers, ours and the driver's
     async with asyncio.timeout(5):
         while await bare.consumers_info(stream_of(topic)):  # noqa: ASYNC110 - the server deletes them in its own time
             await asyncio.sleep(0.02)

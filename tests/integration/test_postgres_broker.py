@@ -18,7 +18,7 @@ import asyncpg
 import psycopg
 import pytest
 
-import posthouse.brokers.postgres.database as database
+import posthouse.brokers.postgres.client as database
 import posthouse.brokers.postgres.log as log_module
 import posthouse.brokers.postgres.schema as schema
 from posthouse import App, Event, Payload, Service, Tx

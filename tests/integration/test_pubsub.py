@@ -19,8 +19,8 @@ from benchmarks.reading import Scale
 from posthouse.broker import Frame, Topology
 from posthouse.brokers.pubsub import PubSubBroker
 from posthouse.brokers.pubsub.checks import seconds
+from posthouse.brokers.pubsub.client import Client
 from posthouse.brokers.pubsub.stream import PubSubStream
-from posthouse.brokers.pubsub.wire import Wire
 from posthouse.clock import ManualClock, SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
 from tests.kit.frames import collect, frames
@@ -32,16 +32,16 @@ from tests.kit.strangers import KEY, WIRES, hearing, telling
 class Bare:
     """Somebody else's client."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, wire: Client) -> None:
+        self._client = wire
 
     @property
     def publisher(self) -> PublisherAsyncClient:
-        return self._wire.publisher
+        return self._client.publisher
 
     @property
     def subscriber(self) -> SubscriberAsyncClient:
-        return self._wire.subscriber
+        return self._client.subscriber
 
     async def subscribe(self, topic: str) -> str:
         name = f"projects/shop/subscriptions/theirs-{new_id()}"
@@ -70,7 +70,7 @@ async def broker(pubsub_server: PubSubServer) -> AsyncIterator[PubSubBroker]:
 
 @pytest_asyncio.fixture
 async def bare(pubsub_server: PubSubServer) -> AsyncIterator[Bare]:
-    wire = Wire("shop", emulator=pubsub_server.address)
+    wire = Client("shop", emulator=pubsub_server.address)
     yield Bare(wire)
     await wire.aclose()
 
@@ -379,7 +379,7 @@ async def test_ensure_changes_nothing_that_exists(broker: PubSubBroker, bare: Ba
 
 
 def broker_address(broker: PubSubBroker) -> str:
-    address = broker._wire.emulator
+    address = broker._client.emulator
     assert address is not None
     return address
 

@@ -26,9 +26,9 @@ from posthouse.brokers import open_broker
 from posthouse.brokers.group.member import GroupMember
 from posthouse.brokers.redis import RedisBroker
 from posthouse.brokers.redis.buffer import PartitionBuffer
+from posthouse.brokers.redis.client import Asked, Client, Read
 from posthouse.brokers.redis.log import RedisLog
 from posthouse.brokers.redis.scripts import ADD
-from posthouse.brokers.redis.wire import Asked, Read, Wire
 from posthouse.clock import ManualClock, SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
 from tests.kit.frames import collect, frames
@@ -356,7 +356,7 @@ async def test_a_link_that_breaks_again_and_again_keeps_the_order(redis_server: 
 # Answers that are lost, questions that come late, and news that must be heard at once
 
 
-class Deaf(Wire):
+class Deaf(Client):
     """Loses answers: the server has done what it was asked, and nobody hears of it."""
 
     def __init__(self, url: str) -> None:
@@ -377,7 +377,7 @@ async def test_what_was_in_a_lost_answer_comes_before_anything_newer(
     deaf = Deaf(redis_server.url)
     await broker.aclose()
     broker = RedisBroker(redis_server.url, clock=SystemClock())
-    broker._wire = broker._topics._wire = deaf
+    broker._client = broker._topics._client = deaf
     sent = frames(topic, 10)
     await broker.publish(sent[:5])
     stream = await broker.subscribe("g", [topic])
@@ -588,7 +588,7 @@ async def test_behind_an_entry_that_is_refused_nothing_of_its_lane_is_stored(
 ) -> None:
     """The server refuses a field without a value; what follows in the same script would be fine."""
     lanes = [lane_of(topic, 0), lane_of(topic, 1)]
-    refused = await broker._wire.run(ADD, lanes, [1, 2, "a", "1", 1, 1, "odd", 1, 2, "b", "2", 2, 2, "c", "3"])
+    refused = await broker._client.run(ADD, lanes, [1, 2, "a", "1", 1, 1, "odd", 1, 2, "b", "2", 2, 2, "c", "3"])
     assert [number for number, _ in refused] == [1, 2]
     assert [await bare.xlen(lane) for lane in lanes] == [1, 1]
 

@@ -23,7 +23,7 @@ from benchmarks.reading import Scale
 from posthouse.broker import Broker, Delivery, Frame, Stream, Topology
 from posthouse.brokers import open_broker
 from posthouse.brokers.sqs import SqsBroker
-from posthouse.brokers.sqs.letters import queue_name, topic_name
+from posthouse.brokers.sqs.messages import queue_name, topic_name
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
 from tests.kit.frames import collect, frames, ids

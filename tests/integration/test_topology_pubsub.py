@@ -10,9 +10,9 @@ from google.pubsub_v1.types import Subscription
 from posthouse.broker import Frame, Topology
 from posthouse.brokers import open_broker
 from posthouse.brokers.pubsub import PubSubBroker
-from posthouse.brokers.pubsub.inventory import drift_of, place_of
+from posthouse.brokers.pubsub.admin import drift_of, place_of
+from posthouse.brokers.pubsub.client import Client
 from posthouse.brokers.pubsub.push import Push, push_drift
-from posthouse.brokers.pubsub.wire import Wire
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, ConfigurationError
 from posthouse.topology import Scope, carry_out, plan
@@ -102,7 +102,7 @@ async def test_a_new_subscription_is_made_as_the_url_says_and_gives_a_silent_str
     topic = f"shop{new_id()[-8:]}.orders.order"
     push = "push=https://billing.example/push&push_account=push@x.iam.gserviceaccount.com&push_audience=billing"
     broker = open_broker(f"{plain_pubsub_server.url}&{push}", clock=SystemClock())
-    bare = Wire("shop", emulator=plain_pubsub_server.address)
+    bare = Client("shop", emulator=plain_pubsub_server.address)
     try:
         await broker.ensure(Topology(topics=[topic], groups={"billing": [topic]}))
         made = await bare.subscriber.get_subscription(

@@ -13,7 +13,7 @@ from aiobotocore.session import get_session
 
 from posthouse.broker import Frame, Stream, Topology
 from posthouse.brokers.sqs import SqsBroker
-from posthouse.brokers.sqs.letters import queue_name, topic_name
+from posthouse.brokers.sqs.messages import queue_name, topic_name
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError
 from posthouse.survey import Thing

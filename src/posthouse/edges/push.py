@@ -23,7 +23,7 @@ from posthouse.receiving import Consumer
 from posthouse.service import Service
 
 try:
-    from posthouse.brokers.pubsub.letters import frame_from
+    from posthouse.brokers.pubsub.messages import frame_from
     from posthouse.edges.keys import GOOGLE, KeySet, KeysUnavailable
     from posthouse.edges.oidc import NotWelcome, Refused, Sender
 except ImportError as error:

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from posthouse.broker import Frame
-from posthouse.brokers.pubsub.letters import message_of
+from posthouse.brokers.pubsub.messages import message_of
 from posthouse.clock import new_id
 
 ACCEPTED = (102, 200, 201, 202, 204)

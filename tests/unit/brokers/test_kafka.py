@@ -9,16 +9,26 @@ from confluent_kafka.admin import ConsumerGroupDescription, MemberAssignment, Me
 
 from posthouse.broker import Delivery, Frame
 from posthouse.brokers.admission import frame_size
+from posthouse.brokers.kafka.admin import is_at_work
+from posthouse.brokers.kafka.buffer import PartitionBuffer
 from posthouse.brokers.kafka.checks import is_durable, keeps, server_checks, topic_checks
+from posthouse.brokers.kafka.client import Client
+from posthouse.brokers.kafka.committed_offsets import (
+    ALL,
+    METADATA,
+    Claim,
+    Note,
+    acknowledged,
+    placed,
+    read,
+    settled,
+    written,
+)
 from posthouse.brokers.kafka.drift import drift_of
-from posthouse.brokers.kafka.inventory import is_at_work
-from posthouse.brokers.kafka.lane import Lane
 from posthouse.brokers.kafka.offsets import progress_of
-from posthouse.brokers.kafka.places import ALL, METADATA, Claim, Note, acknowledged, placed, read, settled, written
 from posthouse.brokers.kafka.records import delivery_of, is_topic, letter_of, wire_size
 from posthouse.brokers.kafka.stream import known, taken
 from posthouse.brokers.kafka.topics import Settings, Topic
-from posthouse.brokers.kafka.wire import Wire
 from posthouse.errors import ConfigurationError
 
 
@@ -108,7 +118,7 @@ def test_a_frame_without_a_key_spreads_by_its_id() -> None:
     assert {letter_of(Frame(topic="t", id=str(n), body=b""), 8).partition for n in range(100)} == set(range(8))
 
 
-# Places
+# CommittedOffsets
 
 
 def test_a_claim_is_read_as_it_was_written() -> None:
@@ -216,8 +226,8 @@ def test_what_is_too_much_to_be_written_down_is_unsure() -> None:
 # One partition
 
 
-def filled(claim: Claim, *offsets: int, size: int = 10) -> Lane:
-    lane = Lane(("t", 3), claim, size)
+def filled(claim: Claim, *offsets: int, size: int = 10) -> PartitionBuffer:
+    lane = PartitionBuffer(("t", 3), claim, size)
     for offset in offsets:
         lane.arrive(message(offset))
     return lane
@@ -294,7 +304,7 @@ def test_a_lane_is_paused_by_frames_and_by_bytes() -> None:
     list(lane.take(10))
     assert not lane.full
     assert not lane.roomy
-    heavy = Lane(("t", 3), Claim(0), 10)
+    heavy = PartitionBuffer(("t", 3), Claim(0), 10)
     heavy.arrive(message(0, body=bytes(5 * 1024 * 1024)))
     assert heavy.full
 
@@ -361,15 +371,15 @@ def test_servers_that_forget_cursors_or_make_topics_are_found() -> None:
 
 
 def test_options_of_the_driver_are_passed_on_unless_they_break_the_promise() -> None:
-    wire = Wire("a:9092", timeout=5.0, driver={"acks": "ALL", "client.id": "shop", "socket.timeout.ms": 9000})
+    wire = Client("a:9092", timeout=5.0, driver={"acks": "ALL", "client.id": "shop", "socket.timeout.ms": 9000})
     config = wire.config({"acks": "all"})
     assert (config["acks"], config["client.id"], config["socket.timeout.ms"]) == ("all", "shop", 9000)
     with pytest.raises(ConfigurationError, match="Posthouse sets acks='all'"):
-        Wire("a:9092", timeout=5.0, driver={"acks": 1})
+        Client("a:9092", timeout=5.0, driver={"acks": 1})
 
 
 def test_an_option_that_the_driver_does_not_have_is_a_configuration_error() -> None:
-    wire = Wire("a:9092", timeout=5.0, driver={"no.such.option": "1"})
+    wire = Client("a:9092", timeout=5.0, driver={"no.such.option": "1"})
     with pytest.raises(ConfigurationError, match=r"no\.such\.option"):
         _ = wire.admin
 

@@ -17,8 +17,9 @@ from posthouse.brokers.group.member import handed_out
 from posthouse.brokers.nats.broker import servers_of
 from posthouse.brokers.nats.buffer import PartitionBuffer
 from posthouse.brokers.nats.checks import is_durable, topic_checks, version_check
+from posthouse.brokers.nats.client import mapped
 from posthouse.brokers.nats.ledger import Assignment
-from posthouse.brokers.nats.letters import (
+from posthouse.brokers.nats.messages import (
     frame_of,
     headers_of,
     is_topic,
@@ -31,7 +32,6 @@ from posthouse.brokers.nats.letters import (
     word,
 )
 from posthouse.brokers.nats.topics import NANO, Config, Topic
-from posthouse.brokers.nats.wire import mapped
 from posthouse.errors import BrokerUnavailable
 
 GOOD = Config(discard="new", num_replicas=3, duplicate_window=120 * NANO, allow_direct=True)

@@ -124,9 +124,9 @@ def test_redis_takes_options_and_those_of_its_driver() -> None:
     broker = open_broker("rediss://shop:word@host:6380/2?retention=60&sync=always&client_name=orders", clock=CLOCK)
     assert isinstance(broker, RedisBroker)
     assert (broker.sheet.name, broker.sheet.durable_ack, broker.sheet.redelivery_s) == ("redis", True, 60)
-    given = broker._wire._client.connection_pool.connection_kwargs
+    given = broker._client._client.connection_pool.connection_kwargs
     assert (given["host"], given["port"], given["db"], given["client_name"]) == ("host", 6380, 2, "orders")
-    assert broker._wire._client.connection_pool.connection_class is SSLConnection
+    assert broker._client._client.connection_pool.connection_class is SSLConnection
 
 
 def test_every_problem_of_a_redis_url_is_named_at_once() -> None:

@@ -10,8 +10,8 @@ from posthouse.broker import Frame
 from posthouse.brokers import open_broker
 from posthouse.brokers.pubsub import PubSubBroker
 from posthouse.brokers.pubsub.checks import endpoint_check
-from posthouse.brokers.pubsub.letters import frame_of, message_of, misfit
-from posthouse.brokers.pubsub.wire import mapped
+from posthouse.brokers.pubsub.client import mapped
+from posthouse.brokers.pubsub.messages import frame_of, message_of, misfit
 from posthouse.clock import SystemClock
 from posthouse.errors import BrokerUnavailable, ConfigurationError
 

@@ -12,10 +12,10 @@ from posthouse.broker import Frame
 from posthouse.brokers import open_broker
 from posthouse.brokers.rabbitmq import RabbitmqBroker, messages
 from posthouse.brokers.rabbitmq.broker import as_made, version_check
+from posthouse.brokers.rabbitmq.client import address_of
 from posthouse.brokers.rabbitmq.drift import HIDDEN, argument_drift, missing, policy_drift, said
 from posthouse.brokers.rabbitmq.management import Management
 from posthouse.brokers.rabbitmq.members import Members, Notice
-from posthouse.brokers.rabbitmq.wire import address_of
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.survey import partition_drift

@@ -11,6 +11,7 @@ from posthouse.brokers.group.log import Want
 from posthouse.brokers.group.member import handed_out
 from posthouse.brokers.redis.buffer import Holding, PartitionBuffer
 from posthouse.brokers.redis.checks import Settings, Sync
+from posthouse.brokers.redis.client import is_passing
 from posthouse.brokers.redis.entries import (
     before,
     entry_at,
@@ -24,7 +25,6 @@ from posthouse.brokers.redis.entries import (
     stored_at,
 )
 from posthouse.brokers.redis.topics import is_topic, ledger_of
-from posthouse.brokers.redis.wire import is_passing
 from posthouse.errors import BrokerError
 
 # Entries

@@ -14,8 +14,9 @@ from posthouse.broker import Frame
 from posthouse.brokers import open_broker
 from posthouse.brokers.sqs import SqsBroker
 from posthouse.brokers.sqs.checks import queue_checks, subscription_checks, topic_checks
+from posthouse.brokers.sqs.client import Missing, Refused, mapped
 from posthouse.brokers.sqs.drift import mended, queue_drift, subscription_drift, topic_drift, with_ours
-from posthouse.brokers.sqs.letters import (
+from posthouse.brokers.sqs.messages import (
     Message,
     Value,
     frame_of,
@@ -28,7 +29,6 @@ from posthouse.brokers.sqs.letters import (
     untagged,
 )
 from posthouse.brokers.sqs.topics import Queue, policy
-from posthouse.brokers.sqs.wire import Missing, Refused, mapped
 from posthouse.clock import SystemClock
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError, SeekUnsupported
 
@@ -252,8 +252,8 @@ async def test_a_url_names_region_account_endpoint_and_keys() -> None:
     broker = open_broker(url, clock=SystemClock())
     assert isinstance(broker, SqsBroker)
     assert await broker._topics.arn("a.b") == "arn:aws-cn:sns:cn-north-1:123456789012:a-b.fifo"
-    assert broker._wire._options["aws_access_key_id"] == "key/1"
-    assert broker._wire._options["endpoint_url"] == "http://127.0.0.1:1"
+    assert broker._client._options["aws_access_key_id"] == "key/1"
+    assert broker._client._options["endpoint_url"] == "http://127.0.0.1:1"
     assert (broker._visibility, broker._poll) == (60, 20)
 
 

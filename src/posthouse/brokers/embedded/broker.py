@@ -11,11 +11,11 @@ from zlib import crc32
 
 import msgspec
 
-import posthouse.brokers.embedded.inventory as inventory
+import posthouse.brokers.embedded.admin as inventory
 import posthouse.brokers.embedded.schema as schema
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.admission import admit
-from posthouse.brokers.embedded.file import LogFile
+from posthouse.brokers.embedded.client import LogFile
 from posthouse.brokers.embedded.log import EmbeddedLog, Marked
 from posthouse.brokers.group.member import GroupMember
 from posthouse.checks import Check, judged

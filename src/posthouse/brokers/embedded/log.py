@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 import posthouse.brokers.embedded.schema as schema
-from posthouse.brokers.embedded.file import LogFile
+from posthouse.brokers.embedded.client import LogFile
 from posthouse.brokers.group.assignment import TopicPartition, is_alive
 from posthouse.brokers.group.log import Answer, Group, Owned, Partition, Token, Want
 from posthouse.brokers.group.window import Window

@@ -11,15 +11,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
+from posthouse.brokers.kafka.admin import Inventory, called
 from posthouse.brokers.kafka.checks import is_durable, keeps, server_checks, topic_checks
-from posthouse.brokers.kafka.inventory import Inventory, called
+from posthouse.brokers.kafka.client import CONSUMER, Client, answer, configured, mapped
+from posthouse.brokers.kafka.committed_offsets import Claim, CommittedOffsets, Note, Spot
 from posthouse.brokers.kafka.offsets import Offsets, progress_of, spots_of
-from posthouse.brokers.kafka.places import Claim, Note, Places, Spot
 from posthouse.brokers.kafka.producing import Producing
 from posthouse.brokers.kafka.records import place_of
 from posthouse.brokers.kafka.stream import KafkaStream
 from posthouse.brokers.kafka.topics import LIMIT, OVERHEAD, Settings, Topic, Topics, ids_of, values
-from posthouse.brokers.kafka.wire import CONSUMER, Wire, answer, configured, mapped
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError
@@ -55,16 +55,16 @@ class KafkaBroker:
         lease: float = LEASE,
         driver: Mapping[str, object] | None = None,
     ) -> None:
-        self._wire = Wire(servers, timeout=timeout, driver=driver or {})
+        self._client = Client(servers, timeout=timeout, driver=driver or {})
         in_sync = max(1, replicas - 1) if min_insync is None else min_insync
         self._settings = Settings(partitions=partitions, replicas=replicas, min_insync=in_sync, retention=retention)
-        self._topics = Topics(self._wire, self._settings)
-        self._offsets = Offsets(self._wire)
-        self._inventory = Inventory(self._wire, self._topics, self._offsets, self._settings)
-        self._producing = Producing(self._wire, self._topics)
+        self._topics = Topics(self._client, self._settings)
+        self._offsets = Offsets(self._client)
+        self._inventory = Inventory(self._client, self._topics, self._offsets, self._settings)
+        self._producing = Producing(self._client, self._topics)
         self._clock = clock
         self._lease = lease
-        self._groups: dict[str, Places] = {}
+        self._groups: dict[str, CommittedOffsets] = {}
         self._streams: set[KafkaStream] = set()
         self._closed = False
         self.sheet = Capabilities(
@@ -86,7 +86,7 @@ class KafkaBroker:
         for group, topics in topology.groups.items():
             spots = [spot for topic in topics for spot in spots_of(self._topics.known[topic])]
             async with contextlib.aclosing(
-                Places(self._wire, group)
+                CommittedOffsets(self._client, group)
             ) as places:  # whoever only declares keeps no clients
                 await places.declare(spots)
         self._fill_in()
@@ -108,7 +108,7 @@ class KafkaBroker:
         self._check_open()
         await self._begin(group, [await self._topics.existing(topic) for topic in topics], start)
         stream = KafkaStream(
-            self._wire,
+            self._client,
             self._places(group),
             self._topics,
             topics,
@@ -206,8 +206,8 @@ class KafkaBroker:
         await asyncio.gather(*(places.aclose() for places in self._groups.values()))
         self._producing.close()
 
-    def _places(self, group: str) -> Places:
-        return self._groups.setdefault(group, Places(self._wire, group))
+    def _places(self, group: str) -> CommittedOffsets:
+        return self._groups.setdefault(group, CommittedOffsets(self._client, group))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -249,10 +249,10 @@ class KafkaBroker:
     def _stored_at(self, spot: Spot, offset: int) -> float:
         """When the frame at an offset was stored. In a thread of its own: it waits."""
         with mapped(f"reading {spot[0]}:{spot[1]}:{offset}"), configured():
-            consumer = Consumer(self._wire.config({"group.id": f"posthouse-{new_id()}"}, CONSUMER))
+            consumer = Consumer(self._client.config({"group.id": f"posthouse-{new_id()}"}, CONSUMER))
             try:
                 consumer.assign([TopicPartition(*spot, offset)])
-                messages = consumer.consume(1, self._wire.timeout)
+                messages = consumer.consume(1, self._client.timeout)
                 error = messages[0].error() if messages else KafkaError(KafkaError._TIMED_OUT)
                 if error is not None:
                     raise KafkaException(error)
@@ -262,11 +262,11 @@ class KafkaBroker:
 
     async def _server_config(self) -> Mapping[str, str]:
         doing = "looking at the servers"
-        cluster = await self._wire.ask(
+        cluster = await self._client.ask(
             doing, lambda admin, patience: {"": admin.describe_cluster(request_timeout=patience)}
         )
         resource = ConfigResource(ResourceType.BROKER, str(answer(doing, cluster[""]).nodes[0].id))
-        configs = await self._wire.ask(
+        configs = await self._client.ask(
             doing, lambda admin, patience: admin.describe_configs([resource], request_timeout=patience)
         )
         return values(configs[resource])

@@ -18,8 +18,8 @@ from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from posthouse.brokers.kafka.places import Claim, Spot, written
-from posthouse.brokers.kafka.wire import words
+from posthouse.brokers.kafka.client import words
+from posthouse.brokers.kafka.committed_offsets import Claim, Spot, written
 from posthouse.errors import BrokerError, BrokerUnavailable
 
 T = TypeVar("T")

@@ -9,14 +9,14 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from posthouse.broker import Progress
-from posthouse.brokers.kafka.places import ALL, Claim, Note, Spot
+from posthouse.brokers.kafka.client import Client, answer
+from posthouse.brokers.kafka.committed_offsets import ALL, Claim, Note, Spot
 from posthouse.brokers.kafka.topics import Topic
-from posthouse.brokers.kafka.wire import Wire, answer
 
 
 class Offsets:
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     async def firsts(self, spots: Iterable[Spot]) -> dict[Spot, int]:
         """The oldest offset of each partition."""
@@ -35,7 +35,7 @@ class Offsets:
         asked = {TopicPartition(*spot): spec for spot in spots}
         if not asked:
             return {}
-        found = await self._wire.ask(
+        found = await self._client.ask(
             "looking at offsets", lambda admin, patience: admin.list_offsets(asked, request_timeout=patience)
         )
         return {(part.topic, part.partition): answer(f"looking at {part}", at).offset for part, at in found.items()}

@@ -21,10 +21,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from posthouse.broker import ACCEPTED, Frame, Verdict
 from posthouse.brokers.admission import BEHIND
-from posthouse.brokers.kafka.places import Spot
+from posthouse.brokers.kafka.client import PRODUCER, Client, configured, words
+from posthouse.brokers.kafka.committed_offsets import Spot
 from posthouse.brokers.kafka.records import Letter, letter_of, wire_size
 from posthouse.brokers.kafka.topics import Topic, Topics
-from posthouse.brokers.kafka.wire import PRODUCER, Wire, configured, words
 from posthouse.errors import BrokerUnavailable
 from posthouse.pulse import alive
 
@@ -59,11 +59,11 @@ Report = Callable[[KafkaError | None, Message], None]
 class Outlet:
     """One producer, and the thread in which its reports arrive."""
 
-    def __init__(self, wire: Wire, batch: int) -> None:
+    def __init__(self, client: Client, batch: int) -> None:
         self.batch = batch
-        own = {"message.max.bytes": LARGEST, "batch.size": batch, "linger.ms": wire.driver.get("linger.ms", LINGER)}
+        own = {"message.max.bytes": LARGEST, "batch.size": batch, "linger.ms": client.driver.get("linger.ms", LINGER)}
         with configured():
-            self._producer = Producer(wire.config({**own, **PRODUCER}))
+            self._producer = Producer(client.config({**own, **PRODUCER}))
         self._work = threading.Event()
         self._known: dict[Spot, float] = {}
         """Partitions whose server has stored something of this producer, and when."""
@@ -123,8 +123,8 @@ class Outlet:
 class Producing:
     """The outlet of one broker, made anew whenever it died or fell silent."""
 
-    def __init__(self, wire: Wire, topics: Topics) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, topics: Topics) -> None:
+        self._client = client
         self._topics = topics
         self._outlet: Outlet | None = None
         self._closed = False
@@ -138,7 +138,7 @@ class Producing:
         while call.left:
             outlet = self._open()
             try:
-                await call.send(outlet, self._wire.timeout)
+                await call.send(outlet, self._client.timeout)
             except BaseException:
                 if call.unknown:
                     self._discard(outlet)
@@ -159,12 +159,12 @@ class Producing:
         """Batches must fit into the smallest topic: a server refuses a batch as a whole."""
         if self._closed:
             raise BrokerUnavailable("this broker was closed")
-        wanted = int(str(self._wire.driver.get("batch.size", BATCH)))
+        wanted = int(str(self._client.driver.get("batch.size", BATCH)))
         batch = min([wanted, *(topic.max_bytes for topic in self._topics.known.values())])
         if self._outlet is not None and (batch < self._outlet.batch or self._outlet.failure):
             self._discard(self._outlet)
         if self._outlet is None:
-            self._outlet = Outlet(self._wire, batch)
+            self._outlet = Outlet(self._client, batch)
         return self._outlet
 
     def _forget(self, frames: Sequence[Frame]) -> None:

@@ -11,12 +11,12 @@ from confluent_kafka import Consumer, Message
 
 from posthouse.broker import Delivery
 from posthouse.brokers.background import Background
-from posthouse.brokers.kafka.lane import Lane
+from posthouse.brokers.kafka.buffer import PartitionBuffer
+from posthouse.brokers.kafka.client import CONSUMER, Client, configured
+from posthouse.brokers.kafka.committed_offsets import ALL, Claim, CommittedOffsets, Note, Spot, is_other, placed
 from posthouse.brokers.kafka.member import Again, Member, OnCommit
 from posthouse.brokers.kafka.offsets import Offsets
-from posthouse.brokers.kafka.places import ALL, Claim, Note, Places, Spot, is_other, placed
 from posthouse.brokers.kafka.topics import Topics
-from posthouse.brokers.kafka.wire import CONSUMER, Wire, configured
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable
 
@@ -34,8 +34,8 @@ class KafkaStream:
 
     def __init__(
         self,
-        wire: Wire,
-        places: Places,
+        client: Client,
+        places: CommittedOffsets,
         topics: Topics,
         names: Sequence[str],
         *,
@@ -44,15 +44,15 @@ class KafkaStream:
         lease: float,
         on_close: Callable[[KafkaStream], None],
     ) -> None:
-        self._wire = wire
+        self._client = client
         self._places = places
         self._topics = topics
-        self._offsets = Offsets(wire)
+        self._offsets = Offsets(client)
         self._clock = clock
         self._size = window
         self._lease = lease
         self._on_close = on_close
-        self._lanes: dict[Spot, Lane] = {}
+        self._lanes: dict[Spot, PartitionBuffer] = {}
         self._found: dict[Spot, Claim] = {}
         self._turn = 0
         self._trouble = ""
@@ -64,7 +64,7 @@ class KafkaStream:
         self._closed = asyncio.Event()
         self._left = asyncio.Event()
         self._background = Background()
-        self._member = Member(self._consumer, names, self, lease=lease, timeout=wire.timeout)
+        self._member = Member(self._consumer, names, self, lease=lease, timeout=client.timeout)
 
     def join(self) -> None:
         self._member.start()
@@ -100,7 +100,9 @@ class KafkaStream:
         self._settled.set()
         await asyncio.sleep(0)
         try:
-            async with asyncio.timeout(self._lease + self._wire.timeout):  # whoever waits longer was replaced long ago
+            async with asyncio.timeout(
+                self._lease + self._client.timeout
+            ):  # whoever waits longer was replaced long ago
                 await self._save()
         except TimeoutError as error:
             raise BrokerUnavailable("Kafka, committing: no answer in time") from error
@@ -147,13 +149,13 @@ class KafkaStream:
         self._throttle()
         return deliveries
 
-    def _tokens(self, deliveries: Sequence[Delivery]) -> list[tuple[Lane, int]]:
+    def _tokens(self, deliveries: Sequence[Delivery]) -> list[tuple[PartitionBuffer, int]]:
         """Those that are still ours; an acknowledgement that came too late finds nobody."""
-        found: list[tuple[Lane, int]] = []
+        found: list[tuple[PartitionBuffer, int]] = []
         for delivery in deliveries:
             if isinstance(delivery.token, tuple):
                 lane, number = delivery.token
-                if isinstance(lane, Lane) and self._lanes.get(lane.spot) is lane:
+                if isinstance(lane, PartitionBuffer) and self._lanes.get(lane.spot) is lane:
                     found.append((lane, number))
         return found
 
@@ -198,7 +200,9 @@ class KafkaStream:
     # What the member's thread asks for: see Desk
 
     async def claims(self, spots: Sequence[Spot]) -> Mapping[Spot, Claim]:
-        topic_ids = await self._topics.ids({topic for topic, _ in spots})  # before anything else: see Places.words
+        topic_ids = await self._topics.ids(
+            {topic for topic, _ in spots}
+        )  # before anything else: see CommittedOffsets.words
         words = await self._places.words(spots, topic_ids)
         self._gone |= {spot[0] for spot, claim in words.items() if claim is not None and claim.note.state == "removed"}
         if self._gone:
@@ -213,7 +217,7 @@ class KafkaStream:
 
     def begin(self, claims: Mapping[Spot, Claim]) -> None:
         for spot in claims:
-            self._lanes[spot] = Lane(spot, self._found.pop(spot), self._size)
+            self._lanes[spot] = PartitionBuffer(spot, self._found.pop(spot), self._size)
 
     async def give_back(self, spots: Sequence[Spot], patience: float) -> Mapping[Spot, Claim]:
         lanes = {spot: self._lanes[spot] for spot in spots if spot in self._lanes}
@@ -261,7 +265,7 @@ class KafkaStream:
             "on_commit": on_commit,
         }
         with configured():
-            return Consumer({**FETCHING, **self._wire.config(own, CONSUMER)})
+            return Consumer({**FETCHING, **self._client.config(own, CONSUMER)})
 
     async def _beat(self) -> None:
         while not await self._clock.wait(self._closed, self._lease / 10):

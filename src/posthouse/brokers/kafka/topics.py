@@ -9,8 +9,8 @@ import msgspec
 from confluent_kafka import KafkaError, TopicCollection, Uuid
 from confluent_kafka.admin import ConfigEntry, ConfigResource, ConfigSource, NewTopic, ResourceType, TopicDescription
 
+from posthouse.brokers.kafka.client import PAUSE, Client, answer, words
 from posthouse.brokers.kafka.records import is_topic
-from posthouse.brokers.kafka.wire import PAUSE, Wire, answer, words
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError, did_you_mean
 
 MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
@@ -66,8 +66,8 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Topics:
-    def __init__(self, wire: Wire, settings: Settings) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self._client = client
         self._settings = settings
         self.known: dict[str, Topic] = {}
 
@@ -87,7 +87,7 @@ class Topics:
         ]
         if not new:
             return
-        made = await self._wire.ask(
+        made = await self._client.ask(
             "making topics", lambda admin, patience: admin.create_topics(new, request_timeout=patience)
         )
         for name, outcome in made.items():
@@ -98,7 +98,7 @@ class Topics:
     async def _appear(self, names: Sequence[str]) -> None:
         """Wait until they can be seen: the servers hear of a new topic a moment after it was made."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._wire.timeout
+        deadline = loop.time() + self._client.timeout
         while True:
             await self.look(names)
             hidden = [name for name in names if name not in self.known]
@@ -144,7 +144,7 @@ class Topics:
         asked = [name for name in names if is_topic(name)]
         if not asked:
             return {}
-        found = await self._wire.ask(
+        found = await self._client.ask(
             "looking at topics",
             lambda admin, patience: admin.describe_topics(TopicCollection(asked), request_timeout=patience),
         )
@@ -154,7 +154,7 @@ class Topics:
         resources = {ConfigResource(ResourceType.TOPIC, name): name for name in names}
         if not resources:
             return {}
-        found = await self._wire.ask(
+        found = await self._client.ask(
             "reading the settings of topics",
             lambda admin, patience: admin.describe_configs(list(resources), request_timeout=patience),
         )

@@ -12,15 +12,15 @@ import msgspec
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.group.assignment import TopicPartition
 from posthouse.brokers.group.member import GroupMember
+from posthouse.brokers.nats.admin import Inventory, called
 from posthouse.brokers.nats.buffer import PartitionBuffer
 from posthouse.brokers.nats.checks import is_durable, topic_checks, version_check
-from posthouse.brokers.nats.inventory import Inventory, called
+from posthouse.brokers.nats.client import CODE_MISSING, Client, Refused
 from posthouse.brokers.nats.ledger import Assignment, Ledger, Versioned
-from posthouse.brokers.nats.letters import stream_of, subjects_of
 from posthouse.brokers.nats.log import NatsLog
+from posthouse.brokers.nats.messages import stream_of, subjects_of
 from posthouse.brokers.nats.publishing import Call
 from posthouse.brokers.nats.topics import Config, Settings, Topic, Topics
-from posthouse.brokers.nats.wire import CODE_MISSING, Refused, Wire
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
@@ -64,12 +64,12 @@ class NatsBroker:
         lease: float = LEASE,
         driver: Mapping[str, object] | None = None,
     ) -> None:
-        self._wire = Wire(servers_of(url), timeout=timeout, driver=driver or {})
+        self._client = Client(servers_of(url), timeout=timeout, driver=driver or {})
         settings = Settings(partitions=partitions, replicas=replicas, retention=retention, dedup=dedup)
-        self._topics = Topics(self._wire, settings)
+        self._topics = Topics(self._client, settings)
         self._made = Config(num_replicas=replicas)
         """What the promise rests on as long as no stream is known: those that will be made."""
-        self._inventory = Inventory(self._wire, settings, lease)
+        self._inventory = Inventory(self._client, settings, lease)
         self._clock = clock
         self._lease = lease
         self._sync: Sync = sync
@@ -101,7 +101,7 @@ class NatsBroker:
             return []
         await self._fill_in()
         await self._topics.find({frame.topic for frame in frames})
-        call = Call(self._wire, self._topics, frames, self.sheet.max_bytes)
+        call = Call(self._client, self._topics, frames, self.sheet.max_bytes)
         await call.store()
         return call.verdicts
 
@@ -111,7 +111,7 @@ class NatsBroker:
         """A topic that does not exist raises BrokerError: a misspelled one would wait for ever."""
         for topic in topics:
             await self._begin(group, await self._existing(topic), start)
-        log = NatsLog(self._wire, self._topics, group, topics, window=window, lease=self._lease)
+        log = NatsLog(self._client, self._topics, group, topics, window=window, lease=self._lease)
         stream = GroupMember(log, group, topics, clock=self._clock, lease=self._lease)
         await stream.join(self._streams)
         return stream
@@ -122,7 +122,7 @@ class NatsBroker:
         """`position` is a `Delivery.position`. Frames stored before the seek come as redelivered."""
         if (position is None) == (time is None):
             raise BrokerError("seek takes either a position or a time")
-        found, ledger = await self._existing(topic), Ledger(self._wire, group)
+        found, ledger = await self._existing(topic), Ledger(self._client, group)
         before = await self._sequence(found, position, time) - 1
         await self._begin(group, found, "earliest")
         left = {(topic, partition) for partition in range(found.partitions + 1)}
@@ -134,7 +134,7 @@ class NatsBroker:
                 break
         else:
             raise BrokerUnavailable(f"seeking in {topic!r}: its members save faster than we can: try again")
-        await self._wire.tell(ledger.hint)
+        await self._client.tell(ledger.hint)
 
     async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
         """A topic that does not exist yet stands at zero."""
@@ -142,7 +142,7 @@ class NatsBroker:
 
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
         """The settings of every stream that this instance has used."""
-        checks = [version_check(await self._wire.version())]
+        checks = [version_check(await self._client.version())]
         for name in sorted(self._topics.known):
             checks += topic_checks(await self._topics.look(name), self._sync)
         await self._fill_in()
@@ -170,11 +170,11 @@ class NatsBroker:
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
-        await self._wire.aclose()
+        await self._client.aclose()
 
     async def _fill_in(self) -> None:
         """What only the server knows."""
-        room = await self._wire.max_payload() - OVERHEAD
+        room = await self._client.max_payload() - OVERHEAD
         if room != self.sheet.max_bytes:
             self.sheet = msgspec.structs.replace(self.sheet, max_bytes=room)
 
@@ -193,7 +193,7 @@ class NatsBroker:
 
     async def _begin(self, group: str, topic: Topic, start: Start) -> None:
         """Lines for the partitions that the group has never seen. One that was declared and never read is new as well."""
-        ledger = Ledger(self._wire, group)
+        ledger = Ledger(self._client, group)
         first = topic.last if start == "latest" else max(0, topic.first - 1)
         new = Assignment(born=topic.created, cursor=first, started=first)
         known = await ledger.lines(topic.name)
@@ -209,7 +209,7 @@ class NatsBroker:
         if time is None:
             return min(max(offset(position), 1), topic.last + 1)
         moment = datetime.fromtimestamp(max(0.0, time), UTC).isoformat()
-        found = await self._wire.read(stream_of(topic.name), {"start_time": moment, "batch": 1})
+        found = await self._client.read(stream_of(topic.name), {"start_time": moment, "batch": 1})
         return int((found[0].headers or {})["Nats-Sequence"]) if found else topic.last + 1
 
     async def _progress(self, group: str, name: str) -> Progress:
@@ -219,7 +219,7 @@ class NatsBroker:
             if error.code != CODE_MISSING:
                 raise
             return Progress(stored=0, pending=0, truncated=False)
-        lines = await Ledger(self._wire, group).lines(name)
+        lines = await Ledger(self._client, group).lines(name)
         none = Versioned(Assignment(born=topic.created, started=max(0, topic.first - 1)), 0)
         claims = [lines.get((name, n), none).assignment for n in range(topic.partitions + 1)]
         claims = [claim if claim.born == topic.created else none.assignment for claim in claims]
@@ -250,11 +250,11 @@ class NatsBroker:
 
     async def _behind(self, topic: str, subject: str, cursor: int) -> int:
         """How many frames of a partition are behind a cursor."""
-        found = await self._wire.read(stream_of(topic), {"seq": cursor + 1, "next_by_subj": subject, "batch": 1})
+        found = await self._client.read(stream_of(topic), {"seq": cursor + 1, "next_by_subj": subject, "batch": 1})
         return 1 + int((found[0].headers or {})["Nats-Num-Pending"]) if found else 0
 
     async def _is_there(self, topic: str, subject: str, sequence: int) -> bool:
-        found = await self._wire.read(stream_of(topic), {"seq": sequence, "next_by_subj": subject, "batch": 1})
+        found = await self._client.read(stream_of(topic), {"seq": sequence, "next_by_subj": subject, "batch": 1})
         return bool(found) and int((found[0].headers or {})["Nats-Sequence"]) == sequence
 
 

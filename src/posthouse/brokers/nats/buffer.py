@@ -13,7 +13,7 @@ from posthouse.brokers.group.log import Answer, Partition, Token, Want
 from posthouse.brokers.group.window import Window
 from posthouse.brokers.handing import handed
 from posthouse.brokers.nats.ledger import Assignment
-from posthouse.brokers.nats.letters import Place, frame_of
+from posthouse.brokers.nats.messages import Place, frame_of
 
 ROOM = 8 * 1024 * 1024
 """Bytes that may wait here to be handed out; then no more are asked for."""

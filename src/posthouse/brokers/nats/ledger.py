@@ -15,8 +15,8 @@ import msgspec
 from nats.aio.msg import Msg
 
 from posthouse.brokers.group.assignment import TopicPartition
-from posthouse.brokers.nats.letters import moment, text_of, word
-from posthouse.brokers.nats.wire import CODE_CONFLICT, Letter, Refused, Wire
+from posthouse.brokers.nats.client import CODE_CONFLICT, Client, Message, Refused
+from posthouse.brokers.nats.messages import moment, text_of, word
 
 STREAM = "posthouse_groups"
 ROOT = "posthouse-groups"
@@ -75,8 +75,8 @@ _presence = msgspec.json.Decoder(Presence)
 class Ledger:
     """Of one group."""
 
-    def __init__(self, wire: Wire, group: str) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, group: str) -> None:
+        self._client = client
         self._group = group
         self._root = f"{ROOT}.{word(group)}"
         self.hint = f"{ROOT}-hint.{word(group)}"
@@ -84,7 +84,7 @@ class Ledger:
 
     async def lines(self, topic: str) -> dict[TopicPartition, Versioned]:
         """Every partition that the group has in a topic."""
-        found = await self._wire.read(STREAM, {"multi_last": [claims_of(self._group, topic)]})
+        found = await self._client.read(STREAM, {"multi_last": [claims_of(self._group, topic)]})
         return dict(_line(topic, message) for message in found)
 
     async def snapshot(self, topics: Iterable[str], me: str, lease: float) -> Snapshot:
@@ -92,7 +92,7 @@ class Ledger:
         lines: dict[TopicPartition, Versioned] = {}
         for topic in topics:
             lines |= await self.lines(topic)
-        signs = await self._wire.read(STREAM, {"multi_last": [f"{self._root}.member.*"]})
+        signs = await self._client.read(STREAM, {"multi_last": [f"{self._root}.member.*"]})
         at = {
             _subject(message).rsplit(".", 1)[1]: (_time(message), _presence.decode(message.data)) for message in signs
         }
@@ -107,8 +107,8 @@ class Ledger:
     async def sign(self, me: str, presence: Presence, lease: float) -> None:
         """Say that a member is alive, or has left. The server forgets it long after it fell silent."""
         keep = 1 if presence.left else math.ceil(max(1.0, 5 * lease))
-        letter = Letter(f"{self._root}.member.{me}", msgspec.json.encode(presence), {"Nats-TTL": f"{keep}s"})
-        (answer,) = await self._wire.store([letter])
+        message = Message(f"{self._root}.member.{me}", msgspec.json.encode(presence), {"Nats-TTL": f"{keep}s"})
+        (answer,) = await self._client.store([message])
         if answer.error is not None:
             raise Refused("joining a group", answer.error)
 
@@ -119,8 +119,8 @@ class Ledger:
     async def change(self, lines: Mapping[TopicPartition, Versioned]) -> dict[TopicPartition, int]:
         """Replace each line if its version is still the last; the new versions of those that were. Others are missing
         in the answer: somebody was faster."""
-        letters = [
-            Letter(
+        messages = [
+            Message(
                 f"{self._root}.claim.{word(topic)}.{partition}",
                 msgspec.json.encode(line.assignment),
                 {EXPECTED: str(line.version)},
@@ -128,7 +128,7 @@ class Ledger:
             for (topic, partition), line in lines.items()
         ]
         changed: dict[TopicPartition, int] = {}
-        for spot, answer in zip(lines, await self._wire.store(letters), strict=True):
+        for spot, answer in zip(lines, await self._client.store(messages), strict=True):
             if answer.error is None:
                 changed[spot] = answer.seq
             elif answer.error.err_code != CODE_CONFLICT:

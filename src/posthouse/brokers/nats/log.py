@@ -11,10 +11,10 @@ from nats.aio.msg import Msg
 from posthouse.brokers.group.assignment import TopicPartition
 from posthouse.brokers.group.log import Answer, Group, Owned, Want
 from posthouse.brokers.nats.buffer import PartitionBuffer
+from posthouse.brokers.nats.client import Client, Refused
 from posthouse.brokers.nats.ledger import Assignment, Ledger, Presence, Versioned
 from posthouse.brokers.nats.reader import Reader
 from posthouse.brokers.nats.topics import Topic, Topics
-from posthouse.brokers.nats.wire import Refused, Wire
 from posthouse.clock import new_id
 from posthouse.local.notifier import LocalNotifier
 
@@ -26,15 +26,15 @@ class NatsLog:
     """The port `GroupLog`."""
 
     def __init__(
-        self, wire: Wire, topics: Topics, group: str, names: Sequence[str], *, window: int, lease: float
+        self, client: Client, topics: Topics, group: str, names: Sequence[str], *, window: int, lease: float
     ) -> None:
         self.me = new_id()
         self.notifier = LocalNotifier(None)
         self.polls = POLL, POLL
         self.stale = False
-        self._wire = wire
+        self._client = client
         self._topics = topics
-        self._ledger = Ledger(wire, group)
+        self._ledger = Ledger(client, group)
         self._names = list(names)
         self._size = window
         self._lease = lease
@@ -47,8 +47,8 @@ class NatsLog:
         """Also sees to it that every partition that is held has a reader that lives."""
         joining = self._end_hints is None
         if joining:
-            _, self._end_hints = await self._wire.listen(self._on_hint, self._ledger.hint)
-            self._wire.reconnected.add(self._look_again)
+            _, self._end_hints = await self._client.listen(self._on_hint, self._ledger.hint)
+            self._client.reconnected.add(self._look_again)
         self.stale = False
         await self._ledger.sign(self.me, Presence(self._names), self._lease)
         snapshot = await self._ledger.snapshot(self._names, self.me, self._lease)
@@ -62,7 +62,7 @@ class NatsLog:
                 buffer.saved(line.assignment, line.version)  # our own write, whose answer was lost
             await self._see_to(buffer)
         if joining:
-            await self._wire.tell(self._ledger.hint)
+            await self._client.tell(self._ledger.hint)
         members = {topic: living for topic, living in snapshot.living.items() if topic in self._names}
         owned = {place: Owned(line.assignment.owner, line.assignment.epoch) for place, line in self._lines.items()}
         return Group(owned, members)
@@ -75,7 +75,7 @@ class NatsLog:
         for topic in sorted({topic for topic, _ in take}):
             taken |= await self._take(topic, [place for place in take if place[0] == topic])
         if give and await self._give_back(give, closed=False):
-            await self._wire.tell(self._ledger.hint)
+            await self._client.tell(self._ledger.hint)
         return taken
 
     async def read(self, wants: Sequence[Want[PartitionBuffer]]) -> Sequence[Answer]:
@@ -94,11 +94,11 @@ class NatsLog:
                 await self._readers[buffer].ask()
 
     async def leave(self, held: Sequence[PartitionBuffer]) -> None:
-        self._wire.reconnected.discard(self._look_again)
+        self._client.reconnected.discard(self._look_again)
         try:
             await self._give_back(held, closed=True)
             await self._ledger.sign(self.me, Presence(self._names, left=True), self._lease)
-            await self._wire.tell(self._ledger.hint)
+            await self._client.tell(self._ledger.hint)
         finally:
             for buffer in [*self._readers]:
                 await self._close_reader(buffer)
@@ -167,7 +167,7 @@ class NatsLog:
     async def _open_reader(self, buffer: PartitionBuffer, info: Topic) -> None:
         if buffer not in self._readers:
             self._readers[buffer] = Reader(
-                self._wire, buffer, info.partitions, notifier=self.notifier, lost=self._look_again
+                self._client, buffer, info.partitions, notifier=self.notifier, lost=self._look_again
             )
         with contextlib.suppress(Refused):
             await self._readers[buffer].open()

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 from posthouse.broker import Frame, Verdict
 from posthouse.brokers.admission import Admission
-from posthouse.brokers.nats.letters import headers_of, misfit, stream_of, subject_of, wire_size
+from posthouse.brokers.nats.client import NOBODY, Client, Message, Refusal
+from posthouse.brokers.nats.messages import headers_of, misfit, stream_of, subject_of, wire_size
 from posthouse.brokers.nats.topics import Topic, Topics
-from posthouse.brokers.nats.wire import NOBODY, Letter, Refusal, Wire
 
 TOGETHER = 1000
 """Messages that a server takes in one batch."""
@@ -31,13 +31,13 @@ FEW = 50
 class Call:
     """One call of `publish`: what is sent for each frame, and what became of it."""
 
-    def __init__(self, wire: Wire, topics: Topics, frames: Sequence[Frame], limit: int) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, topics: Topics, frames: Sequence[Frame], limit: int) -> None:
+        self._client = client
         self._topics = topics
         self._frames = frames
         self._admission = Admission(frames, topics.known, limit)
         self.verdicts = self._admission.verdicts
-        self._letters: dict[int, Letter] = {}
+        self._messages: dict[int, Message] = {}
 
     async def store(self) -> None:
         """Each topic for itself, all at the same time."""
@@ -48,12 +48,12 @@ class Call:
                 raise outcome
 
     def _write(self, index: int) -> str:
-        """Its letter; or, in words, why it can have none."""
+        """Its message; or, in words, why it can have none."""
         frame = self._frames[index]
         topic, headers = self._topics.known[frame.topic], headers_of(frame)
         reason = misfit(frame) or self._excess(topic, headers, frame.body)
         if not reason:
-            self._letters[index] = Letter(subject_of(frame, topic.partitions), frame.body, headers)
+            self._messages[index] = Message(subject_of(frame, topic.partitions), frame.body, headers)
         return reason
 
     def _excess(self, topic: Topic, headers: dict[str, str], body: bytes) -> str:
@@ -70,8 +70,8 @@ class Call:
     async def _store(self, topic: Topic, indices: list[int]) -> None:
         for sent in self._admission.chunks(indices, most=TOGETHER, most_bytes=BYTES):
             if topic.together and self._turns(sent) > TURNS:
-                letters = [self._letters[index] for index in sent]
-                answer = await self._wire.store_together(stream_of(topic.name), letters)
+                messages = [self._messages[index] for index in sent]
+                answer = await self._client.store_together(stream_of(topic.name), messages)
                 if answer.error is None:
                     continue
             await self._store_in_turns(sent)
@@ -85,7 +85,7 @@ class Call:
         """The first of each key, then the second … so that each waits for its elder."""
         while left:
             now = self._admission.turn(left)
-            answers = await self._wire.store([self._letters[index] for index in now])
+            answers = await self._client.store([self._messages[index] for index in now])
             for index, answer in zip(now, answers, strict=True):
                 if answer.error is not None:
                     self._admission.refuse(index, self._verdict(self._frames[index].topic, answer.error))

@@ -15,8 +15,8 @@ import msgspec
 from nats.aio.msg import Msg
 
 from posthouse.brokers.nats.buffer import ROOM, PartitionBuffer
-from posthouse.brokers.nats.letters import place_of, stream_of, subjects_of
-from posthouse.brokers.nats.wire import STATUS, Wire
+from posthouse.brokers.nats.client import STATUS, Client
+from posthouse.brokers.nats.messages import place_of, stream_of, subjects_of
 from posthouse.clock import new_id
 from posthouse.errors import BrokerError
 from posthouse.local.notifier import LocalNotifier
@@ -32,9 +32,9 @@ class Reader:
     """Fills a buffer as far as it has room; wakes the `notifier` when something arrived, and calls `lost` when it must be opened anew."""
 
     def __init__(
-        self, wire: Wire, buffer: PartitionBuffer, partitions: int, *, notifier: LocalNotifier, lost: Callable[[], None]
+        self, client: Client, buffer: PartitionBuffer, partitions: int, *, notifier: LocalNotifier, lost: Callable[[], None]
     ) -> None:
-        self._wire = wire
+        self._client = client
         self._buffer = buffer
         self._stream = stream_of(buffer.topic)
         self._subject = subjects_of(buffer.topic, partitions)[buffer.number]
@@ -79,8 +79,8 @@ class Reader:
             }
             question = {"stream_name": self._stream, "config": config, "action": "create"}
             verb = f"CONSUMER.CREATE.{self._stream}.{name}.{self._subject}"
-            await self._wire.ask(verb, question, msgspec.Raw)
-            self._inbox, self._end = await self._wire.listen(partial(self._take, name))
+            await self._client.ask(verb, question, msgspec.Raw)
+            self._inbox, self._end = await self._client.listen(partial(self._take, name))
             self._name, self._number, self._asked = name, 0, 0
         await self.ask()
 
@@ -91,7 +91,7 @@ class Reader:
             return
         self._asked += room
         self._heard = asyncio.get_running_loop().time()
-        most = max(ROOM, 2 * await self._wire.max_payload())
+        most = max(ROOM, 2 * await self._client.max_payload())
         request = {
             "batch": room,
             "max_bytes": most,
@@ -99,7 +99,7 @@ class Reader:
             "idle_heartbeat": int(HEARTBEAT * NANO),
         }
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._name}"
-        await self._wire.tell(subject, msgspec.json.encode(request), self._inbox)
+        await self._client.tell(subject, msgspec.json.encode(request), self._inbox)
 
     async def aclose(self) -> None:
         self._closed = True
@@ -114,7 +114,7 @@ class Reader:
             await end()
         if made:
             with contextlib.suppress(BrokerError):
-                await self._wire.tell(f"$JS.API.CONSUMER.DELETE.{self._stream}.{made}")
+                await self._client.tell(f"$JS.API.CONSUMER.DELETE.{self._stream}.{made}")
 
     async def _take(self, consumer: str, message: Msg) -> None:
         if consumer != self._name:

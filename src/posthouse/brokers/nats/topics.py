@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from posthouse.brokers.nats.client import CODE_MISSING, Client, Refusal, Refused
 from posthouse.brokers.nats.ledger import ROOT, STREAM
-from posthouse.brokers.nats.letters import is_topic, moment, stream_of, subjects_of
-from posthouse.brokers.nats.wire import CODE_MISSING, Refusal, Refused, Wire
+from posthouse.brokers.nats.messages import is_topic, moment, stream_of, subjects_of
 from posthouse.errors import BrokerError, ConfigurationError
 
 NANO = 1_000_000_000
@@ -76,8 +76,8 @@ class Topics:
     """Known by name. A topic keeps its number of partitions for ever, so what was found once is asked again only for
     what moves."""
 
-    def __init__(self, wire: Wire, settings: Settings) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self._client = client
         self._settings = settings
         self.known: dict[str, Topic] = {}
 
@@ -89,7 +89,7 @@ class Topics:
                 *(f"topic {name!r} cannot be a subject of NATS: no blanks, no wildcards" for name in odd)
             )
         await self._make(STREAM, _ledger(self._settings))
-        together = await self._wire.version() >= TOGETHER
+        together = await self._client.version() >= TOGETHER
         for name in topics:
             await self._make(stream_of(name), stream_config(name, self._settings, together))
             await self.look(name)
@@ -110,14 +110,14 @@ class Topics:
         self.known.pop(name, None)
         if not is_topic(name):
             raise Refused(name, Refusal(err_code=CODE_MISSING, description="this cannot be a topic"))
-        info = await self._wire.ask(f"STREAM.INFO.{stream_of(name)}", {}, Info)
+        info = await self._client.ask(f"STREAM.INFO.{stream_of(name)}", {}, Info)
         owner = info.config.metadata.get(OURS)
         if owner != name:
             raise BrokerError(
                 f"the stream {stream_of(name)} is not that of topic {name!r} but of {owner or 'somebody else'}: "
                 "rename one of them"
             )
-        config, room = info.config, await self._wire.max_payload()
+        config, room = info.config, await self._client.max_payload()
         self.known[name] = Topic(
             name=name,
             partitions=int(config.metadata[PARTITIONS]),
@@ -137,7 +137,7 @@ class Topics:
             return False
         if not at or sequence < topic.first:
             return True
-        found = await self._wire.read(stream_of(topic.name), {"seq": sequence, "batch": 1})
+        found = await self._client.read(stream_of(topic.name), {"seq": sequence, "batch": 1})
         headers = (found[0].headers or {}) if found else {}
         if headers.get("Nats-Sequence") != str(sequence):
             return True
@@ -149,7 +149,7 @@ class Topics:
     async def _make(self, stream: str, config: Mapping[str, object]) -> None:
         """One that exists with other settings is left as it is; `look` and the checks judge it."""
         try:
-            await self._wire.ask(f"STREAM.CREATE.{stream}", {"name": stream, **config}, msgspec.Raw)
+            await self._client.ask(f"STREAM.CREATE.{stream}", {"name": stream, **config}, msgspec.Raw)
         except Refused as error:
             if error.code != CODE_IN_USE:
                 raise

@@ -8,13 +8,13 @@ from zlib import crc32
 
 import msgspec
 
-import posthouse.brokers.postgres.inventory as inventory
+import posthouse.brokers.postgres.admin as inventory
 import posthouse.brokers.postgres.schema as sql
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.admission import admit, frame_size
 from posthouse.brokers.group.member import GroupMember
 from posthouse.brokers.postgres.checks import log_checks
-from posthouse.brokers.postgres.database import Database
+from posthouse.brokers.postgres.client import Database
 from posthouse.brokers.postgres.log import Entered, PostgresLog, SavedPartition
 from posthouse.checks import Check
 from posthouse.clock import Clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from posthouse.brokers.postgres.database import Database
+from posthouse.brokers.postgres.client import Database
 from posthouse.checks import Check, judged
 from posthouse.local.postgres import server, sessions
 from posthouse.local.postgres.pooler import pooler_check, probed

@@ -11,7 +11,7 @@ from posthouse.brokers.group.assignment import TopicPartition
 from posthouse.brokers.group.log import Answer, Group, Owned, Partition, Token, Want
 from posthouse.brokers.group.window import Window
 from posthouse.brokers.handing import frame_of, handed
-from posthouse.brokers.postgres.database import Database, Row
+from posthouse.brokers.postgres.client import Database, Row
 from posthouse.clock import new_id
 
 FIRST_POLL = 0.01

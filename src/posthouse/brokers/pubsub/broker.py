@@ -22,12 +22,12 @@ from google.pubsub_v1.types import (
 
 from posthouse.broker import ACCEPTED, Capabilities, Frame, Progress, Start, Stream, Topology, Verdict
 from posthouse.brokers.admission import admit, frame_size
+from posthouse.brokers.pubsub.admin import Inventory, called
 from posthouse.brokers.pubsub.checks import checks_of, endpoint_check
-from posthouse.brokers.pubsub.inventory import Inventory, called
-from posthouse.brokers.pubsub.letters import message_of, misfit
+from posthouse.brokers.pubsub.client import Client, mapped, words
+from posthouse.brokers.pubsub.messages import message_of, misfit
 from posthouse.brokers.pubsub.push import Push, SilentStream, config_of, mismatch
 from posthouse.brokers.pubsub.stream import Lane, PubSubStream
-from posthouse.brokers.pubsub.wire import Wire, mapped, words
 from posthouse.checks import Check, refusals, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError
@@ -96,8 +96,8 @@ class PubSubBroker:
             retains_unacked=False,
             redelivery_s=retention,
         )
-        self._wire = Wire(project, emulator=emulator, endpoint=endpoint, timeout=timeout, driver=driver)
-        self._inventory = Inventory(self._wire, lease=lease, retention=retention, push=push)
+        self._client = Client(project, emulator=emulator, endpoint=endpoint, timeout=timeout, driver=driver)
+        self._inventory = Inventory(self._client, lease=lease, retention=retention, push=push)
         self._clock = clock
         self._lease = lease
         self._retention = retention
@@ -132,7 +132,7 @@ class PubSubBroker:
             self._silent.append(silent)
             return silent
         stream = PubSubStream(
-            self._wire, lanes, clock=self._clock, window=window, lease=self._lease, on_close=self._streams.remove
+            self._client, lanes, clock=self._clock, window=window, lease=self._lease, on_close=self._streams.remove
         )
         self._streams.append(stream)
         stream.open()
@@ -152,7 +152,7 @@ class PubSubBroker:
         subscription = self._subscription(group, topic)
         with mapped(f"seeking {subscription}"):
             request = SeekRequest(subscription=subscription, time=target)
-            await self._wire.subscriber.seek(request, retry=None, timeout=self._wire.timeout)
+            await self._client.subscriber.seek(request, retry=None, timeout=self._client.timeout)
         for lane in self._lanes(subscription):
             lane.forget()
 
@@ -168,10 +168,10 @@ class PubSubBroker:
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
         """Of all `.sub` subscriptions of the project. None of them stops a service that may have nothing to do with
         it: `subscribe` refuses those that its group cannot work with."""
-        found = [endpoint_check(self._wire.endpoint, self._wire.emulator)]
+        found = [endpoint_check(self._client.endpoint, self._client.emulator)]
         with mapped("looking at the subscriptions"):
-            pages = await self._wire.subscriber.list_subscriptions(
-                project=f"projects/{self._wire.project}", retry=None, timeout=self._wire.timeout
+            pages = await self._client.subscriber.list_subscriptions(
+                project=f"projects/{self._client.project}", retry=None, timeout=self._client.timeout
             )
             async for subscription in pages:
                 if subscription.name.endswith(".sub"):
@@ -191,22 +191,24 @@ class PubSubBroker:
     async def aclose(self) -> None:
         streams: list[Stream] = [*self._streams, *self._silent]
         await asyncio.gather(*(stream.aclose() for stream in streams))
-        await self._wire.aclose()
+        await self._client.aclose()
 
     # Making things
 
     async def _make_topic(self, name: str) -> None:
         with mapped(f"making topic {name!r}"), contextlib.suppress(google.AlreadyExists):
-            request = Topic(name=self._wire.topic(name))
+            request = Topic(name=self._client.topic(name))
             try:
-                await self._wire.publisher.create_topic(request, retry=None, timeout=self._wire.timeout)
+                await self._client.publisher.create_topic(request, retry=None, timeout=self._client.timeout)
             except google.Forbidden as error:
                 await self._find_topic(name, error)
 
     async def _find_topic(self, name: str, refusal: google.Forbidden) -> None:
         """Who may not make topics may work with those that somebody else has made."""
         try:
-            await self._wire.publisher.get_topic(topic=self._wire.topic(name), retry=None, timeout=self._wire.timeout)
+            await self._client.publisher.get_topic(
+                topic=self._client.topic(name), retry=None, timeout=self._client.timeout
+            )
         except (google.NotFound, google.Forbidden) as error:
             missing = isinstance(error, google.NotFound)
             raise BrokerError(
@@ -227,8 +229,8 @@ class PubSubBroker:
         """What is there already, or None when it was made."""
         name = self._subscription(group, topic)
         with mapped(f"looking for {name}"), contextlib.suppress(google.NotFound):
-            return await self._wire.subscriber.get_subscription(
-                subscription=name, retry=None, timeout=self._wire.timeout
+            return await self._client.subscriber.get_subscription(
+                subscription=name, retry=None, timeout=self._client.timeout
             )
         with mapped(f"making {name}"), contextlib.suppress(google.AlreadyExists):
             try:
@@ -244,18 +246,18 @@ class PubSubBroker:
     async def _create(self, name: str, topic: str) -> None:
         subscription = Subscription(
             name=name,
-            topic=self._wire.topic(topic),
+            topic=self._client.topic(topic),
             ack_deadline_seconds=self._lease,
             enable_message_ordering=True,
             retain_acked_messages=True,
             message_retention_duration=timedelta(seconds=self._retention),
             expiration_policy=ExpirationPolicy(),  # without a time: a group that sleeps for a month is not deleted
             dead_letter_policy=DeadLetterPolicy(
-                dead_letter_topic=self._wire.topic(self._dead_letters), max_delivery_attempts=ATTEMPTS
+                dead_letter_topic=self._client.topic(self._dead_letters), max_delivery_attempts=ATTEMPTS
             ),
             push_config=config_of(self._push),
         )
-        await self._wire.subscriber.create_subscription(subscription, retry=None, timeout=self._wire.timeout)
+        await self._client.subscriber.create_subscription(subscription, retry=None, timeout=self._client.timeout)
 
     async def _make_lost_and_found(self) -> None:
         """Deliveries are counted only for a subscription with a dead-letter topic; that needs a subscription, or what
@@ -263,15 +265,15 @@ class PubSubBroker:
         await self._make_topic(self._dead_letters)
         with contextlib.suppress(google.AlreadyExists):
             subscription = Subscription(
-                name=self._wire.subscription(self._dead_letters),
-                topic=self._wire.topic(self._dead_letters),
+                name=self._client.subscription(self._dead_letters),
+                topic=self._client.topic(self._dead_letters),
                 expiration_policy=ExpirationPolicy(),
                 ack_deadline_seconds=60,
             )
-            await self._wire.subscriber.create_subscription(subscription, retry=None, timeout=self._wire.timeout)
+            await self._client.subscriber.create_subscription(subscription, retry=None, timeout=self._client.timeout)
 
     def _subscription(self, group: str, topic: str) -> str:
-        return self._wire.subscription(f"{group}.{topic}.sub")
+        return self._client.subscription(f"{group}.{topic}.sub")
 
     def _lanes(self, subscription: str) -> Iterator[Lane]:
         return (lane for stream in self._streams for lane in stream.lanes if lane.subscription == subscription)
@@ -293,10 +295,12 @@ class PubSubBroker:
                 verdicts[index] = refusal
 
     async def _store(self, topic: str, frames: Sequence[Frame]) -> Verdict:
-        request = PublishPb(topic=self._wire.topic(topic), messages=[message_of(frame) for frame in frames])
+        request = PublishPb(topic=self._client.topic(topic), messages=[message_of(frame) for frame in frames])
         with mapped(f"publishing to {topic!r}"):
             try:
-                await self._wire.publisher.publish(PublishRequest.wrap(request), retry=None, timeout=self._wire.timeout)
+                await self._client.publisher.publish(
+                    PublishRequest.wrap(request), retry=None, timeout=self._client.timeout
+                )
             except google.NotFound:
                 return Verdict(False, f"topic {topic!r} does not exist: make it with ensure()")
             except REFUSALS as error:

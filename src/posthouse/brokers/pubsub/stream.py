@@ -20,8 +20,8 @@ from google.pubsub_v1.types import (
 
 from posthouse.broker import Delivery
 from posthouse.brokers.handing import handed
-from posthouse.brokers.pubsub.letters import frame_of
-from posthouse.brokers.pubsub.wire import Wire, mapped
+from posthouse.brokers.pubsub.client import Client, mapped
+from posthouse.brokers.pubsub.messages import frame_of
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable
 
@@ -119,7 +119,7 @@ class PubSubStream:
 
     def __init__(
         self,
-        wire: Wire,
+        client: Client,
         lanes: Sequence[Lane],
         *,
         clock: Clock,
@@ -128,7 +128,7 @@ class PubSubStream:
         on_close: Callable[[PubSubStream], None],
     ) -> None:
         self.lanes = lanes
-        self._wire = wire
+        self._client = client
         self._clock = clock
         self._window = window
         self._lease = lease
@@ -260,8 +260,8 @@ class PubSubStream:
         for some in _chunks(helds):
             request = AcknowledgePb(subscription=lane.subscription, ack_ids=[held.ack_id for held in some])
             with mapped("acknowledging"):
-                await self._wire.subscriber.acknowledge(
-                    AcknowledgeRequest.wrap(request), retry=None, timeout=self._wire.timeout
+                await self._client.subscriber.acknowledge(
+                    AcknowledgeRequest.wrap(request), retry=None, timeout=self._client.timeout
                 )
             lane.drop(some)
 
@@ -271,7 +271,7 @@ class PubSubStream:
                 subscription=lane.subscription, ack_ids=[held.ack_id for held in some], ack_deadline_seconds=seconds
             )
             with mapped("keeping the lease"):
-                await self._wire.subscriber.modify_ack_deadline(request, retry=None, timeout=self._wire.timeout)
+                await self._client.subscriber.modify_ack_deadline(request, retry=None, timeout=self._client.timeout)
 
     def _renewed(self, began: float) -> None:
         self._until = began + self._lease * SHARE
@@ -310,7 +310,7 @@ class PubSubStream:
         try:
             with mapped(f"pulling from {lane.subscription}"):
                 requests = self._requests(lane, over)
-                async for answer in await self._wire.subscriber.streaming_pull(requests, retry=None, timeout=None):
+                async for answer in await self._client.subscriber.streaming_pull(requests, retry=None, timeout=None):
                     for received in StreamingPullResponse.pb(answer).received_messages:
                         lane.put(received)
                     self._bell.set()

@@ -10,14 +10,14 @@ from typing import Literal
 import msgspec
 
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
+from posthouse.brokers.rabbitmq.admin import Inventory, called
+from posthouse.brokers.rabbitmq.client import Client
 from posthouse.brokers.rabbitmq.drift import HIDDEN
-from posthouse.brokers.rabbitmq.inventory import Inventory, called
 from posthouse.brokers.rabbitmq.management import Management
-from posthouse.brokers.rabbitmq.places import COUNTS, Places, lane_queue
 from posthouse.brokers.rabbitmq.publishing import Publisher
 from posthouse.brokers.rabbitmq.questions import Questions
 from posthouse.brokers.rabbitmq.stream import RabbitmqStream
-from posthouse.brokers.rabbitmq.wire import Wire
+from posthouse.brokers.rabbitmq.topics import COUNTS, Topics, lane_queue
 from posthouse.checks import Check, judged, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, ConfigurationError, SeekUnsupported, did_you_mean
@@ -61,9 +61,9 @@ class RabbitmqBroker:
     ) -> None:
         if partitions not in COUNTS:
             raise ConfigurationError(f"partitions must be one of {', '.join(map(str, COUNTS))}, not {partitions}")
-        self._wire = Wire(url, timeout=timeout, heartbeat=heartbeat, driver=driver or {})
-        self._places = Places(self._wire, lanes=partitions, replicas=replicas, unread=unread)
-        self._questions = Questions(self._wire, self._places)
+        self._client = Client(url, timeout=timeout, heartbeat=heartbeat, driver=driver or {})
+        self._places = Topics(self._client, lanes=partitions, replicas=replicas, unread=unread)
+        self._questions = Questions(self._client, self._places)
         tls = (driver or {}).get("context")
         lists = None
         if management is not None:
@@ -83,7 +83,7 @@ class RabbitmqBroker:
             redelivery_s=WEEK,
             notes=(HISTORY,),
         )
-        self._publisher = Publisher(self._wire, self._places, clock, self.sheet.max_bytes)
+        self._publisher = Publisher(self._client, self._places, clock, self.sheet.max_bytes)
 
     async def ensure(self, topology: Topology) -> None:
         """Also makes the topics that the groups read, and the groups."""
@@ -112,7 +112,7 @@ class RabbitmqBroker:
             if not await self._places.has_topic(topic):
                 raise BrokerError(f"topic {topic!r} does not exist.{did_you_mean(topic, self._places.topics)}")
         stream = RabbitmqStream(
-            self._wire.twin(),
+            self._client.twin(),
             self._places,
             group,
             topics,
@@ -140,7 +140,7 @@ class RabbitmqBroker:
 
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
         """The exchanges and lanes that this instance has used: the server compares them with what we would make."""
-        checks = [version_check(await self._wire.version()), self._inventory.check()]
+        checks = [version_check(await self._client.version()), self._inventory.check()]
         for topic in sorted(self._places.topics):
             checks.append(as_made(f"topic {topic}", await self._questions.topic(topic), lost="refused"))
         for (group, topic), lanes in sorted(self._places.groups.items()):
@@ -175,7 +175,7 @@ class RabbitmqBroker:
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
-        await self._wire.aclose()
+        await self._client.aclose()
 
     async def _counted(self, thing: Thing) -> Thing:
         """With what members of this instance have in hand."""

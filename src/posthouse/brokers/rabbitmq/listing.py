@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from posthouse.brokers.rabbitmq.drift import argument_drift, missing, once, policy_drift
 from posthouse.brokers.rabbitmq.management import Binding, Exchange, Queue
-from posthouse.brokers.rabbitmq.places import (
+from posthouse.brokers.rabbitmq.sight import Lanes, Place, Sight
+from posthouse.brokers.rabbitmq.topics import (
     COUNTS,
-    Places,
+    Topics,
     lane_arguments,
     lane_queue,
     patterns_of,
@@ -17,7 +18,6 @@ from posthouse.brokers.rabbitmq.places import (
     unread_arguments,
     unread_of,
 )
-from posthouse.brokers.rabbitmq.sight import Lanes, Place, Sight
 from posthouse.survey import Drift, partition_drift
 
 _lane = re.compile(r"(?P<place>.+)\.(?P<lane>[0-9]+)of(?P<lanes>[0-9]+)")
@@ -28,7 +28,7 @@ class Listing:
     bound to an exchange and bear its name behind that of a group."""
 
     def __init__(
-        self, places: Places, exchanges: Sequence[Exchange], queues: Sequence[Queue], bindings: Sequence[Binding]
+        self, places: Topics, exchanges: Sequence[Exchange], queues: Sequence[Queue], bindings: Sequence[Binding]
     ) -> None:
         self._made_as = places
         self._exchanges = {exchange.name: exchange for exchange in exchanges}

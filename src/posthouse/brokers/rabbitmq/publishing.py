@@ -21,9 +21,9 @@ from aiormq.exceptions import (
 
 from posthouse.broker import ACCEPTED, Frame, Verdict
 from posthouse.brokers.admission import BEHIND, Admission, admit
+from posthouse.brokers.rabbitmq.client import Client, Wrong, mapped
 from posthouse.brokers.rabbitmq.messages import misfit, properties_of, route_of, too_long
-from posthouse.brokers.rabbitmq.places import Places
-from posthouse.brokers.rabbitmq.wire import Wire, Wrong, mapped
+from posthouse.brokers.rabbitmq.topics import Topics
 from posthouse.clock import Clock
 
 _too_large = re.compile(r"larger than.*?(\d+)\D*$")
@@ -32,8 +32,8 @@ _too_large = re.compile(r"larger than.*?(\d+)\D*$")
 class Publisher:
     """`room`: the largest frame, as far as the server has told."""
 
-    def __init__(self, wire: Wire, places: Places, clock: Clock, room: int) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, places: Topics, clock: Clock, room: int) -> None:
+        self._client = client
         self._places = places
         self._clock = clock
         self.room = room
@@ -61,7 +61,7 @@ class Publisher:
             await self._places.has_topic(topic)
         verdicts = admit(frames, self._places.topics, self.room)
         at = self._clock.now()
-        most = await self._wire.largest() if any(verdict.accepted for verdict in verdicts) else 0
+        most = await self._client.largest() if any(verdict.accepted for verdict in verdicts) else 0
         chains = self._chains(frames, verdicts, lambda frame: misfit(frame) or too_long(frame, at, most))
         channels = {topic: await self._channel(topic) for topic in {topic for topic, _ in chains}}
         outcomes = await asyncio.gather(
@@ -113,7 +113,7 @@ class Publisher:
                     routing_key=route_of(frame),
                     properties=properties_of(frame, at),
                     mandatory=True,
-                    timeout=self._wire.timeout,
+                    timeout=self._client.timeout,
                     wait=False,
                 )
             except PublishError:
@@ -140,5 +140,5 @@ class Publisher:
         async with self._opening.setdefault(topic, asyncio.Lock()):
             channel = self._channels.get(topic)
             if channel is None or channel.is_closed or channel.connection.is_closed:
-                channel = self._channels[topic] = await self._wire.channel(confirms=True)
+                channel = self._channels[topic] = await self._client.channel(confirms=True)
             return channel

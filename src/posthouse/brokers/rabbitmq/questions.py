@@ -8,17 +8,17 @@ from aiormq import Channel
 from aiormq.exceptions import ChannelAccessRefused, ChannelPreconditionFailed
 from pamqp.common import FieldTable
 
+from posthouse.brokers.rabbitmq.client import Client, mapped
 from posthouse.brokers.rabbitmq.drift import HIDDEN, missing, once, said
-from posthouse.brokers.rabbitmq.places import (
-    Places,
+from posthouse.brokers.rabbitmq.sight import Lanes, Place, Sight
+from posthouse.brokers.rabbitmq.topics import (
+    Topics,
     lane_arguments,
     lane_queue,
     topic_arguments,
     unread_arguments,
     unread_of,
 )
-from posthouse.brokers.rabbitmq.sight import Lanes, Place, Sight
-from posthouse.brokers.rabbitmq.wire import Wire, mapped
 from posthouse.survey import Drift, partition_drift
 
 
@@ -26,8 +26,8 @@ class Questions:
     """By AMQP alone: each name is asked for, and then compared by saying again how we would make it, which changes nothing
     that exists. The server names the first difference of each; policies and bindings nobody sees."""
 
-    def __init__(self, wire: Wire, places: Places) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, places: Topics) -> None:
+        self._client = client
         self._places = places
 
     async def sight(self, asked: Collection[str], places: Collection[Place]) -> Sight:
@@ -70,7 +70,7 @@ class Questions:
     async def _compare(self, declare: Callable[[Channel], Coroutine[object, object, object]]) -> list[Drift]:
         with mapped("comparing"):
             try:
-                async with self._wire.errand() as channel:
+                async with self._client.errand() as channel:
                     await declare(channel)
             except ChannelPreconditionFailed as error:
                 return [said(str(error))]

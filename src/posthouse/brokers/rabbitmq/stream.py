@@ -12,10 +12,10 @@ from aiormq import Channel
 from aiormq.abc import DeliveredMessage
 
 from posthouse.broker import Delivery
-from posthouse.brokers.rabbitmq.lane import Lane, Token
+from posthouse.brokers.rabbitmq.buffer import PartitionBuffer, Token
+from posthouse.brokers.rabbitmq.client import Client, mapped, together, within
 from posthouse.brokers.rabbitmq.members import Members, Notice
-from posthouse.brokers.rabbitmq.places import MEMBERS, Places, lane_queue
-from posthouse.brokers.rabbitmq.wire import Wire, mapped, together, within
+from posthouse.brokers.rabbitmq.topics import MEMBERS, Topics, lane_queue
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
 from posthouse.events.limits import UNREADABLE
@@ -29,8 +29,8 @@ class RabbitmqStream:
 
     def __init__(
         self,
-        wire: Wire,
-        places: Places,
+        client: Client,
+        places: Topics,
         group: str,
         topics: Sequence[str],
         *,
@@ -38,15 +38,15 @@ class RabbitmqStream:
         window: int,
         on_close: Callable[[RabbitmqStream], None],
     ) -> None:
-        self._wire = wire
+        self._client = client
         self._places = places
         self.group = group
         self._topics = list(topics)
         self._clock = clock
         self._window = window
         self._on_close = on_close
-        self._beat = wire.heartbeat / 2
-        self._lanes: list[Lane] = []
+        self._beat = client.heartbeat / 2
+        self._lanes: list[PartitionBuffer] = []
         self._turn = 0
         self._circle: Channel | None = None
         self._members = Members(new_id(), topics, lease=3 * self._beat)
@@ -78,12 +78,14 @@ class RabbitmqStream:
             self._places.forget(topic)
         counts = {topic: await self._places.make_group(self.group, topic) for topic in self._topics}
         self._lanes = [
-            Lane(topic, n, lane_queue(self.group, topic, n, count), clock=self._clock, stir=self._stirred.set)
+            PartitionBuffer(
+                topic, n, lane_queue(self.group, topic, n, count), clock=self._clock, stir=self._stirred.set
+            )
             for topic, count in counts.items()
             for n in range(count)
         ]
         asked = self._now()
-        await together(*(lane.join(self._wire, self._window) for lane in self._lanes))
+        await together(*(lane.join(self._client, self._window) for lane in self._lanes))
         await self._meet()
         self._proven = asked
 
@@ -108,10 +110,10 @@ class RabbitmqStream:
         lanes = self._mine(deliveries)
         try:
             for lane, tags in lanes.items():
-                await lane.ack(tags, self._wire.timeout)
+                await lane.ack(tags, self._client.timeout)
             for lane in [*lanes][:1]:
                 asked = self._now()
-                await lane.prove(self._wire.timeout)  # the connection is read in order: one answer stands for all
+                await lane.prove(self._client.timeout)  # the connection is read in order: one answer stands for all
                 self._proven = asked
         except BaseException:
             self._give_up()  # what the server has not read comes again
@@ -136,14 +138,14 @@ class RabbitmqStream:
         try:
             if self._tending is not None:
                 self._tending.cancel()
-                await asyncio.wait([self._tending], timeout=self._wire.timeout)
+                await asyncio.wait([self._tending], timeout=self._client.timeout)
             with contextlib.suppress(BrokerUnavailable):
                 await self._say(leaving=True)
             async with self._joining:
                 await self._leave()
-            await self._wire.aclose()
+            await self._client.aclose()
         finally:
-            self._wire.close_at_once()
+            self._client.close_at_once()
 
     def abandon(self) -> None:
         """As `aclose`, at once: for a member that never came to be."""
@@ -153,7 +155,7 @@ class RabbitmqStream:
         if self._tending is not None:
             self._tending.cancel()
         self._give_up()
-        self._wire.close_at_once()
+        self._client.close_at_once()
 
     def reads(self, topic: str) -> bool:
         return topic in self._topics
@@ -172,9 +174,9 @@ class RabbitmqStream:
         self._turn += 1
         return found
 
-    def _mine(self, deliveries: Sequence[Delivery]) -> dict[Lane, list[int]]:
+    def _mine(self, deliveries: Sequence[Delivery]) -> dict[PartitionBuffer, list[int]]:
         """The tags that still mean something, by lane."""
-        found: dict[Lane, list[int]] = defaultdict(list)
+        found: dict[PartitionBuffer, list[int]] = defaultdict(list)
         for delivery in deliveries:
             token = delivery.token
             if isinstance(token, Token) and token.lane.reads(token.channel):
@@ -190,7 +192,7 @@ class RabbitmqStream:
             asked = self._now()
             try:
                 # The driver ends a channel whose question was cancelled, and with it what is in hand: so it goes on.
-                answer = asyncio.ensure_future(self._lanes[0].prove(self._wire.timeout))
+                answer = asyncio.ensure_future(self._lanes[0].prove(self._client.timeout))
                 answer.add_done_callback(lambda done: done.cancelled() or done.exception())
                 await asyncio.shield(answer)
                 self._proven = asked
@@ -207,12 +209,12 @@ class RabbitmqStream:
 
     async def _leave(self) -> None:
         self._forget()
-        await self._wire.drop()
+        await self._client.drop()
 
     def _give_up(self) -> None:
         """Leave at once, without a word: the server hears it from the socket."""
         self._forget()
-        self._wire.abandon()
+        self._client.abandon()
 
     def _forget(self) -> None:
         lanes, self._lanes, self._circle = self._lanes, [], None
@@ -242,23 +244,23 @@ class RabbitmqStream:
                     for lane in self._lanes:
                         await self._step_back(lane)
 
-    async def _step_back(self, lane: Lane) -> None:
+    async def _step_back(self, lane: PartitionBuffer) -> None:
         """Once for every change of the circle: the other one then stands before us."""
         lane.leaving = lane.circle != self._members.changes and not self._members.is_mine(lane.topic, lane.number)
         if lane.leaving and lane.idle and lane.is_open:
             changes = self._members.changes
-            await lane.leave(self._wire.timeout)
-            await lane.join(self._wire, self._window)
+            await lane.leave(self._client.timeout)
+            await lane.join(self._client, self._window)
             lane.circle, lane.leaving = changes, False
 
-    def _look_after(self, lanes: dict[Lane, list[int]]) -> None:
+    def _look_after(self, lanes: dict[PartitionBuffer, list[int]]) -> None:
         if any(lane.leaving and lane.idle for lane in lanes):
             self._restless.set()
 
     async def _meet(self) -> None:
-        channel = await self._wire.channel()
+        channel = await self._client.channel()
         with mapped("meeting the other members"):
-            await within(self._wire.timeout, self._listen(channel))
+            await within(self._client.timeout, self._listen(channel))
         self._circle = channel
         await self._say()
 
@@ -276,7 +278,7 @@ class RabbitmqStream:
         notice = Notice(id=self._members.me, topics=self._topics, leaving=leaving)
         with mapped("telling the other members"):
             saying = channel.basic_publish(msgspec.json.encode(notice), exchange=MEMBERS, routing_key=self.group)
-            await within(self._wire.timeout, saying)
+            await within(self._client.timeout, saying)
 
     async def _hear(self, message: DeliveredMessage) -> None:
         with contextlib.suppress(*UNREADABLE):  # whoever says that is no member

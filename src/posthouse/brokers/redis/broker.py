@@ -11,15 +11,15 @@ import msgspec
 
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.group.member import GroupMember
+from posthouse.brokers.redis.admin import Inventory, called
 from posthouse.brokers.redis.buffer import PartitionBuffer
 from posthouse.brokers.redis.checks import Settings, Sync
+from posthouse.brokers.redis.client import Client, Value
 from posthouse.brokers.redis.entries import HEADERS, Place, before, entry_at, place_of, sought
-from posthouse.brokers.redis.inventory import Inventory, called
 from posthouse.brokers.redis.log import RedisLog
 from posthouse.brokers.redis.publishing import Call
 from posthouse.brokers.redis.scripts import BEGIN, COUNT, PRUNE, SEEK, STAND
 from posthouse.brokers.redis.topics import Topics, bell_of, ledger_of
-from posthouse.brokers.redis.wire import Value, Wire
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError
@@ -54,9 +54,9 @@ class RedisBroker:
         lease: float = LEASE,
         driver: Mapping[str, object] | None = None,
     ) -> None:
-        self._wire = Wire(url, timeout=timeout, driver=driver or {})
-        self._topics = Topics(self._wire, partitions)
-        self._inventory = Inventory(self._wire, partitions)
+        self._client = Client(url, timeout=timeout, driver=driver or {})
+        self._topics = Topics(self._client, partitions)
+        self._inventory = Inventory(self._client, partitions)
         self._clock = clock
         self._retention = retention
         self._sync: Sync = sync
@@ -88,7 +88,7 @@ class RedisBroker:
             return []
         await self._fill_in()
         await self._topics.find({frame.topic for frame in frames})
-        call = Call(self._wire, self._topics, frames, self.sheet.max_bytes)
+        call = Call(self._client, self._topics, frames, self.sheet.max_bytes)
         await call.store()
         return call.verdicts
 
@@ -98,7 +98,7 @@ class RedisBroker:
         """A topic that does not exist raises BrokerError: a misspelled one would wait for ever."""
         await self._fill_in()
         lanes = {topic: await self._topics.existing(topic) for topic in topics}
-        log = RedisLog(self._wire, group, lanes, start=start, window=window, lease=self._lease)
+        log = RedisLog(self._client, group, lanes, start=start, window=window, lease=self._lease)
         stream = GroupMember(log, group, topics, clock=self._clock, lease=self._lease, on_beat=self._on_beat)
         await stream.join(self._streams)
         return stream
@@ -116,7 +116,7 @@ class RedisBroker:
             if lane in standings:
                 place = min(target, standings[lane].last)
                 arguments += (number, entry_at(place), await self._rank(lane, standings[lane], place))
-        await self._wire.run(SEEK, [ledger_of(group, topic), bell_of(group), *standings], arguments)
+        await self._client.run(SEEK, [ledger_of(group, topic), bell_of(group), *standings], arguments)
 
     async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
         """A topic that does not exist yet stands at zero."""
@@ -135,7 +135,7 @@ class RedisBroker:
         lanes = [lane for topic in self._topics.known for lane in self._topics.lanes(topic)]
         if self._retention is None or not lanes:
             return 0
-        return int(await self._wire.run(PRUNE, lanes, [int(self._retention * 1000)]))
+        return int(await self._client.run(PRUNE, lanes, [int(self._retention * 1000)]))
 
     async def survey(self, topology: Topology) -> Sequence[Thing]:
         found = [await self._counted(thing) for thing in await self._inventory.found()]
@@ -151,7 +151,7 @@ class RedisBroker:
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
-        await self._wire.aclose()
+        await self._client.aclose()
 
     async def _counted(self, thing: Thing) -> Thing:
         if thing.group is None:
@@ -159,12 +159,12 @@ class RedisBroker:
         return msgspec.structs.replace(thing, frames=(await self._progress(thing.group, thing.topic)).pending)
 
     async def _begin(self, group: str, topic: str, start: Start | Literal["declared"]) -> None:
-        await self._wire.run(BEGIN, [ledger_of(group, topic), *self._topics.lanes(topic)], [group, start])
+        await self._client.run(BEGIN, [ledger_of(group, topic), *self._topics.lanes(topic)], [group, start])
 
     async def _fill_in(self) -> Settings:
         """What only the server knows."""
         if self._settings is None:
-            info, config = await self._wire.info(), await self._wire.config()
+            info, config = await self._client.info(), await self._client.config()
             self._settings = Settings(info=info, config=config, sync=self._sync)
             self.sheet = msgspec.structs.replace(self.sheet, durable_ack=self._settings.durable)
         return self._settings
@@ -178,7 +178,7 @@ class RedisBroker:
     async def _stand(self, group: str, topic: str) -> dict[str, Standing]:
         """Of each lane that is there."""
         lanes = self._topics.lanes(topic)
-        answers = await self._wire.run(STAND, [ledger_of(group, topic), *lanes], [group])
+        answers = await self._client.run(STAND, [ledger_of(group, topic), *lanes], [group])
         return {lane: Standing.of(answer) for lane, answer in zip(lanes, answers, strict=True) if answer}
 
     async def _rank(self, lane: str, standing: Standing, place: Place) -> int:
@@ -191,7 +191,7 @@ class RedisBroker:
         """Entries behind one id, up to another."""
         count = 0
         while after < last:
-            found, end = await self._wire.run(COUNT, [lane], [f"({entry_at(after)}", entry_at(last)])
+            found, end = await self._client.run(COUNT, [lane], [f"({entry_at(after)}", entry_at(last)])
             if not found:
                 break
             count, after = count + found, place_of(end)

@@ -11,10 +11,10 @@ from posthouse.broker import Start
 from posthouse.brokers.group.assignment import TopicPartition, is_alive
 from posthouse.brokers.group.log import Answer, Group, Owned, Want
 from posthouse.brokers.redis.buffer import Holding, PartitionBuffer
+from posthouse.brokers.redis.client import Asked, Client, Read, Value
 from posthouse.brokers.redis.entries import Entry
 from posthouse.brokers.redis.scripts import ACK, BEGIN, GIVE, RENEW, TAKE
 from posthouse.brokers.redis.topics import bell_of, ledger_of
-from posthouse.brokers.redis.wire import Asked, Read, Value, Wire
 from posthouse.clock import new_id
 from posthouse.local.notifier import LocalNotifier
 
@@ -42,7 +42,7 @@ class RedisLog:
 
     def __init__(
         self,
-        wire: Wire,
+        client: Client,
         group: str,
         keys: Mapping[str, Sequence[str]],
         *,
@@ -54,7 +54,7 @@ class RedisLog:
         self.notifier = LocalNotifier(None)
         self.polls = POLL, POLL
         self.stale = False
-        self._wire = wire
+        self._client = client
         self._group = group
         self._keys = keys
         """The keys of the lanes of each topic."""
@@ -132,7 +132,7 @@ class RedisLog:
         for lane, ids in zip(lanes, batches, strict=True):
             keys += (ledger_of(self._group, lane.topic), lane.key)
             arguments += (lane.number, lane.holding.epoch, lane.holding.run, len(ids), *ids)
-        lost = await self._wire.run(ACK, keys, arguments)
+        lost = await self._client.run(ACK, keys, arguments)
         for lane, ids in zip(lanes, batches, strict=True):
             lane.saved(ids)
         self.stale = self.stale or bool(lost)
@@ -175,7 +175,7 @@ class RedisLog:
             count = max(1, min(PULL // flowing, BYTES // (self._weight * flowing)))
             read = Read()
             try:
-                read = await self._wire.read(self._group, self.me, count, [self._question(lane) for lane in lanes])
+                read = await self._client.read(self._group, self.me, count, [self._question(lane) for lane in lanes])
             finally:
                 self._answered(lanes, read, count)
             return True
@@ -215,7 +215,7 @@ class RedisLog:
                 return
             self._listening.cancel()
         self._ears = ears
-        self._listening = asyncio.create_task(self._wire.hear(ears))
+        self._listening = asyncio.create_task(self._client.hear(ears))
         self._listening.add_done_callback(self._on_heard)
 
     def _on_heard(self, listening: asyncio.Task[list[str]]) -> None:
@@ -232,8 +232,8 @@ class RedisLog:
 
     async def _renew(self, topic: str) -> View:
         ledger, bell = ledger_of(self._group, topic), bell_of(self._group)
-        await self._wire.run(BEGIN, [ledger, *self._keys[topic]], [self._group, self._start])
-        answer = await self._wire.run(RENEW, [ledger, bell], [self.me, int(self._lease * 1000)])
+        await self._client.run(BEGIN, [ledger, *self._keys[topic]], [self._group, self._start])
+        answer = await self._client.run(RENEW, [ledger, bell], [self.me, int(self._lease * 1000)])
         now, self._run, self._rung = int(answer[0]) / 1000, answer[1].decode(), answer[2].decode()
         fields = dict(zip(answer[3][::2], answer[3][1::2], strict=True))
         living, epochs, owners, outlived = [self.me], {}, {}, set()
@@ -258,7 +258,7 @@ class RedisLog:
         for pair in epochs.items():
             arguments += pair
         taken: dict[TopicPartition, PartitionBuffer] = {}
-        for number, epoch, until, top, sure in await self._wire.run(TAKE, keys, arguments):
+        for number, epoch, until, top, sure in await self._client.run(TAKE, keys, arguments):
             holding = Holding(epoch, self._run, until.decode(), top.decode(), sure == 1)
             lane = self._lanes.get((topic, number))
             if lane is not None and (lane.holding.run, lane.holding.until) == (self._run, holding.until):
@@ -277,7 +277,7 @@ class RedisLog:
             place, unread = lane.unread()
             sure = int(lane.is_sure(closed=leaving))
             arguments += (lane.number, lane.holding.epoch, lane.holding.run, place, sure, len(unread), *unread)
-        await self._wire.run(GIVE, keys, arguments)
+        await self._client.run(GIVE, keys, arguments)
 
 
 async def _ended(task: asyncio.Task[Any] | None) -> None:

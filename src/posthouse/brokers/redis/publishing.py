@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from posthouse.broker import Frame, Verdict
 from posthouse.brokers.admission import Admission
+from posthouse.brokers.redis.client import Client, Refused, Value, is_passing
 from posthouse.brokers.redis.entries import fields_of, lane_number, misfit
 from posthouse.brokers.redis.scripts import ADD
 from posthouse.brokers.redis.topics import Topics
-from posthouse.brokers.redis.wire import Refused, Value, Wire, is_passing
 from posthouse.errors import BrokerUnavailable
 
 MANY = 1000
@@ -21,8 +21,8 @@ BYTES = 4 * 1024 * 1024
 class Call:
     """One call of `publish`: what became of each frame."""
 
-    def __init__(self, wire: Wire, topics: Topics, frames: Sequence[Frame], limit: int) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, topics: Topics, frames: Sequence[Frame], limit: int) -> None:
+        self._client = client
         self._topics = topics
         self._frames = frames
         self._admission = Admission(frames, topics.known, limit)
@@ -48,7 +48,7 @@ class Call:
                 fields = fields_of(frame)
                 arguments += (lane_number(frame, partitions) + 1, len(fields), *fields)
             try:
-                refused = await self._wire.run(ADD, lanes, arguments)
+                refused = await self._client.run(ADD, lanes, arguments)
             except Refused as error:
                 refused = [(number, str(error).encode()) for number in range(len(sent))]
             for number, reason in refused:

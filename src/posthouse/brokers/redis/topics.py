@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from posthouse.brokers.redis.client import Client, Refused
 from posthouse.brokers.redis.entries import lanes_of
 from posthouse.brokers.redis.scripts import MAKE
-from posthouse.brokers.redis.wire import Refused, Wire
 from posthouse.errors import BrokerError, ConfigurationError, did_you_mean
 
 ROOT = "posthouse"
@@ -30,8 +30,8 @@ def bell_of(group: str) -> str:
 class Topics:
     """What is known of the topics on the server. `partitions` is for those that are made here."""
 
-    def __init__(self, wire: Wire, partitions: int) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, partitions: int) -> None:
+        self._client = client
         self._partitions = partitions
         self.known: dict[str, int] = {}
         """Topics and their partitions."""
@@ -48,10 +48,10 @@ class Topics:
                 *(f"{name!r} cannot be a topic on Redis: use a text with no colon and no blanks" for name in bad)
             )
         for name in names:
-            await self._wire.ask("HSETNX", meta_of(name), PARTITIONS, self._partitions)
+            await self._client.ask("HSETNX", meta_of(name), PARTITIONS, self._partitions)
             await self.find([name])
             try:
-                await self._wire.run(MAKE, self.lanes(name), ())
+                await self._client.run(MAKE, self.lanes(name), ())
             except Refused as error:
                 raise BrokerError(f"topic {name!r} cannot be made: {error}") from error
 
@@ -59,7 +59,7 @@ class Topics:
         """Those that exist; what was not known is asked for."""
         unknown = [name for name in topics if name not in self.known and is_topic(name)]
         if unknown:
-            answers = await self._wire.ask_all([("HGET", meta_of(name), PARTITIONS) for name in unknown])
+            answers = await self._client.ask_all([("HGET", meta_of(name), PARTITIONS) for name in unknown])
             for name, answer in zip(unknown, answers, strict=True):
                 if answer is not None:
                     self.known[name] = int(answer)

@@ -10,12 +10,12 @@ import msgspec
 
 from posthouse.broker import Capabilities, Frame, Progress, Start, Topology, Verdict
 from posthouse.brokers.admission import admit
+from posthouse.brokers.sqs.admin import Inventory, called
 from posthouse.brokers.sqs.checks import queue_checks, subscription_checks, topic_checks
-from posthouse.brokers.sqs.inventory import Inventory, called
+from posthouse.brokers.sqs.client import Client, Missing
 from posthouse.brokers.sqs.publishing import LARGEST, Call
 from posthouse.brokers.sqs.stream import SqsStream
 from posthouse.brokers.sqs.topics import FORTNIGHT, Topics
-from posthouse.brokers.sqs.wire import Missing, Wire
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, SeekUnsupported
@@ -53,9 +53,9 @@ class SqsBroker:
         driver: Mapping[str, object] | None = None,
     ) -> None:
         poll = max(1, min(poll, visibility // 3))
-        self._wire = Wire(region, endpoint=endpoint, timeout=timeout, poll=poll, driver=driver or {})
-        self._topics = Topics(self._wire, account=account, visibility=visibility)
-        self._inventory = Inventory(self._wire, self._topics)
+        self._client = Client(region, endpoint=endpoint, timeout=timeout, poll=poll, driver=driver or {})
+        self._topics = Topics(self._client, account=account, visibility=visibility)
+        self._inventory = Inventory(self._client, self._topics)
         self._clock = clock
         self._visibility = visibility
         self._poll = poll
@@ -93,7 +93,7 @@ class SqsBroker:
         for index, verdict in enumerate(verdicts):
             if verdict.accepted:
                 admitted[frames[index].topic].append(index)
-        calls = {topic: Call(self._wire, self._topics.known[topic], frames, verdicts) for topic in admitted}
+        calls = {topic: Call(self._client, self._topics.known[topic], frames, verdicts) for topic in admitted}
         stored = (call.store(admitted[topic]) for topic, call in calls.items())
         outcomes = await asyncio.gather(*stored, return_exceptions=True)
         for topic, call in calls.items():
@@ -109,7 +109,7 @@ class SqsBroker:
     ) -> SqsStream:
         """A new group begins with what is published from now on, whatever `start` says: there is no history."""
         stream = SqsStream(
-            self._wire,
+            self._client,
             [await self._topics.begin(group, topic) for topic in topics],
             clock=self._clock,
             window=window,
@@ -174,7 +174,7 @@ class SqsBroker:
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
-        await self._wire.aclose()
+        await self._client.aclose()
 
     async def _progress(self, group: str, topic: str) -> Progress:
         left = 0

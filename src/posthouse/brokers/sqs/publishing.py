@@ -14,8 +14,8 @@ import msgspec
 
 from posthouse.broker import Frame, Verdict
 from posthouse.brokers.admission import BEHIND
-from posthouse.brokers.sqs.letters import Letter, letter_of
-from posthouse.brokers.sqs.wire import Missing, Refused, Wire
+from posthouse.brokers.sqs.client import Client, Missing, Refused
+from posthouse.brokers.sqs.messages import Letter, letter_of
 
 LARGEST = 256 * 1024
 """Bytes of a message, and of all messages of a batch together."""
@@ -47,8 +47,8 @@ class Outcome(msgspec.Struct, frozen=True):
 class Call:
     """The frames of one topic in one call of `publish`. `verdicts` is the whole call's, and is filled in."""
 
-    def __init__(self, wire: Wire, arn: str, frames: Sequence[Frame], verdicts: list[Verdict]) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, arn: str, frames: Sequence[Frame], verdicts: list[Verdict]) -> None:
+        self._client = client
         self._arn = arn
         self._frames = frames
         self._verdicts = verdicts
@@ -113,7 +113,7 @@ class Call:
     async def _send(self, batch: list[deque[int]]) -> dict[int, str]:
         """What was not stored, with its reason. An entry without an answer counts as not stored."""
         entries = [{"Id": str(line[0]), **self._letters[line[0]].entry} for line in batch]
-        outcome = await self._wire.call(
+        outcome = await self._client.call(
             "sns", "publish_batch", Outcome, TopicArn=self._arn, PublishBatchRequestEntries=entries
         )
         stored = {int(success.id) for success in outcome.stored}

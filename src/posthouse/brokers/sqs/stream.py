@@ -17,10 +17,10 @@ import msgspec
 from posthouse.broker import Delivery
 from posthouse.brokers.background import Background
 from posthouse.brokers.handing import handed
-from posthouse.brokers.sqs.letters import Message, frame_of
+from posthouse.brokers.sqs.client import Client
+from posthouse.brokers.sqs.messages import Message, frame_of
 from posthouse.brokers.sqs.publishing import Failure
 from posthouse.brokers.sqs.topics import Queue
-from posthouse.brokers.sqs.wire import Wire
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
 
@@ -62,7 +62,7 @@ class SqsStream:
 
     def __init__(
         self,
-        wire: Wire,
+        client: Client,
         queues: Sequence[Queue],
         *,
         clock: Clock,
@@ -71,7 +71,7 @@ class SqsStream:
         poll: int,
         on_close: Callable[[SqsStream], None],
     ) -> None:
-        self._wire = wire
+        self._client = client
         self._queues = queues
         self._clock = clock
         self._window = window
@@ -167,7 +167,7 @@ class SqsStream:
     async def _poll_once(self, queue: Queue, count: int, seconds: int) -> None:
         asked_at = self._clock.monotonic()
         try:
-            received = await self._wire.call(
+            received = await self._client.call(
                 "poll",
                 "receive_message",
                 Received,
@@ -302,7 +302,7 @@ class SqsStream:
             of_queue = [receipt for receipt in receipts if receipt.queue == queue]
             batches += [(queue, of_queue[n : n + TOGETHER]) for n in range(0, len(of_queue), TOGETHER)]
         calls = (
-            self._wire.call(
+            self._client.call(
                 "sqs",
                 operation,
                 Failures,

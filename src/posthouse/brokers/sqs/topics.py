@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from posthouse.brokers.sqs.letters import is_topic, queue_name, tagged, topic_name
-from posthouse.brokers.sqs.wire import Missing, Refused, Wire
+from posthouse.brokers.sqs.client import Client, Missing, Refused
+from posthouse.brokers.sqs.messages import is_topic, queue_name, tagged, topic_name
 from posthouse.errors import BrokerError, ConfigurationError, did_you_mean
 
 FORTNIGHT = 14 * 86_400
@@ -61,8 +61,8 @@ class Queue(NamedTuple):
 class Topics:
     """Looks things up, remembers what it found, and makes what is missing."""
 
-    def __init__(self, wire: Wire, *, account: str | None, visibility: int) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, *, account: str | None, visibility: int) -> None:
+        self._client = client
         self._account = account
         self._visibility = visibility
         self.known: dict[str, str] = {}
@@ -75,7 +75,7 @@ class Topics:
             if topic not in self.known and is_topic(topic):
                 arn = await self.arn(topic)
                 try:
-                    await self._wire.call("sns", "get_topic_attributes", Nothing, TopicArn=arn)
+                    await self._client.call("sns", "get_topic_attributes", Nothing, TopicArn=arn)
                 except Missing:
                     continue
                 self.known[topic] = arn
@@ -92,7 +92,7 @@ class Topics:
         await self.find(topics)
         for topic in topics:
             if topic not in self.known:
-                await self._wire.call(
+                await self._client.call(
                     "sns",
                     "create_topic",
                     Nothing,
@@ -105,7 +105,7 @@ class Topics:
     async def queue(self, group: str, topic: str) -> Queue | None:
         """The queue of a group, if it exists."""
         try:
-            found = await self._wire.call("sqs", "get_queue_url", QueueUrl, QueueName=queue_name(group, topic))
+            found = await self._client.call("sqs", "get_queue_url", QueueUrl, QueueName=queue_name(group, topic))
         except Missing:
             return None
         return Queue(group, topic, found.url)
@@ -135,13 +135,13 @@ class Topics:
         return queue
 
     async def attributes(self, queue: Queue) -> Mapping[str, str]:
-        found = await self._wire.call(
+        found = await self._client.call(
             "sqs", "get_queue_attributes", Attributes, QueueUrl=queue.url, AttributeNames=["All"]
         )
         return found.attributes
 
     async def topic_attributes(self, topic: str) -> Mapping[str, str]:
-        found = await self._wire.call("sns", "get_topic_attributes", Attributes, TopicArn=await self.arn(topic))
+        found = await self._client.call("sns", "get_topic_attributes", Attributes, TopicArn=await self.arn(topic))
         return found.attributes
 
     async def subscription(self, queue: Queue) -> Mapping[str, str]:
@@ -149,7 +149,7 @@ class Topics:
         endpoint = await self._queue_arn(queue.group, queue.topic)
         async for found in self.subscriptions(queue.topic):
             if found.endpoint == endpoint:
-                settings = await self._wire.call(
+                settings = await self._client.call(
                     "sns", "get_subscription_attributes", Attributes, SubscriptionArn=found.arn
                 )
                 return {**settings.attributes, "SubscriptionArn": found.arn}
@@ -160,7 +160,7 @@ class Topics:
         page: str | None = ""
         while page is not None:
             given = {"NextToken": page} if page else {}
-            listed = await self._wire.call(
+            listed = await self._client.call(
                 "sns", "list_subscriptions_by_topic", Subscriptions, TopicArn=await self.arn(topic), **given
             )
             for found in listed.found:
@@ -170,7 +170,7 @@ class Topics:
     async def account(self) -> str:
         """Whose topics and queues these are."""
         if self._account is None:
-            self._account = (await self._wire.call("sts", "get_caller_identity", Identity)).account
+            self._account = (await self._client.call("sts", "get_caller_identity", Identity)).account
         return self._account
 
     async def arn(self, topic: str) -> str:
@@ -181,7 +181,7 @@ class Topics:
 
     async def _prefix(self, service: str) -> str:
         """What all ARNs of a service begin with here."""
-        region = self._wire.region
+        region = self._client.region
         return f"arn:{PARTITIONS.get(region.rsplit('-', 2)[0], 'aws')}:{service}:{region}:{await self.account()}:"
 
     async def queue_settings(self, group: str, topic: str) -> dict[str, str]:
@@ -200,7 +200,7 @@ class Topics:
         settings, tags = await self.queue_settings(group, topic), {GROUP: tagged(group), TOPIC: topic}
         name = queue_name(group, topic)
         try:
-            made = await self._wire.call(
+            made = await self._client.call(
                 "sqs", "create_queue", QueueUrl, QueueName=name, Attributes=settings, tags=tags
             )
         except Refused:
@@ -211,7 +211,7 @@ class Topics:
         return Queue(group, topic, made.url)
 
     async def _subscribe(self, queue: Queue) -> None:
-        await self._wire.call(
+        await self._client.call(
             "sns",
             "subscribe",
             Nothing,

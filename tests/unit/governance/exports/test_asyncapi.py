@@ -9,7 +9,7 @@ import jsonschema_rs
 import pytest
 from msgspec.structs import replace
 
-from posthouse.brokers.sqs.letters import queue_name, topic_name
+from posthouse.brokers.sqs.messages import queue_name, topic_name
 from posthouse.events import CODECS, Event, Metadata
 from posthouse.governance.exports import Source, export
 from posthouse.governance.exports.asyncapi.schemas import components

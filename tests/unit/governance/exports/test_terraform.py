@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from posthouse.app import app_of
 from posthouse.brokers.pubsub import PubSubBroker
+from posthouse.brokers.pubsub.admin import called
 from posthouse.brokers.pubsub.broker import ATTEMPTS
-from posthouse.brokers.pubsub.inventory import called
 from posthouse.errors import ConfigurationError
 from posthouse.governance.bundle import Bundle
 from posthouse.governance.document import Document

@@ -57,7 +57,7 @@ def _any(protocols: Collection[str], kind: str) -> bool:
 def _aws(name: str) -> Callable[..., str]:
     """The adapter's own names. It comes with its driver, which is optional."""
     try:
-        found: Callable[..., str] = getattr(import_module("posthouse.brokers.sqs.letters"), name)
+        found: Callable[..., str] = getattr(import_module("posthouse.brokers.sqs.messages"), name)
     except ImportError as error:
         raise ConfigurationError(
             f"the names of topics and queues on AWS need the adapter ({error}): pip install 'posthouse[sqs]'"

@@ -53,7 +53,7 @@ class Cord(TransportFactory):
             self._writer.transport.abort()
 
 
-class Wire:
+class Client:
     """One connection at a time. `heartbeat`: whole seconds; who is silent for twice as long is gone."""
 
     def __init__(self, url: str, *, timeout: float, heartbeat: int, driver: Mapping[str, object]) -> None:
@@ -67,9 +67,9 @@ class Wire:
         self._opening = asyncio.Lock()
         self._closed = False
 
-    def twin(self) -> Wire:
+    def twin(self) -> Client:
         """Another connection to the same server."""
-        return Wire(self._url, timeout=self.timeout, heartbeat=self.heartbeat, driver=self._driver)
+        return Client(self._url, timeout=self.timeout, heartbeat=self.heartbeat, driver=self._driver)
 
     async def connection(self) -> AbstractConnection:
         """The one that is open."""

@@ -51,7 +51,7 @@ class Read(NamedTuple):
     lost: Sequence[int] = ()
 
 
-class Wire:
+class Client:
     """Connects at the first use and whenever a connection is gone; repeats nothing by itself."""
 
     def __init__(self, url: str, *, timeout: float, driver: Mapping[str, object]) -> None:

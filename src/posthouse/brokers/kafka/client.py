@@ -39,7 +39,7 @@ OURS = {"group.id", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.int
 FOREVER = (KafkaError._INVALID_ARG, KafkaError._NOT_IMPLEMENTED, KafkaError.INVALID_CONFIG)
 
 
-class Wire:
+class Client:
     """Knows the servers; makes the admin client at the first use."""
 
     def __init__(self, servers: str, *, timeout: float, driver: Mapping[str, object]) -> None:

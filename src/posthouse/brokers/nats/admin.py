@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from posthouse.brokers.nats.client import CODE_MISSING, Client, Refused
 from posthouse.brokers.nats.ledger import STREAM, Ledger, claims_of, group_and_topic
-from posthouse.brokers.nats.letters import stream_of
+from posthouse.brokers.nats.messages import stream_of
 from posthouse.brokers.nats.topics import NANO, OURS, PARTITIONS, TOGETHER, Config, Info, Settings, stream_config
-from posthouse.brokers.nats.wire import CODE_MISSING, Refused, Wire
 from posthouse.errors import BrokerError
 from posthouse.survey import Drift, Thing, partition_drift
 
@@ -43,14 +43,14 @@ class Raw(msgspec.Struct):
 class Inventory:
     """Of one account. `settings` are those that this instance makes topics with."""
 
-    def __init__(self, wire: Wire, settings: Settings, lease: float) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, settings: Settings, lease: float) -> None:
+        self._client = client
         self._settings = settings
         self._lease = lease
 
     async def found(self) -> list[Thing]:
         """Every topic and every place of a group."""
-        together = await self._wire.version() >= TOGETHER
+        together = await self._client.version() >= TOGETHER
         topics = [self._topic(info, together) for info in await self._streams() if OURS in info.config.metadata]
         alive = {topic.topic: topic for topic in topics}
         places = sorted(await self._places())
@@ -58,11 +58,11 @@ class Inventory:
 
     async def mend(self, topic: str) -> None:
         """Send the settings back as they are, with ours in them. Number of partitions, storage and policy stay."""
-        raw = await self._wire.ask(f"STREAM.INFO.{stream_of(topic)}", {}, Raw)
-        wanted = stream_config(topic, self._settings, await self._wire.version() >= TOGETHER)
+        raw = await self._client.ask(f"STREAM.INFO.{stream_of(topic)}", {}, Raw)
+        wanted = stream_config(topic, self._settings, await self._client.version() >= TOGETHER)
         kept = {"subjects", "metadata", *FIXED}
         mended = {**raw.config, **{name: value for name, value in wanted.items() if name not in kept}}
-        await self._wire.ask(f"STREAM.UPDATE.{stream_of(topic)}", mended, msgspec.Raw)
+        await self._client.ask(f"STREAM.UPDATE.{stream_of(topic)}", mended, msgspec.Raw)
 
     async def remove(self, things: Sequence[Thing]) -> None:
         """One after the other; the first that cannot go ends it."""
@@ -75,14 +75,14 @@ class Inventory:
     async def _remove_place(self, group: str, topic: str) -> None:
         if await self._at_work(group, topic):
             raise BrokerError(f"group {group!r} has members at work in {topic}: stop them first")
-        await self._wire.ask(f"STREAM.PURGE.{STREAM}", {"filter": claims_of(group, topic)}, msgspec.Raw)
+        await self._client.ask(f"STREAM.PURGE.{STREAM}", {"filter": claims_of(group, topic)}, msgspec.Raw)
 
     async def _remove_topic(self, topic: str) -> None:
         readers = sorted(group for group, read in await self._places() if read == topic)
         if readers:
             raise BrokerError(f"topic {topic!r} is read by {', '.join(readers)}: remove these groups first")
         try:
-            await self._wire.ask(f"STREAM.DELETE.{stream_of(topic)}", {}, msgspec.Raw)
+            await self._client.ask(f"STREAM.DELETE.{stream_of(topic)}", {}, msgspec.Raw)
         except Refused as error:
             if error.code != CODE_MISSING:
                 raise
@@ -90,7 +90,7 @@ class Inventory:
     async def _streams(self) -> list[Info]:
         found: list[Info] = []
         while True:
-            page = await self._wire.ask("STREAM.LIST", {"offset": len(found)}, Page)
+            page = await self._client.ask("STREAM.LIST", {"offset": len(found)}, Page)
             found += page.streams or []
             if not page.streams or len(found) >= page.total:
                 return found
@@ -101,7 +101,7 @@ class Inventory:
         while True:
             query = {"subjects_filter": claims_of(None, None), "offset": len(subjects)}
             try:
-                page = await self._wire.ask(f"STREAM.INFO.{STREAM}", query, Subjects)
+                page = await self._client.ask(f"STREAM.INFO.{STREAM}", query, Subjects)
             except Refused as error:
                 if error.code == CODE_MISSING:
                     return set()
@@ -116,7 +116,7 @@ class Inventory:
 
     async def _at_work(self, group: str, topic: str) -> bool:
         """A member that was killed counts until the server forgets it, five leases later."""
-        snapshot = await Ledger(self._wire, group).snapshot([topic], "", self._lease)
+        snapshot = await Ledger(self._client, group).snapshot([topic], "", self._lease)
         return bool(snapshot.living.get(topic))
 
     def _topic(self, info: Info, together: bool) -> Thing:

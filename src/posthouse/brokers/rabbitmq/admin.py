@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from posthouse.broker import Topology
 from posthouse.brokers.rabbitmq.listing import Listing
 from posthouse.brokers.rabbitmq.management import Management
-from posthouse.brokers.rabbitmq.places import Places, Unequal, lane_queue, unread_of
 from posthouse.brokers.rabbitmq.questions import Questions
 from posthouse.brokers.rabbitmq.sight import Sight
+from posthouse.brokers.rabbitmq.topics import Topics, Unequal, lane_queue, unread_of
 from posthouse.checks import Check
 from posthouse.errors import BrokerError
 from posthouse.survey import Thing, wanted
@@ -21,7 +21,7 @@ class Inventory:
     """Of one virtual host. Names, settings and bindings come from the management API, where there is one; what waits and who
     reads is asked by AMQP, which knows it to the moment."""
 
-    def __init__(self, places: Places, questions: Questions, management: Management | None) -> None:
+    def __init__(self, places: Topics, questions: Questions, management: Management | None) -> None:
         self._places = places
         self._questions = questions
         self._management = management

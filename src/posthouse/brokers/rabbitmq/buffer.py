@@ -14,8 +14,8 @@ from pamqp.commands import Basic
 
 from posthouse.broker import Delivery
 from posthouse.brokers.handing import handed
+from posthouse.brokers.rabbitmq.client import Client, mapped, quietly, within
 from posthouse.brokers.rabbitmq.messages import defect_of, frame_of, stored_at
-from posthouse.brokers.rabbitmq.wire import Wire, mapped, quietly, within
 from posthouse.clock import Clock
 
 MOST = 65_535
@@ -25,12 +25,12 @@ MOST = 65_535
 class Token(NamedTuple):
     """Which message a delivery was: tags count from 1 on every channel."""
 
-    lane: Lane
+    lane: PartitionBuffer
     channel: object
     tag: int
 
 
-class Lane:
+class PartitionBuffer:
     """`queue` is read as soon as the server makes this member its active one. `circle`: how often the group's circle had
     changed when it stood in line."""
 
@@ -65,14 +65,14 @@ class Lane:
         """Frames that the server counts as handed to us."""
         return len(self._here)
 
-    async def join(self, wire: Wire, window: int) -> None:
+    async def join(self, client: Client, window: int) -> None:
         """Stand in line."""
-        channel = self._channel = await wire.channel()
+        channel = self._channel = await client.channel()
         channel.closing.add_done_callback(lambda _: self._stir())
         channel.on_consumer_cancel_callbacks.add(self._lost)
         with mapped(f"reading {self.queue!r}"):
-            await within(wire.timeout, channel.basic_qos(prefetch_count=min(window, MOST)))
-            await within(wire.timeout, channel.basic_consume(self.queue, self._arrived))
+            await within(client.timeout, channel.basic_qos(prefetch_count=min(window, MOST)))
+            await within(client.timeout, channel.basic_consume(self.queue, self._arrived))
 
     def reads(self, channel: object) -> bool:
         """Whether what came on this channel is still ours to acknowledge."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from posthouse.brokers.postgres.database import Database, Fetch
+from posthouse.brokers.postgres.client import Database, Fetch
 from posthouse.brokers.postgres.schema import UNREAD
 from posthouse.errors import BrokerError
 from posthouse.survey import PASSING, Thing, partition_drift

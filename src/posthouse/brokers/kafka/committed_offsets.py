@@ -1,4 +1,4 @@
-"""Places: where a group stands in each partition, and where it was told to go.
+"""CommittedOffsets: where a group stands in each partition, and where it was told to go.
 
 Kafka lets only members of a group move its offsets while it has any. So a move is written where nobody is ever a member:
 as offsets of a second group, the register, each with an id of the move. The member that owns a partition compares the ids,
@@ -14,8 +14,8 @@ from typing import Literal
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from posthouse.brokers.kafka.client import CONSUMER, Client, configured
 from posthouse.brokers.kafka.records import runs
-from posthouse.brokers.kafka.wire import CONSUMER, Wire, configured
 from posthouse.clock import new_id
 from posthouse.events.limits import UNREADABLE
 
@@ -116,20 +116,20 @@ def placed(claim: Claim | None) -> Claim | None:
     return None if claim is None or claim.note.state else claim
 
 
-class Places:
+class CommittedOffsets:
     """Those of one group. Offsets are read and written by consumers that never join: the driver's admin client does the
     same and crashes when a coordinator moves."""
 
-    def __init__(self, wire: Wire, group: str) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, group: str) -> None:
+        self._client = client
         self.group = group
         self._register = f"{group}{REGISTER}"
         self._clients: dict[str, Consumer] = {}
 
     async def aclose(self) -> None:
         clients, self._clients = self._clients, {}
-        for client in clients.values():
-            await asyncio.to_thread(client.close)
+        for consumer in clients.values():
+            await asyncio.to_thread(consumer.close)
 
     async def of(self, spots: Collection[Spot], topic_ids: Mapping[str, str]) -> dict[Spot, Claim | None]:
         """Where the group stands; None where it is new, only declared, or removed."""
@@ -178,27 +178,27 @@ class Places:
         parts = [TopicPartition(*spot) for spot in spots]
         if not parts:
             return {}
-        client = self._client(group)
-        found = await self._wire.wait_for(
-            f"looking at group {group!r}", lambda: intact(client.committed(parts, self._wire.timeout))
+        consumer = self._consumer(group)
+        found = await self._client.wait_for(
+            f"looking at group {group!r}", lambda: intact(consumer.committed(parts, self._client.timeout))
         )
         claims = {(part.topic, part.partition): read(part) for part in found}
         return {spot: claim for spot, claim in claims.items() if claim is not None}
 
     async def _write(self, group: str, claims: Mapping[Spot, Claim]) -> None:
         offsets = [written(spot, claim) for spot, claim in claims.items()]
-        client = self._client(group)
-        await self._wire.wait_for(
+        consumer = self._consumer(group)
+        await self._client.wait_for(
             f"moving group {group!r}",
-            lambda: intact(client.commit(offsets=offsets, asynchronous=False)),
+            lambda: intact(consumer.commit(offsets=offsets, asynchronous=False)),
             but=NOT_EMPTY,
         )
 
-    def _client(self, group: str) -> Consumer:
+    def _consumer(self, group: str) -> Consumer:
         if group not in self._clients:
-            patience = {"group.id": group, "session.timeout.ms": int(self._wire.timeout * 1000)}
+            patience = {"group.id": group, "session.timeout.ms": int(self._client.timeout * 1000)}
             with configured():
-                self._clients[group] = Consumer(self._wire.config(patience, CONSUMER))
+                self._clients[group] = Consumer(self._client.config(patience, CONSUMER))
         return self._clients[group]
 
 

@@ -15,8 +15,8 @@ from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity, Chann
 from pamqp.commands import Queue
 from pamqp.common import FieldTable
 
+from posthouse.brokers.rabbitmq.client import Client, mapped, together, within
 from posthouse.brokers.rabbitmq.messages import BITS, FOREIGN_ROUTE, SHORT, pattern_of
-from posthouse.brokers.rabbitmq.wire import Wire, mapped, together, within
 from posthouse.errors import BrokerError, ConfigurationError
 
 MEMBERS = "posthouse.members"
@@ -27,11 +27,11 @@ is handed back at the end of its queue."""
 COUNTS = [1 << bits for bits in range(BITS + 1)]
 
 
-class Places:
+class Topics:
     """Remembers what it has seen: `topics` that exist, and how many lanes a group has in a topic."""
 
-    def __init__(self, wire: Wire, *, lanes: int, replicas: int | None, unread: int) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, *, lanes: int, replicas: int | None, unread: int) -> None:
+        self._client = client
         self.lanes = lanes
         self.replicas = replicas
         self.unread = unread
@@ -155,8 +155,8 @@ class Places:
     async def ask(self, ask: Callable[[Channel], Coroutine[object, object, object]], doing: str) -> object:
         with mapped(doing):
             try:
-                async with self._wire.errand() as channel:
-                    return await within(self._wire.timeout * 4, ask(channel))
+                async with self._client.errand() as channel:
+                    return await within(self._client.timeout * 4, ask(channel))
             except ChannelNotFoundEntity as error:
                 raise Missing(f"{doing}: {error}") from error
             except ChannelAccessRefused as error:

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import nats
 import nats.errors
-from nats.aio.client import Client
+from nats.aio.client import Client as Connection
 from nats.aio.msg import Msg
 
 from posthouse.errors import BrokerError, BrokerUnavailable
@@ -27,7 +27,7 @@ CODE_CONFLICT = 10071
 Listener = Callable[[Msg], Awaitable[None]]
 
 
-class Letter(NamedTuple):
+class Message(NamedTuple):
     """One message to send."""
 
     subject: str
@@ -80,7 +80,7 @@ class Waiting:
             self.done.set_result(None)
 
 
-class Wire:
+class Client:
     """Connects at the first use, reconnects by itself, and fails at once while the server is away."""
 
     def __init__(self, servers: Sequence[str], *, timeout: float, driver: Mapping[str, object]) -> None:
@@ -91,7 +91,7 @@ class Wire:
         """What the server said of who we are, while we were connecting."""
         self.timeout = timeout
         self._driver = driver
-        self._client: Client | None = None
+        self._connection: Connection | None = None
         self._opening = asyncio.Lock()
         self._closed = False
         self._inbox = ""
@@ -100,42 +100,42 @@ class Wire:
         self.reconnected: set[Callable[[], None]] = set()
         """Called whenever a connection was lost and found again."""
 
-    async def client(self) -> Client:
-        """The connected client."""
-        if self._client is None:
+    async def connection(self) -> Connection:
+        """The connected connection."""
+        if self._connection is None:
             async with self._opening:
-                if self._client is None:
+                if self._connection is None:
                     await self._open()
-        client = self._client
-        if client is None or self._closed:
+        connection = self._connection
+        if connection is None or self._closed:
             raise BrokerError("this broker was closed")
-        if not client.is_connected:
+        if not connection.is_connected:
             raise BrokerUnavailable(f"NATS at {self._shown} is not connected: trying again")
-        return client
+        return connection
 
     async def aclose(self) -> None:
         self._closed = True
         async with self._opening:
-            client, self._client = self._client, None
+            connection, self._connection = self._connection, None
         self._fail("this broker was closed")
-        if client is not None:
+        if connection is not None:
             with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
                 async with asyncio.timeout(self.timeout):
-                    await client.close()
+                    await connection.close()
 
     async def tell(self, subject: str, body: bytes = b"", reply: str = "") -> None:
         """Send one message and wait for nothing."""
-        client = await self.client()
+        connection = await self.connection()
         with mapped(subject):
             async with asyncio.timeout(self.timeout):
-                await client.publish(subject, body, reply)
+                await connection.publish(subject, body, reply)
 
     async def ask(self, verb: str, question: object, kind: type[T]) -> T:
         """One request to JetStream's API. Raises Refused."""
-        client = await self.client()
+        connection = await self.connection()
         subject = f"$JS.API.{verb}"
         with mapped(subject):
-            message = await client.request(subject, msgspec.json.encode(question), timeout=self.timeout)
+            message = await connection.request(subject, msgspec.json.encode(question), timeout=self.timeout)
         alive()
         if b'"error"' in message.data:
             error = _answer.decode(message.data).error
@@ -153,40 +153,40 @@ class Wire:
             raise Refused(f"reading {stream}", Refusal(err_code=CODE_MISSING, description="there is no such stream"))
         return [message for _, message in waiting.found]
 
-    async def store(self, letters: Sequence[Letter]) -> list[Answer]:
+    async def store(self, messages: Sequence[Message]) -> list[Answer]:
         """Send all in one go; one answer for each, in their order."""
-        if not letters:
+        if not messages:
             return []
-        client = await self.client()
-        async with self._answers(len(letters)) as (prefix, waiting):
+        connection = await self.connection()
+        async with self._answers(len(messages)) as (prefix, waiting):
             with mapped("storing"):
                 async with asyncio.timeout(self.timeout) as limit:
-                    for number, (subject, body, headers) in enumerate(letters):
-                        await client.publish(subject, body, f"{prefix}.{number}", headers)
+                    for number, (subject, body, headers) in enumerate(messages):
+                        await connection.publish(subject, body, f"{prefix}.{number}", headers)
                         if number % FLOW == 0:
                             await self._go_on(limit)
             await self._arrival(waiting, "storing")
         alive()
-        answers = [Answer()] * len(letters)
+        answers = [Answer()] * len(messages)
         for number, message in waiting.found:
             answers[number] = answered(message)
         return answers
 
-    async def store_together(self, stream: str, letters: Sequence[Letter]) -> Answer:
+    async def store_together(self, stream: str, messages: Sequence[Message]) -> Answer:
         """All in this stream or none, in their order: an atomic batch. Only the last is answered."""
-        client = await self.client()
+        connection = await self.connection()
         async with self._answers(1) as (prefix, waiting):
             batch = prefix.removeprefix("_INBOX.")[:64]
             with mapped("storing"):
                 async with asyncio.timeout(self.timeout) as limit:
-                    for number, (subject, body, headers) in enumerate(letters, 1):
+                    for number, (subject, body, headers) in enumerate(messages, 1):
                         marked = {**(headers or {}), "Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
                         reply = ""
                         if number == 1:
                             marked[EXPECTED] = stream
-                        if number == len(letters):
+                        if number == len(messages):
                             marked["Nats-Batch-Commit"], reply = "1", f"{prefix}.0"
-                        await client.publish(subject, body, reply, marked)
+                        await connection.publish(subject, body, reply, marked)
                         if number % FLOW == 0:
                             await self._go_on(limit)
             await self._arrival(waiting, "storing")
@@ -195,11 +195,13 @@ class Wire:
 
     async def listen(self, listener: Listener, subject: str = "") -> tuple[str, Callable[[], Awaitable[None]]]:
         """Hear what is said on a subject, or on an inbox of its own; the second result ends it."""
-        client = await self.client()
-        heard = subject or client.new_inbox()
+        connection = await self.connection()
+        heard = subject or connection.new_inbox()
         with mapped(heard):
             async with asyncio.timeout(self.timeout):
-                subscription = await client.subscribe(heard, cb=listener, pending_msgs_limit=0, pending_bytes_limit=0)
+                subscription = await connection.subscribe(
+                    heard, cb=listener, pending_msgs_limit=0, pending_bytes_limit=0
+                )
 
         async def end() -> None:
             with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
@@ -210,22 +212,22 @@ class Wire:
 
     async def version(self) -> tuple[int, int]:
         """Of the server."""
-        version = (await self.client()).connected_server_version
+        version = (await self.connection()).connected_server_version
         return version.major, version.minor
 
     async def max_payload(self) -> int:
-        return (await self.client()).max_payload
+        return (await self.connection()).max_payload
 
     async def _open(self) -> None:
         if self._closed:
             raise BrokerError("this broker was closed")
-        client = Client()
+        connection = Connection()
         options = {"ping_interval": 5, "max_outstanding_pings": 2, "connect_timeout": self.timeout, **self._driver}
         self._turned_away = ""
         with mapped(f"connecting to {self._shown}"):
             try:
                 async with asyncio.timeout(self.timeout):
-                    await client.connect(
+                    await connection.connect(
                         self._servers,
                         error_cb=self._on_error,
                         disconnected_cb=self._on_disconnect,
@@ -235,19 +237,19 @@ class Wire:
                         **options,  # type: ignore[arg-type]  # the driver checks what it is given
                     )
             except BaseException:
-                await client.close()
+                await connection.close()
                 if self._turned_away:
                     raise BrokerError(f"NATS at {self._shown} refuses us: {self._turned_away}") from None
                 raise
-            self._inbox = client.new_inbox()
-            await client.subscribe(
+            self._inbox = connection.new_inbox()
+            await connection.subscribe(
                 f"{self._inbox}.*.*", cb=self._on_message, pending_msgs_limit=0, pending_bytes_limit=0
             )
-        self._client = client
+        self._connection = connection
 
     @contextlib.asynccontextmanager
     async def _answers(self, count: int) -> AsyncIterator[tuple[str, Waiting]]:
-        await self.client()
+        await self.connection()
         token, waiting = str(next(self._numbers)), Waiting(count)
         self._waiting[token] = waiting
         try:

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Collection, Sequence
 
 import msgspec
 
+from posthouse.brokers.sqs.client import Client, Missing
 from posthouse.brokers.sqs.drift import mended, queue_drift, subscription_drift, topic_drift
-from posthouse.brokers.sqs.letters import queue_name, topic_name, untagged
+from posthouse.brokers.sqs.messages import queue_name, topic_name, untagged
 from posthouse.brokers.sqs.topics import GROUP, TOPIC, TOPIC_SETTINGS, Nothing, Queue, Topics
-from posthouse.brokers.sqs.wire import Missing, Wire
 from posthouse.errors import BrokerError
 from posthouse.survey import Thing
 
@@ -50,8 +50,8 @@ class QueueTags(msgspec.Struct, frozen=True):
 
 
 class Inventory:
-    def __init__(self, wire: Wire, topics: Topics) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, topics: Topics) -> None:
+        self._client = client
         self._topics = topics
 
     async def found(self, asked: Collection[tuple[str, str | None]]) -> list[Thing]:
@@ -79,10 +79,10 @@ class Inventory:
         found, arn = await self._topics.attributes(queue), await self._topics.arn(thing.topic)
         settings = mended(found, wanted, arn)
         if settings:
-            await self._wire.call("sqs", "set_queue_attributes", Nothing, QueueUrl=queue.url, Attributes=settings)
+            await self._client.call("sqs", "set_queue_attributes", Nothing, QueueUrl=queue.url, Attributes=settings)
         subscription = await self._topics.subscription(queue)
         for drift in subscription_drift(subscription):
-            await self._wire.call(
+            await self._client.call(
                 "sns",
                 "set_subscription_attributes",
                 Nothing,
@@ -103,7 +103,7 @@ class Inventory:
         arn = await self._topics.arn(topic)
         for drift in topic_drift(await self._topics.topic_attributes(topic), TOPIC_SETTINGS):
             if drift.mendable:
-                await self._wire.call(
+                await self._client.call(
                     "sns",
                     "set_topic_attributes",
                     Nothing,
@@ -125,8 +125,8 @@ class Inventory:
         except Missing:
             subscription = {}
         if subscription:
-            await self._wire.call("sns", "unsubscribe", Nothing, SubscriptionArn=subscription["SubscriptionArn"])
-        await self._wire.call("sqs", "delete_queue", Nothing, QueueUrl=queue.url)
+            await self._client.call("sns", "unsubscribe", Nothing, SubscriptionArn=subscription["SubscriptionArn"])
+        await self._client.call("sqs", "delete_queue", Nothing, QueueUrl=queue.url)
         self._topics.queues.pop((group, topic), None)
 
     async def _remove_topic(self, topic: str) -> None:
@@ -137,7 +137,7 @@ class Inventory:
             return
         if readers:
             raise BrokerError(f"topic {topic!r} is read by {', '.join(sorted(readers))}: remove these first")
-        await self._wire.call("sns", "delete_topic", Nothing, TopicArn=await self._topics.arn(topic))
+        await self._client.call("sns", "delete_topic", Nothing, TopicArn=await self._topics.arn(topic))
         self._topics.known.pop(topic, None)
 
     async def _topic(self, topic: str) -> Thing | None:
@@ -176,7 +176,7 @@ class Inventory:
         async for arn in self._topic_arns():
             name = arn.rpartition(":")[2]
             if name.endswith(FIFO) and name not in known:
-                answer = await self._wire.call("sns", "list_tags_for_resource", TopicTags, ResourceArn=arn)
+                answer = await self._client.call("sns", "list_tags_for_resource", TopicTags, ResourceArn=arn)
                 found += [tag.value for tag in answer.tags if tag.key == TOPIC and topic_name(tag.value) == name]
         return found
 
@@ -185,7 +185,7 @@ class Inventory:
         async for url in self._queue_urls():
             if not url.endswith(FIFO) or url in known:
                 continue
-            tags = (await self._wire.call("sqs", "list_queue_tags", QueueTags, QueueUrl=url)).tags
+            tags = (await self._client.call("sqs", "list_queue_tags", QueueTags, QueueUrl=url)).tags
             group, topic = untagged(tags.get(GROUP, "")), tags.get(TOPIC, "")
             if group and topic and url.endswith(f"/{queue_name(group, topic)}"):
                 found.append(Queue(group, topic, url))
@@ -195,7 +195,7 @@ class Inventory:
         page: str | None = ""
         while page is not None:
             given = {"NextToken": page} if page else {}
-            listed = await self._wire.call("sns", "list_topics", TopicPage, **given)
+            listed = await self._client.call("sns", "list_topics", TopicPage, **given)
             for topic in listed.topics:
                 yield topic.arn
             page = listed.next
@@ -204,7 +204,7 @@ class Inventory:
         page: str | None = ""
         while page is not None:
             given = {"NextToken": page} if page else {}
-            listed = await self._wire.call("sqs", "list_queues", QueuePage, MaxResults=PAGE, **given)
+            listed = await self._client.call("sqs", "list_queues", QueuePage, MaxResults=PAGE, **given)
             for url in listed.urls:
                 yield url
             page = listed.next

@@ -15,11 +15,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from posthouse.brokers.kafka.client import PAUSE, Client, answer, words
+from posthouse.brokers.kafka.committed_offsets import REGISTER, Claim, CommittedOffsets, Spot, placed
 from posthouse.brokers.kafka.drift import drift_of
 from posthouse.brokers.kafka.offsets import Offsets, progress_of, spots_of
-from posthouse.brokers.kafka.places import REGISTER, Claim, Places, Spot, placed
 from posthouse.brokers.kafka.topics import Settings, Topic, Topics, ids_of, is_missing
-from posthouse.brokers.kafka.wire import PAUSE, Wire, answer, words
 from posthouse.errors import BrokerError, BrokerUnavailable
 from posthouse.survey import Thing
 
@@ -32,8 +32,8 @@ class Inventory:
     """Of one cluster. `settings` are those that this instance makes topics with. Kafka has no place to write down whose a
     topic is: ours are those that were asked for, and those on which everything is set that we set."""
 
-    def __init__(self, wire: Wire, topics: Topics, offsets: Offsets, settings: Settings) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, topics: Topics, offsets: Offsets, settings: Settings) -> None:
+        self._client = client
         self._topics = topics
         self._offsets = offsets
         self._settings = settings
@@ -66,7 +66,7 @@ class Inventory:
         if not entries:
             return
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-        done = await self._wire.ask(
+        done = await self._client.ask(
             f"mending topic {topic!r}",
             lambda admin, patience: admin.incremental_alter_configs([resource], request_timeout=patience),
         )
@@ -86,7 +86,7 @@ class Inventory:
         if found is None:
             return
         spots = spots_of(found)
-        async with contextlib.aclosing(Places(self._wire, group)) as places:
+        async with contextlib.aclosing(CommittedOffsets(self._client, group)) as places:
             if is_at_work((await self._members([group])).get(group), topic):
                 raise BrokerError(f"group {group!r} has members at work in {topic}: stop them first")
             if not await places.standing(spots, {}):
@@ -102,7 +102,7 @@ class Inventory:
     async def _drop_group(self, group: str) -> None:
         """It stands nowhere any more. Its register stays for whoever has slept, until Kafka forgets it."""
         doing = f"removing group {group!r}"
-        done = await self._wire.ask(
+        done = await self._client.ask(
             doing, lambda admin, patience: admin.delete_consumer_groups([group], request_timeout=patience)
         )
         outcome: object = done[group]
@@ -118,7 +118,7 @@ class Inventory:
         if readers:
             raise BrokerError(f"topic {topic!r} is read by {', '.join(readers)}: remove these groups first")
         doing = f"removing topic {topic!r}"
-        done = await self._wire.ask(
+        done = await self._client.ask(
             doing, lambda admin, patience: admin.delete_topics([topic], request_timeout=patience)
         )
         if not is_missing(done[topic]):
@@ -128,7 +128,7 @@ class Inventory:
     async def _disappear(self, topic: str) -> None:
         """Wait until it is not shown any more: the servers hear of it a moment later."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._wire.timeout
+        deadline = loop.time() + self._client.timeout
         while await self._topics.described([topic]):
             if loop.time() > deadline:
                 raise BrokerUnavailable(f"Kafka has removed {topic!r} and still shows it: look again")
@@ -148,7 +148,7 @@ class Inventory:
         few = asyncio.Semaphore(SIDE_BY_SIDE)
 
         async def ask(group: str) -> dict[Spot, Claim]:
-            async with few, contextlib.aclosing(Places(self._wire, group)) as places:
+            async with few, contextlib.aclosing(CommittedOffsets(self._client, group)) as places:
                 return await places.standing(spots, topic_ids)
 
         found = await asyncio.gather(*map(ask, groups))
@@ -163,7 +163,7 @@ class Inventory:
         """Of those that Kafka knows."""
         if not groups:
             return {}
-        found = await self._wire.ask(
+        found = await self._client.ask(
             "looking at groups",
             lambda admin, patience: admin.describe_consumer_groups(groups, request_timeout=patience),
         )
@@ -175,7 +175,7 @@ class Inventory:
 
     async def _group_names(self) -> list[str]:
         doing = "listing groups"
-        found = await self._wire.ask(
+        found = await self._client.ask(
             doing, lambda admin, patience: {"": admin.list_consumer_groups(request_timeout=patience)}
         )
         listed = answer(doing, found[""])
@@ -185,8 +185,8 @@ class Inventory:
 
     async def _topic_names(self) -> list[str]:
         """All but Kafka's own."""
-        listed = await self._wire.wait_for(
-            "listing topics", lambda: self._wire.admin.list_topics(timeout=self._wire.timeout)
+        listed = await self._client.wait_for(
+            "listing topics", lambda: self._client.admin.list_topics(timeout=self._client.timeout)
         )
         return sorted(name for name in listed.topics if not name.startswith("__"))
 

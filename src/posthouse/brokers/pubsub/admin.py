@@ -9,8 +9,8 @@ from google.api_core import exceptions as google
 from google.pubsub_v1.types import ExpirationPolicy, Subscription, UpdateSubscriptionRequest
 
 from posthouse.brokers.pubsub.checks import seconds
+from posthouse.brokers.pubsub.client import Client, mapped
 from posthouse.brokers.pubsub.push import Push, config_of, push_drift
-from posthouse.brokers.pubsub.wire import Wire, mapped
 from posthouse.errors import BrokerError
 from posthouse.survey import Drift, Thing
 
@@ -20,8 +20,8 @@ ANEW = "it cannot be set afterwards: remove the group when it has read everythin
 class Inventory:
     """Of one project. `lease`, `retention` (both in seconds) and `push` are what this instance makes subscriptions with."""
 
-    def __init__(self, wire: Wire, *, lease: int, retention: float, push: Push | None = None) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, *, lease: int, retention: float, push: Push | None = None) -> None:
+        self._client = client
         self._lease = lease
         self._retention = retention
         self._push = push
@@ -41,10 +41,10 @@ class Inventory:
         """A topic has no settings of ours."""
         if thing.group is None:
             return
-        name = self._wire.subscription(f"{thing.group}.{thing.topic}.sub")
+        name = self._client.subscription(f"{thing.group}.{thing.topic}.sub")
         wanted = Subscription(
             name=name,
-            topic=self._wire.topic(thing.topic),
+            topic=self._client.topic(thing.topic),
             ack_deadline_seconds=self._lease,
             retain_acked_messages=True,
             message_retention_duration=timedelta(seconds=self._retention),
@@ -54,7 +54,7 @@ class Inventory:
         paths = [PATHS[drift.setting] for drift in thing.drift if drift.mendable]
         with mapped(f"mending {name}"):
             request = UpdateSubscriptionRequest(subscription=wanted, update_mask={"paths": paths})
-            await self._wire.subscriber.update_subscription(request, retry=None, timeout=self._wire.timeout)
+            await self._client.subscriber.update_subscription(request, retry=None, timeout=self._client.timeout)
 
     async def remove(self, things: Sequence[Thing]) -> None:
         """One after the other; the first that cannot go ends it. Whether somebody reads cannot be seen."""
@@ -65,11 +65,11 @@ class Inventory:
                 await self._remove_topic(thing.topic)
 
     async def _remove_place(self, group: str, topic: str) -> None:
-        name = self._wire.subscription(f"{group}.{topic}.sub")
+        name = self._client.subscription(f"{group}.{topic}.sub")
         with mapped(f"removing {name}"):
             try:
-                await self._wire.subscriber.delete_subscription(
-                    subscription=name, retry=None, timeout=self._wire.timeout
+                await self._client.subscriber.delete_subscription(
+                    subscription=name, retry=None, timeout=self._client.timeout
                 )
             except google.NotFound:
                 return
@@ -79,29 +79,29 @@ class Inventory:
         readers = sorted(
             subscription.name.rsplit("/", 1)[-1]
             for subscription in await self._subscriptions()
-            if subscription.topic == self._wire.topic(topic)
+            if subscription.topic == self._client.topic(topic)
         )
         if readers:
             raise BrokerError(f"topic {topic!r} is read by {', '.join(readers)}: remove these first")
         with mapped(f"removing topic {topic!r}"):
             try:
-                await self._wire.publisher.delete_topic(
-                    topic=self._wire.topic(topic), retry=None, timeout=self._wire.timeout
+                await self._client.publisher.delete_topic(
+                    topic=self._client.topic(topic), retry=None, timeout=self._client.timeout
                 )
             except google.NotFound:
                 return
 
     async def _topics(self) -> list[str]:
         with mapped("listing topics"):
-            pages = await self._wire.publisher.list_topics(
-                project=f"projects/{self._wire.project}", retry=None, timeout=self._wire.timeout
+            pages = await self._client.publisher.list_topics(
+                project=f"projects/{self._client.project}", retry=None, timeout=self._client.timeout
             )
             return [topic.name.rsplit("/", 1)[-1] async for topic in pages]
 
     async def _subscriptions(self) -> list[Subscription]:
         with mapped("listing subscriptions"):
-            pages = await self._wire.subscriber.list_subscriptions(
-                project=f"projects/{self._wire.project}", retry=None, timeout=self._wire.timeout
+            pages = await self._client.subscriber.list_subscriptions(
+                project=f"projects/{self._client.project}", retry=None, timeout=self._client.timeout
             )
             return [subscription async for subscription in pages]
 

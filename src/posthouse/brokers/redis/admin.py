@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from posthouse.brokers.redis.client import Client
 from posthouse.brokers.redis.entries import lanes_of
 from posthouse.brokers.redis.scripts import Script
 from posthouse.brokers.redis.topics import PARTITIONS, ROOT, bell_of, ledger_of, meta_of
-from posthouse.brokers.redis.wire import Wire
 from posthouse.errors import BrokerError
 from posthouse.survey import Thing, partition_drift
 
@@ -65,8 +65,8 @@ return names
 class Inventory:
     """Of one server. `partitions` is what this instance makes topics with."""
 
-    def __init__(self, wire: Wire, partitions: int) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, partitions: int) -> None:
+        self._client = client
         self._partitions = partitions
 
     async def found(self) -> list[Thing]:
@@ -75,34 +75,34 @@ class Inventory:
         things = [await self._topic(name, count) for name, count in topics.items()]
         for group, topic in await self._places():
             if topic in topics:
-                at_work = bool(await self._wire.run(AT_WORK, [ledger_of(group, topic)], ()))
+                at_work = bool(await self._client.run(AT_WORK, [ledger_of(group, topic)], ()))
                 things.append(Thing(topic=topic, group=group, called=called(topic, group), at_work=at_work))
         return things
 
     async def remove(self, things: Sequence[Thing]) -> None:
         """One after the other; the first that cannot go ends it."""
         for thing in sorted(things, key=lambda thing: thing.group is None):
-            count = await self._wire.ask("HGET", meta_of(thing.topic), PARTITIONS)
+            count = await self._client.ask("HGET", meta_of(thing.topic), PARTITIONS)
             if count is None:
                 continue
             lanes = lanes_of(thing.topic, int(count))
             if thing.group is not None:
                 keys = [ledger_of(thing.group, thing.topic), bell_of(thing.group), *lanes]
-                if await self._wire.run(LEAVE, keys, [thing.group]):
+                if await self._client.run(LEAVE, keys, [thing.group]):
                     raise BrokerError(f"group {thing.group!r} has members at work in {thing.topic}: stop them first")
                 continue
-            readers = sorted(name.decode() for name in await self._wire.run(DROP, [meta_of(thing.topic), *lanes], ()))
+            readers = sorted(name.decode() for name in await self._client.run(DROP, [meta_of(thing.topic), *lanes], ()))
             if readers:
                 raise BrokerError(f"topic {thing.topic!r} is read by {', '.join(readers)}: remove these groups first")
 
     async def _topic(self, name: str, partitions: int) -> Thing:
-        lengths = await self._wire.ask_all([("XLEN", lane) for lane in lanes_of(name, partitions)])
+        lengths = await self._client.ask_all([("XLEN", lane) for lane in lanes_of(name, partitions)])
         drift = partition_drift(partitions, self._partitions)
         return Thing(topic=name, called=called(name, None), frames=sum(lengths), drift=drift)
 
     async def _topics(self) -> dict[str, int]:
         keys = await self._keys(f"{ROOT}:topic:*")
-        counts = await self._wire.ask_all([("HGET", key, PARTITIONS) for key in keys]) if keys else []
+        counts = await self._client.ask_all([("HGET", key, PARTITIONS) for key in keys]) if keys else []
         names = [key.removeprefix(f"{ROOT}:topic:") for key in keys]
         return {name: int(count) for name, count in zip(names, counts, strict=True) if count is not None}
 
@@ -115,7 +115,7 @@ class Inventory:
         keys: set[str] = set()
         cursor: bytes | str = "0"
         while True:
-            cursor, page = await self._wire.ask("SCAN", cursor, "MATCH", pattern, "COUNT", PAGE)
+            cursor, page = await self._client.ask("SCAN", cursor, "MATCH", pattern, "COUNT", PAGE)
             keys |= {key.decode() for key in page}
             if int(cursor) == 0:
                 return sorted(keys)

@@ -40,7 +40,7 @@ class Missing(Refused):
     """The topic or the queue does not exist."""
 
 
-class Wire:
+class Client:
     """Clients that are made when first used. `driver` goes to `create_client` as it is."""
 
     def __init__(

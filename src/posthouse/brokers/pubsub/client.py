@@ -43,7 +43,7 @@ def words(error: BaseException) -> str:
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
-class Wire:
+class Client:
     """Connects when first used. `emulator` is a host and port without TLS and credentials; `endpoint` the name of a
     regional endpoint; `driver` goes to both clients as it is."""
 

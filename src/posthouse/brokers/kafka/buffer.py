@@ -9,7 +9,7 @@ from confluent_kafka import Message
 
 from posthouse.broker import Delivery
 from posthouse.brokers.group.window import Window
-from posthouse.brokers.kafka.places import Claim, Note, Spot, acknowledged
+from posthouse.brokers.kafka.committed_offsets import Claim, Note, Spot, acknowledged
 from posthouse.brokers.kafka.records import delivery_of
 
 ROOM = 4 * 1024 * 1024
@@ -18,7 +18,7 @@ WINDOWS = 4
 """So many windows of frames may wait: a pause throws away what the client has fetched, so it should be rare."""
 
 
-class Lane:
+class PartitionBuffer:
     """Frames are numbered 1, 2, 3 … from the cursor at which this member took over. A move of the group, or a loss of the
     partition, ends it: acknowledgements of an old lane find nobody."""
 
@@ -59,12 +59,12 @@ class Lane:
         """False for a frame from before this place: the log begins anew, and so must the lane."""
         return (message.offset() or 0) >= self._next
 
-    def anew(self, message: Message) -> Lane:
+    def anew(self, message: Message) -> PartitionBuffer:
         """The log was made again, or its end was lost: go on where it is now. What was below may be a repeat."""
         note = self.claim.note
         first = message.offset() or 0
         below = Note(move=note.move, until=self._next, topic_id=note.topic_id)
-        fresh = Lane(self.spot, Claim(first, below), self.window.size)
+        fresh = PartitionBuffer(self.spot, Claim(first, below), self.window.size)
         fresh.paused = self.paused
         return fresh
 
