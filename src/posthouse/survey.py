@@ -20,20 +20,20 @@ them needs to stay."""
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
     """A setting that is not as this instance would make it.
 
-    `mendable` is False where it stays for the life of the thing; `fix` then says what to do instead. `loses` says which
+    `repairable` is False where it stays for the life of the resource; `fix` then says what to do instead. `loses` says which
     frames a change deletes; empty means none.
     """
 
     setting: str
     found: str
     wanted: str
-    mendable: bool = True
+    repairable: bool = True
     loses: str = ""
     fix: str = ""
 
 
-class Thing(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing of ours in a broker: a topic, or, with `group`, the place of a group in a topic.
+class Resource(msgspec.Struct, frozen=True, kw_only=True):
+    """One resource of ours in a broker: a topic, or, with `group`, the place of a group in a topic.
 
     `called` is its name in the broker's own tools (`stream shop_orders_order`). `frames` counts those that go with it: all of a
     topic, or, without history, those that no group has; for a group those it has not acknowledged; None where the broker does
@@ -52,18 +52,18 @@ class Thing(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Surveyed(Protocol):
-    """A broker that shows, mends and removes. Every method may raise BrokerUnavailable."""
+    """A broker that shows, repairs and removes. Every method may raise BrokerUnavailable."""
 
-    async def survey(self, topology: Topology) -> Sequence[Thing]:
+    async def survey(self, topology: Topology) -> Sequence[Resource]:
         """Everything of ours that the broker has, and what the topology wants and is missing; each once. Changes and makes
         nothing. Things of other makers are left out. A broker that cannot list, and says so, answers for what is wanted."""
         ...
 
-    async def mend(self, thing: Thing) -> None:
-        """Set the mendable settings of a topic or a place as this instance would make them. Idempotent."""
+    async def repair(self, resource: Resource) -> None:
+        """Set the repairable settings of a topic or a place as this instance would make them. Idempotent."""
         ...
 
-    async def remove(self, things: Sequence[Thing]) -> None:
+    async def remove(self, resources: Sequence[Resource]) -> None:
         """Delete groups, then topics, with their frames. Raises BrokerError, and leaves it, when a member is at work in a
         group or when a topic is still read by a group that was not named. What is gone already is passed over."""
         ...
@@ -73,12 +73,14 @@ Called = Callable[[str, str | None], str]
 """The broker's own name for a topic, or for a group in it."""
 
 
-def with_missing(topology: Topology, found: Iterable[Thing], called: Called) -> list[Thing]:
+def with_missing(topology: Topology, found: Iterable[Resource], called: Called) -> list[Resource]:
     """What was found, and the rest of the topology as missing, in the order of their names."""
-    things = {(thing.topic, thing.group): thing for thing in found}
+    resources = {(resource.topic, resource.group): resource for resource in found}
     for topic, group in wanted(topology):
-        things.setdefault((topic, group), Thing(topic=topic, group=group, called=called(topic, group), exists=False))
-    return sorted(things.values(), key=lambda thing: (thing.topic, thing.group or ""))
+        resources.setdefault(
+            (topic, group), Resource(topic=topic, group=group, called=called(topic, group), exists=False)
+        )
+    return sorted(resources.values(), key=lambda resource: (resource.topic, resource.group or ""))
 
 
 def wanted(topology: Topology) -> set[tuple[str, str | None]]:
@@ -96,7 +98,7 @@ def partition_drift(found: int, made_with: int) -> list[Drift]:
             setting="partitions",
             found=str(found),
             wanted=str(made_with),
-            mendable=False,
+            repairable=False,
             fix=f"it is fixed while the topic lives, for the order of its keys: say partitions={found} in the broker's URL",
         )
     ]

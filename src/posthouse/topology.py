@@ -13,7 +13,7 @@ from posthouse.broker import Broker, Topology
 from posthouse.errors import BrokerError
 from posthouse.receiving import dead_letter_topic
 from posthouse.service import Service
-from posthouse.survey import Drift, Surveyed, Thing, wanted
+from posthouse.survey import Drift, Resource, Surveyed, wanted
 
 Verb = Literal["create", "change", "delete"]
 
@@ -26,7 +26,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     takes away for good: it is made only when that was allowed."""
 
     verb: Verb
-    thing: Thing
+    resource: Resource
     drift: Sequence[Drift] = ()
     blocked: str = ""
     loses: str = ""
@@ -49,8 +49,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             models=frozenset(model.consumer for service in every for model in service.declared.projections.values()),
         )
 
-    def has(self, thing: Thing) -> bool:
-        return self.has_topic(thing.topic) if thing.group is None else self.has_group(thing.group)
+    def has(self, resource: Resource) -> bool:
+        return self.has_topic(resource.topic) if resource.group is None else self.has_group(resource.group)
 
     def has_topic(self, topic: str) -> bool:
         """By aggregate or by subject: `shop.orders`, `shop.orders.order`, `shop.orders.order.placed.v1`, and dead letters."""
@@ -74,18 +74,20 @@ async def plan(broker: Broker, topology: Topology, scope: Scope) -> Sequence[Ste
     return steps(topology, await _surveyed(broker).survey(topology), scope)
 
 
-def steps(topology: Topology, things: Sequence[Thing], scope: Scope) -> list[Step]:
+def steps(topology: Topology, resources: Sequence[Resource], scope: Scope) -> list[Step]:
     """The differences between what should be there and what is: creations, changes, deletions.
 
     Settings are judged on topics and groups that bear the name of one of the services; whoever only reads a topic does
     not shape it. Deleted is only what bears such a name and is not asked for any more.
     """
     asked = wanted(topology)
-    created = [Step(verb="create", thing=thing) for thing in things if not thing.exists]
-    there = [thing for thing in things if thing.exists]
-    surplus = [thing for thing in there if _is_surplus(thing, asked, scope)]
-    changed = [_change(thing) for thing in there if thing.drift and thing not in surplus and scope.has(thing)]
-    return [*created, *changed, *(_deletion(thing, surplus, there) for thing in surplus)]
+    created = [Step(verb="create", resource=resource) for resource in resources if not resource.exists]
+    there = [resource for resource in resources if resource.exists]
+    surplus = [resource for resource in there if _is_surplus(resource, asked, scope)]
+    changed = [
+        _change(resource) for resource in there if resource.drift and resource not in surplus and scope.has(resource)
+    ]
+    return [*created, *changed, *(_deletion(resource, surplus, there) for resource in surplus)]
 
 
 async def carry_out(
@@ -99,8 +101,8 @@ async def carry_out(
         await broker.ensure(topology)
     for step in made:
         if step.verb == "change":
-            await surveyed.mend(step.thing)
-    gone = [step.thing for step in made if step.verb == "delete"]
+            await surveyed.repair(step.resource)
+    gone = [step.resource for step in made if step.verb == "delete"]
     if gone:
         await surveyed.remove(gone)
     return made
@@ -111,40 +113,40 @@ def is_allowed(step: Step, *, allow_delete: bool) -> bool:
     return not step.blocked and (allow_delete or not step.loses)
 
 
-def _change(thing: Thing) -> Step:
-    fixed = [drift for drift in thing.drift if not drift.mendable]
+def _change(resource: Resource) -> Step:
+    fixed = [drift for drift in resource.drift if not drift.repairable]
     return Step(
         verb="change",
-        thing=thing,
-        drift=thing.drift,
-        blocked="; ".join(drift.fix for drift in fixed) if len(fixed) == len(thing.drift) else "",
-        loses="; ".join(drift.loses for drift in thing.drift if drift.loses),
+        resource=resource,
+        drift=resource.drift,
+        blocked="; ".join(drift.fix for drift in fixed) if len(fixed) == len(resource.drift) else "",
+        loses="; ".join(drift.loses for drift in resource.drift if drift.loses),
     )
 
 
-def _is_surplus(thing: Thing, asked: set[tuple[str, str | None]], scope: Scope) -> bool:
+def _is_surplus(resource: Resource, asked: set[tuple[str, str | None]], scope: Scope) -> bool:
     """Dead letters stay as long as their topic does: whoever reads that may need them."""
-    if thing.group is not None:
-        return scope.has(thing) and (thing.topic, thing.group) not in asked
-    names = {thing.topic, thing.topic.removesuffix(_DEAD_LETTERS)}
-    return scope.has(thing) and not any((name, None) in asked for name in names)
+    if resource.group is not None:
+        return scope.has(resource) and (resource.topic, resource.group) not in asked
+    names = {resource.topic, resource.topic.removesuffix(_DEAD_LETTERS)}
+    return scope.has(resource) and not any((name, None) in asked for name in names)
 
 
-def _deletion(thing: Thing, surplus: Sequence[Thing], there: Sequence[Thing]) -> Step:
-    if thing.group is not None:
+def _deletion(resource: Resource, surplus: Sequence[Resource], there: Sequence[Resource]) -> Step:
+    if resource.group is not None:
         return Step(
             verb="delete",
-            thing=thing,
-            blocked="a member reads there now: stop it first" if thing.at_work else "",
-            loses="its place" if thing.frames is None else f"its place, {thing.frames:,} unread",
+            resource=resource,
+            blocked="a member reads there now: stop it first" if resource.at_work else "",
+            loses="its place" if resource.frames is None else f"its place, {resource.frames:,} unread",
         )
-    read = [other for other in there if other.group is not None and other.topic == thing.topic]
+    read = [other for other in there if other.group is not None and other.topic == resource.topic]
     readers = sorted({str(other.group) for other in read if other not in surplus or other.at_work})
     return Step(
         verb="delete",
-        thing=thing,
+        resource=resource,
         blocked=f"still read by {', '.join(readers)}: plan it together with them" if readers else "",
-        loses="its frames" if thing.frames is None else f"{thing.frames:,} frames",
+        loses="its frames" if resource.frames is None else f"{resource.frames:,} frames",
     )
 
 

@@ -52,7 +52,7 @@ async def test_settings_of_a_stream_that_somebody_changed_are_shown_and_mended(
             ("max_age", "3,600 s", "none"),
         }
         assert not step.loses
-        assert step.thing.called == f"stream {stream}"
+        assert step.resource.called == f"stream {stream}"
         assert await carry_out(broker, ground.wanted, [step], allow_delete=False) == [step]
         assert await plan(broker, ground.wanted, ground.scope) == []
         mended = (await jetstream.stream_info(stream)).config
@@ -98,7 +98,7 @@ async def test_a_group_whose_name_is_no_word_of_nats_is_found_by_its_name(
         group = f"{ground.group}.mail & more=%"
         await broker.ensure(Topology(groups={group: [ground.topic]}))
         planned = await plan(broker, Topology(topics=[ground.topic]), ground.scope)
-        assert [(step.verb, step.thing.group) for step in planned] == [("delete", group)]
+        assert [(step.verb, step.resource.group) for step in planned] == [("delete", group)]
         await carry_out(broker, Topology(), planned, allow_delete=True)
         assert await plan(broker, Topology(topics=[ground.topic]), ground.scope) == []
     finally:
@@ -180,7 +180,7 @@ async def removed(broker: Surveyed, ground: Ground) -> None:
     """The group's place, as soon as its member counts as gone."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        places = [thing for thing in await broker.survey(ground.wanted) if thing.group == ground.group]
+        places = [resource for resource in await broker.survey(ground.wanted) if resource.group == ground.group]
         if not any(place.at_work for place in places):
             await broker.remove(places)
             return

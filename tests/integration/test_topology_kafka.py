@@ -22,7 +22,7 @@ from posthouse.broker import Frame, Stream, Topology
 from posthouse.brokers.kafka import KafkaBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError
-from posthouse.survey import Thing
+from posthouse.survey import Resource
 from posthouse.topology import carry_out, plan
 from tests.integration.grounds import Ground
 from tests.kit.servers.kafka import KafkaServer
@@ -67,8 +67,8 @@ async def settings_of(admin: AdminClient, topic: str) -> dict[str, str | None]:
     return {name: entry.value for name, entry in found.items()}
 
 
-async def things_of(broker: KafkaBroker, ground: Ground) -> list[Thing]:
-    return [thing for thing in await broker.survey(ground.wanted) if thing.topic.startswith(ground.namespace)]
+async def things_of(broker: KafkaBroker, ground: Ground) -> list[Resource]:
+    return [resource for resource in await broker.survey(ground.wanted) if resource.topic.startswith(ground.namespace)]
 
 
 async def test_settings_that_somebody_changed_are_shown_and_mended_and_others_left(
@@ -114,7 +114,7 @@ async def test_what_one_server_cannot_have_is_shown_and_never_set(
         await broker.ensure(ground.wanted)
         await set_on(admin, ground.topic, retention_ms="60000")
         (step,) = await plan(three, ground.wanted, ground.scope)
-        fixed = {drift.setting for drift in step.drift if not drift.mendable}
+        fixed = {drift.setting for drift in step.drift if not drift.repairable}
         assert fixed == {"partitions", "replicas", "min.insync.replicas"}
         await carry_out(three, ground.wanted, [step], allow_delete=False)
         (left,) = await plan(three, ground.wanted, ground.scope)
@@ -144,10 +144,12 @@ async def test_a_group_leaves_one_topic_and_stays_in_the_other(broker: KafkaBrok
     stream = await broker.subscribe(ground.group, [other])
     try:
         await read(broker, stream, other)
-        there = {thing.topic: thing for thing in await things_of(broker, ground) if thing.group == ground.group}
-        assert {topic: thing.at_work for topic, thing in there.items()} == {ground.topic: False, other: True}
+        there = {
+            resource.topic: resource for resource in await things_of(broker, ground) if resource.group == ground.group
+        }
+        assert {topic: resource.at_work for topic, resource in there.items()} == {ground.topic: False, other: True}
         await broker.remove([there[ground.topic]])
-        left = {thing.topic for thing in await things_of(broker, ground) if thing.group and thing.exists}
+        left = {resource.topic for resource in await things_of(broker, ground) if resource.group and resource.exists}
         assert left == {other}
         await read(broker, stream, other)
     finally:
@@ -172,13 +174,13 @@ async def test_a_topic_that_somebody_elses_group_reads_is_not_removed(
     theirs = Consumer({"bootstrap.servers": kafka_server.servers, "group.id": f"bare{ground.namespace}"})
     try:
         await asyncio.to_thread(lambda: theirs.commit(offsets=[TopicPartition(ground.topic, 0, 0)], asynchronous=False))
-        things = await things_of(broker, ground)
-        assert {thing.group for thing in things} == {None, ground.group}
+        resources = await things_of(broker, ground)
+        assert {resource.group for resource in resources} == {None, ground.group}
         with pytest.raises(BrokerError, match=f"is read by bare{ground.namespace}"):
-            await broker.remove(things)
+            await broker.remove(resources)
     finally:
         theirs.close()
-    assert {thing.topic for thing in await things_of(broker, ground) if thing.exists} == {ground.topic}
+    assert {resource.topic for resource in await things_of(broker, ground) if resource.exists} == {ground.topic}
 
 
 async def test_a_survey_tells_kafka_which_topics_to_judge(

@@ -28,17 +28,17 @@ async def test_subscriptions_with_other_settings_are_shown_and_mended(plain_pubs
     new = PubSubBroker("shop", emulator=plain_pubsub_server.address, clock=SystemClock(), lease=30)
     try:
         await old.ensure(wanted)
-        ours = [step for step in await plan(new, wanted, scope) if step.thing.topic == topic]
+        ours = [step for step in await plan(new, wanted, scope) if step.resource.topic == topic]
         (step,) = ours
-        assert step.thing.called == f"subscription billing.{topic}.sub"
+        assert step.resource.called == f"subscription billing.{topic}.sub"
         assert [(drift.setting, drift.found, drift.wanted) for drift in step.drift] == [
             ("ack deadline", "20 s", "30 s"),
             ("retention", "86,400 s", "604,800 s"),
         ]
         assert not step.loses
         await carry_out(new, wanted, ours, allow_delete=False)
-        assert [step for step in await plan(new, wanted, scope) if step.thing.topic == topic] == []
-        (back,) = [step for step in await plan(old, wanted, scope) if step.thing.topic == topic]
+        assert [step for step in await plan(new, wanted, scope) if step.resource.topic == topic] == []
+        (back,) = [step for step in await plan(old, wanted, scope) if step.resource.topic == topic]
         assert back.loses == "frames older than 86,400 s"
     finally:
         await old.aclose()
@@ -62,7 +62,7 @@ def test_what_a_subscription_keeps_for_life_says_what_to_do() -> None:
         expiration_policy={"ttl": timedelta(days=31)},
     )
     drift = {change.setting: change for change in drift_of(found, 60, 60.0)}
-    assert {name for name, change in drift.items() if not change.mendable} == {"order", "filter"}
+    assert {name for name, change in drift.items() if not change.repairable} == {"order", "filter"}
     assert drift["expires"].found == "after 2,678,400 s"
     assert "make it anew" in drift["order"].fix
     assert drift.keys() == {"keeps acknowledged", "expires", "order", "filter"}
@@ -82,12 +82,12 @@ async def test_a_pulled_subscription_becomes_a_pushed_one_and_back(plain_pubsub_
         for new, old, found, becomes in ((pushed, pulled, "pulled", there), (pulled, pushed, there, "pulled")):
             with pytest.raises(BrokerError, match="topology apply"):
                 await new.subscribe("billing", [topic])
-            ours = [step for step in await plan(new, wanted, scope) if step.thing.topic == topic]
+            ours = [step for step in await plan(new, wanted, scope) if step.resource.topic == topic]
             (step,) = ours
             assert [(drift.setting, drift.found, drift.wanted) for drift in step.drift] == [("push", found, becomes)]
             assert not step.loses
             await carry_out(new, wanted, ours, allow_delete=False)
-            assert [step for step in await plan(new, wanted, scope) if step.thing.topic == topic] == []
+            assert [step for step in await plan(new, wanted, scope) if step.resource.topic == topic] == []
             await (await new.subscribe("billing", [topic])).aclose()
             with pytest.raises(BrokerError, match="topology apply"):
                 await old.subscribe("billing", [topic])
@@ -154,6 +154,6 @@ def test_a_push_without_a_token_or_unwrapped_shows_as_drift() -> None:
     ):
         (drift,) = push_drift(Subscription(push_config=config), to)
         assert drift.found == found
-        assert drift.mendable
+        assert drift.repairable
     same = {"push_endpoint": "https://billing.example/push", "oidc_token": {"service_account_email": "push@x"}}
     assert push_drift(Subscription(push_config=same), to) == []

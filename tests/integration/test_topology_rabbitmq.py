@@ -18,7 +18,7 @@ from posthouse.broker import Frame, Topology
 from posthouse.brokers.rabbitmq import RabbitmqBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
-from posthouse.survey import Thing
+from posthouse.survey import Resource
 from posthouse.topology import Step, carry_out, plan
 from tests.integration.grounds import Ground
 from tests.kit.servers.rabbitmq import RabbitmqServer
@@ -169,11 +169,11 @@ async def test_a_number_of_lanes_is_fixed_and_an_exchange_of_another_kind_is_tol
     four = opened(managed_rabbitmq_server, managed=managed, partitions=4)
     try:
         wanted = Topology(topics=[ground.topic, theirs], groups=ground.wanted.groups)
-        places = {(thing.topic, thing.group): thing for thing in await four.survey(wanted)}
+        places = {(resource.topic, resource.group): resource for resource in await four.survey(wanted)}
         (lanes,) = places[ground.topic, ground.group].drift
-        assert (lanes.setting, lanes.found, lanes.mendable) == ("partitions", "2", False)
+        assert (lanes.setting, lanes.found, lanes.repairable) == ("partitions", "2", False)
         kind = {drift.setting: drift for drift in places[theirs, None].drift}["type"]
-        assert (kind.found, kind.wanted, kind.mendable) == ("fanout", "topic", False)
+        assert (kind.found, kind.wanted, kind.repairable) == ("fanout", "topic", False)
     finally:
         await four.aclose()
 
@@ -207,15 +207,15 @@ async def test_a_topic_that_somebody_elses_queue_takes_from_is_not_removed(
     await broker.ensure(ground.wanted)
     theirs = await bare.declare_queue(f"theirs{ground.namespace}", durable=True)
     await theirs.bind(ground.topic, "#")
-    things = await ours(broker, ground)
-    assert {thing.group for thing in things} == {None, ground.group}
+    resources = await ours(broker, ground)
+    assert {resource.group for resource in resources} == {None, ground.group}
     with pytest.raises(BrokerError, match=f"read by {theirs.name}" if managed else "AMQP does not name"):
-        await broker.remove(things)
-    assert [thing.group for thing in await ours(broker, ground) if thing.exists] == [None]
+        await broker.remove(resources)
+    assert [resource.group for resource in await ours(broker, ground) if resource.exists] == [None]
 
 
-async def ours(broker: RabbitmqBroker, ground: OurGround) -> Sequence[Thing]:
-    return [thing for thing in await broker.survey(ground.wanted) if thing.topic == ground.topic]
+async def ours(broker: RabbitmqBroker, ground: OurGround) -> Sequence[Resource]:
+    return [resource for resource in await broker.survey(ground.wanted) if resource.topic == ground.topic]
 
 
 async def test_exchanges_of_other_people_are_not_ours_to_see(

@@ -16,7 +16,7 @@ from posthouse.brokers.sqs import SqsBroker
 from posthouse.brokers.sqs.messages import queue_name, topic_name
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError
-from posthouse.survey import Thing
+from posthouse.survey import Resource
 from posthouse.topology import Step, carry_out, plan
 from tests.integration.grounds import Ground
 from tests.kit.servers.sqs import SqsServer, running
@@ -86,8 +86,8 @@ def differences(step: Step) -> set[tuple[str, str, str]]:
     return {(drift.setting, drift.found, drift.wanted) for drift in step.drift}
 
 
-async def ours(broker: SqsBroker, ground: OurGround) -> list[Thing]:
-    return [thing for thing in await broker.survey(ground.wanted) if thing.topic.startswith(ground.namespace)]
+async def ours(broker: SqsBroker, ground: OurGround) -> list[Resource]:
+    return [resource for resource in await broker.survey(ground.wanted) if resource.topic.startswith(ground.namespace)]
 
 
 async def test_settings_of_a_queue_that_somebody_changed_are_shown_and_mended(
@@ -183,7 +183,7 @@ async def test_names_that_aws_cannot_have_are_found_by_their_tags(broker: SqsBro
     topic, group = f"{ground.namespace}.orders.back-order", f"{ground.group}.mail & more=%"
     await broker.ensure(Topology(groups={group: [topic]}))
     planned = await plan(broker, Topology(), ground.scope)
-    assert [(step.verb, step.thing.topic, step.thing.group) for step in planned] == [
+    assert [(step.verb, step.resource.topic, step.resource.group) for step in planned] == [
         ("delete", topic, None),
         ("delete", topic, group),
     ]
@@ -197,8 +197,8 @@ async def test_topics_of_other_people_are_not_ours_unless_they_are_asked_for(
     await aws.sns.create_topic(Name=topic_name(ground.topic), Attributes={"FifoTopic": "true"})
     await aws.sqs.create_queue(QueueName=ground.queue, Attributes={"FifoQueue": "true"})
     assert await plan(broker, Topology(), ground.scope) == []
-    there = {thing.group: thing for thing in await ours(broker, ground)}
-    assert all(thing.exists for thing in there.values())
+    there = {resource.group: resource for resource in await ours(broker, ground)}
+    assert all(resource.exists for resource in there.values())
     assert "subscription" in {drift.setting for drift in there[ground.group].drift}
 
 
@@ -207,13 +207,13 @@ async def test_a_group_with_frames_in_hand_is_not_removed(broker: SqsBroker, gro
     stream = await broker.subscribe(ground.group, [ground.topic])
     await broker.publish([Frame(topic=ground.topic, id="e1", key="k", body=b"x")])
     await first_id(stream)
-    things = await ours(broker, ground)
-    assert [thing.at_work for thing in things if thing.group] == [True]
+    resources = await ours(broker, ground)
+    assert [resource.at_work for resource in resources if resource.group] == [True]
     with pytest.raises(BrokerError, match="at work"):
-        await broker.remove(things)
+        await broker.remove(resources)
     await stream.aclose()
-    await broker.remove(things)
-    assert not any(thing.exists for thing in await ours(broker, ground))
+    await broker.remove(resources)
+    assert not any(resource.exists for resource in await ours(broker, ground))
 
 
 async def test_a_topic_that_somebody_elses_queue_is_subscribed_to_is_not_removed(
@@ -224,11 +224,11 @@ async def test_a_topic_that_somebody_elses_queue_is_subscribed_to_is_not_removed
     await aws.sqs.create_queue(QueueName=name, Attributes={"FifoQueue": "true"})
     theirs = (await aws.settings(name))["QueueArn"]
     await aws.sns.subscribe(TopicArn=ground.arn, Protocol="sqs", Endpoint=theirs)
-    things = await ours(broker, ground)
-    assert {thing.group for thing in things} == {None, ground.group}
+    resources = await ours(broker, ground)
+    assert {resource.group for resource in resources} == {None, ground.group}
     with pytest.raises(BrokerError, match=f"is read by {name}"):
-        await broker.remove(things)
-    assert [thing.group for thing in await ours(broker, ground) if thing.exists] == [None]
+        await broker.remove(resources)
+    assert [resource.group for resource in await ours(broker, ground) if resource.exists] == [None]
 
 
 async def test_a_survey_tells_sqs_what_to_judge(server: SqsServer, broker: SqsBroker, ground: OurGround) -> None:

@@ -11,7 +11,7 @@ from posthouse.broker import Topology
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import BrokerError
-from posthouse.survey import Drift, Thing, partition_drift, with_missing
+from posthouse.survey import Drift, Resource, partition_drift, with_missing
 from posthouse.testing.chaos import Chaos, ChaosBroker
 from posthouse.topology import Scope, Step, carry_out, plan, steps
 
@@ -19,28 +19,28 @@ ORDERS = Scope(topics=frozenset({"shop.orders"}), groups=frozenset({"orders"}))
 BOTH = Scope(topics=frozenset({"shop.orders", "shop.billing"}), groups=frozenset({"orders", "billing"}))
 
 
-def topic(name: str, *drift: Drift, frames: int = 0) -> Thing:
-    return Thing(topic=name, called=f"topic {name}", drift=drift, frames=frames)
+def topic(name: str, *drift: Drift, frames: int = 0) -> Resource:
+    return Resource(topic=name, called=f"topic {name}", drift=drift, frames=frames)
 
 
-def place(group: str, name: str, *, at_work: bool = False, frames: int = 0) -> Thing:
-    return Thing(topic=name, group=group, called=f"group {group}", at_work=at_work, frames=frames)
+def place(group: str, name: str, *, at_work: bool = False, frames: int = 0) -> Resource:
+    return Resource(topic=name, group=group, called=f"group {group}", at_work=at_work, frames=frames)
 
 
 def shown(planned: list[Step]) -> list[tuple[str, str, str | None]]:
-    return [(step.verb, step.thing.topic, step.thing.group) for step in planned]
+    return [(step.verb, step.resource.topic, step.resource.group) for step in planned]
 
 
 def test_what_is_missing_is_created_and_what_is_there_is_left() -> None:
     wanted = Topology(topics=["shop.orders.order"], groups={"orders": ["shop.orders.order"]})
-    things = with_missing(wanted, [topic("shop.orders.order")], lambda name, group: f"{group}@{name}")
-    assert shown(steps(wanted, things, ORDERS)) == [("create", "shop.orders.order", "orders")]
-    assert things[1].called == "orders@shop.orders.order"
+    resources = with_missing(wanted, [topic("shop.orders.order")], lambda name, group: f"{group}@{name}")
+    assert shown(steps(wanted, resources, ORDERS)) == [("create", "shop.orders.order", "orders")]
+    assert resources[1].called == "orders@shop.orders.order"
 
 
 def test_a_topic_that_is_only_read_is_wanted_too() -> None:
-    things = with_missing(Topology(groups={"orders": ["shop.stock.item"]}), [], lambda name, group: name)
-    assert [(thing.topic, thing.group) for thing in things] == [
+    resources = with_missing(Topology(groups={"orders": ["shop.stock.item"]}), [], lambda name, group: name)
+    assert [(resource.topic, resource.group) for resource in resources] == [
         ("shop.stock.item", None),
         ("shop.stock.item", "orders"),
     ]
@@ -94,9 +94,9 @@ def test_settings_are_judged_by_whom_the_topic_belongs_to() -> None:
     drift = Drift(setting="replicas", found="1", wanted="3")
     there = [topic("shop.orders.order", drift), topic("shop.stock.item", drift)]
     wanted = Topology(topics=["shop.orders.order"], groups={"orders": ["shop.stock.item"]})
-    things = [*there, place("orders", "shop.stock.item")]
-    (step,) = steps(wanted, things, ORDERS)
-    assert (step.verb, step.thing.topic, step.drift) == ("change", "shop.orders.order", (drift,))
+    resources = [*there, place("orders", "shop.stock.item")]
+    (step,) = steps(wanted, resources, ORDERS)
+    assert (step.verb, step.resource.topic, step.drift) == ("change", "shop.orders.order", (drift,))
     assert not step.blocked
 
 
@@ -146,7 +146,7 @@ def test_the_scope_of_services_is_their_full_name() -> None:
 def test_settings_of_a_group_are_judged_by_whose_group_it_is_and_not_where_it_goes_anyway() -> None:
     drift = Drift(setting="ack deadline", found="10 s", wanted="60 s")
     theirs, ours = (
-        Thing(topic="shop.stock.item", group=group, called=group, drift=[drift]) for group in ("billing", "orders")
+        Resource(topic="shop.stock.item", group=group, called=group, drift=[drift]) for group in ("billing", "orders")
     )
     wanted = Topology(groups={"orders": ["shop.stock.item"], "billing": ["shop.stock.item"]})
     there = [topic("shop.stock.item"), theirs, ours]

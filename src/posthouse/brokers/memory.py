@@ -13,7 +13,7 @@ from posthouse.brokers.admission import admit
 from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, did_you_mean
-from posthouse.survey import Thing, wanted
+from posthouse.survey import Resource, wanted
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -129,34 +129,34 @@ class MemoryBroker:
         frames = sum(map(len, self.log.topics.values()))
         return [Check(name="memory", found=f"{frames:,} frames, which nothing but this process knows")]
 
-    async def survey(self, topology: Topology) -> Sequence[Thing]:
+    async def survey(self, topology: Topology) -> Sequence[Resource]:
         places = wanted(topology) | {(topic, None) for topic in self.log.topics}
         places |= {(topic, group) for group, topic in self.log.readers}
         return [
             self._thing(topic, group) for topic, group in sorted(places, key=lambda place: (place[0], place[1] or ""))
         ]
 
-    async def mend(self, thing: Thing) -> None:
+    async def repair(self, resource: Resource) -> None:
         """Nothing here has a setting."""
 
-    async def remove(self, things: Sequence[Thing]) -> None:
-        for thing in sorted(things, key=lambda thing: thing.group is None):
-            if thing.group is not None and self._at_work(thing.topic, thing.group):
-                raise BrokerError(f"group {thing.group!r} has members at work in {thing.topic}: stop them first")
-            if thing.group is None and (groups := [g for g, topic in self.log.readers if topic == thing.topic]):
-                raise BrokerError(f"topic {thing.topic!r} is read by {', '.join(groups)}: remove these groups first")
-            if thing.group is None:
-                self.log.topics.pop(thing.topic, None)
+    async def remove(self, resources: Sequence[Resource]) -> None:
+        for resource in sorted(resources, key=lambda resource: resource.group is None):
+            if resource.group is not None and self._at_work(resource.topic, resource.group):
+                raise BrokerError(f"group {resource.group!r} has members at work in {resource.topic}: stop them first")
+            if resource.group is None and (groups := [g for g, topic in self.log.readers if topic == resource.topic]):
+                raise BrokerError(f"topic {resource.topic!r} is read by {', '.join(groups)}: remove these groups first")
+            if resource.group is None:
+                self.log.topics.pop(resource.topic, None)
             else:
-                self.log.readers.pop((thing.group, thing.topic), None)
+                self.log.readers.pop((resource.group, resource.topic), None)
 
     async def aclose(self) -> None:
         for stream in self._streams:
             await stream.aclose()
 
-    def _thing(self, topic: str, group: str | None) -> Thing:
+    def _thing(self, topic: str, group: str | None) -> Resource:
         frames = len(self.log.topics.get(topic, ()))
-        return Thing(
+        return Resource(
             topic=topic,
             group=group,
             called=f"topic {topic}" if group is None else f"group {group} in {topic}",

@@ -133,9 +133,9 @@ def _show(site: Site, *, allow_delete: bool = False) -> None:
 
 
 def _row(step: Step, allow_delete: bool) -> tuple[Cell, ...]:
-    thing = step.thing
-    of = thing.topic if thing.group is None else f"{thing.group} reads {thing.topic}"
-    return SIGNS[step.verb], thing.called, of, _why(step, allow_delete)
+    resource = step.resource
+    of = resource.topic if resource.group is None else f"{resource.group} reads {resource.topic}"
+    return SIGNS[step.verb], resource.called, of, _why(step, allow_delete)
 
 
 def _why(step: Step, allow_delete: bool) -> str:

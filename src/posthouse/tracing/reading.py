@@ -9,7 +9,7 @@ from contextlib import aclosing
 from posthouse.broker import Broker, Delivery, Stream, Topology
 from posthouse.clock import new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
-from posthouse.survey import PASSING, Surveyed, Thing
+from posthouse.survey import PASSING, Resource, Surveyed
 
 BATCH = 1000
 WINDOW = 5000
@@ -32,9 +32,11 @@ async def stored(broker: Broker, topics: Sequence[str], since: float | None) -> 
     left behind, and nothing of other groups is touched. Raises BrokerError where the broker cannot do it."""
     if (why := refusal(broker)) is not None or not isinstance(broker, Surveyed):
         raise BrokerError(why or "")
-    things = await broker.survey(Topology(topics=topics))
-    await _sweep(broker, things)
-    there = sorted({thing.topic for thing in things if thing.group is None and thing.exists} & set(topics))
+    resources = await broker.survey(Topology(topics=topics))
+    await _sweep(broker, resources)
+    there = sorted(
+        {resource.topic for resource in resources if resource.group is None and resource.exists} & set(topics)
+    )
     if not there:
         return
     group = f"{PASSING}{new_id()}"
@@ -50,10 +52,10 @@ async def stored(broker: Broker, topics: Sequence[str], since: float | None) -> 
         finally:
             await stream.aclose()
     finally:
-        await _forget(broker, [Thing(topic=topic, group=group, called=f"{group} in {topic}") for topic in there])
+        await _forget(broker, [Resource(topic=topic, group=group, called=f"{group} in {topic}") for topic in there])
 
 
-async def _forget(broker: Surveyed, places: Sequence[Thing]) -> None:
+async def _forget(broker: Surveyed, places: Sequence[Resource]) -> None:
     """Some brokers take a moment to see that a member has left."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + PATIENCE
@@ -89,8 +91,8 @@ async def _received(
             raise BrokerUnavailable(f"{broker.sheet.name} has {owed:,} more frames and hands none out")
 
 
-async def _sweep(broker: Surveyed, things: Sequence[Thing]) -> None:
+async def _sweep(broker: Surveyed, resources: Sequence[Resource]) -> None:
     """Remove readers of traces that were killed: nobody else would, and a log may wait for them."""
-    left = [thing for thing in things if (thing.group or "").startswith(PASSING) and not thing.at_work]
+    left = [resource for resource in resources if (resource.group or "").startswith(PASSING) and not resource.at_work]
     if left:
         await broker.remove(left)

@@ -425,7 +425,7 @@ def test_a_topic_as_we_make_it_does_not_drift() -> None:
 )
 def test_a_setting_that_weakens_the_promise_is_drift_that_can_be_mended(setting: str, value: str) -> None:
     (drift,) = drift_of(topic_with({setting: value}), SETTINGS)
-    assert (drift.setting, drift.found, drift.mendable) == (setting, value, True)
+    assert (drift.setting, drift.found, drift.repairable) == (setting, value, True)
     assert not drift.loses
 
 
@@ -438,20 +438,20 @@ def test_a_shorter_age_says_what_it_deletes() -> None:
 
 def test_replicas_and_partitions_say_what_to_do_instead() -> None:
     partitions, replicas = drift_of(topic_with(replicas=2, partitions=4), SETTINGS)
-    assert (partitions.mendable, replicas.mendable) == (False, False)
+    assert (partitions.repairable, replicas.repairable) == (False, False)
     assert "partitions=4" in partitions.fix
     assert "kafka-reassign-partitions" in replicas.fix
 
 
 def test_more_replicas_in_sync_than_there_are_is_not_to_be_set() -> None:
     _, in_sync = drift_of(topic_with({"min.insync.replicas": "1"}, replicas=1), SETTINGS)
-    assert (in_sync.setting, in_sync.mendable) == ("min.insync.replicas", False)
+    assert (in_sync.setting, in_sync.repairable) == ("min.insync.replicas", False)
     assert "would take no frame" in in_sync.fix
 
 
 def test_settings_that_may_not_be_read_are_not_said_to_be_right() -> None:
     (drift,) = drift_of(Topic(name="t", partitions=8, replicas=3, config={}), SETTINGS)
-    assert not drift.mendable
+    assert not drift.repairable
     assert "DescribeConfigs" in drift.fix
 
 

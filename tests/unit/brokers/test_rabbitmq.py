@@ -174,12 +174,12 @@ def test_a_url_names_a_broker() -> None:
 )
 def test_the_servers_words_on_a_difference_are_understood(words: str, setting: str, found: str, wanted: str) -> None:
     drift = said(words)
-    assert (drift.setting, drift.found, drift.wanted, drift.mendable) == (setting, found, wanted, False)
+    assert (drift.setting, drift.found, drift.wanted, drift.repairable) == (setting, found, wanted, False)
 
 
 def test_words_that_say_something_else_are_told_as_they_are() -> None:
     drift = said("PRECONDITION_FAILED - something new")
-    assert (drift.found, drift.mendable) == ("PRECONDITION_FAILED - something new", False)
+    assert (drift.found, drift.repairable) == ("PRECONDITION_FAILED - something new", False)
 
 
 def test_arguments_that_change_nothing_for_us_are_nobodys_business() -> None:

@@ -15,7 +15,7 @@ from posthouse.brokers import open_broker
 from posthouse.brokers.sqs import SqsBroker
 from posthouse.brokers.sqs.checks import queue_checks, subscription_checks, topic_checks
 from posthouse.brokers.sqs.client import Missing, Refused, mapped
-from posthouse.brokers.sqs.drift import mended, queue_drift, subscription_drift, topic_drift, with_ours
+from posthouse.brokers.sqs.drift import queue_drift, repaired, subscription_drift, topic_drift, with_ours
 from posthouse.brokers.sqs.messages import (
     Message,
     Value,
@@ -304,7 +304,7 @@ WANTED = {
 
 def test_a_queue_as_we_make_it_does_not_drift() -> None:
     assert queue_drift({**WANTED, "MaximumMessageSize": "1048576", "DelaySeconds": "0"}, WANTED, "topic-arn") == []
-    assert mended(WANTED, WANTED, "topic-arn") == {}
+    assert repaired(WANTED, WANTED, "topic-arn") == {}
 
 
 @pytest.mark.parametrize(
@@ -320,16 +320,16 @@ def test_a_queue_as_we_make_it_does_not_drift() -> None:
 def test_a_setting_that_weakens_the_promise_is_mended_alone(setting: str, found: str, to_set: str) -> None:
     there = {**WANTED, setting: found}
     (drift,) = queue_drift(there, WANTED, "topic-arn")
-    assert (drift.setting, drift.found, drift.mendable) == (setting, found, True)
-    assert mended(there, WANTED, "topic-arn") == {setting: to_set}
+    assert (drift.setting, drift.found, drift.repairable) == (setting, found, True)
+    assert repaired(there, WANTED, "topic-arn") == {setting: to_set}
 
 
 def test_what_is_not_fifo_stays_so_for_life() -> None:
     (queue,) = queue_drift({**WANTED, "FifoQueue": "false"}, WANTED, "topic-arn")
     (topic,) = topic_drift({"FifoTopic": "false"}, {"FifoTopic": "true", "FifoThroughputScope": "MessageGroup"})
-    assert (queue.mendable, topic.mendable) == (False, False)
+    assert (queue.repairable, topic.repairable) == (False, False)
     assert "make it anew" in topic.fix
-    assert mended({**WANTED, "FifoQueue": "false"}, WANTED, "topic-arn") == {}
+    assert repaired({**WANTED, "FifoQueue": "false"}, WANTED, "topic-arn") == {}
 
 
 def test_a_policy_keeps_what_others_wrote_and_has_our_statement_once() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from posthouse.brokers.embedded.schema import UNREAD
 from posthouse.errors import BrokerError
-from posthouse.survey import PASSING, Thing, partition_drift
+from posthouse.survey import PASSING, Resource, partition_drift
 
 # Every topic with its partitions and the frames it has; removed ones keep a row without a name of theirs.
 TOPICS = """
@@ -38,29 +38,29 @@ def called(topic: str, group: str | None) -> str:
     return f"topic {topic}" if group is None else f"group {group} in {topic}"
 
 
-def found(connection: sqlite3.Connection, partitions: int, now: float) -> list[Thing]:
+def found(connection: sqlite3.Connection, partitions: int, now: float) -> list[Resource]:
     """Every topic and every place of a group."""
     topics = [
-        Thing(topic=name, called=called(name, None), frames=frames, drift=partition_drift(count, partitions))
+        Resource(topic=name, called=called(name, None), frames=frames, drift=partition_drift(count, partitions))
         for name, count, frames in connection.execute(TOPICS)
     ]
     places = [
-        Thing(topic=name, group=group, called=called(name, group), frames=unread, at_work=bool(at_work))
+        Resource(topic=name, group=group, called=called(name, group), frames=unread, at_work=bool(at_work))
         for name, group, unread, at_work in connection.execute(PLACES, (now,))
     ]
     return [*topics, *places]
 
 
-def remove(connection: sqlite3.Connection, things: Sequence[Thing], now: float) -> None:
+def remove(connection: sqlite3.Connection, resources: Sequence[Resource], now: float) -> None:
     """Inside a transaction: all of them, or none."""
-    for thing in sorted(things, key=lambda thing: thing.group is None):
-        row = connection.execute(TOPIC, (thing.topic,)).fetchone()
+    for resource in sorted(resources, key=lambda resource: resource.group is None):
+        row = connection.execute(TOPIC, (resource.topic,)).fetchone()
         if row is None:
             continue
-        if thing.group is not None:
-            _remove_place(connection, row[0], thing.topic, thing.group, now)
+        if resource.group is not None:
+            _remove_place(connection, row[0], resource.topic, resource.group, now)
         else:
-            _remove_topic(connection, row[0], thing.topic)
+            _remove_topic(connection, row[0], resource.topic)
 
 
 def _remove_place(connection: sqlite3.Connection, number: int, topic: str, group: str, now: float) -> None:

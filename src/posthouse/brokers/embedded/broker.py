@@ -23,7 +23,7 @@ from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
 from posthouse.local.file_checks import file_checks
 from posthouse.local.sqlite import Synchronous, patiently
-from posthouse.survey import Thing, with_missing
+from posthouse.survey import Resource, with_missing
 
 WEEK = 7 * 86_400.0
 LEASE = 6.0
@@ -164,7 +164,7 @@ class EmbeddedBroker:
         checks = await patiently(lambda: file_checks(self._file.path, self._synchronous, today=today))
         return [*checks, await self._cursors()] if today and self._file.path.exists() else checks
 
-    async def survey(self, topology: Topology) -> Sequence[Thing]:
+    async def survey(self, topology: Topology) -> Sequence[Resource]:
         now = self._clock.now()
         exists = self._file.path.exists()  # looking must not make the file
         found = (
@@ -174,13 +174,13 @@ class EmbeddedBroker:
         )
         return with_missing(topology, found, inventory.called)
 
-    async def mend(self, thing: Thing) -> None:
+    async def repair(self, resource: Resource) -> None:
         """Nothing of a topic can be changed here."""
 
-    async def remove(self, things: Sequence[Thing]) -> None:
+    async def remove(self, resources: Sequence[Resource]) -> None:
         """All of them or none."""
         async with self._file.write("removing topics") as connection:
-            inventory.remove(connection, things, self._clock.now())
+            inventory.remove(connection, resources, self._clock.now())
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))

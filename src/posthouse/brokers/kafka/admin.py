@@ -1,4 +1,4 @@
-"""What the servers hold of ours, and how it is mended and removed."""
+"""What the servers hold of ours, and how it is repaired and removed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from posthouse.brokers.kafka.drift import drift_of
 from posthouse.brokers.kafka.offsets import Offsets, progress_of, spots_of
 from posthouse.brokers.kafka.topics import Settings, Topic, Topics, ids_of, is_missing
 from posthouse.errors import BrokerError, BrokerUnavailable
-from posthouse.survey import Thing
+from posthouse.survey import Resource
 
 NOBODY = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 SIDE_BY_SIDE = 8
@@ -38,30 +38,30 @@ class Inventory:
         self._offsets = offsets
         self._settings = settings
 
-    async def found(self, asked: Collection[str]) -> list[Thing]:
+    async def found(self, asked: Collection[str]) -> list[Resource]:
         """Every topic of ours, and every place of a group that we keep a register for, also in topics of other people."""
         topics = await self._topics.described(await self._topic_names())
         spots = [spot for topic in topics.values() for spot in spots_of(topic)]
         firsts, ends = await self._offsets.firsts(spots), await self._offsets.ends(spots)
         signs = self._settings.config().keys()
         ours = [topic for topic in topics.values() if topic.name in asked or signs <= topic.own]
-        things = [self._topic(topic, firsts, ends) for topic in ours]
+        resources = [self._topic(topic, firsts, ends) for topic in ours]
         groups = [name.removesuffix(REGISTER) for name in await self._group_names() if name.endswith(REGISTER)]
         members = await self._members(groups)
         for group, standing in (await self._standing(groups, spots, ids_of(topics.values()))).items():
-            things += places_of(group, standing, topics, firsts, ends, members.get(group))
-        return things
+            resources += places_of(group, standing, topics, firsts, ends, members.get(group))
+        return resources
 
-    async def mend(self, topic: str) -> None:
+    async def repair(self, topic: str) -> None:
         """Set what can be set; partitions and replicas stay."""
         found = (await self._topics.described([topic])).get(topic)
         if found is None:
             raise BrokerError(f"topic {topic!r} does not exist any more: plan again")
-        mendable = {drift.setting for drift in drift_of(found, self._settings) if drift.mendable}
+        repairable = {drift.setting for drift in drift_of(found, self._settings) if drift.repairable}
         entries = [
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
             for name, value in self._settings.config().items()
-            if name in mendable
+            if name in repairable
         ]
         if not entries:
             return
@@ -73,13 +73,13 @@ class Inventory:
         for outcome in done.values():
             answer(f"mending topic {topic!r}", outcome)
 
-    async def remove(self, things: Sequence[Thing]) -> None:
+    async def remove(self, resources: Sequence[Resource]) -> None:
         """One after the other; the first that cannot go ends it."""
-        for thing in sorted(things, key=lambda thing: thing.group is None):
-            if thing.group is not None:
-                await self._remove_place(thing.group, thing.topic)
+        for resource in sorted(resources, key=lambda resource: resource.group is None):
+            if resource.group is not None:
+                await self._remove_place(resource.group, resource.topic)
             else:
-                await self._remove_topic(thing.topic)
+                await self._remove_topic(resource.topic)
 
     async def _remove_place(self, group: str, topic: str) -> None:
         found = (await self._topics.described([topic])).get(topic)
@@ -154,10 +154,10 @@ class Inventory:
         found = await asyncio.gather(*map(ask, groups))
         return dict(sorted(zip(groups, found, strict=True)))
 
-    def _topic(self, topic: Topic, firsts: Mapping[Spot, int], ends: Mapping[Spot, int]) -> Thing:
+    def _topic(self, topic: Topic, firsts: Mapping[Spot, int], ends: Mapping[Spot, int]) -> Resource:
         frames = sum(ends[spot] - firsts[spot] for spot in spots_of(topic))
         drift = drift_of(topic, self._settings)
-        return Thing(topic=topic.name, called=called(topic.name, None), frames=frames, drift=drift)
+        return Resource(topic=topic.name, called=called(topic.name, None), frames=frames, drift=drift)
 
     async def _members(self, groups: list[str]) -> dict[str, ConsumerGroupDescription]:
         """Of those that Kafka knows."""
@@ -206,11 +206,11 @@ def places_of(
     firsts: Mapping[Spot, int],
     ends: Mapping[Spot, int],
     members: ConsumerGroupDescription | None,
-) -> list[Thing]:
+) -> list[Resource]:
     """One for each topic in which a group stands."""
     claims = {spot: placed(standing.get(spot)) for spot in ends}
     return [
-        Thing(
+        Resource(
             topic=topic,
             group=group,
             called=called(topic, group),

@@ -23,7 +23,7 @@ from posthouse.brokers.kafka.topics import LIMIT, OVERHEAD, Settings, Topic, Top
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError
-from posthouse.survey import Thing, wanted, with_missing
+from posthouse.survey import Resource, wanted, with_missing
 
 LEASE = 10.0
 """Seconds after which the partitions of a member that fell silent go to others. Servers take no less than 6 by default."""
@@ -178,7 +178,7 @@ class KafkaBroker:
         )
         return checks
 
-    async def survey(self, topology: Topology) -> Sequence[Thing]:
+    async def survey(self, topology: Topology) -> Sequence[Resource]:
         """Of topics that nobody asked for, those are ours on which everything is set that we set. Those that the topology
         names are known from then on, and judged by the checks."""
         self._check_open()
@@ -188,17 +188,17 @@ class KafkaBroker:
         self._fill_in()
         return with_missing(topology, found, called)
 
-    async def mend(self, thing: Thing) -> None:
+    async def repair(self, resource: Resource) -> None:
         """A place has no settings."""
         self._check_open()
-        if thing.group is None:
-            await self._inventory.mend(thing.topic)
-            await self._topics.look([thing.topic])
+        if resource.group is None:
+            await self._inventory.repair(resource.topic)
+            await self._topics.look([resource.topic])
             self._fill_in()
 
-    async def remove(self, things: Sequence[Thing]) -> None:
+    async def remove(self, resources: Sequence[Resource]) -> None:
         self._check_open()
-        await self._inventory.remove(things)
+        await self._inventory.remove(resources)
 
     async def aclose(self) -> None:
         self._closed = True

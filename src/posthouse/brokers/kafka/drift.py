@@ -14,7 +14,7 @@ def drift_of(topic: Topic, settings: Settings) -> list[Drift]:
     drift = [*partition_drift(topic.partitions, settings.partitions), *_replicas(topic, settings)]
     if not topic.config:
         fix = "grant this user DescribeConfigs on the topic, so that they can be compared"
-        return [*drift, Drift(setting="settings", found="hidden", wanted="to be read", mendable=False, fix=fix)]
+        return [*drift, Drift(setting="settings", found="hidden", wanted="to be read", repairable=False, fix=fix)]
     for name, wanted in settings.config().items():
         found = topic.config.get(name, "unknown")
         if not _same(found, wanted):
@@ -27,14 +27,14 @@ def _replicas(topic: Topic, settings: Settings) -> list[Drift]:
         return []
     fix = f"move it with kafka-reassign-partitions, or say replicas={topic.replicas} in the broker's URL"
     found, wanted = str(topic.replicas), str(settings.replicas)
-    return [Drift(setting="replicas", found=found, wanted=wanted, mendable=False, fix=fix)]
+    return [Drift(setting="replicas", found=found, wanted=wanted, repairable=False, fix=fix)]
 
 
 def _setting(topic: Topic, name: str, found: str, wanted: str) -> Drift:
     """More in-sync replicas than there are replicas would refuse every frame, so that waits."""
     if name == IN_SYNC and int(wanted) > topic.replicas:
         fix = f"it has {topic.replicas} replicas, and would take no frame: raise these first"
-        return Drift(setting=name, found=found, wanted=wanted, mendable=False, fix=fix)
+        return Drift(setting=name, found=found, wanted=wanted, repairable=False, fix=fix)
     return Drift(setting=name, found=found, wanted=wanted, loses=_losses(name, found, wanted))
 
 

@@ -80,7 +80,7 @@ class Again(BrokerError):
 
 
 class Broken(Exception):
-    """This membership cannot be mended: leave, and join anew."""
+    """This membership cannot be repaired: leave, and join anew."""
 
 
 class Replaced(Broken):

@@ -1,4 +1,4 @@
-"""What the servers hold of ours, and how it is mended and removed."""
+"""What the servers hold of ours, and how it is repaired and removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from posthouse.brokers.nats.ledger import STREAM, Ledger, claims_of, group_and_t
 from posthouse.brokers.nats.messages import stream_of
 from posthouse.brokers.nats.topics import NANO, OURS, PARTITIONS, TOGETHER, Config, Info, Settings, stream_config
 from posthouse.errors import BrokerError
-from posthouse.survey import Drift, Thing, partition_drift
+from posthouse.survey import Drift, Resource, partition_drift
 
 FIXED = {
     "storage": "a stream keeps its storage: make it anew",
@@ -48,7 +48,7 @@ class Inventory:
         self._settings = settings
         self._lease = lease
 
-    async def found(self) -> list[Thing]:
+    async def found(self) -> list[Resource]:
         """Every topic and every place of a group."""
         together = await self._client.version() >= TOGETHER
         topics = [self._topic(info, together) for info in await self._streams() if OURS in info.config.metadata]
@@ -56,21 +56,21 @@ class Inventory:
         places = sorted(await self._places())
         return [*topics, *[await self._place(group, topic) for group, topic in places if topic in alive]]
 
-    async def mend(self, topic: str) -> None:
+    async def repair(self, topic: str) -> None:
         """Send the settings back as they are, with ours in them. Number of partitions, storage and policy stay."""
         raw = await self._client.ask(f"STREAM.INFO.{stream_of(topic)}", {}, Raw)
         wanted = stream_config(topic, self._settings, await self._client.version() >= TOGETHER)
         kept = {"subjects", "metadata", *FIXED}
-        mended = {**raw.config, **{name: value for name, value in wanted.items() if name not in kept}}
-        await self._client.ask(f"STREAM.UPDATE.{stream_of(topic)}", mended, msgspec.Raw)
+        repaired = {**raw.config, **{name: value for name, value in wanted.items() if name not in kept}}
+        await self._client.ask(f"STREAM.UPDATE.{stream_of(topic)}", repaired, msgspec.Raw)
 
-    async def remove(self, things: Sequence[Thing]) -> None:
+    async def remove(self, resources: Sequence[Resource]) -> None:
         """One after the other; the first that cannot go ends it."""
-        for thing in sorted(things, key=lambda thing: thing.group is None):
-            if thing.group is not None:
-                await self._remove_place(thing.group, thing.topic)
+        for resource in sorted(resources, key=lambda resource: resource.group is None):
+            if resource.group is not None:
+                await self._remove_place(resource.group, resource.topic)
             else:
-                await self._remove_topic(thing.topic)
+                await self._remove_topic(resource.topic)
 
     async def _remove_place(self, group: str, topic: str) -> None:
         if await self._at_work(group, topic):
@@ -111,22 +111,24 @@ class Inventory:
             if not more or len(subjects) >= page.total:
                 return {group_and_topic(subject) for subject in subjects}
 
-    async def _place(self, group: str, topic: str) -> Thing:
-        return Thing(topic=topic, group=group, called=called(topic, group), at_work=await self._at_work(group, topic))
+    async def _place(self, group: str, topic: str) -> Resource:
+        return Resource(
+            topic=topic, group=group, called=called(topic, group), at_work=await self._at_work(group, topic)
+        )
 
     async def _at_work(self, group: str, topic: str) -> bool:
         """A member that was killed counts until the server forgets it, five leases later."""
         snapshot = await Ledger(self._client, group).snapshot([topic], "", self._lease)
         return bool(snapshot.living.get(topic))
 
-    def _topic(self, info: Info, together: bool) -> Thing:
+    def _topic(self, info: Info, together: bool) -> Resource:
         name = info.config.metadata[OURS]
         wanted = msgspec.convert(stream_config(name, self._settings, together), Config)
         drift = [
             *partition_drift(int(info.config.metadata[PARTITIONS]), self._settings.partitions),
             *drift_of(info.config, wanted),
         ]
-        return Thing(topic=name, called=called(name, None), frames=info.state.messages, drift=drift)
+        return Resource(topic=name, called=called(name, None), frames=info.state.messages, drift=drift)
 
 
 def called(topic: str, group: str | None) -> str:
@@ -141,7 +143,7 @@ def drift_of(found: Config, wanted: Config) -> list[Drift]:
             setting=name,
             found=before[name],
             wanted=after[name],
-            mendable=name not in FIXED,
+            repairable=name not in FIXED,
             loses=_losses(found, wanted) if name == "max_age" else "",
             fix=FIXED.get(name, ""),
         )

@@ -24,7 +24,7 @@ from posthouse.brokers.nats.topics import Config, Settings, Topic, Topics
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
-from posthouse.survey import Thing, wanted, with_missing
+from posthouse.survey import Resource, wanted, with_missing
 
 LEASE = 6.0
 """Seconds after which the partitions of a member that fell silent go to others; it renews every third of that."""
@@ -152,21 +152,21 @@ class NatsBroker:
         self.sheet = msgspec.structs.replace(self.sheet, notes=notes, durable_ack=durable)
         return checks
 
-    async def survey(self, topology: Topology) -> Sequence[Thing]:
+    async def survey(self, topology: Topology) -> Sequence[Resource]:
         """Streams that somebody else made are left out, also where they hold our subjects. Those that the topology names are
         known from then on, and judged by the checks."""
         await self._topics.find({topic for topic, _ in wanted(topology)})
-        found = [await self._counted(thing) for thing in await self._inventory.found()]
+        found = [await self._counted(resource) for resource in await self._inventory.found()]
         return with_missing(topology, found, called)
 
-    async def mend(self, thing: Thing) -> None:
-        await self._inventory.mend(thing.topic)
-        await self._topics.look(thing.topic)
+    async def repair(self, resource: Resource) -> None:
+        await self._inventory.repair(resource.topic)
+        await self._topics.look(resource.topic)
 
-    async def remove(self, things: Sequence[Thing]) -> None:
-        await self._inventory.remove(things)
-        for thing in things:
-            self._topics.forget(thing.topic)
+    async def remove(self, resources: Sequence[Resource]) -> None:
+        await self._inventory.remove(resources)
+        for resource in resources:
+            self._topics.forget(resource.topic)
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
@@ -178,10 +178,10 @@ class NatsBroker:
         if room != self.sheet.max_bytes:
             self.sheet = msgspec.structs.replace(self.sheet, max_bytes=room)
 
-    async def _counted(self, thing: Thing) -> Thing:
-        if thing.group is None:
-            return thing
-        return msgspec.structs.replace(thing, frames=(await self._progress(thing.group, thing.topic)).pending)
+    async def _counted(self, resource: Resource) -> Resource:
+        if resource.group is None:
+            return resource
+        return msgspec.structs.replace(resource, frames=(await self._progress(resource.group, resource.topic)).pending)
 
     async def _existing(self, topic: str) -> Topic:
         try:

@@ -32,7 +32,13 @@ class Reader:
     """Fills a buffer as far as it has room; wakes the `notifier` when something arrived, and calls `lost` when it must be opened anew."""
 
     def __init__(
-        self, client: Client, buffer: PartitionBuffer, partitions: int, *, notifier: LocalNotifier, lost: Callable[[], None]
+        self,
+        client: Client,
+        buffer: PartitionBuffer,
+        partitions: int,
+        *,
+        notifier: LocalNotifier,
+        lost: Callable[[], None],
     ) -> None:
         self._client = client
         self._buffer = buffer

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from posthouse.brokers.postgres.client import Database, Fetch
 from posthouse.brokers.postgres.schema import UNREAD
 from posthouse.errors import BrokerError
-from posthouse.survey import PASSING, Thing, partition_drift
+from posthouse.survey import PASSING, Resource, partition_drift
 
 CHUNK = 10_000
 
@@ -48,30 +48,32 @@ def called(topic: str, group: str | None) -> str:
     return f"topic {topic}" if group is None else f"group {group} in {topic}"
 
 
-async def found(database: Database, partitions: int) -> list[Thing]:
+async def found(database: Database, partitions: int) -> list[Resource]:
     """Every topic and every place of a group."""
     if not await database.exists():
         return []
     topics = [
-        Thing(topic=name, called=called(name, None), frames=frames, drift=partition_drift(count, partitions))
+        Resource(topic=name, called=called(name, None), frames=frames, drift=partition_drift(count, partitions))
         for name, count, frames in await database.fetch("looking", TOPICS)
     ]
     places = [
-        Thing(topic=name, group=group, called=called(name, group), frames=unread, at_work=at_work)
+        Resource(topic=name, group=group, called=called(name, group), frames=unread, at_work=at_work)
         for name, group, unread, at_work in await database.fetch("looking", PLACES)
     ]
     return [*topics, *places]
 
 
-async def remove(database: Database, things: Sequence[Thing]) -> None:
+async def remove(database: Database, resources: Sequence[Resource]) -> None:
     """All of them or none; the frames follow afterwards."""
     async with database.together("removing topics") as fetch:
-        for thing in sorted(things, key=lambda thing: (thing.group is None, thing.group or "", thing.topic)):
-            rows = await fetch(TOPIC, thing.topic)
-            if rows and thing.group is not None:
-                await _remove_place(fetch, rows[0]["id"], thing.topic, thing.group)
+        for resource in sorted(
+            resources, key=lambda resource: (resource.group is None, resource.group or "", resource.topic)
+        ):
+            rows = await fetch(TOPIC, resource.topic)
+            if rows and resource.group is not None:
+                await _remove_place(fetch, rows[0]["id"], resource.topic, resource.group)
             elif rows:
-                await _remove_topic(fetch, rows[0]["id"], thing.topic)
+                await _remove_topic(fetch, rows[0]["id"], resource.topic)
     while (await database.fetch("removing frames", DELETE_ORPHANS, CHUNK))[0]["count"] == CHUNK:
         pass
 

@@ -21,7 +21,7 @@ from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
 from posthouse.local.sharing import Sharing
 from posthouse.pulse import alive
-from posthouse.survey import Thing, with_missing
+from posthouse.survey import Resource, with_missing
 
 WEEK = 7 * 86_400.0
 LEASE = 6.0
@@ -174,16 +174,16 @@ class PostgresBroker:
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
         return await log_checks(self._database, today=today)
 
-    async def survey(self, topology: Topology) -> Sequence[Thing]:
+    async def survey(self, topology: Topology) -> Sequence[Resource]:
         return with_missing(topology, await inventory.found(self._database, self._partitions), inventory.called)
 
-    async def mend(self, thing: Thing) -> None:
+    async def repair(self, resource: Resource) -> None:
         """Nothing of a topic can be changed here."""
 
-    async def remove(self, things: Sequence[Thing]) -> None:
+    async def remove(self, resources: Sequence[Resource]) -> None:
         """All of them or none; frames of a removed topic go a few at a time."""
         self._topics.clear()
-        await inventory.remove(self._database, things)
+        await inventory.remove(self._database, resources)
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))

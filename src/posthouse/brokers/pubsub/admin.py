@@ -1,4 +1,4 @@
-"""What a project holds of ours, and how it is mended and removed."""
+"""What a project holds of ours, and how it is repaired and removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from posthouse.brokers.pubsub.checks import seconds
 from posthouse.brokers.pubsub.client import Client, mapped
 from posthouse.brokers.pubsub.push import Push, config_of, push_drift
 from posthouse.errors import BrokerError
-from posthouse.survey import Drift, Thing
+from posthouse.survey import Drift, Resource
 
 ANEW = "it cannot be set afterwards: remove the group when it has read everything, and make it anew"
 
@@ -26,43 +26,45 @@ class Inventory:
         self._retention = retention
         self._push = push
 
-    async def found(self) -> list[Thing]:
+    async def found(self) -> list[Resource]:
         """Every topic of the project, and every `<group>.<topic>.sub`. Nobody tells how much is in them, or who reads."""
-        things = [Thing(topic=name, called=called(name, None), frames=None) for name in await self._topics()]
+        resources = [Resource(topic=name, called=called(name, None), frames=None) for name in await self._topics()]
         for subscription in await self._subscriptions():
             place = place_of(subscription)
             if place is not None:
                 group, topic = place
                 drift = drift_of(subscription, self._lease, self._retention, self._push)
-                things.append(Thing(topic=topic, group=group, called=called(topic, group), frames=None, drift=drift))
-        return things
+                resources.append(
+                    Resource(topic=topic, group=group, called=called(topic, group), frames=None, drift=drift)
+                )
+        return resources
 
-    async def mend(self, thing: Thing) -> None:
+    async def repair(self, resource: Resource) -> None:
         """A topic has no settings of ours."""
-        if thing.group is None:
+        if resource.group is None:
             return
-        name = self._client.subscription(f"{thing.group}.{thing.topic}.sub")
+        name = self._client.subscription(f"{resource.group}.{resource.topic}.sub")
         wanted = Subscription(
             name=name,
-            topic=self._client.topic(thing.topic),
+            topic=self._client.topic(resource.topic),
             ack_deadline_seconds=self._lease,
             retain_acked_messages=True,
             message_retention_duration=timedelta(seconds=self._retention),
             expiration_policy=ExpirationPolicy(),
             push_config=config_of(self._push),
         )
-        paths = [PATHS[drift.setting] for drift in thing.drift if drift.mendable]
+        paths = [PATHS[drift.setting] for drift in resource.drift if drift.repairable]
         with mapped(f"mending {name}"):
             request = UpdateSubscriptionRequest(subscription=wanted, update_mask={"paths": paths})
             await self._client.subscriber.update_subscription(request, retry=None, timeout=self._client.timeout)
 
-    async def remove(self, things: Sequence[Thing]) -> None:
+    async def remove(self, resources: Sequence[Resource]) -> None:
         """One after the other; the first that cannot go ends it. Whether somebody reads cannot be seen."""
-        for thing in sorted(things, key=lambda thing: thing.group is None):
-            if thing.group is not None:
-                await self._remove_place(thing.group, thing.topic)
+        for resource in sorted(resources, key=lambda resource: resource.group is None):
+            if resource.group is not None:
+                await self._remove_place(resource.group, resource.topic)
             else:
-                await self._remove_topic(thing.topic)
+                await self._remove_topic(resource.topic)
 
     async def _remove_place(self, group: str, topic: str) -> None:
         name = self._client.subscription(f"{group}.{topic}.sub")
@@ -113,7 +115,7 @@ PATHS = {
     "expires": "expiration_policy",
     "push": "push_config",
 }
-"""The mendable settings, and their names in the service."""
+"""The repairable settings, and their names in the service."""
 
 
 def called(topic: str, group: str | None) -> str:
@@ -143,7 +145,7 @@ def drift_of(found: Subscription, lease: int, retention: float, push: Push | Non
         drift.append(Drift(setting="expires", found=f"after {expiry:,.0f} s", wanted="never"))
     drift += push_drift(found, push)
     if not found.enable_message_ordering:
-        drift.append(Drift(setting="order", found="not kept", wanted="kept", mendable=False, fix=ANEW))
+        drift.append(Drift(setting="order", found="not kept", wanted="kept", repairable=False, fix=ANEW))
     if found.filter:
-        drift.append(Drift(setting="filter", found=found.filter, wanted="none", mendable=False, fix=ANEW))
+        drift.append(Drift(setting="filter", found=found.filter, wanted="none", repairable=False, fix=ANEW))
     return drift

@@ -31,7 +31,7 @@ from posthouse.brokers.pubsub.stream import Lane, PubSubStream
 from posthouse.checks import Check, refusals, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError
-from posthouse.survey import Thing, with_missing
+from posthouse.survey import Resource, with_missing
 
 T = TypeVar("T")
 LARGEST = 8 * 1024 * 1024
@@ -179,21 +179,21 @@ class PubSubBroker:
         self.sheet = msgspec.structs.replace(self.sheet, notes=tuple(warnings(found)))
         return found
 
-    async def survey(self, topology: Topology) -> Sequence[Thing]:
+    async def survey(self, topology: Topology) -> Sequence[Resource]:
         return with_missing(topology, await self._inventory.found(), called)
 
-    async def mend(self, thing: Thing) -> None:
-        await self._inventory.mend(thing)
+    async def repair(self, resource: Resource) -> None:
+        await self._inventory.repair(resource)
 
-    async def remove(self, things: Sequence[Thing]) -> None:
-        await self._inventory.remove(things)
+    async def remove(self, resources: Sequence[Resource]) -> None:
+        await self._inventory.remove(resources)
 
     async def aclose(self) -> None:
         streams: list[Stream] = [*self._streams, *self._silent]
         await asyncio.gather(*(stream.aclose() for stream in streams))
         await self._client.aclose()
 
-    # Making things
+    # Making resources
 
     async def _make_topic(self, name: str) -> None:
         with mapped(f"making topic {name!r}"), contextlib.suppress(google.AlreadyExists):

@@ -12,7 +12,7 @@ from posthouse.brokers.rabbitmq.sight import Sight
 from posthouse.brokers.rabbitmq.topics import Topics, Unequal, lane_queue, unread_of
 from posthouse.checks import Check
 from posthouse.errors import BrokerError
-from posthouse.survey import Thing, wanted
+from posthouse.survey import Resource, wanted
 
 NAMELESS = "queues that AMQP does not name (say management=… in the broker's URL)"
 
@@ -35,27 +35,27 @@ class Inventory:
             return Check(name="survey", found=found, fix="say management=http://host:15672 in the URL to see all of it")
         return Check(name="survey", found="everything, by the management API")
 
-    async def found(self, topology: Topology) -> list[Thing]:
+    async def found(self, topology: Topology) -> list[Resource]:
         """Without the management API: what the topology names."""
         sight = await self._sight(topology)
-        things = []
+        resources = []
         for topic, drift in sight.topics.items():
             unread = await self._places.ready(unread_of(topic)) or 0
-            things.append(Thing(topic=topic, called=called(topic, None), frames=unread, drift=drift))
+            resources.append(Resource(topic=topic, called=called(topic, None), frames=unread, drift=drift))
         for (group, topic), lanes in sight.places.items():
             at_work = await self._readers_of(group, topic, lanes.count)
             name = called(topic, group)
-            things.append(Thing(topic=topic, group=group, called=name, at_work=at_work, drift=lanes.drift))
-        return things
+            resources.append(Resource(topic=topic, group=group, called=name, at_work=at_work, drift=lanes.drift))
+        return resources
 
-    async def remove(self, things: Sequence[Thing]) -> None:
+    async def remove(self, resources: Sequence[Resource]) -> None:
         """One after the other; the first that cannot go ends it."""
-        for thing in sorted(things, key=lambda thing: thing.group is None):
-            self._places.forget(thing.topic)
-            if thing.group is not None:
-                await self._remove_place(thing.group, thing.topic)
+        for resource in sorted(resources, key=lambda resource: resource.group is None):
+            self._places.forget(resource.topic)
+            if resource.group is not None:
+                await self._remove_place(resource.group, resource.topic)
             else:
-                await self._remove_topic(thing.topic)
+                await self._remove_topic(resource.topic)
 
     async def _remove_place(self, group: str, topic: str) -> None:
         """The first lane tells how many there are: it goes last."""

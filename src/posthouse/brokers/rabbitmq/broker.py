@@ -21,7 +21,7 @@ from posthouse.brokers.rabbitmq.topics import COUNTS, Topics, lane_queue
 from posthouse.checks import Check, judged, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, ConfigurationError, SeekUnsupported, did_you_mean
-from posthouse.survey import Drift, Thing, wanted, with_missing
+from posthouse.survey import Drift, Resource, wanted, with_missing
 
 LEAST = (3, 10)
 MEBIBYTE = 1024 * 1024
@@ -150,39 +150,39 @@ class RabbitmqBroker:
         self.sheet = msgspec.structs.replace(self.sheet, notes=(HISTORY, *warnings(checks)))
         return checks
 
-    async def survey(self, topology: Topology) -> Sequence[Thing]:
-        """AMQP lists nothing: without `management` these are the things that the topology names. What it names is known from
+    async def survey(self, topology: Topology) -> Sequence[Resource]:
+        """AMQP lists nothing: without `management` these are the resources that the topology names. What it names is known from
         then on, and judged by the checks."""
         asked = wanted(topology)
         for topic, _ in asked:
             self._places.forget(topic)
-        found = [await self._counted(thing) for thing in await self._inventory.found(topology)]
-        for thing in found:
-            if (thing.topic, thing.group) in asked:
-                await self._places.remember(thing.topic, thing.group)
+        found = [await self._counted(resource) for resource in await self._inventory.found(topology)]
+        for resource in found:
+            if (resource.topic, resource.group) in asked:
+                await self._places.remember(resource.topic, resource.group)
         return with_missing(topology, found, called)
 
-    async def mend(self, thing: Thing) -> None:
+    async def repair(self, resource: Resource) -> None:
         """Make again what is missing of it: queues and bindings. What is there stays as it is for life."""
-        self._places.forget(thing.topic)
-        if thing.group is None:
-            await self._places.complete_topic(thing.topic)
+        self._places.forget(resource.topic)
+        if resource.group is None:
+            await self._places.complete_topic(resource.topic)
         else:
-            await self._places.complete_group(thing.group, thing.topic)
+            await self._places.complete_group(resource.group, resource.topic)
 
-    async def remove(self, things: Sequence[Thing]) -> None:
-        await self._inventory.remove(things)
+    async def remove(self, resources: Sequence[Resource]) -> None:
+        await self._inventory.remove(resources)
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
         await self._client.aclose()
 
-    async def _counted(self, thing: Thing) -> Thing:
+    async def _counted(self, resource: Resource) -> Resource:
         """With what members of this instance have in hand."""
-        if thing.group is None:
-            return thing
-        progress = await self._progress(thing.group, thing.topic)
-        return msgspec.structs.replace(thing, frames=progress.pending)
+        if resource.group is None:
+            return resource
+        progress = await self._progress(resource.group, resource.topic)
+        return msgspec.structs.replace(resource, frames=progress.pending)
 
     async def _progress(self, group: str, topic: str) -> Progress:
         lanes = await self._places.lanes_of(group, topic)
@@ -209,8 +209,8 @@ def as_made(name: str, drift: Sequence[Drift], *, lost: Literal["lost", "refused
     """A group keeps the lanes that it was made with: their number is no fault. `lost`: what becomes of frames where a part is
     missing."""
     wrong = [each for each in drift if each.setting != "partitions"]
-    unfit = [each for each in wrong if not each.mendable and each != HIDDEN]
-    missing = [each for each in wrong if each.mendable]
+    unfit = [each for each in wrong if not each.repairable and each != HIDDEN]
+    missing = [each for each in wrong if each.repairable]
     if unfit:
         fix = "frames may be lost or overtake each other: delete it when it is empty, and let ensure() make it anew"
     elif missing:

@@ -18,7 +18,7 @@ HIDDEN = Drift(
     setting="settings",
     found="hidden",
     wanted="to be compared",
-    mendable=False,
+    repairable=False,
     fix="grant this user `configure` on it, so that the server compares it",
 )
 _words = re.compile(
@@ -31,15 +31,15 @@ def said(words: str) -> Drift:
     """The server's own words when it compared something with what we would make; it names the first difference only."""
     heard = _words.search(words)
     if heard is None:
-        return Drift(setting="settings", found=words, wanted="as ensure() makes them", mendable=False, fix=ANEW)
+        return Drift(setting="settings", found=words, wanted="as ensure() makes them", repairable=False, fix=ANEW)
     found, wanted = (heard[name].strip("'") for name in ("found", "wanted"))
-    return Drift(setting=heard["setting"], found=found, wanted=wanted, mendable=False, fix=ANEW)
+    return Drift(setting=heard["setting"], found=found, wanted=wanted, repairable=False, fix=ANEW)
 
 
 def argument_drift(found: Mapping[str, object], wanted: Mapping[str, object]) -> list[Drift]:
     """Of those arguments that we give, or that the promise rests on; others may be anything."""
     return [
-        Drift(setting=name, found=shown(found.get(name)), wanted=shown(wanted.get(name)), mendable=False, fix=ANEW)
+        Drift(setting=name, found=shown(found.get(name)), wanted=shown(wanted.get(name)), repairable=False, fix=ANEW)
         for name in sorted({*wanted, *(RELEVANT & found.keys())})
         if found.get(name) != wanted.get(name)
     ]
@@ -50,7 +50,7 @@ def policy_drift(policy: str | None, definition: object) -> list[Drift]:
     fix = f"take it out of the policy {policy!r}, or let its pattern pass by these queues"
     given = definition if isinstance(definition, dict) else {}
     return [
-        Drift(setting=f"policy {name}", found=shown(given[name]), wanted="none", mendable=False, fix=fix)
+        Drift(setting=f"policy {name}", found=shown(given[name]), wanted="none", repairable=False, fix=fix)
         for name in HARMFUL
         if name in given
     ]

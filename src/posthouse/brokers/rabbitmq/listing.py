@@ -72,7 +72,7 @@ class Listing:
         rest, drift = unread_of(topic), self._exchange(topic, "topic", topic_arguments(topic))
         drift += self._exchange(rest, "fanout", {})
         drift += self._queue(rest, unread_arguments(self._made_as.unread), but=("max-length",))
-        if (rest, rest, "") not in self._bindings and not any(each.mendable for each in drift):
+        if (rest, rest, "") not in self._bindings and not any(each.repairable for each in drift):
             drift.append(missing(f"binding of {rest}"))
         return drift
 

@@ -9,7 +9,7 @@ from posthouse.brokers.redis.entries import lanes_of
 from posthouse.brokers.redis.scripts import Script
 from posthouse.brokers.redis.topics import PARTITIONS, ROOT, bell_of, ledger_of, meta_of
 from posthouse.errors import BrokerError
-from posthouse.survey import Thing, partition_drift
+from posthouse.survey import Resource, partition_drift
 
 PAGE = 500
 
@@ -69,36 +69,42 @@ class Inventory:
         self._client = client
         self._partitions = partitions
 
-    async def found(self) -> list[Thing]:
+    async def found(self) -> list[Resource]:
         """Every topic and every place of a group; what a group has not read is counted elsewhere."""
         topics = await self._topics()
-        things = [await self._topic(name, count) for name, count in topics.items()]
+        resources = [await self._topic(name, count) for name, count in topics.items()]
         for group, topic in await self._places():
             if topic in topics:
                 at_work = bool(await self._client.run(AT_WORK, [ledger_of(group, topic)], ()))
-                things.append(Thing(topic=topic, group=group, called=called(topic, group), at_work=at_work))
-        return things
+                resources.append(Resource(topic=topic, group=group, called=called(topic, group), at_work=at_work))
+        return resources
 
-    async def remove(self, things: Sequence[Thing]) -> None:
+    async def remove(self, resources: Sequence[Resource]) -> None:
         """One after the other; the first that cannot go ends it."""
-        for thing in sorted(things, key=lambda thing: thing.group is None):
-            count = await self._client.ask("HGET", meta_of(thing.topic), PARTITIONS)
+        for resource in sorted(resources, key=lambda resource: resource.group is None):
+            count = await self._client.ask("HGET", meta_of(resource.topic), PARTITIONS)
             if count is None:
                 continue
-            lanes = lanes_of(thing.topic, int(count))
-            if thing.group is not None:
-                keys = [ledger_of(thing.group, thing.topic), bell_of(thing.group), *lanes]
-                if await self._client.run(LEAVE, keys, [thing.group]):
-                    raise BrokerError(f"group {thing.group!r} has members at work in {thing.topic}: stop them first")
+            lanes = lanes_of(resource.topic, int(count))
+            if resource.group is not None:
+                keys = [ledger_of(resource.group, resource.topic), bell_of(resource.group), *lanes]
+                if await self._client.run(LEAVE, keys, [resource.group]):
+                    raise BrokerError(
+                        f"group {resource.group!r} has members at work in {resource.topic}: stop them first"
+                    )
                 continue
-            readers = sorted(name.decode() for name in await self._client.run(DROP, [meta_of(thing.topic), *lanes], ()))
+            readers = sorted(
+                name.decode() for name in await self._client.run(DROP, [meta_of(resource.topic), *lanes], ())
+            )
             if readers:
-                raise BrokerError(f"topic {thing.topic!r} is read by {', '.join(readers)}: remove these groups first")
+                raise BrokerError(
+                    f"topic {resource.topic!r} is read by {', '.join(readers)}: remove these groups first"
+                )
 
-    async def _topic(self, name: str, partitions: int) -> Thing:
+    async def _topic(self, name: str, partitions: int) -> Resource:
         lengths = await self._client.ask_all([("XLEN", lane) for lane in lanes_of(name, partitions)])
         drift = partition_drift(partitions, self._partitions)
-        return Thing(topic=name, called=called(name, None), frames=sum(lengths), drift=drift)
+        return Resource(topic=name, called=called(name, None), frames=sum(lengths), drift=drift)
 
     async def _topics(self) -> dict[str, int]:
         keys = await self._keys(f"{ROOT}:topic:*")

@@ -23,7 +23,7 @@ from posthouse.brokers.redis.topics import Topics, bell_of, ledger_of
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError
-from posthouse.survey import Thing, with_missing
+from posthouse.survey import Resource, with_missing
 
 LEASE = 6.0
 """Seconds after which the lanes of a member that fell silent go to others; it renews every third of that."""
@@ -137,26 +137,26 @@ class RedisBroker:
             return 0
         return int(await self._client.run(PRUNE, lanes, [int(self._retention * 1000)]))
 
-    async def survey(self, topology: Topology) -> Sequence[Thing]:
-        found = [await self._counted(thing) for thing in await self._inventory.found()]
+    async def survey(self, topology: Topology) -> Sequence[Resource]:
+        found = [await self._counted(resource) for resource in await self._inventory.found()]
         return with_missing(topology, found, called)
 
-    async def mend(self, thing: Thing) -> None:
+    async def repair(self, resource: Resource) -> None:
         """Nothing of a topic can be changed here."""
 
-    async def remove(self, things: Sequence[Thing]) -> None:
-        await self._inventory.remove(things)
-        for thing in things:
-            self._topics.forget(thing.topic)
+    async def remove(self, resources: Sequence[Resource]) -> None:
+        await self._inventory.remove(resources)
+        for resource in resources:
+            self._topics.forget(resource.topic)
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
         await self._client.aclose()
 
-    async def _counted(self, thing: Thing) -> Thing:
-        if thing.group is None:
-            return thing
-        return msgspec.structs.replace(thing, frames=(await self._progress(thing.group, thing.topic)).pending)
+    async def _counted(self, resource: Resource) -> Resource:
+        if resource.group is None:
+            return resource
+        return msgspec.structs.replace(resource, frames=(await self._progress(resource.group, resource.topic)).pending)
 
     async def _begin(self, group: str, topic: str, start: Start | Literal["declared"]) -> None:
         await self._client.run(BEGIN, [ledger_of(group, topic), *self._topics.lanes(topic)], [group, start])

@@ -1,4 +1,4 @@
-"""What an account holds of ours in a region, and how it is mended and removed.
+"""What an account holds of ours in a region, and how it is repaired and removed.
 
 Names on AWS do not tell the names of topics and groups, so those are written down as tags. What bears no tag of ours is
 somebody else's, unless it is asked for.
@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Collection, Sequence
 import msgspec
 
 from posthouse.brokers.sqs.client import Client, Missing
-from posthouse.brokers.sqs.drift import mended, queue_drift, subscription_drift, topic_drift
+from posthouse.brokers.sqs.drift import queue_drift, repaired, subscription_drift, topic_drift
 from posthouse.brokers.sqs.messages import queue_name, topic_name, untagged
 from posthouse.brokers.sqs.topics import GROUP, TOPIC, TOPIC_SETTINGS, Nothing, Queue, Topics
 from posthouse.errors import BrokerError
-from posthouse.survey import Thing
+from posthouse.survey import Resource
 
 PAGE = 1000
 FIFO = ".fifo"
@@ -54,12 +54,12 @@ class Inventory:
         self._client = client
         self._topics = topics
 
-    async def found(self, asked: Collection[tuple[str, str | None]]) -> list[Thing]:
+    async def found(self, asked: Collection[tuple[str, str | None]]) -> list[Resource]:
         """Every topic and queue that is asked for or bears our tags. Nobody tells who reads: whoever has frames in hand does."""
         topics = {topic for topic, _ in asked}
         await self._topics.find(topics)
         known = {topic_name(topic): topic for topic in topics & self._topics.known.keys()}
-        things = [await self._topic(topic) for topic in sorted({*known.values(), *await self._tagged_topics(known)})]
+        resources = [await self._topic(topic) for topic in sorted({*known.values(), *await self._tagged_topics(known)})]
         queues = {
             queue.url: queue
             for group, topic in self._places(asked)
@@ -67,17 +67,17 @@ class Inventory:
         }
         queues |= {queue.url: queue for queue in await self._tagged_queues(queues)}
         for queue in queues.values():
-            things.append(await self._place(queue))
-        return [thing for thing in things if thing is not None]
+            resources.append(await self._place(queue))
+        return [resource for resource in resources if resource is not None]
 
-    async def mend(self, thing: Thing) -> None:
-        if thing.group is None:
-            await self._mend_topic(thing.topic)
+    async def repair(self, resource: Resource) -> None:
+        if resource.group is None:
+            await self._repair_topic(resource.topic)
             return
-        queue = await self._topics.begin(thing.group, thing.topic)
-        wanted = await self._topics.queue_settings(thing.group, thing.topic)
-        found, arn = await self._topics.attributes(queue), await self._topics.arn(thing.topic)
-        settings = mended(found, wanted, arn)
+        queue = await self._topics.begin(resource.group, resource.topic)
+        wanted = await self._topics.queue_settings(resource.group, resource.topic)
+        found, arn = await self._topics.attributes(queue), await self._topics.arn(resource.topic)
+        settings = repaired(found, wanted, arn)
         if settings:
             await self._client.call("sqs", "set_queue_attributes", Nothing, QueueUrl=queue.url, Attributes=settings)
         subscription = await self._topics.subscription(queue)
@@ -91,18 +91,18 @@ class Inventory:
                 AttributeValue="true" if drift.setting == "RawMessageDelivery" else "{}",
             )
 
-    async def remove(self, things: Sequence[Thing]) -> None:
+    async def remove(self, resources: Sequence[Resource]) -> None:
         """One after the other; the first that cannot go ends it."""
-        for thing in sorted(things, key=lambda thing: thing.group is None):
-            if thing.group is not None:
-                await self._remove_place(thing.group, thing.topic)
+        for resource in sorted(resources, key=lambda resource: resource.group is None):
+            if resource.group is not None:
+                await self._remove_place(resource.group, resource.topic)
             else:
-                await self._remove_topic(thing.topic)
+                await self._remove_topic(resource.topic)
 
-    async def _mend_topic(self, topic: str) -> None:
+    async def _repair_topic(self, topic: str) -> None:
         arn = await self._topics.arn(topic)
         for drift in topic_drift(await self._topics.topic_attributes(topic), TOPIC_SETTINGS):
-            if drift.mendable:
+            if drift.repairable:
                 await self._client.call(
                     "sns",
                     "set_topic_attributes",
@@ -140,14 +140,14 @@ class Inventory:
         await self._client.call("sns", "delete_topic", Nothing, TopicArn=await self._topics.arn(topic))
         self._topics.known.pop(topic, None)
 
-    async def _topic(self, topic: str) -> Thing | None:
+    async def _topic(self, topic: str) -> Resource | None:
         try:
             drift = topic_drift(await self._topics.topic_attributes(topic), TOPIC_SETTINGS)
         except Missing:
             return None
-        return Thing(topic=topic, called=called(topic, None), drift=drift)
+        return Resource(topic=topic, called=called(topic, None), drift=drift)
 
-    async def _place(self, queue: Queue) -> Thing | None:
+    async def _place(self, queue: Queue) -> Resource | None:
         try:
             settings = await self._topics.attributes(queue)
         except Missing:
@@ -158,7 +158,7 @@ class Inventory:
             drift += subscription_drift(await self._topics.subscription(queue))
         except Missing:
             drift += subscription_drift({})
-        return Thing(
+        return Resource(
             topic=queue.topic,
             group=queue.group,
             called=called(queue.topic, queue.group),

@@ -19,7 +19,7 @@ from posthouse.brokers.sqs.topics import FORTNIGHT, Topics
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, SeekUnsupported
-from posthouse.survey import Thing, wanted, with_missing
+from posthouse.survey import Resource, wanted, with_missing
 
 OVERHEAD = 8 * 1024
 """Bytes of a message that are kept for what we add to it and for the punctuation of headers."""
@@ -154,23 +154,23 @@ class SqsBroker:
         self.sheet = msgspec.structs.replace(self.sheet, notes=tuple(warnings(checks)))
         return checks
 
-    async def survey(self, topology: Topology) -> Sequence[Thing]:
+    async def survey(self, topology: Topology) -> Sequence[Resource]:
         """What the topology names is known from then on, and judged by the checks."""
         asked = wanted(topology)
         for topic, group in asked:
             self._topics.forget(topic, group)
         found = await self._inventory.found(asked)
-        for thing in found:
-            if thing.group is not None and (thing.topic, thing.group) in asked:
-                await self._topics.remember(thing.group, thing.topic)
+        for resource in found:
+            if resource.group is not None and (resource.topic, resource.group) in asked:
+                await self._topics.remember(resource.group, resource.topic)
         return with_missing(topology, found, called)
 
-    async def mend(self, thing: Thing) -> None:
-        await self._inventory.mend(thing)
+    async def repair(self, resource: Resource) -> None:
+        await self._inventory.repair(resource)
 
-    async def remove(self, things: Sequence[Thing]) -> None:
+    async def remove(self, resources: Sequence[Resource]) -> None:
         """Whoever has frames in hand is seen; whoever only waits for some is not."""
-        await self._inventory.remove(things)
+        await self._inventory.remove(resources)
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))

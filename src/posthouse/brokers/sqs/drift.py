@@ -53,10 +53,10 @@ def subscription_drift(found: Settings) -> list[Drift]:
     return drift
 
 
-def mended(found: Settings, wanted: Settings, topic: str) -> dict[str, str]:
+def repaired(found: Settings, wanted: Settings, topic: str) -> dict[str, str]:
     """What is to be set on a queue. Whatever else its policy allows, stays allowed."""
     values = {**wanted, "RedrivePolicy": "", "DelaySeconds": "0", "MaximumMessageSize": str(LARGEST)}
-    names = [drift.setting for drift in queue_drift(found, wanted, topic) if drift.mendable]
+    names = [drift.setting for drift in queue_drift(found, wanted, topic) if drift.repairable]
     settings = {name: values[name] for name in names if name != POLICY}
     return settings | ({POLICY: with_ours(found.get(POLICY, ""), wanted[POLICY])} if POLICY in names else {})
 
@@ -75,5 +75,5 @@ def with_ours(found: str, ours: str) -> str:
 
 def _drift(name: str, found: str, wanted: str) -> Drift:
     if name in ("FifoTopic", "FifoQueue"):
-        return Drift(setting=name, found=found, wanted=wanted, mendable=False, fix=ANEW)
+        return Drift(setting=name, found=found, wanted=wanted, repairable=False, fix=ANEW)
     return Drift(setting=name, found=found, wanted=wanted)

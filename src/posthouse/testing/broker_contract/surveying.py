@@ -7,7 +7,7 @@ import pytest
 from posthouse.broker import Broker, Frame, Topology
 from posthouse.clock import new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
-from posthouse.survey import Surveyed, Thing
+from posthouse.survey import Resource, Surveyed
 from posthouse.testing.broker_contract.fixtures import BrokerFixtures
 from posthouse.testing.broker_contract.frames import ids, ids_of
 
@@ -24,43 +24,43 @@ class SurveyingContract(BrokerFixtures):
             broker, topology = await make(), self._topology()
             for _ in range(2):
                 found = await self._survey(broker, topology)
-                assert {(thing.topic, thing.group) for thing in found} == self._places(topology)
-                assert not any(thing.exists or thing.drift for thing in found)
-                assert all(thing.called for thing in found)
+                assert {(resource.topic, resource.group) for resource in found} == self._places(topology)
+                assert not any(resource.exists or resource.drift for resource in found)
+                assert all(resource.called for resource in found)
 
     async def test_what_was_ensured_is_found_as_it_was_made(self) -> None:
         async with self.brokers() as make:
             broker, topology = await make(), self._topology()
             await broker.ensure(topology)
             found = await self._survey(await make(), topology)
-            assert {(thing.topic, thing.group) for thing in found} == self._places(topology)
-            assert all(thing.exists and not thing.drift and not thing.at_work for thing in found)
+            assert {(resource.topic, resource.group) for resource in found} == self._places(topology)
+            assert all(resource.exists and not resource.drift and not resource.at_work for resource in found)
 
     async def test_a_survey_also_finds_what_nobody_asked_for(self) -> None:
         async with self.brokers() as make:
             broker, topology = await make(), self._topology()
             await broker.ensure(topology)
             found = await self._surveyed(await make()).survey(Topology())
-            assert (self._places(topology) <= {(thing.topic, thing.group) for thing in found}) == self.lists
+            assert (self._places(topology) <= {(resource.topic, resource.group) for resource in found}) == self.lists
             assert self.lists or not found
 
     async def test_a_survey_counts_frames_and_sees_members(self) -> None:
         async with self.brokers() as make:
             broker, topology = await make(), self._topology()
             await broker.ensure(topology)
-            if any(thing.frames is None for thing in await self._survey(broker, topology)):
+            if any(resource.frames is None for resource in await self._survey(broker, topology)):
                 pytest.skip("this broker tells neither what is unread nor who reads")
             ((group, (topic,)),) = topology.groups.items()
             sent = await self.publish(broker, topic, 5)
             stream = await broker.subscribe(group, [topic])
             assert ids(await self.collect(stream, 5)) == ids_of(sent)
             await self.publish(broker, topic, 3, keys=3)
-            places = {(thing.topic, thing.group): thing for thing in await self._survey(broker, topology)}
+            places = {(resource.topic, resource.group): resource for resource in await self._survey(broker, topology)}
             assert places[topic, group].at_work or not self.sees_members
             assert places[topic, group].frames == 3
             assert places[topic, None].frames in ((3, 8) if broker.sheet.history else (0,))
             await stream.aclose()
-            places = {(thing.topic, thing.group): thing for thing in await self._survey(broker, topology)}
+            places = {(resource.topic, resource.group): resource for resource in await self._survey(broker, topology)}
             assert not places[topic, group].at_work
 
     async def test_nothing_that_is_read_is_removed(self) -> None:
@@ -69,14 +69,16 @@ class SurveyingContract(BrokerFixtures):
             await broker.ensure(topology)
             ((group, (topic,)),) = topology.groups.items()
             stream = await broker.subscribe(group, [topic])
-            things = {(thing.topic, thing.group): thing for thing in await self._survey(broker, topology)}
-            assert things[topic, group].at_work or things[topic, group].frames is None or not self.sees_members
+            resources = {
+                (resource.topic, resource.group): resource for resource in await self._survey(broker, topology)
+            }
+            assert resources[topic, group].at_work or resources[topic, group].frames is None or not self.sees_members
             remover = self._surveyed(await make())
-            if things[topic, group].at_work:
+            if resources[topic, group].at_work:
                 with pytest.raises(BrokerError, match="at work"):
-                    await remover.remove([things[topic, group]])
+                    await remover.remove([resources[topic, group]])
             with pytest.raises(BrokerError, match="read by"):
-                await remover.remove([things[topic, None]])
+                await remover.remove([resources[topic, None]])
             sent = await self.publish(broker, topic, 3)
             assert ids(await self.collect(stream, 3)) == ids_of(sent)
 
@@ -86,11 +88,11 @@ class SurveyingContract(BrokerFixtures):
             await broker.ensure(topology)
             ((group, (topic,)),) = topology.groups.items()
             await self.publish(broker, topic, 3)
-            things = await self._survey(other, topology)
+            resources = await self._survey(other, topology)
             remover = self._surveyed(other)
-            await remover.remove(things)
-            await remover.remove(things)
-            assert not any(thing.exists for thing in await self._survey(broker, topology))
+            await remover.remove(resources)
+            await remover.remove(resources)
+            assert not any(resource.exists for resource in await self._survey(broker, topology))
             assert not await self._is_taken(broker, topic)
             await broker.ensure(topology)
             sent = await self.publish(broker, topic, 4)
@@ -111,10 +113,10 @@ class SurveyingContract(BrokerFixtures):
             pytest.skip("this broker does not show what it has")
         return broker
 
-    async def _survey(self, broker: Broker, topology: Topology) -> list[Thing]:
+    async def _survey(self, broker: Broker, topology: Topology) -> list[Resource]:
         """Of what this test has made; other tests use the same server."""
         topics = {topic for topic, _ in self._places(topology)}
-        return [thing for thing in await self._surveyed(broker).survey(topology) if thing.topic in topics]
+        return [resource for resource in await self._surveyed(broker).survey(topology) if resource.topic in topics]
 
     async def _is_taken(self, broker: Broker, topic: str) -> bool:
         """Whether a frame is stored by an instance that knows the topic from before; it may ask for a second try."""
