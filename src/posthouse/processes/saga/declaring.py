@@ -27,7 +27,7 @@ EARLY: tuple[Early, ...] = ("wait", "ignore")
 def saga_type_of(cls: type[Saga], name: str, *, service: str, correlate: str, policy: Policy) -> SagaType:
     """Read the class. Raises ConfigurationError with every problem at once."""
     if not _is_saga(cls):
-        raise ConfigurationError(f"{cls!r} is no saga: derive it from posthouse.processes.Saga")
+        raise ConfigurationError(f"{cls!r} is no saga: derive it from posthouse.Saga")
     methods = list(_methods(cls))
     problems = [*_problems(cls, name, correlate, methods), *policy.problems(f"the saga {name!r}")]
     if problems:
