@@ -104,7 +104,11 @@ class Claimer:
         """Which of the events are ours to run now; the others were dealt with, in this transaction."""
         if (held := events[0].held) is not None:
             return await self._claim_held(tx, events[0], held)
-        unfit = {place for place, one in enumerate(events) if (one.fact or one.defect) and await self._is_unfit(one)}
+        unfit = {  # it cannot be read, or another version of its fact may have been applied and forgotten
+            place
+            for place, one in enumerate(events)
+            if one.defect or (one.fact is not None and await self._is_forgotten(one))
+        }
         waiting = {
             place
             for place, one in enumerate(events)
@@ -191,10 +195,6 @@ class Claimer:
 
     async def _unblock_next(self, tx: Transaction, inbound: InboundEvent) -> bool:
         return await self.holder.unblock_next(tx, self.consumer, inbound.entry, inbound.policy)
-
-    async def _is_unfit(self, inbound: InboundEvent) -> bool:
-        """Whether an event cannot be read, or another version of its fact may have been applied and forgotten."""
-        return bool(inbound.defect) or await self._is_forgotten(inbound)
 
     async def _is_forgotten(self, inbound: InboundEvent) -> bool:
         """Whether an unordered event is so old that its inbox row may be gone: by the time of its storage, whatever its

@@ -9,7 +9,7 @@ import msgspec
 
 from posthouse.errors import DeskError
 from posthouse.events import codec_of, decode_any
-from posthouse.receiving.holding import Holder
+from posthouse.receiving.holding import Holder, held_events
 from posthouse.store import BLOCKING, HeldEvent, HeldFilter, KeyPosition, Store, Transaction
 
 MOST_MISSING = 1_000
@@ -25,13 +25,9 @@ class HeldEvents:
 
     store: Store
 
-    async def find(self, wanted: HeldFilter) -> AsyncIterator[HeldEvent]:
+    def find(self, wanted: HeldFilter) -> AsyncIterator[HeldEvent]:
         """Every held event that fits, oldest first."""
-        after = 0
-        while page := await self.store.held.find(wanted, after=after):
-            for event in page:
-                yield event
-            after = page[-1].id
+        return held_events(self.store, wanted)
 
     async def get(self, held_id: int) -> HeldEvent:
         """One held event by its number; DeskError when there is none."""

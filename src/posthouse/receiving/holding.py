@@ -12,7 +12,7 @@ import msgspec
 from posthouse.events import timestamp
 from posthouse.pulse import alive
 from posthouse.receiving.order import is_outlived
-from posthouse.receiving.policy import Policy
+from posthouse.receiving.policy import DEFAULT, Policy
 from posthouse.redaction import redacted
 from posthouse.store import (
     HeldEvent,
@@ -27,8 +27,6 @@ from posthouse.store import (
 )
 
 log = logging.getLogger("posthouse.consumer")
-
-DEFAULT = Policy()
 
 OUTLIVED = "fork: it was lost with its server, whose successor has given its number to another event"
 OUT_OF_LINE: tuple[HeldState, ...] = ("quarantined", "skipped")
@@ -124,17 +122,12 @@ class Holder:
                 made_room = True
         return made_room
 
-    async def _in_line(
-        self, consumer: str, entry: InboxEntry, state: HeldState | None = None
-    ) -> AsyncIterator[HeldEvent]:
+    def _in_line(self, consumer: str, entry: InboxEntry, state: HeldState | None = None) -> AsyncIterator[HeldEvent]:
         """What is held of the key of `entry`."""
-        line = HeldFilter(consumer=consumer, topic=entry.topic, tenant=entry.tenant, key=entry.key, state=state)
-        after = 0
-        while page := await self.store.held.find(line, after=after):
-            for held in page:
-                alive()
-                yield held
-            after = page[-1].id
+        return held_events(
+            self.store,
+            HeldFilter(consumer=consumer, topic=entry.topic, tenant=entry.tenant, key=entry.key, state=state),
+        )
 
     async def put(self, transaction: Transaction, held: HeldEvent) -> bool:
         """Hold it, or change it where it is held. False when it is held already, or not any more in its turn."""
@@ -154,6 +147,16 @@ class Holder:
             numbered=False,
         )
         await self.store.outbox.append(transaction, [row])
+
+
+async def held_events(store: Store, wanted: HeldFilter) -> AsyncIterator[HeldEvent]:
+    """Every held event that fits, oldest first."""
+    after = 0
+    while page := await store.held.find(wanted, after=after):
+        for held in page:
+            alive()
+            yield held
+        after = page[-1].id
 
 
 def _beside(held: HeldEvent) -> HeldEvent:

@@ -15,12 +15,10 @@ from posthouse.events.limits import MAX_BYTES
 from posthouse.receiving.fact import Fact, fact_of
 from posthouse.receiving.handler import Handler
 from posthouse.receiving.holding import storable, words_of
-from posthouse.receiving.policy import Policy
+from posthouse.receiving.policy import DEFAULT, Policy
 from posthouse.seam import Seam
 from posthouse.seam.inward import open_frame
 from posthouse.store import HeldEvent, HeldState, InboxEntry
-
-DEFAULT = Policy()
 
 
 class InboundEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):

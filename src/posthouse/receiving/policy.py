@@ -60,6 +60,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         return [f"{name}: {sentence}" for fine, sentence in checks if not fine]
 
 
+DEFAULT = Policy()
+
+
 class Again(msgspec.Struct, frozen=True):
     """Run the event again after `seconds`; 0 means at once, without leaving the worker."""
 
