@@ -15,8 +15,8 @@ def show_timing(timed: Sequence[ServiceTiming]) -> None:
     if not timed:
         say("\nno process has written what it timed yet: each does so every ten seconds while it runs, and at its end")
     for one in timed:
-        processes = "one process" if one.processes == 1 else f"{one.processes:,} processes together"
-        say(f"\n{one.service}: timed by {processes} since their start, as of {one.age:.0f} s ago")
+        who = "one process since its start" if one.processes == 1 else f"{one.processes:,} processes since their starts"
+        say(f"\n{one.service}: timed by {who}, as of {one.age:.0f} s ago")
         print_table(
             COLUMNS,
             [
