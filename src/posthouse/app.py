@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
@@ -175,18 +175,13 @@ class App:
 
     # What its services hand on.
 
-    async def begin(self, service: Service, context: EventContext) -> Begun:
-        """A transaction of the store, and a Tx for a service."""
-        opened = self._opened
-        if opened is None or not opened.ready:
-            opened = self._used()
-            await opened.open()
-        return await opened.begin(service, context)
+    def begin(self, service: Service, context: EventContext) -> Awaitable[Begun]:
+        """A transaction of the store, and a Tx for a service; everything is opened before."""
+        return self._used().begin(service, context)
 
-    async def join(self, service: Service, theirs: object, context: EventContext) -> Begun:
-        """A Tx for a service on a transaction that somebody else began."""
-        await self.open()
-        return await self._used().join(service, theirs, context)
+    def join(self, service: Service, theirs: object, context: EventContext) -> Awaitable[Begun]:
+        """A Tx for a service on a transaction that somebody else began; everything is opened before."""
+        return self._used().join(service, theirs, context)
 
     async def record(
         self, service: Service, context: EventContext, sql: str, parameters: Parameters, facts: Sequence[object]

@@ -143,11 +143,15 @@ class Opened:
     # Transactions.
 
     async def begin(self, service: Service, context: EventContext) -> Begun:
+        if not self.ready:
+            await self.open()
         store = self.ports.store
         block = self.seam.transaction(service.name, store.begin(tenant=context.tenant))
         return block, Tx(await block.__aenter__(), store, self.builders[service.name], context, self.clock)
 
     async def join(self, service: Service, theirs: object, context: EventContext) -> Begun:
+        if not self.ready:
+            await self.open()
         store = self.ports.store
         transaction, attending = store.join(theirs), AsyncExitStack()
         attending.callback(await transaction.attend())

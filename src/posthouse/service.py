@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import date
 from functools import partial
@@ -75,9 +75,9 @@ class Host(Protocol):
     @property
     def held(self) -> HeldEvents: ...
 
-    async def begin(self, service: Service, context: EventContext) -> Begun: ...
+    def begin(self, service: Service, context: EventContext) -> Awaitable[Begun]: ...
 
-    async def join(self, service: Service, theirs: object, context: EventContext) -> Begun: ...
+    def join(self, service: Service, theirs: object, context: EventContext) -> Awaitable[Begun]: ...
 
     async def record(
         self, service: Service, context: EventContext, sql: str, parameters: Parameters, facts: Sequence[object]
