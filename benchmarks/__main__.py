@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import brokers, latency, memory, receiving, sending
+from benchmarks import brokers, latency, memory, receiving, redelivery, sending
 from benchmarks.peers import beside
 from benchmarks.postgres.measures import BIG
 from benchmarks.postgres.measures import MEASURES as POSTGRES
@@ -33,6 +33,7 @@ MEASURES: Mapping[str, Measure] = {
     "consume-unordered": receiving.consume_unordered,
     "consume-grouped": receiving.consume_grouped,
     "consume-list": receiving.consume_list,
+    "redelivery": redelivery.redelivery,
     "latency": latency.latency,
     "latency-two": latency.latency_two,
     "idle": latency.idle,

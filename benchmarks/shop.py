@@ -10,6 +10,7 @@ from pathlib import Path
 
 from posthouse import App, Event, Payload, Policy, Service, Tx
 from posthouse.app import app_of
+from posthouse.broker import Broker
 
 TENANT = "t1"
 KEYS = 1000
@@ -37,9 +38,9 @@ class Done:
             self.stop.set()
 
 
-def placed(number: int) -> OrderPlaced:
+def placed(number: int, keys: int = KEYS) -> OrderPlaced:
     """One of 1,000 orders in turn."""
-    return OrderPlaced(order_id=f"o{number % KEYS}", total_cents=number)
+    return OrderPlaced(order_id=f"o{number % keys}", total_cents=number)
 
 
 def orders_in(folder: Path, *, log: Path | None = None) -> Service:
@@ -51,10 +52,12 @@ def orders_in(folder: Path, *, log: Path | None = None) -> Service:
     return orders
 
 
-def billing_in(folder: Path, kind: str, done: Done, *, log: Path | None = None) -> Service:
+def billing_in(
+    folder: Path, kind: str, done: Done, *, log: Path | None = None, broker: Broker | None = None
+) -> Service:
     """The consumer, on files in a folder; `kind` is a name in HANDLERS."""
     billing = Service("billing", namespace="shop")
-    App(billing, store=f"sqlite:///{folder / 'billing.db'}", broker=_log(folder, log))
+    App(billing, store=f"sqlite:///{folder / 'billing.db'}", broker=broker or _log(folder, log))
     billing.external("shop.orders.order.placed.v1", key="order_id")(OrderPlaced)
     billing.setup(create)
     KINDS[kind](billing, done)
@@ -98,12 +101,12 @@ def _list(billing: Service, done: Done) -> None:
 KINDS = {"single": _single, "unordered": _unordered, "grouped": _grouped, "list": _list}
 
 
-async def fill(orders: Service, count: int, *, at_once: int = 500) -> None:
+async def fill(orders: Service, count: int, *, at_once: int = 500, keys: int = KEYS) -> None:
     """Publish so many events into the outbox."""
     for first in range(0, count, at_once):
         async with orders.transaction(TENANT) as tx:
             for number in range(first, min(first + at_once, count)):
-                tx.publish(placed(number))
+                tx.publish(placed(number, keys))
 
 
 async def relay(orders: Service) -> None:
@@ -113,10 +116,10 @@ async def relay(orders: Service) -> None:
         pass
 
 
-async def filled_log(folder: Path, count: int) -> Path:
+async def filled_log(folder: Path, count: int, *, keys: int = KEYS) -> Path:
     """A log with so many events in a folder that exists, closed, to be copied for every round."""
     orders = orders_in(folder)
-    await fill(orders, count)
+    await fill(orders, count, keys=keys)
     await relay(orders)
     await orders.aclose()
     return folder / "log.db"
