@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from posthouse.store import HeldEvent, InboxEntry, KeyPosition, OutboxRow, StuckRow, Timer, shard_of
+from posthouse.store.sagas import SagaRow, with_progress
 from posthouse.store.streams import StreamEvent
 
 HELD = (
@@ -17,6 +18,7 @@ HELD = (
 )  # fmt: skip
 OUTBOX = "id, topic, tenant, key, sequence, lineage, event_id, headers, body"
 TIMER = "name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body"
+SAGA = "number, saga, tenant, id, status, turn, reason, started_at, changed_at, ended_at, progress, state"
 STREAM_EVENT = "tenant, aggregate, stream, version, event_id, type, headers, body, position"
 
 _decoder = msgspec.json.Decoder(dict[str, str])
@@ -148,3 +150,22 @@ def stream_event(columns: Sequence[Any]) -> StreamEvent:
     """From the columns of STREAM_EVENT."""
     tenant, aggregate, stream, version, event_id, kind, headers, body, position = columns
     return StreamEvent(tenant, aggregate, stream, version, event_id, kind, unpacked(headers), bytes(body), position)
+
+
+def saga_row(columns: Sequence[Any]) -> SagaRow:
+    """From the columns of SAGA; the state is text in some databases."""
+    number, saga, tenant, id, status, turn, reason, started_at, changed_at, ended_at, progress, state = columns
+    row = SagaRow(
+        saga=saga,
+        tenant=tenant,
+        id=id,
+        status=status,
+        state=state.encode() if isinstance(state, str) else state,
+        reason=reason,
+        turn=turn,
+        started_at=started_at,
+        changed_at=changed_at,
+        ended_at=ended_at,
+        number=number,
+    )
+    return with_progress(row, progress)

@@ -9,12 +9,11 @@ import msgspec
 
 from posthouse.clock import Clock
 from posthouse.store import Rows, Transaction
-from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of, with_progress
+from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.joins import ours
 from posthouse.stores.postgres.steps import NOW, Steps
-
-COLUMNS = "number, saga, tenant, id, status, turn, reason, started_at, changed_at, ended_at, progress, state"
+from posthouse.stores.rows import SAGA, saga_row
 
 MOMENT = NOW.replace("$1", "CAST($1 AS double precision)")
 
@@ -28,7 +27,7 @@ ON CONFLICT (tenant, saga, id) DO NOTHING RETURNING 1
 
 # One saga, locked.
 LOAD = f"""
-SELECT {COLUMNS} FROM posthouse.saga
+SELECT {SAGA} FROM posthouse.saga
 WHERE saga = CAST($1 AS text) AND tenant = CAST($2 AS text) AND id = CAST($3 AS text) FOR UPDATE
 """
 
@@ -51,13 +50,13 @@ SELECT s.tenant, s.number, s.turn, CAST($13 AS text) FROM saved s RETURNING 1
 
 # Sagas in the order of starting.
 FIND = f"""
-SELECT {COLUMNS} FROM posthouse.saga WHERE number > $1 AND ($2::text IS NULL OR saga = $2)
+SELECT {SAGA} FROM posthouse.saga WHERE number > $1 AND ($2::text IS NULL OR saga = $2)
     AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR tenant = $4) AND ($5::text IS NULL OR id = $5)
 ORDER BY number LIMIT $6
 """
 
 # One saga, unlocked.
-LOOK = f"SELECT {COLUMNS} FROM posthouse.saga WHERE number > $1 AND saga = $2 AND tenant = $3 AND id = $4"
+LOOK = f"SELECT {SAGA} FROM posthouse.saga WHERE number > $1 AND saga = $2 AND tenant = $3 AND id = $4"
 
 # The turns of one saga.
 HISTORY = """
@@ -98,7 +97,7 @@ class PostgresSagas:
 
     async def load(self, tx: Transaction, saga: str, tenant: str, id: str) -> SagaRow | None:
         found = await self._run(tx, LOAD, saga, tenant, id)
-        return _row(found[0]) if found else None
+        return saga_row(found[0]) if found else None
 
     async def save(self, tx: Transaction, row: SagaRow, turn: SagaTurn, *, cancel: Sequence[str] = ()) -> bool:
         return bool(await self._run(
@@ -116,7 +115,7 @@ class PostgresSagas:
         else:
             parameters = (after, wanted.saga, wanted.status, wanted.tenant, wanted.id, limit)
             found = await self._database.run(FIND, *parameters)
-        return [_row(columns) for columns in found]
+        return [saga_row(columns) for columns in found]
 
     async def history(self, saga: str, tenant: str, id: str) -> Sequence[SagaTurn]:
         found: Sequence[Sequence[Any]] = await self._database.run(HISTORY, saga, tenant, id)
@@ -136,21 +135,3 @@ class PostgresSagas:
 
 def _step(sql: str, parameters: Sequence[object]) -> Steps[Rows]:
     return (yield sql, parameters)
-
-
-def _row(columns: Sequence[Any]) -> SagaRow:
-    number, saga, tenant, id, status, turn, reason, started_at, changed_at, ended_at, progress, state = columns
-    row = SagaRow(
-        saga=saga,
-        tenant=tenant,
-        id=id,
-        status=status,
-        state=state.encode(),
-        reason=reason,
-        turn=turn,
-        started_at=started_at,
-        changed_at=changed_at,
-        ended_at=ended_at,
-        number=number,
-    )
-    return with_progress(row, progress)

@@ -9,11 +9,10 @@ import msgspec
 
 from posthouse.clock import Clock
 from posthouse.store import Transaction
-from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of, with_progress
+from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of
+from posthouse.stores.rows import SAGA, saga_row
 from posthouse.stores.sqlite.database import Database
 from posthouse.stores.sqlite.timers import CANCEL
-
-COLUMNS = "number, saga, tenant, id, status, turn, reason, started_at, changed_at, ended_at, progress, state"
 
 # Add a saga that is not there yet.
 ADD = """
@@ -22,7 +21,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
 
 # One saga; whoever writes has the only lock already.
-LOAD = f"SELECT {COLUMNS} FROM posthouse_saga WHERE saga = ? AND tenant = ? AND id = ?"
+LOAD = f"SELECT {SAGA} FROM posthouse_saga WHERE saga = ? AND tenant = ? AND id = ?"
 
 # Store the next turn of a saga.
 SAVE = """
@@ -36,7 +35,7 @@ RECORD = "INSERT INTO posthouse_saga_turn (number, turn, record) VALUES (?, ?, ?
 
 # Sagas in the order of starting.
 FIND = f"""
-SELECT {COLUMNS} FROM posthouse_saga WHERE number > ?1 AND (?2 IS NULL OR saga = ?2) AND (?3 IS NULL OR status = ?3)
+SELECT {SAGA} FROM posthouse_saga WHERE number > ?1 AND (?2 IS NULL OR saga = ?2) AND (?3 IS NULL OR status = ?3)
     AND (?4 IS NULL OR tenant = ?4) AND (?5 IS NULL OR id = ?5) ORDER BY number LIMIT ?6
 """
 
@@ -75,7 +74,7 @@ class SqliteSagas:
 
     async def load(self, tx: Transaction, saga: str, tenant: str, id: str) -> SagaRow | None:
         found = await tx.execute(LOAD, (saga, tenant, id))
-        return _row(found[0]) if found else None
+        return saga_row(found[0]) if found else None
 
     async def save(self, tx: Transaction, row: SagaRow, turn: SagaTurn, *, cancel: Sequence[str] = ()) -> bool:
         saved = await tx.execute(SAVE, (
@@ -91,7 +90,7 @@ class SqliteSagas:
 
     async def find(self, wanted: SagaFilter, *, after: int = 0, limit: int = 100) -> Sequence[SagaRow]:
         parameters = (after, wanted.saga, wanted.status, wanted.tenant, wanted.id, limit)
-        return [_row(columns) for columns in await self._database.select(FIND, parameters)]
+        return [saga_row(columns) for columns in await self._database.select(FIND, parameters)]
 
     async def history(self, saga: str, tenant: str, id: str) -> Sequence[SagaTurn]:
         found: Sequence[Sequence[Any]] = await self._database.select(HISTORY, (saga, tenant, id))
@@ -108,21 +107,3 @@ class SqliteSagas:
                 tx.run_many(FORGET, old)
                 tx.run_many(FORGET_TURNS, old)
         return len(old)
-
-
-def _row(columns: Sequence[Any]) -> SagaRow:
-    number, saga, tenant, id, status, turn, reason, started_at, changed_at, ended_at, progress, state = columns
-    row = SagaRow(
-        saga=saga,
-        tenant=tenant,
-        id=id,
-        status=status,
-        state=state,
-        reason=reason,
-        turn=turn,
-        started_at=started_at,
-        changed_at=changed_at,
-        ended_at=ended_at,
-        number=number,
-    )
-    return with_progress(row, progress)
