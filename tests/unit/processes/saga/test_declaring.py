@@ -242,7 +242,7 @@ def test_names_and_settings_are_checked() -> None:
 
 def test_one_name_is_one_saga_and_one_consumer() -> None:
     service = declared(Plain)
-    with pytest.raises(ConfigurationError, match=r"consumer 'shop.order' already"):
+    with pytest.raises(ConfigurationError, match=r"consumer shop.order already"):
         service.saga("order", correlate="order_id")(Plain)
     with pytest.raises(ConfigurationError, match="is no saga: derive it from"):
         service.saga("other", correlate="order_id")(NoEvent)  # type: ignore[type-var]
