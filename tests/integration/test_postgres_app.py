@@ -1,14 +1,15 @@
-"""Services of one App on PostgreSQL: as many connections as one of them alone."""
+"""Services of one App on PostgreSQL: they share its pools."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import asyncpg
-import pytest
 
-from posthouse import App, Event, Payload, Service, Tx, drained
+from posthouse import App, Event, Payload, Service, Tx
 from posthouse.stores.postgres import PostgresStore
+from tests.kit.waiting import eventually
 
 COUNT = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
@@ -33,34 +34,35 @@ def service(name: str, heard: list[str]) -> tuple[Service, type[Counted]]:
     return made, said
 
 
-async def connections(url: str, count: int) -> int:
-    """How many there are while services of one App have all spoken and heard at once."""
+async def connections(url: str, count: int, *, together: bool) -> int:
+    """How many there are while services, in one App or in one each, have all spoken and heard at once."""
     heard: list[str] = []
     declared = [service(f"service{number}", heard) for number in range(count)]
     services = [one for one, _ in declared]
-    app = App(*services, store=url, broker=f"{url}?schema=log&partitions=1")
+    groups = [services] if together else [[one] for one in services]
+    apps = [App(*group, store=url, broker=f"{url}?schema=log&partitions=1") for group in groups]
 
     async def say(one: Service, said: type[Counted]) -> None:
-        async with one.transaction("t1") as tx:
+        async with one.transaction() as tx:
             tx.publish(said(key="k"))
 
-    async with app.running():
+    async with contextlib.AsyncExitStack() as running:
+        for app in apps:
+            await running.enter_async_context(app.running())
         await asyncio.gather(*(say(one, said) for one, said in declared))
-        await drained(*services)
+        await eventually(lambda: len(heard) == count)
         looking = await asyncpg.connect(url)
         try:
             found: int = await looking.fetchval(COUNT)
         finally:
             await looking.close()
-    assert sorted(heard) == sorted(one.name for one in services)
     return found
 
 
-@pytest.mark.parametrize("count", [4])
-async def test_services_of_one_app_share_its_connections(postgres_url: str, count: int) -> None:
+async def test_services_of_one_app_share_its_connections(postgres_url: str) -> None:
     store = PostgresStore(postgres_url)
     await store.upgrade()
     await store.aclose()
-    alone = await connections(postgres_url, 1)
-    together = await connections(postgres_url, count)
-    assert together < 2 * alone, "each App has pools of its own, and services have none"
+    together = await connections(postgres_url, 4, together=True)
+    apart = await connections(postgres_url, 4, together=False)
+    assert together < apart
