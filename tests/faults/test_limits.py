@@ -20,7 +20,7 @@ from posthouse.stores import open_store
 INDEX_ROW = 2704
 """Bytes of the largest row that a B-tree of PostgreSQL takes; its header and the lengths of its columns are in them."""
 NAMES = 256
-"""Bytes of names that a developer gives: consumers, sagas, aggregates, projections and the roles of version usage."""
+"""Bytes of names that a developer gives: consumers, sagas, aggregates, projections, services and the roles of version usage."""
 COLUMNS = {
     "tenant": MAX_BYTES["tenant"],
     "key": MAX_BYTES["key"],
@@ -30,7 +30,20 @@ COLUMNS = {
     "topic": MAX_LENGTH + len(".dlq"),
     "subject": MAX_LENGTH,
     **dict.fromkeys(
-        ("consumer", "aggregate", "projection", "party", "role", "saga", "state", "status", "owner"), NAMES
+        (
+            "consumer",
+            "aggregate",
+            "projection",
+            "party",
+            "role",
+            "saga",
+            "state",
+            "status",
+            "owner",
+            "service",
+            "process",
+        ),
+        NAMES,
     ),
 }
 """How long a text in a column can be. An id is also remembered with `#` and a digest, or as a fact: that is the longest."""

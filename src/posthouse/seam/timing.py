@@ -24,6 +24,8 @@ OK = "ok"
 MOST = 1_000
 """So many different (crossing, name, outcome) are told apart; whatever comes later is counted under `OTHERS`."""
 OTHERS = "(others)"
+LONGEST_NAME = 256
+"""So much of the names of an App's services is written: they are in an index, which takes no text of any length."""
 
 SHORTEST = -20
 """The first bucket holds what took less than 2**-20 seconds, about a microsecond; each next one is twice as wide."""
@@ -104,7 +106,7 @@ class Timing:
 
     async def write(self, table: TimingTable, service: str, process: str) -> None:
         """Let other processes see the figures: `posthouse status --verbose` is one."""
-        await table.write(service, process, msgspec.json.encode(self.figures()), keep=KEEP)
+        await table.write(service[:LONGEST_NAME], process, msgspec.json.encode(self.figures()), keep=KEEP)
 
     def _new(self, crossing: Crossing, name: str, outcome: str) -> _Cell:
         place = (crossing, name, outcome) if len(self._cells) < MOST else (crossing, OTHERS, OTHERS)

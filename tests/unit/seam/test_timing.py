@@ -6,7 +6,8 @@ import pytest
 
 from posthouse.clock import ManualClock
 from posthouse.seam import Timing
-from posthouse.seam.timing import MOST, OTHERS, merged
+from posthouse.seam.timing import LONGEST_NAME, MOST, OTHERS, merged
+from posthouse.stores import open_store
 
 
 @pytest.fixture
@@ -82,3 +83,13 @@ def test_figures_of_several_processes_add_up(clock: ManualClock, timing: Timing)
     assert (orders.name, orders.count, orders.total, orders.longest) == ("orders", 2, 4.0, 3.0)
     assert (billing.name, billing.count) == ("billing", 1)
     assert sum(orders.buckets) == 2
+
+
+async def test_the_names_of_many_services_are_written_as_far_as_an_index_takes_them(timing: Timing) -> None:
+    store = open_store("sqlite://", clock=ManualClock())
+    await store.upgrade()
+    await timing.write(store.timing, ", ".join(f"service_{number}" for number in range(400)), "host-1")
+    (written,) = await store.timing.read()
+    await store.aclose()
+    assert written.service.startswith("service_0, service_1")
+    assert len(written.service) == LONGEST_NAME
