@@ -16,8 +16,8 @@ from posthouse.opened import Opened, Ports
 from posthouse.processes import Projections, SagaInstances
 from posthouse.receiving import Handler, HeldEvents
 from posthouse.runtime import PARTS, Part, Runtime
-from posthouse.seam import EventContext, Seam
-from posthouse.sending import Outbox, TransactionScope, Tx, record
+from posthouse.seam import EnvelopeBuilder, EventContext, Seam
+from posthouse.sending import TransactionScope, Tx, record
 from posthouse.sending.transaction import Begun
 from posthouse.service import Service
 from posthouse.settings import Settings
@@ -51,6 +51,7 @@ class App:
         """What is done, measured and refused wherever an event crosses from one world into another."""
         self._given = (store, broker)
         self._opened: Opened | None = None
+        self._runs = False
         for service in services:
             service.hosted_by(self)
 
@@ -120,9 +121,18 @@ class App:
         runtime = await self.prepare(relay=relay if "relay" in only else "poll")
         await runtime.run(stop or asyncio.Event(), only)
 
+    @property
+    def runs(self) -> bool:
+        """Whether somebody is in a block of `running`, and closes everything at its end."""
+        return self._runs
+
     @asynccontextmanager
     async def running(self, *, only: Collection[Part] = PARTS, relay: RelaySource | None = None) -> AsyncIterator[None]:
-        """`run` in the background of a block, as in the lifespan of a web application; then stop and close."""
+        """`run` in the background of a block, as in the lifespan of a web application; then stop and close. One block at a
+        time, for all its services: ConfigurationError for a second one."""
+        if self._runs:
+            raise ConfigurationError(f"{self.name} runs already: one running() is for all services of an App")
+        self._runs = True
         stop = asyncio.Event()
         try:
             runtime = await self.prepare(relay=relay if "relay" in only else "poll")
@@ -135,7 +145,10 @@ class App:
                 stop.set()
                 await task
         finally:
-            await self.aclose()
+            try:
+                await self.aclose()
+            finally:
+                self._runs = False
 
     async def aclose(self) -> None:
         """Close store and broker. Idempotent; one that was given URLs can be opened again, also on another event loop."""
@@ -191,9 +204,9 @@ class App:
         builder = self._used().builders[service.name]
         return await record(self.store, partial(self.begin, service), builder, context, sql, parameters, facts)
 
-    def outbox(self, service: Service) -> Outbox:
-        """Adds events of a service to transactions of others."""
-        return Outbox(self.store, self._used().builders[service.name])
+    def writes(self, service: Service) -> tuple[Store, EnvelopeBuilder]:
+        """Where facts of a service are stored, and what writes their envelopes."""
+        return self.store, self._used().builders[service.name]
 
 
 def app_of(service: Service) -> App:

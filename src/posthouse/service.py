@@ -22,7 +22,7 @@ from posthouse.processes.stream import Evolve
 from posthouse.processes.stream.declaring import aggregate_of
 from posthouse.receiving import Calling, HeldEvents, Policy, Uses, handler_of
 from posthouse.runtime import PARTS, Part
-from posthouse.seam import EventContext
+from posthouse.seam import EnvelopeBuilder, EventContext
 from posthouse.sending import Outbox, TransactionScope, Tx
 from posthouse.sending.transaction import Begun
 from posthouse.store import Parameters, RelaySource, Store
@@ -83,7 +83,7 @@ class Host(Protocol):
         self, service: Service, context: EventContext, sql: str, parameters: Parameters, facts: Sequence[object]
     ) -> bool: ...
 
-    def outbox(self, service: Service) -> Outbox: ...
+    def writes(self, service: Service) -> tuple[Store, EnvelopeBuilder]: ...
 
     async def run(
         self, *, only: Collection[Part] = PARTS, relay: RelaySource | None = None, stop: asyncio.Event | None = None
@@ -420,8 +420,11 @@ class Service:
 
     @property
     def outbox(self) -> Outbox:
-        """Adds events to transactions that are yours."""
-        return self.host.outbox(self)
+        """Adds events to transactions that are yours. It may be kept: it asks for the host whenever it is used."""
+        return Outbox(self._writes)
+
+    def _writes(self) -> tuple[Store, EnvelopeBuilder]:
+        return self.host.writes(self)
 
     @property
     def held(self) -> HeldEvents:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,23 @@ async def test_names_that_would_meet_in_one_store_are_refused_at_once() -> None:
     await app.aclose()
 
 
+async def test_one_app_runs_once_at_a_time_for_all_its_services() -> None:
+    shop = Shop()
+    app = App(shop.orders, shop.billing, store="sqlite://", broker="memory://")
+    async with shop.orders.running():
+        with pytest.raises(ConfigurationError, match=r"^orders, billing runs already: one running\(\)"):
+            async with shop.billing.running():
+                pass
+        assert app.runs
+        async with shop.orders.transaction("t1") as tx:
+            tx.publish(shop.placed(order_id="o1"))
+        await drained(shop.orders, shop.billing)
+        assert len(shop.heard) == 2, "the one that was refused has closed nothing"
+    async with shop.billing.running():
+        assert app.runs
+    assert not app.runs
+
+
 def test_an_app_needs_a_service() -> None:
     with pytest.raises(ConfigurationError, match="needs a service"):
         App()
@@ -142,6 +161,42 @@ async def test_the_app_that_was_made_last_hosts_a_service_also_after_it_was_clos
     await second.aclose()
     assert not (tmp_path / "first.db").exists()
     assert apps_of([shop.orders]) == [second] != [first]
+
+
+async def test_set_up_functions_run_in_the_store_of_the_app_that_is_opened_whoever_hosts_the_service(
+    tmp_path: Path,
+) -> None:
+    shop = Shop()
+
+    @shop.orders.setup
+    async def tables(tx: Tx) -> None:
+        await tx.execute("CREATE TABLE IF NOT EXISTS mine (id int)")
+
+    first, second = (App(shop.orders, store=f"sqlite:///{tmp_path}/{n}.db", broker="memory://") for n in (1, 2))
+    await first.open()
+    async with first.store.begin() as tx:
+        assert await tx.execute("SELECT count(*) FROM mine") == [(0,)]
+    assert not (tmp_path / "2.db").exists()
+    await first.aclose()
+    await second.aclose()
+
+
+async def test_an_outbox_that_was_taken_before_the_app_was_made_writes_to_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shop = Shop()
+    outbox = shop.orders.outbox
+    app = App(shop.orders, store="sqlite:///shop.db", broker="memory://")
+    for number in range(2):
+        await app.open()
+        with closing(sqlite3.connect("shop.db", isolation_level=None)) as connection:
+            connection.execute("BEGIN")
+            outbox.add_now(connection, shop.placed(order_id=f"o{number}"))
+            connection.execute("COMMIT")
+        assert (await app.store.counts()).committed == {"orders.order": number + 1}
+        await app.aclose()
+    assert not (tmp_path / "orders.db").exists()
 
 
 async def test_a_harness_gives_services_back_to_the_app_that_had_them() -> None:

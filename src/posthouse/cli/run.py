@@ -20,7 +20,6 @@ from posthouse.cli.watchdog import Watchdog, end_process
 from posthouse.errors import ConfigurationError
 from posthouse.redaction import redacted
 from posthouse.runtime import PARTS, Part
-from posthouse.service import Service
 from posthouse.store import RelaySource
 
 log = logging.getLogger("posthouse.run")
@@ -92,9 +91,10 @@ def run(
             raise ConfigurationError(f"{option} takes seconds above 0, not {seconds:g}")
     services = load_all(targets)
     log_to_stderr(log_level, as_json=log_json)
-    limit = _longest_deadline(services) + GRACE if stall_exit is None else stall_exit
+    apps = apps_of(services)
+    limit = longest_deadline(apps) + GRACE if stall_exit is None else stall_exit
     plan = Plan([part for part in PARTS if not only or part in only], relay, wait)
-    asyncio.run(_serve(apps_of(services), plan, limit, stop_within))
+    asyncio.run(_serve(apps, plan, limit, stop_within))
 
 
 class Plan(NamedTuple):
@@ -167,8 +167,9 @@ async def _take_leave(*, forced: bool) -> None:
         os._exit(0)
 
 
-def _longest_deadline(services: Sequence[Service]) -> float:
-    return max(
-        (h.policy.deadline for s in services for by_type in s.declared.consumers.values() for h in by_type.values()),
-        default=0.0,
-    )
+def longest_deadline(apps: Sequence[App]) -> float:
+    """Of all handlers that run with these Apps, those of services that nobody named included."""
+    consumers = [
+        handlers for app in apps for service in app.services for handlers in service.declared.consumers.values()
+    ]
+    return max((handler.policy.deadline for handlers in consumers for handler in handlers.values()), default=0.0)

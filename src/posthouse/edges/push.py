@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -238,11 +239,13 @@ class PushEndpoint:
         }
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Served by itself: the service runs as long as the server does."""
+        """Served by itself: the service runs as long as the server does. Where its App runs already, for another endpoint or
+        for the application around both, that one runs it for all."""
         await receive()
         phase = "startup"
+        app = app_of(self._service)
         try:
-            async with self._service.running():
+            async with nullcontext() if app.runs else app.running():
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
                 phase = "shutdown"

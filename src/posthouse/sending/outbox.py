@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from posthouse.events import DEFAULT_TENANT, Actor
@@ -18,12 +18,12 @@ Rows = list[OutboxRow]
 class Outbox:
     """Adds events to a connection or session that somebody else began and will commit. Adding never commits.
 
-    What can be joined is up to the store; `posthouse.stores.sessions` lists it.
+    What can be joined is up to the store; `posthouse.stores.sessions` lists it. `writes` says, at each use, in which store facts are
+    kept and what writes their envelopes.
     """
 
-    def __init__(self, store: Store, builder: EnvelopeBuilder) -> None:
-        self._store = store
-        self._builder = builder
+    def __init__(self, writes: Callable[[], tuple[Store, EnvelopeBuilder]]) -> None:
+        self._writes = writes
 
     async def add(
         self,
@@ -38,7 +38,8 @@ class Outbox:
         """Add facts to their open transaction; returns the event ids. An id that was there before comes back when the
         idempotency key was used already."""
         context = EventContext(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
-        return await self._add(self._store.join(theirs), payloads, context, idempotency_key)
+        store, builder = self._writes()
+        return await _add(store, builder, store.join(theirs), payloads, context, idempotency_key)
 
     def add_now(
         self,
@@ -52,7 +53,8 @@ class Outbox:
     ) -> Sequence[str]:
         """`add` for code without an event loop: their connection or session must be a synchronous one."""
         context = EventContext(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
-        return drive(self._add(join_now(self._store, theirs), payloads, context, idempotency_key))
+        store, builder = self._writes()
+        return drive(_add(store, builder, join_now(store, theirs), payloads, context, idempotency_key))
 
     @contextmanager
     def joined(
@@ -67,9 +69,10 @@ class Outbox:
         """`service.joined` for code without an event loop, on a synchronous connection or session: to publish, also later,
         to start sagas and decide on aggregates. What was said is written when the block ends; whether it stays is up to you."""
         context = EventContext(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
-        transaction, builder = join_now(self._store, theirs), self._builder
+        store, builder = self._writes()
+        transaction = join_now(store, theirs)
         detach = drive(transaction.attend())
-        tx = Tx(transaction, self._store, builder, context, builder.clock)
+        tx = Tx(transaction, store, builder, context, builder.clock)
         bridge = SyncTx(tx)
         try:
             yield bridge
@@ -78,15 +81,20 @@ class Outbox:
             bridge.close()
             detach()
 
-    async def _add(
-        self, transaction: Transaction, payloads: Sequence[object], context: EventContext, idempotency_key: str | None
-    ) -> Sequence[str]:
-        if idempotency_key is not None and len(payloads) != 1:
-            raise ValueError("an idempotency key stands for one fact: add the others in a call of their own")
-        builder = self._builder
-        facts = [builder.build(payload, context, idempotency_key=idempotency_key) for payload in payloads]
-        rows = await builder.finish(transaction, [row for fact in facts for row in fact])
-        return _firsts(await self._store.outbox.append(transaction, rows), facts)
+
+async def _add(
+    store: Store,
+    builder: EnvelopeBuilder,
+    transaction: Transaction,
+    payloads: Sequence[object],
+    context: EventContext,
+    idempotency_key: str | None,
+) -> Sequence[str]:
+    if idempotency_key is not None and len(payloads) != 1:
+        raise ValueError("an idempotency key stands for one fact: add the others in a call of their own")
+    facts = [builder.build(payload, context, idempotency_key=idempotency_key) for payload in payloads]
+    rows = await builder.finish(transaction, [row for fact in facts for row in fact])
+    return _firsts(await store.outbox.append(transaction, rows), facts)
 
 
 def _firsts(ids: Sequence[str], facts: Sequence[Rows]) -> Sequence[str]:

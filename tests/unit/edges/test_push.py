@@ -389,6 +389,28 @@ async def test_served_by_itself_it_runs_the_service(house: House) -> None:
     assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
+async def test_endpoints_of_one_app_share_what_runs(house: House, tmp_path: Path) -> None:
+    other = Service("other", namespace="shop")
+    app = App(house.billing, other, store=f"sqlite:///{tmp_path}/both.db", broker=_memory())
+    said: asyncio.Queue[str] = asyncio.Queue()
+
+    async def send(message: Any) -> None:
+        said.put_nowait(message["type"])
+
+    lives = []
+    for endpoint in (house.endpoint, house.endpoint_with()):
+        turns: asyncio.Queue[Any] = asyncio.Queue()
+        lives.append((turns, asyncio.create_task(endpoint({"type": "lifespan"}, turns.get, send))))
+        turns.put_nowait({"type": "lifespan.startup"})
+        assert await asyncio.wait_for(said.get(), 10) == "lifespan.startup.complete"
+    for turns, living in reversed(lives):
+        assert app.runs
+        turns.put_nowait({"type": "lifespan.shutdown"})
+        await soon(living)
+        assert said.get_nowait() == "lifespan.shutdown.complete"
+    assert not app.runs
+
+
 async def test_a_service_that_cannot_start_says_why_to_the_server(tmp_path: Path, issuer: Issuer) -> None:
     service = Service("billing")
     App(service, store=f"sqlite:///{tmp_path}/no/such/folder/b.db", broker="memory://")
