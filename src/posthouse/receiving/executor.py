@@ -17,13 +17,14 @@ same way.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 
 from posthouse.clock import Clock
-from posthouse.errors import CommitUnknown, StoreCollision, StoreFull, StoreUnavailable, TransactionClosed
+from posthouse.errors import CommitUnknown, StoreCollision, StoreFull, StoreUnavailable, TransactionClosed, ValueRefused
 from posthouse.pulse import alive
 from posthouse.receiving.claim import Claimer
 from posthouse.receiving.collisions import despite_collisions
@@ -103,13 +104,21 @@ class Executor:
     async def retry(self, held: HeldEvent) -> None:
         """Run a held event whose turn has come; its attempt is counted already."""
         inbound = self.decoder.from_held(held)
-        if not await self.settler.spent(inbound, held):
-            await self._execute_alone(inbound)
+        if await self.settler.spent(inbound, held):
+            return
+        if not held.type and inbound.event is not None:
+            with contextlib.suppress(
+                ValueRefused
+            ):  # no store keeps it as what it says it is: it is run under its digest
+                await self.settler.let_in(self.decoder.let_in(inbound, inbound.event), held)
+                self.due.set()
+                return
+        await self._execute_alone(inbound)
 
     async def _execute_together(self, events: Sequence[InboundEvent]) -> bool:
         """False: nothing was done, and each is to be tried by itself."""
         try:
-            await self._transact(events)
+            await self._transact(await self.runner.opened(events))
         except Exception as error:
             if isinstance(error, NOTHING_KNOWN) and not isinstance(error, StoreCollision):
                 raise
@@ -126,7 +135,8 @@ class Executor:
             attempts += 1
             alive()
             try:
-                await self._transact([inbound], await self._ask(inbound))
+                opened = await self.runner.opened([inbound])
+                await self._transact(opened, await self._ask(opened[0]))
                 return
             except NOTHING_KNOWN:
                 raise
@@ -156,7 +166,6 @@ class Executor:
 
     async def _transact(self, events: Sequence[InboundEvent], answer: Answer = ()) -> None:
         """One transaction, for the tenant of the events and in the shape that their handler wants."""
-        events = await self.runner.opened(events)
         if await despite_collisions(partial(self._claim_and_run, events, answer), self.consumer):
             self.due.set()  # committed: whoever runs held events may look now
 

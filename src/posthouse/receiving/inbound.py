@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from posthouse.broker import Delivery
+from posthouse.broker import Delivery, Frame
 from posthouse.errors import FrameRefused
 from posthouse.events import PLATFORM, Event, decode_any
 from posthouse.events.limits import MAX_BYTES
@@ -77,7 +77,7 @@ class Decoder:
         digest = hashlib.blake2b(frame.body, digest_size=16).digest()
         try:
             event = open_frame(self.seam, self.consumer, delivery, self.limit)
-            entry = self._entry(delivery, event, digest)
+            entry = self._entry(frame.topic, delivery.stored_at, event, digest)
             return InboundEvent(
                 entry=entry,
                 headers=frame.headers,
@@ -100,22 +100,32 @@ class Decoder:
         """What a held event is. Its frame was verified when it came; since then an operator may have edited it."""
         inbound = InboundEvent(entry=held.entry, headers=held.headers, body=held.body, held=held)
         try:
+            if not held.type and self.seam.verify is not None:  # its frame was refused: it was never let in
+                topic, id = held.entry.topic, held.entry.event_id
+                self.seam.verify(Frame(topic=topic, id=id, key=None, headers=held.headers, body=held.body))
             event = decode_any(held.headers, held.body)
         except Exception as error:
             return msgspec.structs.replace(inbound, defect=words_of(error))
         fact = fact_of(event, held.entry) if event.extensions else None
         return msgspec.structs.replace(inbound, event=event, handler=self.handlers.get(event.type), fact=fact)
 
-    def _entry(self, delivery: Delivery, event: Event[bytes], digest: bytes) -> InboxEntry:
-        topic = delivery.frame.topic
-        said = event.occurred_at.timestamp() if event.time else delivery.stored_at
+    def let_in(self, inbound: InboundEvent, event: Event[bytes]) -> InboundEvent:
+        """A held event whose frame was refused when it came and is accepted now: under the id and number that it says, as if
+        the broker had brought it again."""
+        came = inbound.entry
+        entry = self._entry(came.topic, came.time, event, came.digest)
+        fact = fact_of(event, entry) if event.extensions else None
+        return msgspec.structs.replace(inbound, entry=entry, fact=fact, held=None, redelivered=True)
+
+    def _entry(self, topic: str, stored_at: float, event: Event[bytes], digest: bytes) -> InboxEntry:
+        said = event.occurred_at.timestamp() if event.time else stored_at
         numbered = event.key is not None and self.ordered.get(topic, True)
         return InboxEntry(
             topic=topic,
             tenant=event.tenant,
             event_id=event.id,
             digest=digest,
-            time=min(said, delivery.stored_at),
+            time=min(said, stored_at),
             said=said,
             key=event.key,
             sequence=event.sequence if numbered else None,

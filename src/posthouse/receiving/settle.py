@@ -10,7 +10,7 @@ import msgspec
 
 from posthouse.errors import TransactionClosed, ValueRefused
 from posthouse.pulse import alive
-from posthouse.receiving.claim import Claimer
+from posthouse.receiving.claim import Claimer, Hold
 from posthouse.receiving.holding import with_error, words_of
 from posthouse.receiving.inbound import InboundEvent, under_digest
 from posthouse.receiving.policy import Again, Dead, Outcome, Quarantine
@@ -56,6 +56,17 @@ class Settler:
                 await self.claimer.holder.quarantine(tx, with_error(held, error), ENDED)
         return True
 
+    async def let_in(self, inbound: InboundEvent, held: HeldEvent) -> None:
+        """Give a held event whose frame was refused when it came the place in its key that it has: it runs from there, or
+        waits, or is known already."""
+        async with self.claimer.store.begin() as tx:
+            if not await self.claimer.store.held.remove(tx, held):
+                return
+            if await self.claimer.is_next(tx, inbound):
+                await self.claimer.put_away(tx, inbound, Hold("retrying", "was refused when it came"))
+            else:
+                await self.claimer.claim_out_of_line(tx, inbound)
+
     async def spent(self, inbound: InboundEvent, held: HeldEvent) -> bool:
         """Whether a held event has no run left, and is dead from now on."""
         if held.attempts <= inbound.policy.max_attempts:
@@ -70,8 +81,8 @@ class Settler:
         async with self.claimer.store.begin() as tx:
             if await self.claimer.is_next(tx, inbound):
                 await self._write(tx, inbound, with_error(held, error), outcome)
-            else:
-                await self.claimer.claim_out_of_line(tx, inbound)
+            else:  # if its turn comes only here, because those before it are set aside, it must not pass as applied
+                await self.claimer.claim_out_of_line(tx, msgspec.structs.replace(inbound, redelivered=True))
 
     async def _settle_held(self, inbound: InboundEvent, held: HeldEvent, error: Exception, outcome: Outcome) -> None:
         held = msgspec.structs.replace(with_error(held, error), reason=words_of(error))

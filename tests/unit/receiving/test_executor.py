@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from posthouse import Event, Policy, RetryNow, Tx
+from posthouse.broker import Delivery, Frame
 from posthouse.errors import FrameRefused, StoreCollision, StoreUnavailable
-from posthouse.receiving import Executor, Handler
+from posthouse.receiving import Executor, Handler, HeldEvents
 from posthouse.receiving.inbound import InboundEvent
 from posthouse.seam import Seam
 from tests.unit.receiving.conftest import Bench, MeterRead, NoteTaken, handled_by
@@ -168,6 +170,54 @@ async def test_what_the_seam_refuses_is_quarantined_with_its_reason_and_its_key_
     assert (held.state, held.reason) == ("quarantined", "its key is gone")
 
 
+@pytest.mark.parametrize("good_copy", ["before", "after"])
+async def test_a_frame_that_was_refused_and_is_accepted_later_is_run_once_in_its_place(
+    bench: Bench, good_copy: str
+) -> None:
+    strangers = True
+
+    def verify(frame: Frame) -> None:
+        if strangers and "signature" not in frame.headers:
+            raise FrameRefused("nobody signed it")
+
+    executor = bench.executor(handled_by(enter), seam=Seam(verify=verify))
+    one, two = (bench.delivery(MeterRead(meter="m1", value=number), number) for number in (1, 2))
+    for delivery in (two, one):
+        await executor.execute([executor.decoder.from_delivery(delivery)])
+    assert await bench.states() == [(None, "quarantined", 0)] * 2
+    strangers = False
+    signed = Delivery(
+        frame=msgspec.structs.replace(one.frame, headers={**one.frame.headers, "signature": "s"}),
+        position=0,
+        stored_at=0.0,
+    )
+    if good_copy == "before":
+        await executor.execute([executor.decoder.from_delivery(signed)])
+    for held in await bench.held():
+        await HeldEvents(bench.store).retry(held.id)
+    for _ in range(4):
+        await run_held(bench, executor)
+    if good_copy == "after":
+        await executor.execute([executor.decoder.from_delivery(signed)])
+    assert await written(bench) == [1, 2]
+    assert await bench.held() == []
+
+
+async def test_whoever_is_asked_outside_gets_the_data_that_its_producer_meant(bench: Bench) -> None:
+    async def decrypt(event: Event[bytes]) -> Event[bytes]:
+        return event.with_data(event.data.replace(b'"value":1', b'"value":7'))
+
+    async def ask(event: Event[MeterRead]) -> int:
+        return event.data.value
+
+    async def answered(event: Event[MeterRead], tx: Tx, answer: int) -> None:
+        runs.extend([event.data.value, answer])
+
+    executor = bench.executor(handled_by(answered, calling=ask), seam=Seam(decrypt=decrypt))
+    await executor.execute(bench.readings(executor, [1]))
+    assert runs == [7, 7]
+
+
 async def test_nobody_outside_is_asked_about_an_event_whose_turn_it_is_not(bench: Bench) -> None:
     asked: list[int] = []
 
@@ -209,3 +259,24 @@ def test_an_event_without_a_handler_follows_the_default_policy(bench: Bench) -> 
     [inbound] = bench.readings(executor, [1])
     assert isinstance(inbound, InboundEvent)
     assert inbound.policy == Policy()
+
+
+async def test_an_event_of_a_newer_lineage_that_fails_is_held_though_older_ones_waited(bench: Bench) -> None:
+    """It is next only once those of the lost lineage were set aside, also when its failure is written down."""
+    executor = bench.executor(handled_by(enter))
+    old, new = bench.readings(executor, [1, 1])
+    for number in (1, 2):
+        entry = msgspec.structs.replace(old.entry, sequence=number, event_id=f"e{number}")
+        await executor.execute([msgspec.structs.replace(old, entry=entry)])
+        broken.add(1)
+    assert [state for _, state, _ in await bench.states()] == ["retrying"]
+    await executor.execute(
+        [msgspec.structs.replace(new, entry=msgspec.structs.replace(new.entry, sequence=2, lineage=2))]
+    )
+    assert sorted((held.entry.lineage, held.state) for held in await bench.held()) == [
+        (1, "quarantined"),
+        (2, "retrying"),
+    ]
+    broken.clear()
+    await run_held(bench, executor)
+    assert len(await written(bench)) == 2

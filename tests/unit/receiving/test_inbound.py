@@ -77,6 +77,23 @@ def test_a_frame_that_the_seam_refuses_goes_on_with_that_reason(bench: Bench) ->
     assert inbound.entry.sequence is None, "a forger takes nobody's number"
 
 
+def test_a_frame_that_was_refused_is_verified_again_when_it_is_retried(bench: Bench) -> None:
+    def verify(frame: Frame) -> None:
+        if frame.topic in strangers:
+            raise FrameRefused(f"nobody signed {frame.topic}")
+
+    strangers = [TOPIC]
+    decoder = bench.executor(handled_by(ignore), seam=Seam(verify=verify)).decoder
+    delivery = bench.delivery(MeterRead(meter="m1", value=7), 1)
+    held = decoder.from_delivery(delivery).to_held("books", "quarantined", "refused")
+    assert decoder.from_held(held).defect == f"nobody signed {TOPIC}"
+    strangers.clear()
+    assert not decoder.from_held(held).defect
+    let_in = decoder.from_delivery(delivery).to_held("books", "retrying", "failed")
+    strangers.append(TOPIC)
+    assert not decoder.from_held(let_in).defect, "it was verified when it came"
+
+
 @pytest.mark.parametrize("id", ["", "x" * 5_000, "\ud800" * 900])
 def test_a_frame_whose_id_no_store_takes_is_known_by_its_digest(decoder: Decoder, id: str) -> None:
     inbound = decoder.from_delivery(Delivery(frame=Frame(topic=TOPIC, id=id, body=b"?"), position=0, stored_at=5.0))
