@@ -96,6 +96,12 @@ class Declarations:
         return [known for known in self.catalogue if self.owns(known)]
 
     @property
+    def publishable(self) -> list[EventType[object]]:
+        """Own events as they are said today: neither retired ones nor older versions that are only lifted."""
+        read_only = self.upcasts.keys() - self.published_beside.keys()
+        return [known for known in self.own_events if known.name not in read_only and known.name not in self.retired]
+
+    @property
     def saga_types(self) -> Mapping[str, SagaType]:
         """The sagas by name."""
         return self.sagas.types

@@ -27,7 +27,7 @@ from posthouse.receiving import Consumer, Executor, Handler, Retrier, dead_lette
 from posthouse.receiving.readers import is_ordered, problems_of, topics_of
 from posthouse.runtime import Runtime
 from posthouse.seam import EnvelopeBuilder, EventContext, SchemaGuard, Seam, VersionUsage
-from posthouse.sending import Relay, Tx
+from posthouse.sending import Relay, TransactionScope, Tx
 from posthouse.sending.transaction import Begun
 from posthouse.service import Service
 from posthouse.settings import Settings
@@ -94,6 +94,7 @@ class Opened:
                 clock=clock,
                 start=settings.start,
                 in_flight=settings.in_flight,
+                seam=seam,
                 executor=self.executor,
             )
         )
@@ -137,7 +138,7 @@ class Opened:
 
     async def _set_up(self, service: Service) -> None:
         for function in service.declared.setups:
-            async with service.transaction("platform") as tx:
+            async with TransactionScope(partial(self.begin, service), EventContext(tenant="platform")) as tx:
                 await function(tx)
 
     # Transactions.
@@ -202,6 +203,8 @@ class Opened:
     def _problems(self, service: Service) -> list[str]:
         """What was declared and cannot work here."""
         problems = service.declared.problems()
+        for event_type in service.declared.publishable:
+            problems += self.seam.rules.problems(event_type, self.ports.broker.sheet.region)
         remembers, redelivery = self.settings.inbox_retention, self.ports.broker.sheet.redelivery_s
         for name, handlers in service.declared.consumers.items():
             problems += problems_of(name, handlers, self.ports.store, remembers=remembers, redelivery=redelivery)

@@ -13,12 +13,15 @@ import pytest
 import pytest_asyncio
 
 from posthouse import App, Event, Payload, RuleBroken, Rules, Seam, Service, Tx
-from posthouse.errors import ConfigurationError, EventError
+from posthouse.broker import Frame
+from posthouse.contracts import event_type_of
+from posthouse.errors import ConfigurationError, ContractError, EventError, FrameRefused
 from posthouse.events import decode_any
-from posthouse.processes import Saga, Turn, starts
+from posthouse.processes import Model, Plan, Saga, Turn, starts
 from posthouse.seam.timing import read_timing
 from posthouse.status import drained
 from posthouse.store import HeldFilter, Transaction
+from posthouse.store.streams import Stream
 from tests.kit.waiting import eventually
 
 
@@ -159,6 +162,91 @@ async def test_a_saga_publishes_through_the_steps_too(shop_with: Make) -> None:
             assert await shop.service.start_saga(tx, Buying(order_id="o1"))
         await eventually(lambda: len(shop.heard) == 1)
         assert shop.heard[0].extensions == {"signature": "s"}
+
+
+async def encrypt(transaction: Transaction, events: Sequence[Event[bytes]]) -> Sequence[Event[bytes]]:
+    return [event.with_data(msgspec.json.encode({"sealed": event.data.hex()})) for event in events]
+
+
+async def decrypt(event: Event[bytes]) -> Event[bytes]:
+    return event.with_data(bytes.fromhex(msgspec.json.decode(event.data)["sealed"]))
+
+
+async def test_streams_and_read_models_that_are_rebuilt_from_them_get_decrypted_data(shop_with: Make) -> None:
+    shop = await shop_with(Seam(encrypt=encrypt, decrypt=decrypt))
+    orders = shop.service.aggregate("order", initial=list[str], evolve=_with_id, events=(OrderPlaced,))
+    model = shop.service.projection("orders")
+    fed: list[str] = []
+
+    @model.on(OrderPlaced)
+    async def feed(event: Event[OrderPlaced], model: Model) -> None:
+        fed.append(event.data.order_id)
+
+    await shop.app.aclose()  # it was opened without the read model
+    async with shop.app.running():
+        for number in (1, 2):
+            assert await orders.execute("o1", _place, tenant="t1") == ["o1"] * number
+        async with shop.service.transaction("t1") as tx:
+            assert [event.data for event in await orders.history(tx, "o1")] == [OrderPlaced(order_id="o1")] * 2
+            stored = await tx.store.streams.read(tx.transaction, Stream("t1", "order", "o1"))
+        assert all(b"sealed" in row.body for row in stored)
+        await drained(shop.service)
+        assert fed == ["o1", "o1"]
+        assert (await shop.app.projections.rebuild("orders", Plan(source="streams"))).events == 2
+        assert fed == ["o1"] * 4
+
+
+async def test_what_a_stream_keeps_sealed_is_named_when_it_cannot_be_opened(shop_with: Make) -> None:
+    async def refuse(event: Event[bytes]) -> Event[bytes]:
+        raise FrameRefused("its key is gone")
+
+    shop = await shop_with(Seam(encrypt=encrypt, decrypt=refuse))
+    orders = shop.service.aggregate("order", initial=list[str], evolve=_with_id, events=(OrderPlaced,))
+    await orders.execute("o1", _place, tenant="t1")
+    with pytest.raises(ContractError, match=r"o1.*, version 1: its key is gone"):
+        await orders.execute("o1", _place, tenant="t1")
+
+
+def _place(state: list[str]) -> OrderPlaced:
+    return OrderPlaced(order_id="o1")
+
+
+def _with_id(state: list[str], placed: OrderPlaced) -> list[str]:
+    return [*state, placed.order_id]
+
+
+async def test_a_service_that_declares_what_breaks_rules_does_not_start_and_says_all(shop_with: Make) -> None:
+    rules = Rules(region="us-east-1", retention={"shop.order.*": "cold"}, provenance=["shop.order.*"])
+    shop = await shop_with(Seam(rules=rules), cross_tenant=True)
+    with pytest.raises(ConfigurationError) as refused:
+        await shop.app.prepare()
+    named = [problem.partition(": shop.order.placed.v1 ")[0] for problem in refused.value.problems]
+    assert named == ["rule 'cross-tenant'", "rule 'residency'", "rule 'provenance'", "rule 'retention'"]
+
+
+async def test_the_answer_to_a_frame_without_a_tenant_must_be_listed(shop_with: Make) -> None:
+    shop = await shop_with(Seam())
+
+    @shop.service.external("vendor.payments.payment.settled.v1", key="order_id")
+    class Settled(Payload):
+        order_id: str
+
+    @shop.service.on(Settled, consumer="answers")
+    async def answer(event: Event[Settled], tx: Tx) -> OrderPlaced:
+        return OrderPlaced(order_id=event.data.order_id)
+
+    async def held() -> list[str]:
+        return [event.error async for event in shop.app.held.find(HeldFilter())]
+
+    async with shop.app.running():
+        said = {"specversion": "1.0", "id": "1", "source": "/vendor", "subject": "o1", "data": {"order_id": "o1"}}
+        body = msgspec.json.encode({**said, "type": "vendor.payments.payment.settled.v1"})
+        headers = {"content-type": "application/cloudevents+json"}
+        topic = event_type_of(Settled).topic
+        await shop.app.broker.publish([Frame(topic=topic, id="1", key="o1", headers=headers, body=body)])
+        await eventually(held)
+        [error] = await held()
+    assert "list it in Rules(platform=[…]), as the answer to a frame of others that names no tenant must be" in error
 
 
 async def test_every_crossing_is_timed_and_written_down_for_others_to_see(shop_with: Make) -> None:

@@ -12,9 +12,11 @@ from posthouse.contracts import EventType, event_type_of
 from posthouse.contracts.versions import Cast, Casts, whole
 from posthouse.errors import ConfigurationError, ContractError, EventError, EventTooLarge
 from posthouse.events import (
+    BINARY,
     DUAL_OF,
     METADATA_LIMIT,
     PLATFORM,
+    STRUCTURED,
     Codec,
     Event,
     Producer,
@@ -32,7 +34,7 @@ STAMP_ROOM = 64
 
 
 HEADER_ROOM = 2 * METADATA_LIMIT
-"""Bytes that headers never have: what stands beside the data is bounded. A body that leaves so much need not be measured."""
+"""Bytes that headers of our codecs never have: what stands beside the data is bounded. A body that leaves so much need not be measured."""
 
 DUAL_VERSION = "dualversion"
 """Beside it: the number of the newest version."""
@@ -75,6 +77,8 @@ class EnvelopeBuilder:
         self._codec = codec
         self.clock = clock
         self._limit = limit
+        self._bounded = codec in (STRUCTURED, BINARY)
+        """Whether it is a codec of ours, which bounds what it writes beside the data."""
         self._region = ""
         self.seam = seam or Seam()
         self._allowed: tuple[set[str], set[str]] = (set(), set())
@@ -155,6 +159,8 @@ class EnvelopeBuilder:
         if not self.seam.at_flush:
             return rows
         waiting = [row for row in rows if isinstance(row, Unfinished)]
+        if not waiting:
+            return rows
         events: Sequence[Event[bytes]] = [row.event for row in waiting]
         with self.seam.timing.measure("outward", FLUSH):
             for step in self.seam.at_flush:
@@ -172,7 +178,7 @@ class EnvelopeBuilder:
     def _validate(self, event_type: EventType[object], payload: object, context: EventContext) -> bytes:
         """The data of a fact that this service may say and that fits its type."""
         if not context.tenant:
-            raise ConfigurationError("every event needs a tenant: pass tenant=… ('platform' for facts of no tenant)")
+            raise ConfigurationError("every event needs a tenant: pass tenant=…, that of whoever it is about")
         if event_type.subject.service != self._producer.service:
             raise ConfigurationError(
                 f"{event_type.name} belongs to the service {event_type.subject.service!r}: {self._producer.service!r} may read "
@@ -226,7 +232,7 @@ class EnvelopeBuilder:
     def _row(self, topic: str, event: Event[bytes], idempotency_key: str | None) -> OutboxRow:
         """The last step: bytes that no broker and no store refuses."""
         encoded = self._codec.encode(event)
-        if len(encoded.body) + HEADER_ROOM > self._limit:
+        if not self._bounded or len(encoded.body) + HEADER_ROOM > self._limit:
             try:
                 check_size(encoded.headers, encoded.body, self._limit)
             except EventTooLarge as error:

@@ -41,13 +41,24 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         for rule, sentence in self._broken(event_type, tenant, self.region or region):
             raise RuleBroken(rule, f"{event_type.name} {sentence}")
 
+    def problems(self, event_type: EventType[object], region: str = "") -> list[str]:
+        """Every rule that facts of this type break by how it is declared, whomever they belong to. `region` as for `check`."""
+        if event_type.internal:
+            return []
+        broken = self._broken_as_declared(event_type, self.region or region)
+        return [f"rule {rule!r}: {event_type.name} {sentence}" for rule, sentence in broken]
+
     def _broken(self, event_type: EventType[object], tenant: str, region: str) -> Iterator[tuple[str, str]]:
-        name, topic, terms = event_type.name, event_type.topic, event_type.terms
-        if tenant == PLATFORM and not _listed(name, self.platform):
+        if tenant == PLATFORM and not _listed(event_type.name, self.platform):
             yield (
                 "platform",
-                "is not among the facts of no tenant: give the tenant that it belongs to, or list it in Rules(platform=[…])",
+                "belongs to no tenant here, and is not among the facts that may: list it in Rules(platform=[…]), as the answer to a "
+                "frame of others that names no tenant must be, or publish it for the tenant that it is about",
             )
+        yield from self._broken_as_declared(event_type, region)
+
+    def _broken_as_declared(self, event_type: EventType[object], region: str) -> Iterator[tuple[str, str]]:
+        name, topic, terms = event_type.name, event_type.topic, event_type.terms
         if terms.cross_tenant and not _listed(topic, self.cross_tenant):
             yield (
                 "cross-tenant",

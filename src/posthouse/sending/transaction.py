@@ -18,6 +18,7 @@ from posthouse.contracts import is_event
 from posthouse.errors import StoreError
 from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
+from posthouse.seam.seam import Seam
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
 
 Begun = tuple[AbstractAsyncContextManager[object], "Tx"]
@@ -84,6 +85,11 @@ class Tx:
     def clock(self) -> Clock:
         """The clock that it follows."""
         return self._clock
+
+    @property
+    def seam(self) -> Seam:
+        """What is done with events here."""
+        return self._builder.seam
 
     @property
     def today(self) -> date:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import pytest
 
-from posthouse import Payload, Service
+from posthouse import App, Payload, Service
 from posthouse.clock import ManualClock
 from posthouse.errors import EventTooLarge
-from posthouse.events import STRUCTURED, Event, Producer, decode_any
+from posthouse.events import STRUCTURED, Codec, Encoded, Event, Producer, decode_any
 from posthouse.seam import EnvelopeBuilder, EventContext, OutwardStep, Seam
 from posthouse.seam.outward import FLUSH
 from posthouse.store import Transaction
@@ -24,6 +24,22 @@ T1 = EventContext(tenant="t1")
 class ThingMade(Payload):
     key: str
     text: str = ""
+
+
+accounts = Service("accounts")
+
+
+@accounts.event("account.paid.v1", key="key")
+class Paid(Payload):
+    key: str
+    amount: int
+
+
+def added(total: int, paid: Paid) -> int:
+    return total + paid.amount
+
+
+account = accounts.aggregate("account", initial=int, evolve=added, events=(Paid,))
 
 
 def builder(seam: Seam, limit: int = 100_000) -> EnvelopeBuilder:
@@ -81,6 +97,48 @@ async def test_what_is_finished_already_is_left_alone() -> None:
         assert await marked.finish(transaction, done) == done
         assert await plain.finish(transaction, rows) is rows, "without such steps nothing is looked at"
     await store.aclose()
+
+
+async def test_a_step_is_not_asked_about_nothing() -> None:
+    asked: list[int] = []
+
+    async def quota(transaction: Transaction, events: Sequence[Event[bytes]]) -> Sequence[Event[bytes]]:
+        asked.append(len(events))
+        return events
+
+    app = App(accounts, store="sqlite://", broker="memory://", seam=Seam(quota=quota))
+    await account.execute("a1", lambda total: [Paid(key="a1", amount=1), Paid(key="a1", amount=2)])
+    assert asked == [1, 1]
+    await app.aclose()
+
+
+class Headlong(Codec):
+    """A codec of others, which writes headers without a bound."""
+
+    name = "headlong"
+    content_type = ""
+
+    def encode(self, event: Event[bytes]) -> Encoded:
+        return Encoded({**STRUCTURED.encode(event).headers, "x": "x" * 20_000}, b"{}")
+
+    def decode(self, headers: Mapping[str, str], body: bytes) -> Event[bytes]:
+        raise NotImplementedError
+
+    def stamp(
+        self,
+        headers: Mapping[str, str],
+        body: bytes,
+        sequence: int | None,
+        lineage: int = 1,
+        outbox_id: str | None = None,
+    ) -> Encoded:
+        raise NotImplementedError
+
+
+def test_what_a_codec_of_others_writes_is_always_measured() -> None:
+    made = EnvelopeBuilder(Producer(service="plant"), "/plant", Headlong(), ManualClock(), 15_000)
+    with pytest.raises(EventTooLarge):
+        made.build(ThingMade(key="a"), T1)
 
 
 async def test_a_claim_check_lets_pass_what_would_be_too_large_and_the_row_is_measured_after_it() -> None:

@@ -78,7 +78,10 @@ class OwnReader:
         if headers.get("content-type") == StructuredCodec.content_type:
             with contextlib.suppress(*UNREADABLE):  # one that the long way is for, or that it refuses
                 return self._event(self._kept.decode(body))
-        event = decode_any(headers, body)
+        return self.typed(decode_any(headers, body))
+
+    def typed(self, event: Event[bytes]) -> Event[object]:
+        """An event whose envelope was read, with its payload decoded; DecodeError for another type."""
         if event.type not in self._kinds:
             raise DecodeError("type", f"{event.type[:80]!r} was not asked for")
         return event.with_data(self._kinds[event.type].decode(event.data))

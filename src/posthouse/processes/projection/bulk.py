@@ -26,7 +26,7 @@ from posthouse.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from posthouse.events import PLATFORM, Event
+from posthouse.events import PLATFORM, Event, decode_any
 from posthouse.events.codecs.own import HEADERS, Kind, OwnReader
 from posthouse.processes.projection.ahead import ahead
 from posthouse.processes.projection.declared import Projection
@@ -34,6 +34,7 @@ from posthouse.processes.projection.feeding import Face, Feed
 from posthouse.processes.projection.wiring import Wiring
 from posthouse.receiving import Handler
 from posthouse.receiving.collisions import despite_collisions
+from posthouse.seam.inward import open_data
 from posthouse.store import Transaction
 from posthouse.store.projections import Generation, StreamKey
 from posthouse.store.streams import BodyPage, StreamEvent, StreamPage
@@ -60,6 +61,8 @@ class Bulk:
         self._wiring = wiring
         self._projection = projection
         self._told = told
+        self._sealed = bool(wiring.seam.before_handler)
+        """Whether data has to be fetched or decrypted before it can be read."""
         handlers = wiring.handlers(projection)
         face = Face(projection, generation, wiring.aggregates(projection))
         made = {id(handler): Feed(handler, face, wiring.store, wiring.clock) for handler in handlers.values()}
@@ -96,11 +99,12 @@ class Bulk:
                 before = page.cursor
 
     async def _found(self, generation: Generation) -> AsyncGenerator[BodyPage | StreamPage, None]:
-        """As it is stored: bodies alone, but while closing, when each event is looked up, all of it."""
+        """As it is stored: bodies alone, but all of it while closing, when each event is looked up, and where data has to be
+        opened."""
         streams, types = self._wiring.store.streams, self._feeds.keys()
         cursor, more, bodies = generation.cursor, True, None
         while more:
-            if generation.phase != "closing":
+            if generation.phase != "closing" and not self._sealed:
                 bodies = await streams.read_bodies(HEADERS, cursor, PAGE, types=types)
             page = bodies or await streams.read_all(cursor, PAGE, types=types)
             yield page
@@ -123,7 +127,11 @@ class Bulk:
         events = list[Event[object]]()
         for place, one in enumerate(stored, 1):
             try:
-                events.append(self._reader.event(one.headers, one.body))
+                if self._sealed:
+                    opened = await open_data(self._wiring.seam, decode_any(one.headers, one.body))
+                    events.append(self._reader.typed(opened))
+                else:
+                    events.append(self._reader.event(one.headers, one.body))
             except PosthouseError as error:
                 raise RebuildStopped(
                     f"{self._projection.consumer}: version {one.version} of {one.name} cannot be read: {error}"

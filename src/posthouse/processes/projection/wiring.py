@@ -13,6 +13,7 @@ from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.feeding import Aggregates, Face, handlers_of
 from posthouse.pulse import Pulse
 from posthouse.receiving import Consumer, Executor, Handler, Retrier
+from posthouse.seam import Seam
 from posthouse.store import Store
 from posthouse.store.projections import Generation
 
@@ -56,6 +57,7 @@ class Wiring:
     clock: Clock
     start: Start
     in_flight: int
+    seam: Seam
     executor: Callable[[str, str, Mapping[str, Handler], Start], Awaitable[Executor]]
     """For a service and a consumer group."""
 

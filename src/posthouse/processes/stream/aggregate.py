@@ -85,13 +85,13 @@ class Aggregate(Generic[S, E]):
             await tx.store.streams.version(tx.transaction, stream, hold=True)
         known = await self._from_snapshot(tx, stream)
         state, version = known.state, known.version
-        async for row in self._rows(tx, stream, version):
-            state, version = self._evolved(state, row), row.version
+        async for row, event in self._read(tx, stream, version):
+            state, version = self._evolved(state, row, event), row.version
         return Loaded(state, version)
 
     async def history(self, tx: Tx, id: str, *, after: int = 0) -> list[Event[E]]:
         """The events of a thing behind a version, in order, old ones lifted to the versions of today."""
-        return [self._reader.read(row) async for row in self._rows(tx, self._stream(tx, id), after)]
+        return [event async for _, event in self._read(tx, self._stream(tx, id), after)]
 
     async def append(self, tx: Tx, id: str, events: Sequence[E], *, expected: Expected) -> int:
         """Append events and publish them, in this transaction; the version that the stream has then. VersionConflict when
@@ -150,17 +150,17 @@ class Aggregate(Generic[S, E]):
             raise ConfigurationError(f"a stream of {self.name} needs an id: the key of its events")
         return Stream(tx.tenant, self.name, id)
 
-    async def _rows(self, tx: Tx, stream: Stream, after: int) -> AsyncIterator[StreamEvent]:
+    async def _read(self, tx: Tx, stream: Stream, after: int) -> AsyncIterator[tuple[StreamEvent, Event[E]]]:
+        reader, sealed = self._reader, bool(tx.seam.before_handler)
         while True:
             rows = await tx.store.streams.read(tx.transaction, stream, after=after, limit=PAGE)
             for row in rows:
-                yield row
+                yield row, await reader.open(tx.seam, row) if sealed else reader.read(row)
             if len(rows) < PAGE:
                 return
             after = rows[-1].version
 
-    def _evolved(self, state: S, row: StreamEvent) -> S:
-        event = self._reader.read(row)
+    def _evolved(self, state: S, row: StreamEvent, event: Event[E]) -> S:
         try:
             return self.evolve(state, event.data)
         except Exception as error:

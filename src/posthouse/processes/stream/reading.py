@@ -7,9 +7,10 @@ from typing import Generic, TypeVar, cast
 
 from posthouse.contracts import EventType
 from posthouse.contracts.versions import Cast, Casts, chain, lift
-from posthouse.errors import ContractError, DecodeError, did_you_mean
+from posthouse.errors import ContractError, DecodeError, FrameRefused, did_you_mean
 from posthouse.events import Event, decode_any
-from posthouse.seam import SchemaGuard
+from posthouse.seam import SchemaGuard, Seam
+from posthouse.seam.inward import open_data
 from posthouse.store.streams import StreamEvent
 
 E = TypeVar("E")
@@ -30,17 +31,25 @@ class Reader(Generic[E]):
         self._sight = sight
         self._ways: dict[str, Way] = {}
 
-    def read(self, row: StreamEvent) -> Event[E]:
+    def read(self, row: StreamEvent, envelope: Event[bytes] | None = None) -> Event[E]:
         """The event with its payload in the version that the aggregate knows. ContractError, which names stream and
-        version, when it cannot be."""
+        version, when it cannot be. `envelope`: that of the row, where its data had to be opened first."""
         try:
-            event = decode_any(row.headers, row.body)
+            event = envelope or decode_any(row.headers, row.body)
             event_type, steps = self._way(row.type)
             self._sight.check(event_type, event)
             data = lift(steps, event_type.payload.decode(event.data))
         except (ContractError, DecodeError) as error:
             raise ContractError(f"{row.name}, version {row.version}: {error}") from error
         return cast("Event[E]", event.with_data(data))
+
+    async def open(self, seam: Seam, row: StreamEvent) -> Event[E]:
+        """`read`, of data that is fetched and decrypted first."""
+        try:
+            envelope = await open_data(seam, decode_any(row.headers, row.body))
+        except (DecodeError, FrameRefused) as error:
+            raise ContractError(f"{row.name}, version {row.version}: {error}") from error
+        return self.read(row, envelope)
 
     def _way(self, name: str) -> Way:
         found = self._ways.get(name)
