@@ -164,6 +164,29 @@ async def test_a_saga_publishes_through_the_steps_too(shop_with: Make) -> None:
         assert shop.heard[0].extensions == {"signature": "s"}
 
 
+async def test_a_frame_that_was_refused_and_is_accepted_later_is_applied_once(shop_with: Make) -> None:
+    strangers = True
+
+    def verify(frame: Frame) -> None:
+        if strangers:
+            raise FrameRefused("nobody signed it")
+
+    async def quarantined() -> list[int]:
+        return [event.id async for event in shop.app.held.find(HeldFilter(state="quarantined"))]
+
+    shop = await shop_with(Seam(verify=verify))
+    async with shop.app.running():
+        for number in (1, 2):
+            await shop.place("o1")
+            await eventually(quarantined, right=lambda found, number=number: len(found) == number)
+        strangers = False
+        for id in reversed(await quarantined()):
+            await shop.app.held.retry(id)
+        await eventually(lambda: len(shop.heard) == 2)
+        await drained(shop.service)
+    assert [(event.tenant, event.sequence) for event in shop.heard] == [("t1", 1), ("t1", 2)]
+
+
 async def encrypt(transaction: Transaction, events: Sequence[Event[bytes]]) -> Sequence[Event[bytes]]:
     return [event.with_data(msgspec.json.encode({"sealed": event.data.hex()})) for event in events]
 
