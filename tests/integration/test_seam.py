@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -171,16 +172,17 @@ async def test_a_frame_that_was_refused_and_is_accepted_later_is_applied_once(sh
         if strangers:
             raise FrameRefused("nobody signed it")
 
-    async def quarantined() -> list[int]:
-        return [event.id async for event in shop.app.held.find(HeldFilter(state="quarantined"))]
+    async def quarantined(wanted: int) -> list[int] | None:
+        found = [event.id async for event in shop.app.held.find(HeldFilter(state="quarantined"))]
+        return found if len(found) == wanted else None
 
     shop = await shop_with(Seam(verify=verify))
     async with shop.app.running():
         for number in (1, 2):
             await shop.place("o1")
-            await eventually(quarantined, right=lambda found, number=number: len(found) == number)
+            found = await eventually(partial(quarantined, number))
         strangers = False
-        for id in reversed(await quarantined()):
+        for id in reversed(found):
             await shop.app.held.retry(id)
         await eventually(lambda: len(shop.heard) == 2)
         await drained(shop.service)
