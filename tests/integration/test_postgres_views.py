@@ -335,6 +335,20 @@ async def test_what_a_handler_sets_in_its_session_does_not_reach_the_next(store:
         assert (await tx.execute("SHOW statement_timeout")).scalar() == "0"
 
 
+@pytest.mark.parametrize("words", ["SET ROLE", "SET SESSION AUTHORIZATION"])
+async def test_a_role_that_a_handler_takes_is_not_that_of_the_next(
+    store: PostgresStore, kind: Kind, words: str
+) -> None:
+    if kind.name == "django.BaseDatabaseWrapper":
+        pytest.skip("Django keeps the session between two requests, and so here")
+    who = "SELECT current_user, session_user, pg_backend_pid()"
+    async with store.begin(kind.shape) as tx:
+        before = await tx.execute(who)
+        await use(store, tx, kind, lambda theirs: kind.run(theirs, f"{words} pg_monitor"))
+    async with store.begin(kind.shape) as tx:
+        assert await tx.execute(who) == before
+
+
 @pytest.mark.parametrize(
     "kind", [kind for kind in KINDS if "Session" in kind.name], ids=lambda k: k.name, indirect=True
 )

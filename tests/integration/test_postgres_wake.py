@@ -221,6 +221,17 @@ async def test_many_commits_are_two_hints_one_at_once_and_one_after_the_last(
         assert heard[1] > last
 
 
+async def test_what_was_committed_just_before_the_end_is_told(
+    store: PostgresStore, elsewhere: PostgresStore, postgres_url: str
+) -> None:
+    assert await elsewhere.wake() == "socket + listen"
+    async with hints(postgres_url) as heard:
+        ending = PostgresStore(postgres_url)
+        await add(ending, row("k"))
+        await ending.aclose()
+        await eventually(lambda: has(heard, 1))
+
+
 async def has(heard: list[float], count: int) -> bool:
     return len(heard) >= count
 

@@ -15,6 +15,9 @@ BEGIN: Mapping[Isolation, str] = {
     "repeatable_read": "BEGIN ISOLATION LEVEL REPEATABLE READ",
 }
 
+RESET_ROLE = "RESET SESSION AUTHORIZATION; RESET ROLE"
+"""RESET ALL leaves both as they are. The first one alone also takes away a role that the login has from the start."""
+
 
 class Watcher(Protocol):
     """Hears of what a user runs on a connection that was lent to him."""
@@ -42,6 +45,8 @@ class ServerConnection(asyncpg.Connection):
     """The server's word on the last command: COMMIT of a failed transaction says ROLLBACK."""
     prepared: frozenset[str] = frozenset()
     """The names of the statements that we have prepared in this session."""
+    generation = 0
+    """Of the pool, when it came from there: one from before the pool expired is not used again."""
     watcher: Watcher | None = None
     """Who hears of statements, once a user has the connection."""
     lent: asyncpg.Connection
@@ -79,7 +84,7 @@ class ServerConnection(asyncpg.Connection):
         self.unclean = True
 
     def get_reset_query(self) -> str:
-        return str(super().get_reset_query()) if self.unclean else ""
+        return f"{RESET_ROLE}; {super().get_reset_query()}" if self.unclean else ""
 
     async def reset(self, *, timeout: float | None = None) -> None:
         await super().reset(timeout=timeout)

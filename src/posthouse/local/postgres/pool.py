@@ -53,6 +53,8 @@ class Share:
         else:
             await self._slots.acquire()
         try:
+            if self.closed:
+                raise asyncpg.InterfaceError("the connections were closed by this process")
             pool = self._pool
             if pool is None:
                 pool = self._pool = _pool_of(self)
@@ -63,9 +65,11 @@ class Share:
 
     async def release(self, connection: ServerConnection) -> None:
         """Give it back; whoever still holds what was lent can do nothing more with it."""
-        self._slots.release()
-        if self._pool is not None:
-            await self._pool.release(connection)
+        try:
+            if self._pool is not None:
+                await self._pool.release(connection)
+        finally:
+            self._slots.release()
 
     def expire(self) -> None:
         """The connections lead to a server that may not be written any more: the next ones look for the right one."""
@@ -74,9 +78,9 @@ class Share:
 
     async def aclose(self) -> None:
         """Give up the share; with the last one all connections are closed. Idempotent."""
-        if not self.closed and self._pool is not None:
+        closed, self.closed = self.closed, True
+        if not closed and self._pool is not None:
             await self._pool.leave(self, min(self._patience, 5.0))
-        self.closed = True
 
 
 class _Pool:
@@ -93,6 +97,7 @@ class _Pool:
         self._opening = asyncio.Lock()
         self._spare: list[ServerConnection] = []
         self._expired = False
+        self._generation = 0
 
     def enter(self, share: Share) -> None:
         self._shares.add(share)
@@ -103,6 +108,7 @@ class _Pool:
         if self._expired:
             self._expired = False
             await driver.expire_connections()
+        generation = self._generation  # whatever we wait for below may be an old one by then
         while self._spare:
             connection = self._spare.pop()
             if not connection.is_closed():
@@ -110,19 +116,23 @@ class _Pool:
             await self._put_back(driver, connection)
         lent: Any = await driver.acquire(timeout=patience)
         fresh: ServerConnection = lent.itself
-        fresh.lent = lent
+        fresh.lent, fresh.generation = lent, generation
         return fresh
 
     async def release(self, connection: ServerConnection) -> None:
         if self._driver is None:
             connection.terminate()
-        elif connection.is_closed() or connection.unclean or connection.is_in_transaction() or self._expired:
+            return
+        if connection.generation != self._generation:
+            connection.terminate()  # the driver may take it for one that was made since
+        if connection.is_closed() or connection.unclean or connection.is_in_transaction():
             await self._put_back(self._driver, connection)
         else:
             self._spare.append(connection)
 
     def expire(self) -> None:
         self._expired = True
+        self._generation += 1
         for connection in self._spare:
             connection.terminate()
 
@@ -145,7 +155,7 @@ class _Pool:
     async def _put_back(self, driver: asyncpg.Pool[Any], connection: ServerConnection) -> None:
         try:
             await driver.release(cast("Any", connection.lent))
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        except Exception as error:  # whoever gives it back may have committed, and must not be told otherwise
             log.info("a connection was dropped: %s", error)
             connection.terminate()
 

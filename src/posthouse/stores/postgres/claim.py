@@ -30,9 +30,10 @@ FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::
     AS g (topic, tenant, key, first, last, lineage, event, digest, drawn, time, said)
 """
 
-# One ordered event, prepared once in a session: one row if it was done. What is left otherwise may be a stray.
+# One ordered event, prepared once in a session, under a name that no other schema has there: one row if it was done. What is
+# left otherwise may be a stray.
 CLAIM_NEXT = """
-PREPARE posthouse_claim (text, text, text, text, bigint, integer, text, bytea, bigint) AS
+PREPARE {schema} (text, text, text, text, bigint, integer, text, bytea, bigint) AS
 WITH claimed AS (
     INSERT INTO posthouse.head AS h (consumer, topic, tenant, key, sequence, lineage, event_id, digest, newest, held)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, CASE WHEN $5 = 1 THEN 0 ELSE -1 END)
@@ -123,7 +124,7 @@ async def _claim_first(tx: PostgresTransaction, consumer: str, entry: InboxEntry
 async def _claim_next(tx: PostgresTransaction, consumer: str, entry: InboxEntry) -> bool:
     topic, tenant, key, sequence = entry.topic, entry.tenant, entry.key, entry.sequence
     words = _words(consumer, topic, tenant, key, sequence, entry.lineage, entry.event_id, entry.digest, entry.drawn)
-    if await tx.begin_executing("posthouse_claim", CLAIM_NEXT, words) == "INSERT 0 1":
+    if await tx.begin_executing(tx.database.settings.schema, CLAIM_NEXT, words) == "INSERT 0 1":
         return True
     if sequence == 1:
         return False

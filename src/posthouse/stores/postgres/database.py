@@ -191,7 +191,7 @@ class Database:
 
     async def acquire(self) -> ServerConnection:
         """A connection of the pool; asyncpg's own errors."""
-        if self.closed:
+        if self.share.closed:
             raise StoreError("the store is closed")
         return await self.share.acquire()
 

@@ -14,6 +14,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from posthouse.errors import StoreError, TransactionClosed
+from posthouse.local.postgres.connection import RESET_ROLE
 from posthouse.store import Parameters, Rows
 from posthouse.store.placeholders import PYFORMAT, bound
 from posthouse.store.savepoints import Detach, Savepoints
@@ -24,7 +25,7 @@ from posthouse.stores.sessions.refusing import ENDED_INSIDE, PASSED_OVER, refuse
 from posthouse.stores.sessions.threaded import SocketHandle, ThreadedHandlers
 
 # What a handler may have left behind in the session.
-RESET = "SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL"
+RESET = f"{RESET_ROLE}; SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL"
 
 
 def join(theirs: Any) -> Session | None:
