@@ -198,6 +198,21 @@ async def test_a_publisher_that_waits_too_long_gives_up_and_stores_nothing(
     await hasty.aclose()
 
 
+async def test_whoever_opens_the_log_does_not_wait_for_ever_for_somebody_who_makes_it(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "PATIENCE", 0.3)
+    broker = PostgresBroker(postgres_url, clock=CLOCK)
+    async with asyncio.timeout(DEADLINE), connected(postgres_url) as connection, connection.transaction():
+        await connection.fetchval(schema.LOCK, broker._database.schema)
+        with pytest.raises(BrokerUnavailable, match="TimeoutError"):
+            await broker.ensure(Topology(topics=["t"]))
+    monkeypatch.setattr(database, "PATIENCE", DEADLINE)
+    await broker.ensure(Topology(topics=["t"]))
+    assert (await broker.publish([frame("k", 1)]))[0].accepted
+    await broker.aclose()
+
+
 # Crashes and lost connections
 
 

@@ -166,7 +166,7 @@ class Database:
         async with self._opening:
             if self._open:
                 return
-            async with self._session() as connection:
+            async with self._session() as connection, asyncio.timeout(PATIENCE):
                 if not self.pooled and await connection.fetchval(PROCESS) != connection.get_server_pid():
                     raise ConfigurationError(
                         f"the log {self.place} is behind a pooler: add pooler=transaction to its URL"
@@ -212,7 +212,8 @@ async def transaction(connection: Session) -> AsyncIterator[None]:
         await connection.execute("COMMIT", timeout=PATIENCE)
     except BaseException:
         try:
-            await connection.execute("ROLLBACK")
+            async with asyncio.timeout(CLOSING):
+                await connection.execute("ROLLBACK")
         except Exception:  # it must not go back to the pool with something open
             connection.terminate()
         raise
