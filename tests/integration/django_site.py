@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,16 @@ if not settings.configured:
         USE_TZ=True,
     )
     django.setup()
+
+
+@contextlib.contextmanager
+def allowed_on_a_loop() -> Iterator[None]:
+    """Tell Django that it is meant to be used where a loop runs."""
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    try:
+        yield
+    finally:
+        del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from posthouse.errors import StoreError
 from posthouse.processes import Aggregate, Saga, Turn, deadline, on, starts, undo
 from posthouse.store import Timer
 from posthouse.store.sagas import SagaFilter
+from tests.integration.django_site import allowed_on_a_loop, django_on
 
 Nested = Callable[[], AbstractAsyncContextManager[object]]
 
@@ -265,6 +266,18 @@ async def on_async_psycopg_by_hand(url: str) -> AsyncIterator[tuple[object, Nest
 
 
 @asynccontextmanager
+async def on_a_copy_of_djangos(url: str) -> AsyncIterator[tuple[object, Nested]]:
+    """Another connection than that of the thread, under the same alias."""
+    with allowed_on_a_loop(), django_on(url) as default:
+        connection = default.copy()
+        connection.set_autocommit(False)
+        with connection.cursor() as cursor:
+            yield connection, by_statement(cursor.execute)
+        connection.commit()
+        connection.close()
+
+
+@asynccontextmanager
 async def on_sqlite3(url: str) -> AsyncIterator[tuple[object, Nested]]:
     connection = sqlite3.connect(url.removeprefix("sqlite:///"))
     connection.execute("BEGIN IMMEDIATE")
@@ -302,6 +315,7 @@ JOINED: dict[str, tuple[str, Way]] = {
     "psycopg": ("postgres", on_psycopg),
     "async psycopg": ("postgres", on_async_psycopg),
     "async psycopg, statements": ("postgres", on_async_psycopg_by_hand),
+    "a copy of Django's connection": ("postgres", on_a_copy_of_djangos),
     "sqlite3": ("sqlite", on_sqlite3),
     "aiosqlite": ("sqlite", on_aiosqlite),
     "AsyncSession on SQLite": ("sqlite", on_async_session),

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from posthouse.errors import ConfigurationError, StoreError, TransactionClosed
 from posthouse.store import Parameters, Rows
@@ -44,7 +45,7 @@ class DjangoSession(Session):
 
     async def attend(self, savepoints: Savepoints) -> Detach:
         """Savepoints are statements; the end of the whole is none, and possible where no atomic block is open."""
-        wrapper: Any = connections[self.theirs.alias]
+        wrapper: Any = self.theirs if isinstance(self.theirs, BaseDatabaseWrapper) else connections[self.theirs.alias]
 
         def see() -> None:
             if wrapper.vendor == "sqlite" and wrapper.connection is not None:
