@@ -233,9 +233,9 @@ def _alone(lock: Path) -> Iterator[bool]:
 
 
 def inode(path: Path) -> Inode | None:
-    """None when nothing has this name. Never opens it: closing it again would end the locks that SQLite has on it."""
+    """None when nothing that can be reached has this name. Never opens it: closing it again would end the locks that SQLite has on it."""
     try:
         found = os.stat(path)
-    except FileNotFoundError:
+    except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -212,6 +212,24 @@ def test_optional_libraries_are_imported_only_when_used() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
 
 
+async def test_a_file_whose_name_leads_nowhere_after_a_commit_is_an_unknown_one(path: Path, clock: ManualClock) -> None:
+    store = SqliteStore(path, clock=clock)
+    await store.upgrade()
+
+    def lose() -> None:
+        path.unlink()
+        path.symlink_to(path)  # asking for it is an error of the system
+
+    async def add_while_it_is_lost() -> None:
+        async with store.begin() as tx:
+            await store.outbox.append(tx, [row("lost")])
+            lose()
+
+    with pytest.raises(CommitUnknown, match="taken away"):
+        await add_while_it_is_lost()
+    await store.aclose()
+
+
 async def test_a_file_that_is_replaced_under_a_process_takes_no_more_commits(path: Path, clock: ManualClock) -> None:
     """A backup was moved to its name: what is written to the old file is in no file that anybody will open."""
     store = SqliteStore(path, clock=clock)
