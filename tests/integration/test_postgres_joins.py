@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import asyncpg
@@ -26,7 +25,7 @@ from posthouse.errors import ConfigurationError, StoreError, StoreOutdated
 from posthouse.store import OutboxRow, Timer
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.steps import append_now, drain
-from tests.integration.django_site import django_on
+from tests.integration.django_site import allowed_on_a_loop, django_on
 from tests.kit.servers.postgres import PostgresServer
 
 INSERT = "INSERT INTO orders (name) VALUES ('o1')"
@@ -134,15 +133,6 @@ async def with_django(url: str) -> AsyncIterator[tuple[Any, Insert, Callable[[bo
         yield django_connection, insert, end  # a ConnectionProxy, as users have it
         if django_connection.in_atomic_block:
             await end(False)
-
-
-@contextmanager
-def allowed_on_a_loop() -> Iterator[None]:
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
-    try:
-        yield
-    finally:
-        del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
 KINDS: dict[str, Callable[[str], Any]] = {
@@ -282,6 +272,15 @@ async def test_django_is_refused_outside_of_atomic_and_on_another_database(
             append_now(store, connections["elsewhere"], [row(1)])
         connections["elsewhere"].close()
     assert await committed(store) == (0, [])
+
+
+@pytest.mark.parametrize("slice_", ["(a)[:n]", "a[%(two)s - 1 :n]"])
+async def test_a_slice_beside_names_in_psycopgs_own_style_is_no_name(
+    store: PostgresStore, postgres_url: str, slice_: str
+) -> None:
+    sql = f"SELECT {slice_} FROM (SELECT ARRAY[1, 2, 3] AS a, 2 AS n) AS t WHERE n = %(two)s"
+    with closing(psycopg.connect(postgres_url)) as connection:
+        assert await store.join(connection).execute(sql, {"two": 2}) == [([1, 2],)]
 
 
 async def test_one_call_to_django_is_one_statement(store: PostgresStore, postgres_url: str) -> None:

@@ -65,7 +65,7 @@ def bound(sql: str, parameters: Parameters, style: Style) -> tuple[str, Paramete
     if not isinstance(parameters, Mapping):
         return sql, parameters
     found = _translated(sql, style)
-    if found.own and not found.names and style.by_name:
+    if found.own and style.by_name and parameters.keys().isdisjoint(found.names):
         return sql, parameters
     mixed = found.own and not style.escaped
     if mixed or parameters.keys() != set(found.names):

@@ -89,6 +89,11 @@ def test_a_mapping_for_the_drivers_own_names_is_the_drivers(text: str, style: St
     assert bound(text, {"a": 1, "c": 2}, style) == (text, {"a": 1, "c": 2})
 
 
+@pytest.mark.parametrize("text", ["SELECT (a)[:n], %(b)s", "SELECT a[%(b)s :n]", "SELECT a[(1):n], %(b)s"])
+def test_a_slice_is_no_name_where_the_mapping_is_for_the_drivers_own(text: str) -> None:
+    assert bound(text, {"b": 1}, PYFORMAT) == (text, {"b": 1})
+
+
 @pytest.mark.parametrize(
     ("text", "style"),
     [("SELECT $1", DOLLAR), ("SELECT :a, $1", DOLLAR), ("SELECT :a, ?", QUESTION), ("SELECT :a, @a", QUESTION)],
@@ -106,6 +111,12 @@ def test_names_that_do_not_fit_are_refused_with_a_suggestion(style: Style) -> No
         ":cents has no value. Did you mean 'cent'? 'cent' is not in the statement: write it :cent, or leave it out. "
         "Did you mean 'cents'? 'zzz' is not in the statement: write it :zzz, or leave it out. Known: cents."
     )
+
+
+@every_style
+def test_a_value_without_a_name_is_refused_also_where_the_driver_would_pass_over_it(style: Style) -> None:
+    with pytest.raises(StoreError, match="'b' is not in the statement"):
+        bound("SELECT :a", {"a": 1, "b": 2}, style)
 
 
 @every_style
