@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Literal
 from urllib.parse import urlsplit
 
-COMMIT = b"COMMIT;\x00"
+COMMIT = b"COMMIT\x00"
 
 
 class Wire:
