@@ -20,12 +20,15 @@ from benchmarks import brokers
 from benchmarks.reading import Scale
 from posthouse.broker import Delivery, Frame, Stream, Topology
 from posthouse.brokers.nats import NatsBroker
+from posthouse.brokers.nats.log import NatsLog
+from posthouse.brokers.nats.reader import Reader
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
 from tests.kit.frames import collect, frames
 from tests.kit.servers.nats import NatsServer, running
 from tests.kit.servers.proxy import Proxy
 from tests.kit.strangers import KEY, WIRES, hearing, telling
+from tests.kit.waiting import eventually
 
 
 @pytest_asyncio.fixture
@@ -164,6 +167,37 @@ async def test_a_stream_restored_without_its_end_hides_nothing_that_it_took_sinc
                     batch = await stream.receive(100, 1.0)
                     got |= {delivery.frame.id for delivery in batch}
                     await stream.ack(batch)
+        await broker.aclose()
+
+
+@pytest.mark.parametrize("knew", [True, False], ids=["whoever read it goes on", "an heir goes on"])
+async def test_a_stream_restored_without_its_end_hides_nothing_where_it_was_acknowledged_out_of_order(
+    knew: bool,
+) -> None:
+    """The positions of what was acknowledged behind the cursor are given again, to other frames."""
+    with running() as server:
+        broker = NatsBroker(server.url, clock=SystemClock(), lease=0.6)
+        await broker.ensure(Topology(topics=["t"]))
+        await broker.publish(frames("t", 3))
+        server.back_up("t")
+        stream = await _subscribed(broker, "t")
+        await _published(broker, frames("t", 5))
+        got = await collect(stream, 8, ack=False)
+        await stream.ack([*got[:3], *got[6:]])
+        await stream.aclose()
+        if knew:
+            stream = await broker.subscribe("g", ["t"])
+            assert len(await collect(stream, 3, ack=False)) == 3
+        server.restore("t")
+        sent = frames("t", 5)
+        await _published(broker, sent)
+        if not knew:
+            stream = await _subscribed(broker, "t")
+        seen: set[str] = set()
+        async with asyncio.timeout(20):
+            while not {frame.id for frame in sent} <= seen:
+                with contextlib.suppress(BrokerUnavailable):
+                    seen |= {delivery.frame.id for delivery in await stream.receive(100, 1.0)}
         await broker.aclose()
 
 
@@ -314,6 +348,39 @@ async def test_a_subscribe_that_fails_half_way_leaves_nothing_behind(
     stream = await broker.subscribe("g", [topic, closed])
     assert {delivery.frame.id for delivery in await collect(stream, 400)} == {frame.id for frame in sent}
     await guest.aclose()
+
+
+async def test_readers_of_what_was_taken_in_vain_are_closed(
+    nats_server: NatsServer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partitions of another are taken, and an answer is lost on the way: they are taken again."""
+    broker = NatsBroker(nats_server.url, clock=SystemClock(), lease=0.6)
+    stays, leaves = await broker.subscribe("g", [topic]), await broker.subscribe("g", [topic])
+    log = stays._log
+    assert isinstance(log, NatsLog)
+    await eventually(lambda: bool(leaves._held), "sharing")
+    opened, fails = Reader.open, 0
+
+    async def flaky(reader: Reader) -> None:
+        nonlocal fails
+        await opened(reader)
+        if reader._buffer not in held and fails < 3:
+            fails += 1
+            raise BrokerUnavailable("no answer in time")
+
+    held = set(stays._held.values())
+    monkeypatch.setattr(Reader, "open", flaky)
+    await leaves.aclose()
+
+    async def whole() -> bool:
+        with contextlib.suppress(BrokerUnavailable):
+            await stays.receive(1, 0.05)
+        return len(stays._held) == 9
+
+    await eventually(whole, "taking over")
+    assert fails == 3
+    assert log._readers.keys() == set(stays._held.values())
+    await broker.aclose()
 
 
 # What the server is asked before anything starts

@@ -9,7 +9,7 @@ import math
 import random
 import signal
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,9 @@ from posthouse.brokers import open_broker
 from posthouse.brokers.group.member import GroupMember
 from posthouse.brokers.redis import RedisBroker
 from posthouse.brokers.redis.buffer import PartitionBuffer
-from posthouse.brokers.redis.client import Asked, Client, Read
+from posthouse.brokers.redis.client import Asked, Client, Read, Value
 from posthouse.brokers.redis.log import RedisLog
-from posthouse.brokers.redis.scripts import ADD
+from posthouse.brokers.redis.scripts import ADD, BEGIN, Script
 from posthouse.clock import ManualClock, SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
 from tests.kit.frames import collect, frames
@@ -138,6 +138,21 @@ async def test_a_topic_deleted_while_running_refuses_its_frames_and_others_flow(
     assert stored.accepted
     assert [delivery.frame.topic for delivery in await collect(stream, 1)] == [neighbour]
     assert not (await broker.publish(frames(topic, 1)))[0].accepted
+
+
+async def test_a_deleted_topic_keeps_no_other_waiting(redis_server: RedisServer, bare: Bare) -> None:
+    """Neither for a lease nor for a moment, again and again."""
+    broker = RedisBroker(redis_server.url, clock=SystemClock(), lease=60.0)
+    gone, stays = f"gone{new_id()[-6:]}", f"stays{new_id()[-6:]}"
+    await broker.ensure(Topology(topics=[gone, stays]))
+    stream = await broker.subscribe("g", [gone, stays])
+    await broker.publish(frames(gone, 1))
+    await collect(stream, 1)
+    await delete(bare, gone)
+    for _ in range(3):
+        await broker.publish(frames(stays, 20, keys=20))
+        assert {delivery.frame.topic for delivery in await collect(stream, 20, within=10.0)} == {stays}
+    await broker.aclose()
 
 
 async def test_a_topic_that_was_made_anew_hides_nothing(
@@ -361,13 +376,25 @@ class Deaf(Client):
 
     def __init__(self, url: str) -> None:
         super().__init__(url, timeout=5.0, driver={})
-        self.lost = 0
+        self.lost = self.away = self.away_then = self.heard = self.disturbed = 0
+
+    async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Value]) -> Any:
+        if self.away and script is BEGIN:
+            self.away -= 1
+            raise BrokerUnavailable("still away")
+        return await super().run(script, keys, arguments)
+
+    async def hear(self, streams: Mapping[str, str]) -> list[str]:
+        self.heard += 1
+        return await super().hear(streams)
 
     async def read(self, group: str, member: str, count: int, lanes: Sequence[Asked]) -> Read:
         answer = await super().read(group, member, count, lanes)
         if self.lost and answer.entries and any(answer.entries.values()):
             self.lost -= 1
+            self.away = self.away_then
             raise BrokerUnavailable("the answer was lost")
+        self.disturbed += answer == Read()
         return answer
 
 
@@ -389,6 +416,100 @@ async def test_what_was_in_a_lost_answer_comes_before_anything_newer(
     assert [delivery.frame.id for delivery in got] == [frame.id for frame in sent]
     assert all(delivery.redelivered for delivery in got[:5]), "nobody can know whether they were handed out"
     await broker.aclose()
+
+
+async def test_nothing_newer_comes_before_a_lost_answer_though_the_lease_cannot_be_renewed_yet(
+    redis_server: RedisServer, topic: str
+) -> None:
+    deaf = Deaf(redis_server.url)
+    broker = RedisBroker(redis_server.url, clock=SystemClock())
+    broker._client = broker._topics._client = deaf
+    sent = frames(topic, 15)
+    stream = await broker.subscribe("g", [topic])
+    await broker.publish(sent[:5])
+    await collect(stream, 5)
+    assert await stream.receive(10, 0.1) == []
+    deaf.lost, deaf.away_then = 1, 2
+    await broker.publish(sent[5:10])
+    with pytest.raises(BrokerUnavailable, match="lost"):
+        await stream.receive(10, 5.0)
+    await broker.publish(sent[10:])
+    got = await collect(stream, 10)
+    assert not deaf.away
+    assert [delivery.frame.id for delivery in got] == [frame.id for frame in sent[5:]]
+    await stream.aclose()
+    heir = await broker.subscribe("g", [topic])
+    assert await heir.receive(10, 0.3) == [], "it was left behind on the server"
+    await broker.aclose()
+
+
+async def test_a_member_that_renews_its_lease_disturbs_no_question_of_its_own(
+    redis_server: RedisServer, topic: str
+) -> None:
+    deaf = Deaf(redis_server.url)
+    broker = RedisBroker(redis_server.url, clock=SystemClock())
+    broker._client = broker._topics._client = deaf
+    await broker.publish(frames(topic, 3000, keys=40))
+    stream = await broker.subscribe("g", [topic])
+    got = 0
+    async with asyncio.timeout(40):
+        while got < 3000:
+            received, _ = await asyncio.gather(stream.receive(100, 1.0), stream._sync())
+            got += len(received)
+            await stream.ack(received)
+    assert deaf.disturbed == 0
+    await broker.aclose()
+
+
+async def test_an_idle_member_waits_for_a_server_that_is_away() -> None:
+    with running() as server:
+        deaf = Deaf(server.url)
+        broker = RedisBroker(server.url, clock=SystemClock(), lease=60.0)
+        broker._client = broker._topics._client = deaf
+        await broker.ensure(Topology(topics=["t"]))
+        stream = await broker.subscribe("g", ["t"])
+        assert await stream.receive(10, 0.1) == []
+        server.end(signal.SIGKILL)
+        deaf.heard = 0
+        assert await stream.receive(10, 2.0) == []
+        assert 0 < deaf.heard < 20
+        await broker.aclose()
+
+
+async def test_a_frame_that_comes_behind_a_burst_is_heard(broker: RedisBroker, topic: str) -> None:
+    """What was read ahead is handed out without a question; then somebody must listen."""
+    stream = await broker.subscribe("g", [topic])
+    log = stream._log
+    assert isinstance(log, RedisLog)
+    log.polls = 60.0, 60.0
+    await broker.publish(frames(topic, 10))
+    await collect(stream, 6)
+    await broker.publish(frames(topic, 10))
+    await eventually(lambda: log._listening is not None and log._listening.done(), "hearing of the burst")
+    for lane in log._lanes.values():
+        lane.dry = False
+    while await log._ask():
+        pass
+    got = await stream.receive(100, 5.0)
+    assert len(got) == 14
+    await stream.ack(got)
+    await broker.publish(frames(topic, 1))
+    await collect(stream, 1, within=5.0)
+
+
+async def test_partitions_with_nothing_to_read_take_no_part_of_a_batch(broker: RedisBroker, topic: str) -> None:
+    stream = await broker.subscribe("g", [topic])
+    log = stream._log
+    assert isinstance(log, RedisLog)
+    for _ in range(9):  # each lane is the first in its turn
+        await broker.publish(frames(topic, 200))
+        for lane in log._lanes.values():
+            lane.dry = False
+        while await log._ask():
+            pass
+        got = await stream.receive(200, 5.0)
+        assert len(got) == 200
+        await stream.ack(got)
 
 
 async def test_whoever_was_replaced_takes_nothing_even_if_it_has_not_noticed(

@@ -161,6 +161,20 @@ def test_what_is_given_back_says_exactly_what_was_handed_out_and_done() -> None:
     assert taken(heir) == [(109, True), (130, False)]
 
 
+def test_what_is_done_behind_the_cursor_says_when_the_last_of_it_was_stored() -> None:
+    one = buffer()
+    arrive(one, 105, 109, 120)
+    taken(one, 3)
+    one.ack(2)
+    assert (one.progressed(None).done, one.progressed(None).done_at) == ((109,), 1.0)
+    heir = buffer(Assignment(born="b", owner="me", cursor=100, done=(109, 120), done_at=7.0))
+    arrive(heir, 105)
+    taken(heir)
+    heir.ack(1)
+    assert (heir.progressed("me").done, heir.progressed("me").done_at) == ((109, 120), 7.0)
+    assert (buffer().progressed(None).done, buffer().progressed(None).done_at) == ((), 0.0)
+
+
 def test_frames_that_an_earlier_owner_acknowledged_make_nobody_wait_for_those_behind_them() -> None:
     """Whoever takes one at a time would be told that nothing is there, and wait for news that came long ago."""
     heir = buffer(Assignment(born="b", owner="me", cursor=100, done=(102, 103)))

@@ -171,6 +171,31 @@ def test_no_more_than_the_window_is_in_hand() -> None:
     assert held.window.idle
 
 
+def test_one_that_is_in_hand_for_long_holds_up_nothing_behind_it() -> None:
+    """The server keeps what is not acknowledged, wherever it is: the window counts what is in hand, not how far it reaches."""
+    held = lane(size=2)
+    held.arrive([], more=False)
+    held.arrive(entries(*range(1, 9)), more=False)
+    assert taken(held, 2) == [("1", False), ("2", False)]
+    for number in range(2, 8):
+        held.ack(number)
+        assert taken(held) == [(str(number + 1), False)]
+    assert taken(held) == []
+    held.ack(1)
+    held.ack(8)
+    assert held.window.idle
+
+
+def test_nothing_new_is_asked_for_before_what_a_lost_answer_held_was_fenced_off() -> None:
+    held = lane()
+    held.arrive([], more=False)
+    held.unsure = True
+    assert not held.wants
+    held.fence(Holding(2, "run", "0-0", "9-0"))
+    assert held.wants
+    assert held.pending
+
+
 def test_an_entry_that_was_deleted_is_acknowledged_and_handed_to_nobody() -> None:
     held = lane()
     held.arrive([(b"1-0", None), *entries(2)], more=False)

@@ -13,7 +13,7 @@ import msgspec
 import posthouse.brokers.embedded.schema as schema
 from posthouse.brokers.embedded.client import LogFile
 from posthouse.brokers.group.assignment import TopicPartition, is_alive
-from posthouse.brokers.group.log import Answer, Group, Owned, Partition, Token, Want
+from posthouse.brokers.group.log import Answer, Group, Owned, Partition, Want
 from posthouse.brokers.group.window import Window
 from posthouse.brokers.handing import frame_of, handed
 from posthouse.clock import Clock, new_id
@@ -230,7 +230,7 @@ class EmbeddedLog:
                     position=offset,
                     stored_at=stored_at,
                     redelivered=number <= touched,
-                    token=Token(partition, number),
+                    token=(partition, number),
                 )
                 for number, offset, stored_at, id_, key, headers, body in rows
             ],

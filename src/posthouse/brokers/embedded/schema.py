@@ -165,7 +165,7 @@ FIRST_AT_TIME = """
 MOVE = """
     INSERT INTO cursors (grp, topic, partition, acked, touched, unsure, started, epoch) VALUES (?1, ?2, ?3, ?4, ?5, ?5, 0, 1)
     ON CONFLICT DO UPDATE SET acked = excluded.acked, touched = excluded.touched, unsure = excluded.unsure, done = '[]',
-        epoch = epoch + 1"""
+        reach = 0, epoch = epoch + 1"""
 # Frames that are there and not acknowledged, of a cursor `c` and up to a number: the numbers of those that somebody deleted
 # by hand are in the range as well. Without a cursor all that are there.
 _UNREAD = """(

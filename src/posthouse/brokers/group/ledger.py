@@ -17,7 +17,7 @@ import msgspec
 
 from posthouse.broker import Delivery, Frame
 from posthouse.brokers.group.assignment import TopicPartition
-from posthouse.brokers.group.log import Answer, Group, Owned, Partition, Token, Want
+from posthouse.brokers.group.log import Answer, Group, Owned, Partition, Want
 from posthouse.brokers.group.window import Window
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError
@@ -74,7 +74,7 @@ class Ledger(msgspec.Struct):
         self.fresh = False
         self._move(first, counts)
         for cursor, touched in zip(self.partitions, stored, strict=True):
-            cursor.touched = touched
+            cursor.touched, cursor.handed = touched, 0
 
     def forget(self, member: str) -> None:
         """It leaves, and what it owned is free."""
@@ -203,9 +203,7 @@ class ScannedPartition(Partition):
         return Answer(
             self._last,
             [
-                msgspec.structs.replace(
-                    self._ready[number], redelivered=number <= want.touched, token=Token(self, number)
-                )
+                msgspec.structs.replace(self._ready[number], redelivered=number <= want.touched, token=(self, number))
                 for number in numbers
             ],
         )

@@ -14,6 +14,9 @@ class Partition:
     """One partition in a member's hands, from the moment at which it took it. A seek, or the loss of the partition, ends it:
     acknowledgements of an old one find nobody. Frames are numbered 1, 2, 3 … without gaps. Logs add what they need to know."""
 
+    hopes = True
+    """Whether the log may have more than `stored` says, and `read` would find it."""
+
     def __init__(self, topic: str, number: int, epoch: int, window: Window) -> None:
         self.topic = topic
         self.number = number
@@ -62,11 +65,8 @@ class Partition:
 P = TypeVar("P", bound=Partition)
 
 
-class Token(NamedTuple):
-    """Of a delivery."""
-
-    partition: Partition
-    number: int
+Token = tuple[Partition, int]
+"""Of a delivery: its partition, and its number there."""
 
 
 class Want(NamedTuple, Generic[P]):

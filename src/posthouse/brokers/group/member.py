@@ -137,9 +137,9 @@ class GroupMember(Generic[P]):
     # Handing out
 
     async def _keep_up(self) -> None:
-        """Hear of joins, leaves and seeks, and renew a lease that has ended. What is held stays ours until it ends, also where
+        """Hear of joins, leaves and seeks, and renew a lease that ends soon. What is held stays ours until it ends, also where
         it cannot be renewed: a log that cannot be written may still be read."""
-        if self._failed or self._log.stale or self._clock.monotonic() >= self._until:
+        if self._failed or self._log.stale or self._clock.monotonic() >= self._until - self._lease / 2:
             try:
                 await self._sync()
             except BrokerUnavailable:
@@ -177,7 +177,9 @@ class GroupMember(Generic[P]):
             passed = False
             wants = self._wanted(limit)
             for want, answer in zip(wants, await self._read(wants), strict=True):
-                if answer is None or self._held.get(want.partition.place) is not want.partition:
+                if answer is None or not (
+                    want.partition.works and self._held.get(want.partition.place) is want.partition
+                ):
                     _put_back([want])
                 else:
                     deliveries += handed_out(want, answer)
@@ -226,10 +228,13 @@ class GroupMember(Generic[P]):
         """Renew the lease, learn what changed, take and give back partitions. A plan that another member's has overtaken is
         made anew."""
         async with self._sharing, self._saving:
-            self._failed = True
-            for _ in range(TURNS):
-                if self._closed.is_set() or await self._share():  # who has left would join again
-                    break
+            try:
+                for _ in range(TURNS):
+                    if self._closed.is_set() or await self._share():  # who has left would join again
+                        break
+            except BaseException:
+                self._failed = True
+                raise
             self._failed = False
 
     async def _share(self) -> bool:
@@ -299,14 +304,14 @@ class GroupMember(Generic[P]):
 
 
 def _tokens(deliveries: Iterable[Delivery]) -> list[Token]:
-    return [delivery.token for delivery in deliveries if isinstance(delivery.token, Token)]
+    return [token for delivery in deliveries if isinstance(token := delivery.token, tuple)]
 
 
 def _hope(partition: P, most: int) -> Want[P]:
     """What comes next there, for one round trip less; only the number stored, where nothing may be handed out."""
     window = partition.window
     last = min(window.read + most, window.committed + window.size)
-    if partition.stored is None or most < WORTH_HOPING or last <= window.read:
+    if not partition.hopes or partition.stored is None or most < WORTH_HOPING or last <= window.read:
         return Want(partition)
     return Want(partition, window.read + 1, last, hopeful=True)
 
@@ -325,7 +330,7 @@ def handed_out(want: Want[P], answer: Answer) -> Sequence[Delivery]:
     partition.heard(answer.stored)
     if len(answer.deliveries) == want.last + 1 - want.first and not (want.hopeful or window.done):
         return answer.deliveries
-    numbers = [token.number for token in _tokens(answer.deliveries)]
+    numbers = [number for _, number in _tokens(answer.deliveries)]
     last = max(numbers, default=0) if want.hopeful else want.last
     if want.hopeful and numbers:
         window.hand_out(last)

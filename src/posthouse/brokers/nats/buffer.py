@@ -9,7 +9,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from posthouse.broker import Delivery
-from posthouse.brokers.group.log import Answer, Partition, Token, Want
+from posthouse.brokers.group.log import Answer, Partition, Want
 from posthouse.brokers.group.window import Window
 from posthouse.brokers.handing import handed
 from posthouse.brokers.nats.ledger import Assignment
@@ -21,6 +21,8 @@ ROOM = 8 * 1024 * 1024
 
 class PartitionBuffer(Partition):
     """Frames are numbered 1, 2, 3 … from the cursor at which this member took over."""
+
+    hopes = False
 
     def __init__(self, topic: str, number: int, assignment: Assignment, version: int, size: int) -> None:
         window = Window(acked=0, touched=assignment.handed, size=size, unsure=assignment.unsure)
@@ -68,7 +70,7 @@ class PartitionBuffer(Partition):
             position=place.sequence,
             stored_at=place.at,
             redelivered=touched or place.sequence <= self.assignment.until,
-            token=Token(self, number),
+            token=(self, number),
         )
         self._bytes += len(message.data)
 
@@ -93,6 +95,7 @@ class PartitionBuffer(Partition):
         passed = window.advance() - window.committed
         cursor = self._sequences[passed - 1] if passed else self.assignment.cursor
         read = window.read if owner is None else window.prefix + window.size
+        done = tuple(sorted(s for s in self._done | self._acknowledged(owner) if s > cursor))
         return Assignment(
             born=self.assignment.born,
             owner=owner,
@@ -103,9 +106,16 @@ class PartitionBuffer(Partition):
             handed=max(window.touched, read) - window.prefix,
             end=self._furthest() if owner is None else None,
             until=self.assignment.until,
-            done=tuple(sorted(s for s in self._done | self._acknowledged(owner) if s > cursor)),
+            done=done,
+            done_at=self._stored_at(done[-1]) if done else 0.0,
             unsure=max(0, window.doubted(closed=closed) - window.prefix) if owner is None else 0,
         )
+
+    def _stored_at(self, sequence: int) -> float:
+        """Of a frame behind the saved cursor that was acknowledged, here or by an earlier owner."""
+        if sequence in self._sequences:
+            return self._times[self._sequences.index(sequence)]
+        return self.assignment.done_at
 
     def _furthest(self) -> int | None:
         """The last sequence that anybody may have handed out."""

@@ -27,7 +27,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """One partition as the group has it.
 
     Everything up to `cursor` (a sequence of the stream) is acknowledged, and the few in `done` behind it; `at` is when
-    the frame at the cursor was stored, where that is known. Up to `handed` frames behind the cursor, of those up to `end`,
+    the frame at the cursor was stored, where that is known, and `done_at` the same of the last one in `done`. Up to `handed` frames behind the cursor, of those up to `end`,
     and all up to `until`, may have been handed out. `end` is None as long as somebody may hand out more: whoever takes it
     over finds it where the stream ends then. Once it was given back, so many as `unsure` behind the cursor may have been dealt
     with though nobody said so. `epoch` changes with the owner and with every seek. `born` is when the stream
@@ -44,6 +44,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     end: int | None = None
     until: int = 0
     done: tuple[int, ...] = ()
+    done_at: float = 0.0
     unsure: int = 0
 
 

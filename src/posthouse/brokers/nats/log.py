@@ -53,6 +53,8 @@ class NatsLog:
         await self._ledger.sign(self.me, Presence(self._names), self._lease)
         snapshot = await self._ledger.snapshot(self._names, self.me, self._lease)
         self._lines = snapshot.lines
+        for buffer in self._readers.keys() - held.values():
+            await self._close_reader(buffer)  # taken, and the answer was lost
         for place, buffer in held.items():
             line = self._lines.get(place)
             if line is None or (line.assignment.owner, line.assignment.epoch) != (self.me, buffer.epoch):
@@ -142,7 +144,11 @@ class NatsLog:
             info.created == before.born and await self._topics.remembers(info, before.cursor, before.at)
         ):
             handed = max(before.handed, self._size)
-            return msgspec.structs.replace(before, owner=self.me, epoch=epoch, handed=handed, end=None)
+            kept = (
+                info is None or not before.done or await self._topics.remembers(info, before.done[-1], before.done_at)
+            )
+            done = before.done if kept else ()
+            return msgspec.structs.replace(before, owner=self.me, epoch=epoch, handed=handed, end=None, done=done)
         return Assignment(born=info.created, owner=self.me, epoch=epoch, handed=self._size, until=info.last)
 
     async def _give_back(self, buffers: Sequence[PartitionBuffer], *, closed: bool) -> bool:

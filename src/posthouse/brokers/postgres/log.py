@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import posthouse.brokers.postgres.schema as sql
 from posthouse.brokers.group.assignment import TopicPartition
-from posthouse.brokers.group.log import Answer, Group, Owned, Partition, Token, Want
+from posthouse.brokers.group.log import Answer, Group, Owned, Partition, Want
 from posthouse.brokers.group.window import Window
 from posthouse.brokers.handing import frame_of, handed
 from posthouse.brokers.postgres.client import Database, Row
@@ -217,7 +217,7 @@ class PostgresLog:
                     position=position,
                     stored_at=stored_at,
                     redelivered=number <= touched,
-                    token=Token(partition, number),
+                    token=(partition, number),
                 )
                 for _, _, number, position, stored_at, id_, key, headers, body in rows
                 if number is not None

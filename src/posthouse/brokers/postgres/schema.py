@@ -388,7 +388,7 @@ BEGIN
         INSERT INTO {s}.cursors AS c (grp, topic, partition, acked, touched, unsure, started, epoch, run)
         VALUES (of_group, of_topic, head.partition, before, head.stored, head.stored, 0, 1, of_run)
         ON CONFLICT (grp, topic, partition) DO UPDATE
-        SET acked = before, touched = head.stored, unsure = head.stored, done = '{{}}', epoch = c.epoch + 1;
+        SET acked = before, touched = head.stored, unsure = head.stored, reach = 0, done = '{{}}', epoch = c.epoch + 1;
     END LOOP;
 END $$;
 

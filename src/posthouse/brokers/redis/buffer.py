@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from posthouse.broker import Delivery
-from posthouse.brokers.group.log import Answer, Partition, Token, Want
+from posthouse.brokers.group.log import Answer, Partition, Want
 from posthouse.brokers.group.window import Window
 from posthouse.brokers.handing import handed
 from posthouse.brokers.redis.entries import Entry, before, entry_at, frame_of, place_of, stored_at
@@ -29,6 +29,7 @@ class Holding(NamedTuple):
 
 ROOM = 8 * 1024 * 1024
 """Bytes that may be here; then no more are read."""
+NOWHERE = (0, 0)
 AHEAD = 250
 """Entries that wait to be handed out; then no more are read."""
 
@@ -36,6 +37,8 @@ AHEAD = 250
 class PartitionBuffer(Partition):
     """Entries are numbered 1, 2, 3 … as they arrive. The server keeps what was not acknowledged, so the cursor is in no need
     of writing."""
+
+    hopes = False
 
     def __init__(self, topic: str, number: int, key: str, holding: Holding, size: int) -> None:
         super().__init__(topic, number, holding.epoch, Window(acked=0, touched=0, size=size))
@@ -75,28 +78,29 @@ class PartitionBuffer(Partition):
 
     @property
     def wants(self) -> bool:
-        """Whether more may arrive."""
-        return self.arrived - self.window.read < AHEAD and self.bytes <= ROOM
+        """Whether more may arrive. Not before what a lost answer held was fenced off: it is older than anything new."""
+        return not self.unsure and self.arrived - self.window.read < AHEAD and self.bytes <= ROOM
 
     def heard(self, stored: int) -> None:
         """It is known here first."""
 
     def arrive(self, entries: Sequence[Entry], more: bool) -> None:
         """The answer to a question: entries as the server sends them, and whether there may be more."""
+        number, here, again, until = self.arrived, self._here, self.pending, self._until
         for entry, fields in entries:
             self.last = position = entry.decode()
             if fields is None:
                 self.done.append(position)
                 continue
-            self.stored = number = self.arrived + 1
-            delivery = self._here[number] = handed(
+            self.stored = number = number + 1
+            delivery = here[number] = handed(
                 partial(frame_of, self.topic, entry, fields),
                 topic=self.topic,
                 body=None,
                 position=position,
                 stored_at=stored_at(entry),
-                redelivered=self.pending or (self._until > (0, 0) and place_of(entry) <= self._until),
-                token=Token(self, number),
+                redelivered=again or (until > NOWHERE and place_of(entry) <= until),
+                token=(self, number),
             )
             self.bytes += len(delivery.frame.body)
         self.dry = not more and not self.pending
@@ -114,7 +118,7 @@ class PartitionBuffer(Partition):
         delivery = self._here.pop(number, None)
         if delivery is not None:
             self.window.ack(number)
-            self.window.committed = self.window.advance()
+            self.window.committed += 1  # the window counts what is in hand
             self.bytes -= len(delivery.frame.body)
             self.done.append(str(delivery.position))
 

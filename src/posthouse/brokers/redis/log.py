@@ -74,19 +74,20 @@ class RedisLog:
         self._listening: asyncio.Task[list[str]] | None = None
 
     async def renew(self, held: Mapping[TopicPartition, PartitionBuffer]) -> Group:
-        self.stale = False
         members: dict[str, Sequence[str]] = {}
         lanes: dict[TopicPartition, Owned] = {}
         outlived: set[TopicPartition] = set()
-        for topic in self._keys:
-            view = await self._renew(topic)
-            members[topic] = view.living
-            lanes.update(view.lanes)
-            outlived |= view.outlived
+        async with self._asking:  # a renewal changes what a question watches
+            self.stale = False
+            for topic in self._keys:
+                view = await self._renew(topic)
+                members[topic] = view.living
+                lanes.update(view.lanes)
+                outlived |= view.outlived
         self._start = "earliest"  # of a group that is lost with the server: what was stored since then is news
         self._lanes = {place: lane for place, lane in held.items() if lanes.get(place) == (self.me, lane.epoch)}
         for place, lane in self._lanes.items():
-            lane.doubtful = lane.unsure or place in outlived
+            lane.doubtful |= lane.unsure or place in outlived
         if not self._joined:
             for topic in self._keys:
                 await self._give(topic, [])
@@ -116,6 +117,7 @@ class RedisLog:
         if asked:
             if sum(lane.arrived - lane.window.read for lane in self._lanes.values()) < asked:
                 self._read_ahead()
+                self._listen()
         else:
             while not (self.stale or any(want.partition.waiting for want in wants)) and await self._fill():
                 pass  # a lane that is ours runs dry after a few questions
@@ -221,8 +223,11 @@ class RedisLog:
     def _on_heard(self, listening: asyncio.Task[list[str]]) -> None:
         if listening.cancelled():
             return
-        heard = set() if listening.exception() else set(listening.result())
-        self.stale = self.stale or listening.exception() is not None or bell_of(self._group) in heard
+        if listening.exception() is not None:
+            self.stale = True  # and no wake: the server is away, and the next look is soon enough
+            return
+        heard = set(listening.result())
+        self.stale = self.stale or bell_of(self._group) in heard
         for lane in self._lanes.values():
             if lane.key in heard:
                 lane.dry = False

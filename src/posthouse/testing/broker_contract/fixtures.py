@@ -91,6 +91,9 @@ class BrokerFixtures:
     """Whether what was accepted outlives the server's process though not its machine; `durable_ack` implies it."""
     knows_what_was_given_back: bool = True
     """Whether it knows of a member that left in good order that what it had in hand was not dealt with."""
+    hears_of_a_seek_late: bool = False
+    """Whether a member may hand out what it had asked for until it hears of a seek, so that the next one must take what is
+    published meanwhile for a repeat."""
     most_in_hand: int = 300
     """How many frames of eight keys a member can have in hand, and not acknowledged, at once."""
     standstill: float = 3.0

@@ -101,3 +101,21 @@ class SeekingContract(BrokerFixtures):
             got = await self.collect(stream, 5)
             assert ids(got) == ids_of(new)
             assert not any(delivery.redelivered for delivery in got)
+
+    async def test_what_is_published_before_a_member_has_heard_of_a_seek_is_no_repeat(self) -> None:
+        async with self.brokers() as make:
+            broker = await make()
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
+            if not broker.sheet.seek:
+                pytest.skip("this broker cannot go back")
+            old = await self.publish(broker, topic, 5)
+            stream = await broker.subscribe(group, [topic])
+            got = await self.collect(stream, 5)
+            await broker.seek(group, topic, position=got[3].position)
+            new = await self.publish(broker, topic, 5)
+            got = await self.gather_ids(stream, ids_of([*old[3:], *new]))
+            first = {delivery.frame.id: delivery.redelivered for delivery in reversed(got)}
+            assert all(first[frame.id] for frame in old[3:])
+            if not self.hears_of_a_seek_late:
+                assert not any(first[frame.id] for frame in new)

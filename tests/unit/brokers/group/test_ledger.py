@@ -27,11 +27,17 @@ class ListLog:
         self.down = False
         self.hurdles: list[Callable[[], None]] = []
         self.delay: Callable[[], None] = lambda: None
+        self.reading, self.editing = asyncio.Event(), asyncio.Event()
+        """Answers about the end, and to edits, are on their way while these are not set."""
+        self.reading.set()
+        self.editing.set()
 
     async def end(self, topic: str) -> int:
         self._answer()
         self.delay()
-        return len(self.frames) + 1
+        end = len(self.frames) + 1
+        await self.reading.wait()
+        return end
 
     async def read(self, topic: str, position: int) -> Sequence[Delivery]:
         self._answer()
@@ -49,6 +55,7 @@ class ListLog:
             await asyncio.sleep(0)
             if self.ledgers.get(group) == before:
                 self.ledgers[group] = msgspec.json.encode(ledger)
+                await self.editing.wait()
                 return ledger
 
     def ledger(self) -> Ledger:
@@ -81,6 +88,16 @@ async def pass_time(clock: ManualClock, seconds: float) -> None:
         clock.advance(1.0)
         for _ in range(12):
             await asyncio.sleep(0)
+
+
+async def turns() -> None:
+    """Whatever can go on does."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
 
 
 def ids(deliveries: Sequence[Delivery]) -> list[str]:
@@ -231,6 +248,93 @@ async def test_a_seek_makes_late_acknowledgements_void_and_everything_known_a_re
     again = await member.receive(10, 0)
     assert ids(again) == ["1", "2", "3"]
     assert all(delivery.redelivered for delivery in again)
+    await member.aclose()
+
+
+async def test_what_is_said_before_a_member_has_heard_of_a_seek_is_no_repeat() -> None:
+    log, clock = ListLog(), ManualClock()
+    member = await joined(log, clock)
+    log.say("a", "a", "a")
+    await member.ack(await member.receive(10, 0))
+    number = partition_of(log.frames[0], PARTITIONS)
+    counts, stored = [0] * PARTITIONS, [0] * PARTITIONS
+    counts[number], stored[number] = 2, 3
+    await log.edit("g", "t", lambda ledger: ledger.seek(3, counts, stored))
+    log.say("a", "a")
+    await member._sync()
+    got = await member.receive(10, 0)
+    assert [(delivery.frame.id, delivery.redelivered) for delivery in got] == [("3", True), ("4", False), ("5", False)]
+    await member.aclose()
+
+
+async def test_what_is_being_given_back_is_handed_out_by_the_next_owner_alone() -> None:
+    """One asks what there is, and gives a partition back before the answer comes."""
+
+    class SlowLog(ListLog):
+        async def edit(self, group: str, topic: str, edit: Callable[[Ledger], None]) -> Ledger:
+            ledger = await super().edit(group, topic, edit)
+            if any(cursor.owner is None for cursor in ledger.partitions):
+                await given.wait()
+            return ledger
+
+    log, clock, given = SlowLog(), ManualClock(), asyncio.Event()
+    given.set()
+    old = await joined(log, clock)
+    log.say(*"abcdefgh")
+    await old.ack(await old.receive(100, 0))
+    same = ListLog()
+    same.ledgers, same.frames = log.ledgers, log.frames
+    young = await joined(same, clock)
+    log.frames += [Frame(topic="t", id=f"new{n}", key=key, body=b"") for n, key in enumerate("abcdefgh")]
+    log.reading.clear()
+    receiving = asyncio.create_task(old.receive(100, 0))
+    await turns()
+    given.clear()
+    sharing = asyncio.create_task(old._sync())
+    await turns()
+    assert None in {cursor.owner for cursor in log.ledger().partitions}
+    log.reading.set()
+    kept = await receiving
+    given.set()
+    await sharing
+    await young._sync()
+    rest = await young.receive(100, 0)
+    assert rest
+    assert not set(ids(kept)) & set(ids(rest))
+    await old.aclose()
+    await young.aclose()
+
+
+async def test_a_receive_leaves_a_renewal_that_is_under_way_to_whoever_does_it() -> None:
+    log, clock = ListLog(), ManualClock()
+    member = await joined(log, clock)
+    log.say("a")
+    (before,) = log.ledger().signs.values()
+    log.editing.clear()
+    renewing = asyncio.create_task(member._sync())
+    await turns()
+    receiving = asyncio.create_task(member.receive(1, 0))
+    await turns()
+    log.editing.set()
+    await renewing
+    assert ids(await receiving) == ["1"]
+    assert [*log.ledger().signs.values()] == [before + 1]
+    await member.aclose()
+
+
+async def test_whoever_receives_renews_a_lease_in_good_time_though_its_beat_is_late() -> None:
+    log, clock = ListLog(), ManualClock()
+    member = await joined(log, clock)
+    assert member._beating is not None
+    member._beating.cancel()
+    member._beating = asyncio.create_task(never())
+    (before,) = log.ledger().signs.values()
+    clock.advance(LEASE / 3)
+    await member.receive(1, 0)
+    assert [*log.ledger().signs.values()] == [before]
+    clock.advance(LEASE / 3)
+    await member.receive(1, 0)
+    assert [*log.ledger().signs.values()] == [before + 1]
     await member.aclose()
 
 
