@@ -51,7 +51,8 @@ class App:
         """What is done, measured and refused wherever an event crosses from one world into another."""
         self._given = (store, broker)
         self._opened: Opened | None = None
-        self._runs = False
+        self.runs = False
+        """Whether somebody is in a block of `running`, and closes everything at its end."""
         for service in services:
             service.hosted_by(self)
 
@@ -121,18 +122,13 @@ class App:
         runtime = await self.prepare(relay=relay if "relay" in only else "poll")
         await runtime.run(stop or asyncio.Event(), only)
 
-    @property
-    def runs(self) -> bool:
-        """Whether somebody is in a block of `running`, and closes everything at its end."""
-        return self._runs
-
     @asynccontextmanager
     async def running(self, *, only: Collection[Part] = PARTS, relay: RelaySource | None = None) -> AsyncIterator[None]:
         """`run` in the background of a block, as in the lifespan of a web application; then stop and close. One block at a
         time, for all its services: ConfigurationError for a second one."""
-        if self._runs:
+        if self.runs:
             raise ConfigurationError(f"{self.name} runs already: one running() is for all services of an App")
-        self._runs = True
+        self.runs = True
         stop = asyncio.Event()
         try:
             runtime = await self.prepare(relay=relay if "relay" in only else "poll")
@@ -148,7 +144,7 @@ class App:
             try:
                 await self.aclose()
             finally:
-                self._runs = False
+                self.runs = False
 
     async def aclose(self) -> None:
         """Close store and broker. Idempotent; one that was given URLs can be opened again, also on another event loop."""

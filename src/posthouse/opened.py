@@ -162,12 +162,13 @@ class Opened:
 
     async def prepare(self, source: RelaySource) -> Runtime:
         """Check that the promise can be kept, make the topics, and build the tasks, once."""
-        if self._runtime is None:
-            await self._refuse_what_cannot_work()
-        await self.ports.broker.ensure(self.topology())
-        if self._runtime is None:
-            self._runtime = await self._built(source)
-        return self._runtime
+        async with self._opening:  # two of them would be two members of each group, and one of them idle
+            if self._runtime is None:
+                await self._refuse_what_cannot_work()
+            await self.ports.broker.ensure(self.topology())
+            if self._runtime is None:
+                self._runtime = await self._built(source)
+            return self._runtime
 
     def topology(self) -> Topology:
         """The topics that are written and read, with their dead letters, and who reads what."""

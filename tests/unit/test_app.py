@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from posthouse import App, Event, Payload, Saga, Service, Settings, Turn, Tx, app_of, starts
 from posthouse.app import apps_of
+from posthouse.broker import Progress
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.errors import ConfigurationError
@@ -63,6 +66,22 @@ async def test_services_of_one_app_share_a_store_a_broker_and_a_relay(tmp_path: 
         ("billing", 1, 1),
     }
     assert figures.unsent == {"orders, billing": 0}
+
+
+class FarBroker(MemoryBroker):
+    """It answers with the loop's next turn, as one across a network does."""
+
+    async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
+        await asyncio.sleep(0)
+        return await super().progress(group, topics)
+
+
+async def test_an_app_that_is_prepared_twice_at_once_has_one_runtime() -> None:
+    shop = Shop()
+    app = App(shop.orders, shop.billing, store="sqlite://", broker=FarBroker(clock=SystemClock()))
+    first, second = await asyncio.gather(app.prepare(), app.prepare())
+    await app.aclose()
+    assert first is second
 
 
 async def test_a_service_of_an_app_says_only_its_own_facts() -> None:
