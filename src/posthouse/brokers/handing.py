@@ -6,7 +6,8 @@ ever. So it becomes a delivery with a defect, which a consumer sets aside and ac
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 
@@ -17,6 +18,9 @@ LATEST = 253_402_300_799.0
 WORDS = 500
 """Characters of an error that are kept."""
 _headers = msgspec.json.Decoder(dict[str, str])
+
+Row = tuple[int, int, float, bytes, bytes | None, bytes | None, bytes]
+"""Number, position, when it was stored, id, key, headers and body, as a log in a database keeps them."""
 
 
 def handed(
@@ -47,6 +51,22 @@ def handed(
         token=token,
         defect=defect,
     )
+
+
+def handed_rows(partition: object, topic: str, touched: int, rows: Iterable[Row]) -> list[Delivery]:
+    """The deliveries of a log in a database: numbers up to `touched` may have been handed out before."""
+    return [
+        handed(
+            partial(frame_of, topic, id_, key, headers, body),
+            topic=topic,
+            body=body,
+            position=position,
+            stored_at=stored_at,
+            redelivered=number <= touched,
+            token=(partition, number),
+        )
+        for number, position, stored_at, id_, key, headers, body in rows
+    ]
 
 
 def frame_of(topic: str, id: bytes, key: bytes | None, headers: bytes | None, body: bytes) -> Frame:

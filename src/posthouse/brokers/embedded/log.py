@@ -6,7 +6,6 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 
 import msgspec
 
@@ -15,7 +14,7 @@ from posthouse.brokers.embedded.client import LogFile
 from posthouse.brokers.group.assignment import TopicPartition, is_alive
 from posthouse.brokers.group.log import Answer, Group, Owned, Partition, Want
 from posthouse.brokers.group.window import Window
-from posthouse.brokers.handing import frame_of, handed
+from posthouse.brokers.handing import handed_rows
 from posthouse.clock import Clock, new_id
 
 log = logging.getLogger("posthouse.brokers")
@@ -219,19 +218,4 @@ class EmbeddedLog:
         rows = connection.execute(schema.READ, key).fetchall()
         if rows and rows[-1][0] > partition.marked:
             partition.marked, partition.mark = rows[-1][0], (rows[-1][2], rows[-1][3])
-        touched = want.touched
-        return Answer(
-            stored,
-            [
-                handed(
-                    partial(frame_of, topic, id_, key, headers, body),
-                    topic=topic,
-                    body=body,
-                    position=offset,
-                    stored_at=stored_at,
-                    redelivered=number <= touched,
-                    token=(partition, number),
-                )
-                for number, offset, stored_at, id_, key, headers, body in rows
-            ],
-        )
+        return Answer(stored, handed_rows(partition, topic, want.touched, rows))

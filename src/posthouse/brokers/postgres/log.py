@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import posthouse.brokers.postgres.schema as sql
 from posthouse.brokers.group.assignment import TopicPartition
 from posthouse.brokers.group.log import Answer, Group, Owned, Partition, Want
 from posthouse.brokers.group.window import Window
-from posthouse.brokers.handing import frame_of, handed
+from posthouse.brokers.handing import handed_rows
 from posthouse.brokers.postgres.client import Database, Row
 from posthouse.clock import new_id
 
@@ -206,23 +205,8 @@ class PostgresLog:
         if stored < partition.window.read:
             self._distrust([partition])
             return None
-        touched = want.touched
-        return Answer(
-            stored,
-            [
-                handed(
-                    partial(frame_of, topic, id_, key, headers, body),
-                    topic=topic,
-                    body=body,
-                    position=position,
-                    stored_at=stored_at,
-                    redelivered=number <= touched,
-                    token=(partition, number),
-                )
-                for _, _, number, position, stored_at, id_, key, headers, body in rows
-                if number is not None
-            ],
-        )
+        found = (row[2:] for row in rows if row[2] is not None)
+        return Answer(stored, handed_rows(partition, topic, want.touched, found))
 
     def _key(self, partition: SavedPartition) -> tuple[int, int]:
         """In this order all who lock cursors lock them."""
