@@ -155,7 +155,7 @@ async def consume(name: str, url: str, bare: Bare, folder: Path, scale: Scale) -
         billing.setup(create)
         done = Done(count)
         KINDS["list"](billing, done)
-        [consumer] = (await app_of(billing).prepare()).consumers
+        [consumer] = (await app_of(billing).opened.prepare()).consumers
         began = time.perf_counter()
         await consumer.run(done.stop)
         took = time.perf_counter() - began

@@ -113,7 +113,7 @@ async def _handled(path: Path, count: int, patience: float = 30.0) -> dict[int, 
 async def running(*services: Service) -> AsyncIterator[None]:
     """Run all parts of the services until the block ends."""
     stop = asyncio.Event()
-    runtimes = [await app_of(service).prepare() for service in services]
+    runtimes = [await app_of(service).opened.prepare() for service in services]
     tasks = [asyncio.create_task(runtime.run(stop)) for runtime in runtimes]
     try:
         yield

@@ -43,7 +43,7 @@ async def _consume(
         copied(log, place)
         done = Done(count)
         billing = billing_in(place, kind, done)
-        [consumer] = (await app_of(billing).prepare()).consumers
+        [consumer] = (await app_of(billing).opened.prepare()).consumers
         began = time.perf_counter()
         await consumer.run(done.stop)
         took = time.perf_counter() - began

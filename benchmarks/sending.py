@@ -68,7 +68,7 @@ async def relay_outbox(folder: Path, scale: Scale) -> list[Reading]:
         orders = orders_in(folder, log=place / "log.db")
         for statement in REWIND:
             store.execute(statement)
-        await app_of(orders).prepare()
+        await app_of(orders).opened.prepare()
         began = time.perf_counter()
         await relay(orders)
         took = time.perf_counter() - began

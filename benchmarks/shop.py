@@ -111,7 +111,7 @@ async def fill(orders: Service, count: int, *, at_once: int = 500, keys: int = K
 
 async def relay(orders: Service) -> None:
     """Move everything in the outbox to the log."""
-    runtime = await app_of(orders).prepare()
+    runtime = await app_of(orders).opened.prepare()
     while await runtime.relay.step():
         pass
 

@@ -53,7 +53,7 @@ async def drained(url: str, count: int) -> float:
     """The seconds that our relay takes to send everything nowhere, from a first lease to the last settle."""
     sink = NowhereBroker(count)
     orders = orders_on(url, sink)
-    relay = (await app_of(orders).prepare()).relay
+    relay = (await app_of(orders).opened.prepare()).relay
     began = time.perf_counter()
     async with asyncio.timeout(PATIENCE):
         await relay.run(sink.done)

@@ -102,7 +102,7 @@ async def consumed(url: str, kind: str, given: Sequence[Frame]) -> float:
     done = Done(len(given))
     store = PostgresStore(url, writers=CONNECTIONS)
     billing = billing_on(store, MemoryBroker(clock=SystemClock(), log=log), kind, done)
-    [consumer] = (await app_of(billing).prepare()).consumers
+    [consumer] = (await app_of(billing).opened.prepare()).consumers
     await warmed(store)
     began = time.perf_counter()
     async with asyncio.timeout(PATIENCE):

@@ -207,7 +207,7 @@ async def _relay(url: str) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     distant = DistantBroker(url, clock=SystemClock(), schema=SCHEMA)
     orders = orders_on(url, distant, relay=RelaySettings(lease=LEASE, batch=100))
-    await app_of(orders).prepare()
+    await app_of(orders).opened.prepare()
     print("ready", flush=True)
     await orders.run(only=["relay"], stop=stop)
     await orders.aclose()

@@ -117,7 +117,7 @@ async def finished(child: asyncio.subprocess.Process, count: int) -> dict[int, f
 async def through_outbox(url: str, broker: str, count: int) -> AsyncIterator[Once]:
     """Posthouse: the row and the event in one transaction."""
     orders = orders_on(PostgresStore(url, writers=CONNECTIONS), broker)
-    await app_of(orders).prepare()
+    await app_of(orders).opened.prepare()
 
     async def once(number: int) -> float:
         order = placed(number)
@@ -135,7 +135,7 @@ async def published_directly(url: str, broker: str, count: int) -> AsyncIterator
     """The row is committed, then the event is published. A crash between both loses it."""
     given = frames(count, KEYS)
     orders = orders_on(url, broker)
-    await app_of(orders).prepare()
+    await app_of(orders).opened.prepare()
     async with asyncpg.create_pool(url, min_size=CONNECTIONS, max_size=CONNECTIONS) as pool:
 
         async def once(number: int) -> float:

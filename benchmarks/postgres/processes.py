@@ -141,7 +141,7 @@ async def _consumed(url: str, given: Sequence[Frame], *, saga: bool) -> float:
     """The seconds that one consumer takes for all of them, while the scheduler of timers runs beside it."""
     done = Done(len(given))
     billing = _billing(url, given, done, saga=saga)
-    runtime = await app_of(billing).prepare()
+    runtime = await app_of(billing).opened.prepare()
     consumer = next(c for c in runtime.consumers if c.name == ("billing.billing" if saga else "billing"))
     store = app_of(billing).store
     assert isinstance(store, PostgresStore)

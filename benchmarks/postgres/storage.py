@@ -105,7 +105,7 @@ async def drained_elsewhere(url: str, count: int) -> dict[str, float]:
 async def cleaned(url: str) -> None:
     """What housekeeping does, until it has nothing more to do."""
     orders = orders_on(url, NowhereBroker(0))
-    runtime = await app_of(orders).prepare()
+    runtime = await app_of(orders).opened.prepare()
     while await runtime.relay.step():
         pass
     await runtime.tidy()

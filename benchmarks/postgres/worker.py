@@ -73,7 +73,7 @@ async def work(job: Job) -> dict[int, float]:
     """Until all events were handled, or patience ends."""
     seen = Seen(job.count)
     orders, billing = orders_on(job.store, job.broker), billing_that_notes(job, seen)
-    relaying, handling = await app_of(orders).prepare(), await app_of(billing).prepare()
+    relaying, handling = await app_of(orders).opened.prepare(), await app_of(billing).opened.prepare()
     stop = asyncio.Event()
     tasks = [asyncio.create_task(handling.run(stop, ["consumers"]))]
     if job.way == "outbox":

@@ -34,7 +34,9 @@ async def invoice(event: Event[OrderPlaced], tx: Tx) -> InvoiceIssued:
 
 def main() -> None:
     services = [orders, billing]
-    source = Source(document=catalogue_of(services), brokers={one.name: app.broker_url for one in services})
+    source = Source(
+        document=catalogue_of(services), brokers={one.name: app.opened.ports.broker_url for one in services}
+    )
     for format in FORMATS:
         for path, text in export(source, format).items():
             place = Path("exported", format, path)

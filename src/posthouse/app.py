@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
@@ -14,14 +14,13 @@ from posthouse.errors import ConfigurationError
 from posthouse.events import Actor
 from posthouse.opened import Opened, Ports
 from posthouse.processes import Projections, SagaInstances
-from posthouse.receiving import Handler, HeldEvents
-from posthouse.runtime import PARTS, Part, Runtime
-from posthouse.seam import EnvelopeBuilder, EventContext, Seam
-from posthouse.sending import TransactionScope, Tx, record
-from posthouse.sending.transaction import Begun
+from posthouse.receiving import HeldEvents
+from posthouse.runtime import PARTS, Part
+from posthouse.seam import EventContext, Seam
+from posthouse.sending import TransactionScope, Tx
 from posthouse.service import Service
 from posthouse.settings import Settings
-from posthouse.store import CoreStore, Parameters, RelaySource, Store
+from posthouse.store import CoreStore, RelaySource, Store
 
 
 class App:
@@ -47,91 +46,62 @@ class App:
         self.clock: Clock = clock or SystemClock()
         """The clock that everything here follows."""
         self.settings = settings or Settings()
-        self.seam = seam or Seam()
-        """What is done, measured and refused wherever an event crosses from one world into another."""
+        self._seam = seam or Seam()
         self._given = (store, broker)
         self._opened: Opened | None = None
-        self.runs = False
-        """Whether somebody is in a block of `running`, and closes everything at its end."""
         for service in services:
             service.hosted_by(self)
-
-    @property
-    def name(self) -> str:
-        """Its services."""
-        return ", ".join(service.name for service in self.services)
 
     # Where it runs.
 
     @property
+    def opened(self) -> Opened:
+        """What there is of it until it is closed: its parts, wired; made at first use, and nothing is connected by that."""
+        if self._opened is None:
+            store, broker = self._given
+            ports = Ports(
+                store or os.environ.get("POSTHOUSE_STORE") or f"sqlite:///{self.services[0].name}.db",
+                broker or os.environ.get("POSTHOUSE_BROKER") or "embedded:///posthouse-log.db",
+                self.clock,
+            )
+            self._opened = Opened(self.services, ports, self.clock, self.settings, self._seam)
+        return self._opened
+
+    @property
     def store(self) -> Store:
         """The store, opened at first use."""
-        return self._used().ports.store
+        return self.opened.ports.store
 
     @property
     def broker(self) -> Broker:
         """The broker, opened at first use."""
-        return self._used().ports.broker
-
-    @property
-    def store_url(self) -> str:
-        """Where the store is; the name of its class when an object was given."""
-        place = self._store()
-        return place if isinstance(place, str) else type(place).__name__
-
-    @property
-    def broker_url(self) -> str:
-        """Where the broker is; the name on its sheet when an object was given."""
-        place = self._broker()
-        return place if isinstance(place, str) else place.sheet.name
-
-    def _store(self) -> str | CoreStore:
-        return self._given[0] or os.environ.get("POSTHOUSE_STORE") or f"sqlite:///{self.services[0].name}.db"
-
-    def _broker(self) -> str | Broker:
-        return self._given[1] or os.environ.get("POSTHOUSE_BROKER") or "embedded:///posthouse-log.db"
-
-    def _used(self) -> Opened:
-        if self._opened is None:
-            ports = Ports(self._store(), self._broker(), self.clock)
-            self._opened = Opened(self.services, ports, self.clock, self.settings, self.seam)
-        return self._opened
+        return self.opened.ports.broker
 
     # What it runs.
 
     async def open(self) -> None:
         """Bring an embedded store up to date, refuse another one that is not, and run the set-up functions. Idempotent."""
-        await self._used().open()
-
-    async def look(self) -> None:
-        """Open it to look at only: the tables are in place, and the set-up functions are not run."""
-        await self._used().bring_up()
-        await self.projections.learn()
-
-    async def prepare(self, *, relay: RelaySource | None = None) -> Runtime:
-        """Open everything, check that it can keep the promise, make the topics, and build the tasks. `relay`: where its
-        rows come from, in place of the relay's settings; the log is refused when it cannot be followed."""
-        await self.open()
-        return await self._used().prepare(relay or self.settings.relay.source)
+        await self.opened.open()
 
     async def run(
         self, *, only: Collection[Part] = PARTS, relay: RelaySource | None = None, stop: asyncio.Event | None = None
     ) -> None:
         """Run relay, consumers and timers until `stop` is set; what is in flight is finished. `relay` says where its rows
         come from, in place of the relay's settings."""
-        runtime = await self.prepare(relay=relay if "relay" in only else "poll")
+        runtime = await self.opened.prepare(relay if "relay" in only else "poll")
         await runtime.run(stop or asyncio.Event(), only)
 
     @asynccontextmanager
     async def running(self, *, only: Collection[Part] = PARTS, relay: RelaySource | None = None) -> AsyncIterator[None]:
         """`run` in the background of a block, as in the lifespan of a web application; then stop and close. One block at a
         time, for all its services: ConfigurationError for a second one."""
-        if self.runs:
-            raise ConfigurationError(f"{self.name} runs already: one running() is for all services of an App")
-        self.runs = True
+        opened = self.opened
+        if opened.runs:
+            raise ConfigurationError(f"{opened.name} runs already: one running() is for all services of an App")
+        opened.runs = True
         stop = asyncio.Event()
         try:
-            runtime = await self.prepare(relay=relay if "relay" in only else "poll")
+            runtime = await opened.prepare(relay if "relay" in only else "poll")
             task = asyncio.create_task(runtime.run(stop, only))
             try:
                 if "consumers" in only:
@@ -141,10 +111,9 @@ class App:
                 stop.set()
                 await task
         finally:
-            try:
+            opened.runs = False
+            if not self.opened.runs:  # else somebody closed this one, and runs it anew
                 await self.aclose()
-            finally:
-                self.runs = False
 
     async def aclose(self) -> None:
         """Close store and broker. Idempotent; one that was given URLs can be opened again, also on another event loop."""
@@ -167,42 +136,14 @@ class App:
     @property
     def projections(self) -> Projections:
         """The read models, and the verbs for them."""
-        return self._used().projections
+        return self.opened.projections
 
     def topology(self) -> Topology:
         """The topics that are written and read, with their dead letters, and who reads what."""
-        return self._used().topology()
-
-    def groups(self, service: Service) -> Mapping[str, Mapping[str, Handler]]:
-        """Handlers of a service by consumer group and subject; of a read model the group of the generation that is live, once
-        the store was asked for it."""
-        return self._used().groups(service)
+        return self.opened.topology()
 
     def _transaction(self, service: str, tenant: str, *, actor: Actor | None) -> AbstractAsyncContextManager[Tx]:
-        found = next(known for known in self.services if known.name == service)
-        return TransactionScope(partial(self.begin, found), EventContext(tenant=tenant, actor=actor))
-
-    # What its services hand on.
-
-    def begin(self, service: Service, context: EventContext) -> Awaitable[Begun]:
-        """A transaction of the store, and a Tx for a service; everything is opened before."""
-        return self._used().begin(service, context)
-
-    def join(self, service: Service, theirs: object, context: EventContext) -> Awaitable[Begun]:
-        """A Tx for a service on a transaction that somebody else began; everything is opened before."""
-        return self._used().join(service, theirs, context)
-
-    async def record(
-        self, service: Service, context: EventContext, sql: str, parameters: Parameters, facts: Sequence[object]
-    ) -> bool:
-        """One statement and the facts that follow from it: see `Service.record`."""
-        await self.open()
-        builder = self._used().builders[service.name]
-        return await record(self.store, partial(self.begin, service), builder, context, sql, parameters, facts)
-
-    def writes(self, service: Service) -> tuple[Store, EnvelopeBuilder]:
-        """Where facts of a service are stored, and what writes their envelopes."""
-        return self.store, self._used().builders[service.name]
+        return TransactionScope(partial(self.opened.begin, service), EventContext(tenant=tenant, actor=actor))
 
 
 def app_of(service: Service) -> App:

@@ -27,11 +27,11 @@ from posthouse.receiving import Consumer, Executor, Handler, Retrier, dead_lette
 from posthouse.receiving.readers import is_ordered, problems_of, topics_of
 from posthouse.runtime import Runtime
 from posthouse.seam import EnvelopeBuilder, EventContext, SchemaGuard, Seam, VersionUsage
-from posthouse.sending import Relay, TransactionScope, Tx
+from posthouse.sending import Relay, TransactionScope, Tx, record
 from posthouse.sending.transaction import Begun
 from posthouse.service import Service
 from posthouse.settings import Settings
-from posthouse.store import CoreStore, RelaySource, Store, has_process_tables
+from posthouse.store import CoreStore, Parameters, RelaySource, Store, has_process_tables
 from posthouse.stores import open_store
 
 log = logging.getLogger("posthouse.app")
@@ -62,6 +62,16 @@ class Ports:
             return self._broker
         return self._shared(open_broker(self._broker, clock=self._clock))
 
+    @property
+    def store_url(self) -> str:
+        """Where the store is; the name of its class when an object was given."""
+        return self._store if isinstance(self._store, str) else type(self._store).__name__
+
+    @property
+    def broker_url(self) -> str:
+        """Where the broker is; the name on its sheet when an object was given."""
+        return self._broker if isinstance(self._broker, str) else self._broker.sheet.name
+
     def _shared(self, port: T) -> T:
         if isinstance(port, Shares):
             port.share(self._sharing)
@@ -80,6 +90,9 @@ class Opened:
 
     def __init__(self, services: Sequence[Service], ports: Ports, clock: Clock, settings: Settings, seam: Seam) -> None:
         self.services = services
+        self.name = ", ".join(service.name for service in services)
+        self.runs = False
+        """Whether somebody is in a block of `App.running`, and closes everything at its end."""
         self.ports = ports
         self.clock = clock
         self.settings = settings
@@ -127,47 +140,67 @@ class Opened:
                 self._opener = None
             self.ready = True
 
+    async def look(self) -> None:
+        """Open it to look at only: the tables are in place, and the set-up functions are not run."""
+        await self.bring_up()
+        await self.projections.learn()
+
     async def bring_up(self) -> None:
         """Bring an embedded store up to date, and refuse another one that is not."""
         pending = await self.ports.store.pending_migrations()
         if pending and not self.ports.store.embedded:
-            names = ", ".join(service.name for service in self.services)
-            raise StoreOutdated(f"the store of {names} lacks {', '.join(pending)}: run `posthouse db upgrade`")
+            raise StoreOutdated(f"the store of {self.name} lacks {', '.join(pending)}: run `posthouse db upgrade`")
         if pending:
             await self.ports.store.upgrade()
 
     async def _set_up(self, service: Service) -> None:
         for function in service.declared.setups:
-            async with TransactionScope(partial(self.begin, service), EventContext(tenant="platform")) as tx:
+            async with TransactionScope(partial(self.begin, service.name), EventContext(tenant="platform")) as tx:
                 await function(tx)
 
     # Transactions.
 
-    async def begin(self, service: Service, context: EventContext) -> Begun:
+    async def begin(self, service: str, context: EventContext) -> Begun:
+        """A transaction of the store, and a Tx for a service; everything is opened before."""
         if not self.ready:
             await self.open()
         store = self.ports.store
-        block = self.seam.transaction(service.name, store.begin(tenant=context.tenant))
-        return block, Tx(await block.__aenter__(), store, self.builders[service.name], context, self.clock)
+        block = self.seam.transaction(service, store.begin(tenant=context.tenant))
+        return block, Tx(await block.__aenter__(), store, self.builders[service], context, self.clock)
 
-    async def join(self, service: Service, theirs: object, context: EventContext) -> Begun:
+    async def join(self, service: str, theirs: object, context: EventContext) -> Begun:
+        """A Tx for a service on a transaction that somebody else began; everything is opened before."""
         if not self.ready:
             await self.open()
         store = self.ports.store
         transaction, attending = store.join(theirs), AsyncExitStack()
         attending.callback(await transaction.attend())
-        return attending, Tx(transaction, store, self.builders[service.name], context, self.clock)
+        return attending, Tx(transaction, store, self.builders[service], context, self.clock)
+
+    async def record(
+        self, service: str, context: EventContext, sql: str, parameters: Parameters, facts: Sequence[object]
+    ) -> bool:
+        """One statement and the facts that follow from it: see `Service.record`."""
+        await self.open()
+        begin, builder = partial(self.begin, service), self.builders[service]
+        return await record(self.ports.store, begin, builder, context, sql, parameters, facts)
+
+    def writes(self, service: str) -> tuple[Store, EnvelopeBuilder]:
+        """Where facts of a service are stored, and what writes their envelopes."""
+        return self.ports.store, self.builders[service]
 
     # What runs.
 
-    async def prepare(self, source: RelaySource) -> Runtime:
-        """Check that the promise can be kept, make the topics, and build the tasks, once."""
+    async def prepare(self, source: RelaySource | None = None) -> Runtime:
+        """Open everything, check that it can keep the promise, make the topics, and build the tasks, once. `source`: where
+        the relay's rows come from, in place of its settings; the log is refused when it cannot be followed."""
+        await self.open()
         async with self._opening:  # two of them would be two members of each group, and one of them idle
             if self._runtime is None:
                 await self._refuse_what_cannot_work()
             await self.ports.broker.ensure(self.topology())
             if self._runtime is None:
-                self._runtime = await self._built(source)
+                self._runtime = await self._built(source or self.settings.relay.source)
             return self._runtime
 
     def topology(self) -> Topology:
@@ -221,13 +254,12 @@ class Opened:
         ]
         watched = {name: topic for service in self.services for name, topic in service.declared.watched.items()}
         sent = partial(self.version_usage.note_sent, watched, clock.now) if watched else None
-        names = [service.name for service in self.services]
         return Runtime(
-            services=names,
+            services=[service.name for service in self.services],
             store=store,
             broker=broker,
             clock=clock,
-            relay=Relay(store, broker, clock, settings.relay, tail, sent, self.seam, ", ".join(names)),
+            relay=Relay(store, broker, clock, settings.relay, tail, sent, self.seam, self.name),
             timers=Timers(store, clock),
             consumers=[
                 Consumer(executor, broker, clock, start=settings.start, in_flight=settings.in_flight)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
+from typing import ClassVar, Literal, TypeVar, Unpack, cast, overload
 
 from posthouse.contracts import Retention, Terms, Topics, declare, event_type_of, flow_of
 from posthouse.contracts.retirement import refusal
@@ -16,15 +16,16 @@ from posthouse.contracts.versions import cast_of
 from posthouse.declarations import Declarations, Setup
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.events import CODECS, DEFAULT_TENANT, Actor, Event, Subject
+from posthouse.host import Host
 from posthouse.processes import Aggregate, Conflicts, Projection, Saga
 from posthouse.processes.projection import Terms as ModelTerms
 from posthouse.processes.stream import Evolve
 from posthouse.processes.stream.declaring import aggregate_of
 from posthouse.receiving import Calling, HeldEvents, Policy, Uses, handler_of
+from posthouse.receiving.typed import HandlerOptions, Handles
 from posthouse.runtime import PARTS, Part
 from posthouse.seam import EnvelopeBuilder, EventContext
 from posthouse.sending import Outbox, TransactionScope, Tx
-from posthouse.sending.transaction import Begun
 from posthouse.store import Parameters, RelaySource, Store
 
 T = TypeVar("T")
@@ -37,63 +38,8 @@ F = TypeVar("F", bound=Callable[..., object])
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
-E = TypeVar("E")
-Rest = ParamSpec("Rest")
-Result = TypeVar("Result")
 
 Envelope = Literal["structured", "binary"] | str
-
-
-class HandlerOptions(TypedDict, total=False):
-    """What may be said about a handler: see `Service.on`."""
-
-    consumer: str | None
-    policy: Policy | None
-    reads: Sequence[str] | None
-    publishes: Sequence[type[object]]
-    calling: Calling | None
-
-
-class Handles(Protocol[E]):
-    """Takes a function whose first argument is such an event, or a list of them; what follows is up to the function."""
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[E, Rest], Result]) -> Callable[Concatenate[E, Rest], Result]: ...
-
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[list[E], Rest], Result]
-    ) -> Callable[Concatenate[list[E], Rest], Result]: ...
-
-
-class Host(Protocol):
-    """Who runs a service: the App. As much of it as a service hands on to."""
-
-    @property
-    def store(self) -> Store: ...
-
-    @property
-    def held(self) -> HeldEvents: ...
-
-    def begin(self, service: Service, context: EventContext) -> Awaitable[Begun]: ...
-
-    def join(self, service: Service, theirs: object, context: EventContext) -> Awaitable[Begun]: ...
-
-    async def record(
-        self, service: Service, context: EventContext, sql: str, parameters: Parameters, facts: Sequence[object]
-    ) -> bool: ...
-
-    def writes(self, service: Service) -> tuple[Store, EnvelopeBuilder]: ...
-
-    async def run(
-        self, *, only: Collection[Part] = PARTS, relay: RelaySource | None = None, stop: asyncio.Event | None = None
-    ) -> None: ...
-
-    def running(
-        self, *, only: Collection[Part] = PARTS, relay: RelaySource | None = None
-    ) -> AbstractAsyncContextManager[None]: ...
-
-    async def aclose(self) -> None: ...
 
 
 class Service:
@@ -380,7 +326,7 @@ class Service:
         """One database transaction: committed when the block ends, with everything that was published in it. What is published
         belongs to `tenant`; leave it out where there is one only."""
         context = EventContext(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
-        return TransactionScope(partial(self.host.begin, self), context)
+        return TransactionScope(partial(self.host.opened.begin, self.name), context)
 
     def joined(
         self,
@@ -394,7 +340,7 @@ class Service:
         """A Tx on a transaction that you began, on a connection or session that the store can join: to publish, start sagas
         and decide on aggregates there. What was said is written when the block ends; whether it stays is up to you."""
         context = EventContext(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
-        return TransactionScope(partial(self.host.join, self, theirs), context)
+        return TransactionScope(partial(self.host.opened.join, self.name, theirs), context)
 
     async def record(
         self,
@@ -411,7 +357,7 @@ class Service:
         if not facts:
             raise ConfigurationError("there is no fact to record: give one after the parameters, or use a transaction")
         context = EventContext(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
-        return await self.host.record(self, context, sql, parameters, facts)
+        return await self.host.opened.record(self.name, context, sql, parameters, facts)
 
     async def start_saga(self, tx: Tx, saga: Saga) -> bool:
         """Start a saga in this transaction: its `@starts` method runs at once. False, and nothing done, when there is one
@@ -424,7 +370,7 @@ class Service:
         return Outbox(self._writes)
 
     def _writes(self) -> tuple[Store, EnvelopeBuilder]:
-        return self.host.writes(self)
+        return self.host.opened.writes(self.name)
 
     @property
     def held(self) -> HeldEvents:

@@ -162,8 +162,8 @@ async def status(services: Sequence[Service]) -> Status:
         await app.projections.learn()  # another process may have swapped a generation in
     heard = [await app.store.counts() for app in apps]
     progress = [await _progress(app) for app in apps]
-    counts = {app.name: await app.store.counts() for app in apps}
-    own = {service.name: counts[app.name] for app in apps for service in app.services}
+    counts = {app.opened.name: await app.store.counts() for app in apps}
+    own = {service.name: counts[app.opened.name] for app in apps for service in app.services}
     said = [
         event_type
         for app in apps

@@ -319,7 +319,7 @@ class BrokerPathContract:
         house = House(self.folder, (await self.make_broker(), await self.make_broker()))
         try:
             for service in house.services:
-                await app_of(service).prepare()
+                await app_of(service).opened.prepare()
             yield house
         finally:
             for service in house.services:
@@ -338,7 +338,7 @@ class BrokerPathContract:
 
     @contextlib.asynccontextmanager
     async def running(self, service: Service) -> AsyncIterator[None]:
-        async with at_work((await app_of(service).prepare()).run):
+        async with at_work((await app_of(service).opened.prepare()).run):
             yield
 
     async def until(self, look: Callable[[], Awaitable[T]], right: Callable[[T], bool]) -> None:

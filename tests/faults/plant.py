@@ -77,7 +77,7 @@ async def at_work(
     rehost(service, store=store, broker=broker or MemoryBroker(clock=clock), clock=clock)
     if await app_of(service).store.pending_migrations():
         await app_of(service).store.upgrade()
-    runtime = await app_of(service).prepare()
+    runtime = await app_of(service).opened.prepare()
     async with contextlib.aclosing(service), running(partial(runtime.run, only=only)):
         yield service
 

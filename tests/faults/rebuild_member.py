@@ -47,9 +47,11 @@ async def tables(model: Model) -> None:
 async def note(events: Sequence[Event[Posted]], model: Model) -> None:
     """Each posting once, and in order: `after` is the posting before it."""
     table = model.table("entry")
-    places = "$1, $2, $3" if "postgresql" in app_of(ledger).store_url else "?1, ?2, ?3"
+    places = "$1, $2, $3" if "postgresql" in app_of(ledger).opened.ports.store_url else "?1, ?2, ?3"
     account = (
-        "tenant = $1 AND account = $2" if "postgresql" in app_of(ledger).store_url else "tenant = ?1 AND account = ?2"
+        "tenant = $1 AND account = $2"
+        if "postgresql" in app_of(ledger).opened.ports.store_url
+        else "tenant = ?1 AND account = ?2"
     )
     for event in events:
         version = int(event.extensions[STREAM_VERSION])

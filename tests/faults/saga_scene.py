@@ -241,7 +241,7 @@ class Stay(msgspec.Struct, tag=True, kw_only=True):
         for service in services:
             if not app_of(service).store.embedded:
                 await app_of(service).store.upgrade()
-        runtimes = [await app_of(service).prepare() for service in services]
+        runtimes = [await app_of(service).opened.prepare() for service in services]
         steps.counting = True
         for booking in BOOKINGS:
             async with scene.reservation.transaction(TENANT) as tx:

@@ -55,7 +55,7 @@ class House(Harness):
                     rehost(service, store=store_url(service.name, ""), broker=self.broker, clock=self.clock)
                 )
                 await app_of(service).store.upgrade()
-                self._runtimes.append(await app_of(service).prepare())
+                self._runtimes.append(await app_of(service).opened.prepare())
         except BaseException:
             await self._restore()
             raise

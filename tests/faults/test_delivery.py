@@ -152,7 +152,7 @@ async def test_copies_handed_to_several_members_of_a_group_at_once_are_one_effec
     first = members[0]
     await upgraded(first)
     for member in members:
-        await app_of(member).prepare()
+        await app_of(member).opened.prepare()
     tasks = [asyncio.create_task(member.run(stop=stop)) for member in members]
     try:
         for start in range(0, len(frames), 100):
@@ -670,7 +670,7 @@ async def test_a_new_consumer_reads_history_that_is_older_than_any_inbox() -> No
     store = open_store(store_url("young", "sqlite://"), clock=clock)
     rehost(young, store=store, broker=broker, clock=clock)
     await upgraded(young)
-    await app_of(young).prepare()
+    await app_of(young).opened.prepare()
     await broker.publish([crafted(VisitCounted(number=n)) for n in range(20)] + numbered(5))
     stop = asyncio.Event()
     running = asyncio.create_task(young.run(stop=stop))
@@ -711,7 +711,7 @@ async def test_the_brokers_own_redelivery_counts_towards_what_the_inbox_must_rem
     hasty.on(VisitCounted)(visit)
     assert app_of(hasty).broker.sheet.redelivery_s == week
     with pytest.raises(ConfigurationError, match="604,800 s by the broker"):
-        await app_of(hasty).prepare()
+        await app_of(hasty).opened.prepare()
     await hasty.aclose()
 
 

@@ -105,7 +105,7 @@ async def test_a_driver_that_hangs_is_given_up_and_everything_is_applied_without
     broker = HangingBroker(clock=clock)
     broker.hanging = hanging
     rehost(service, store=f"sqlite:///{tmp_path}/shop.db", broker=broker, clock=clock)
-    runtime, stop = await app_of(service).prepare(), asyncio.Event()
+    runtime, stop = await app_of(service).opened.prepare(), asyncio.Event()
     for pulse in pulses(runtime):
         pulse.patience = 1.0
     running = asyncio.create_task(runtime.run(stop))
@@ -148,7 +148,7 @@ async def test_a_group_that_is_only_slow_is_not_given_up_and_costs_no_event_an_a
 
     clock = SystemClock()
     rehost(service, store=f"sqlite:///{tmp_path}/shop.db", broker=MemoryBroker(clock=clock), clock=clock)
-    runtime, stop = await app_of(service).prepare(), asyncio.Event()
+    runtime, stop = await app_of(service).opened.prepare(), asyncio.Event()
     for pulse in pulses(runtime):
         pulse.patience = 1.0
     async with service.transaction("t1") as tx:
@@ -185,7 +185,7 @@ async def test_a_stream_that_does_not_close_is_left_behind_when_the_service_stop
     broker = HangingBroker(clock=clock)
     broker.hanging = hanging
     rehost(service, store=f"sqlite:///{tmp_path}/shop.db", broker=broker, clock=clock)
-    runtime, stop = await app_of(service).prepare(), asyncio.Event()
+    runtime, stop = await app_of(service).opened.prepare(), asyncio.Event()
     runtime.consumers[0].pulse.patience = 1.0
     running = asyncio.create_task(runtime.run(stop))
     async with service.transaction("t1") as tx:

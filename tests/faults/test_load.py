@@ -58,7 +58,7 @@ class Plant:
     async def open(self) -> None:
         if not app_of(self.service).store.embedded:
             await app_of(self.service).store.upgrade()
-        await app_of(self.service).prepare()
+        await app_of(self.service).opened.prepare()
 
     async def say(self, tenant: str, *events: Made) -> None:
         async with self.service.transaction(tenant) as tx:

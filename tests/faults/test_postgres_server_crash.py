@@ -92,7 +92,9 @@ class Stage:
     @contextlib.asynccontextmanager
     async def at_work(self, *parts: str) -> AsyncIterator[None]:
         """Every part, or these, in tasks of their own."""
-        self._runtime = runtime = dataclasses.replace(await app_of(self.service).prepare(), housekeeping_every=1e6)
+        self._runtime = runtime = dataclasses.replace(
+            await app_of(self.service).opened.prepare(), housekeeping_every=1e6
+        )
         stop = asyncio.Event()
         shares = [share for share in _shares(runtime) if not parts or share[0] in parts]
         tasks = [asyncio.create_task(self._run(*share, stop)) for share in shares]

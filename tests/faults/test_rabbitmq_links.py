@@ -31,7 +31,7 @@ SILENCE = 1.5
 async def at_work(*services: Service) -> AsyncIterator[None]:
     """Until the end of the block; each then has 20 seconds to leave."""
     stop = asyncio.Event()
-    tasks = [asyncio.create_task((await app_of(service).prepare()).run(stop)) for service in services]
+    tasks = [asyncio.create_task((await app_of(service).opened.prepare()).run(stop)) for service in services]
     try:
         yield
     finally:
@@ -83,7 +83,7 @@ async def test_everything_is_applied_by_the_same_processes_though_subscribes_fai
     async with Proxy("127.0.0.1", rabbitmq_server.port) as link:
         house = house_behind(link, rabbitmq_server, tmp_path)
         for service in house.services:
-            await app_of(service).prepare()
+            await app_of(service).opened.prepare()
         blowing = asyncio.create_task(storm(link, random.Random(14)))
         async with at_work(*house.services):
             for number in range(EVENTS):

@@ -150,7 +150,7 @@ async def _assert_whole(at_least: int) -> None:
             f"SELECT tenant, account, count(*), max(version), sum(CASE WHEN after = version - 1 THEN 1 ELSE 0 END) "
             f"FROM entries_entry_{number} GROUP BY tenant, account ORDER BY tenant, account"
         )
-        mine = "posthouse.stream" if "postgresql" in app_of(ledger).store_url else "posthouse_stream"
+        mine = "posthouse.stream" if "postgresql" in app_of(ledger).opened.ports.store_url else "posthouse_stream"
         streams = await tx.execute(f"SELECT tenant, stream, version FROM {mine} ORDER BY tenant, stream")
     assert [(tenant, account, version, version, version) for tenant, account, version in streams] == list(rows)
     assert await _held() == []

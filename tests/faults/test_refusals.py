@@ -122,7 +122,7 @@ async def bench() -> AsyncIterator[Bench]:
     clock = ManualClock()
     broker = PickyBroker(clock=clock)
     before = rehost(plant, store=open_store("sqlite://", clock=clock), broker=broker, clock=clock)
-    await app_of(plant).prepare()
+    await app_of(plant).opened.prepare()
     yield Bench(Relay(app_of(plant).store, broker, clock, SETTINGS), broker, clock)
     await plant.aclose()
     plant.hosted_by(before)

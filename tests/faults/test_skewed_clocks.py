@@ -100,7 +100,7 @@ async def at_work(
     rehost(service, store=store, broker=broker or MemoryBroker(clock=SystemClock()), clock=SkewedClock(off))
     if await store.pending_migrations():
         await store.upgrade()
-    runtime = await app_of(service).prepare()
+    runtime = await app_of(service).opened.prepare()
     async with aclosing(service), running(partial(runtime.run, only=only)):
         yield runtime
 

@@ -61,7 +61,7 @@ class Plant:
                 tx.publish(ThingMade(key=f"k{number}", number=number))
 
     async def at_work_until(self, done: Callable[[], Awaitable[bool]]) -> None:
-        async with at_work((await app_of(self.service).prepare()).run):
+        async with at_work((await app_of(self.service).opened.prepare()).run):
             await eventually(done, within=40)
 
     async def dealt_with(self) -> int:
@@ -140,7 +140,7 @@ async def test_another_number_of_shards_is_refused_while_the_old_one_works_on(st
 
     async def refused_and_done() -> bool:
         with pytest.raises(ConfigurationError, match="shards"):
-            await app_of(other.service).prepare()
+            await app_of(other.service).opened.prepare()
         return await plant.dealt_with() >= COUNT
 
     await plant.at_work_until(refused_and_done)

@@ -185,7 +185,7 @@ class Scene:
             await app_of(service).store.upgrade()
         async with app_of(self.billing).store.begin() as tx:
             await tx.execute("CREATE TABLE invoice (id bigserial, order_id text, number int)")
-        runtimes = [await app_of(service).prepare() for service in (self.orders, self.billing)]
+        runtimes = [await app_of(service).opened.prepare() for service in (self.orders, self.billing)]
         async with aclosing(self.orders), aclosing(self.billing), at_work(*(runtime.run for runtime in runtimes)):
             try:
                 yield

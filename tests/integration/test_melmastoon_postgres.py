@@ -153,7 +153,7 @@ class PostgresHarness(Harness):
             url = self._databases.enter_context(self._server.database())
             self._before.append(rehost(service, store=url, broker=self.broker, clock=self.clock))
             await app_of(service).store.upgrade()
-            self._runtimes.append(await app_of(service).prepare())
+            self._runtimes.append(await app_of(service).opened.prepare())
         self._tasks = [asyncio.create_task(runtime.run(self._stop)) for runtime in self._runtimes]
         return self
 

@@ -92,7 +92,7 @@ class PostgresHarness(Harness):
             for service in self.services:
                 url = self._databases.enter_context(self._make())
                 self._before.append(rehost(service, store=url, broker=self.broker, clock=self.clock))
-                self._runtimes.append(await app_of(service).prepare())
+                self._runtimes.append(await app_of(service).opened.prepare())
         except BaseException:
             await self._restore()
             raise

@@ -76,7 +76,7 @@ async def running(postgres_url: str) -> AsyncIterator[MemoryBroker]:
         with pytest.raises(StoreOutdated, match="posthouse db upgrade"):
             await app_of(service).open()
         await app_of(service).store.upgrade()
-        runtimes.append(await app_of(service).prepare())
+        runtimes.append(await app_of(service).opened.prepare())
     async with at_work(*(runtime.run for runtime in runtimes)):
         yield broker
     for service, parts in zip((orders, billing), before, strict=True):

@@ -131,7 +131,7 @@ async def running(url: str, *, first: Callable[[], Awaitable[None]] | None = Non
     before = []
     for service in (orders, billing):
         before.append(rehost(service, store=url, broker=broker, clock=clock))
-    runtimes = [await app_of(service).prepare() for service in (orders, billing)]
+    runtimes = [await app_of(service).opened.prepare() for service in (orders, billing)]
     if first is not None:
         await first()
     try:

@@ -68,7 +68,11 @@ async def on_postgres(postgres_url: str) -> AsyncIterator[Service]:
 
 
 def library(shop: Service) -> str:
-    return app_of(shop).store_url.partition(":")[0] if "://" in app_of(shop).store_url else "postgresql"
+    return (
+        app_of(shop).opened.ports.store_url.partition(":")[0]
+        if "://" in app_of(shop).opened.ports.store_url
+        else "postgresql"
+    )
 
 
 async def said(shop: Service) -> list[tuple[str, str | None, int | None]]:

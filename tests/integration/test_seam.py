@@ -104,7 +104,7 @@ async def test_nothing_of_a_transaction_is_committed_in_which_a_rule_is_broken(
         await shop.place("o1", tenant)
     assert broken.value.rule == rule
     assert await shop.committed() == (0, 0)
-    outcomes = {(figure.crossing, figure.outcome) for figure in shop.app.seam.timing.figures()}
+    outcomes = {(figure.crossing, figure.outcome) for figure in shop.app.opened.seam.timing.figures()}
     assert {("outward", f"RuleBroken ({rule})"), ("transaction", f"RuleBroken ({rule})")} <= outcomes
 
 
@@ -244,7 +244,7 @@ async def test_a_service_that_declares_what_breaks_rules_does_not_start_and_says
     rules = Rules(region="us-east-1", retention={"shop.order.*": "cold"}, provenance=["shop.order.*"])
     shop = await shop_with(Seam(rules=rules), cross_tenant=True)
     with pytest.raises(ConfigurationError) as refused:
-        await shop.app.prepare()
+        await shop.app.opened.prepare()
     named = [problem.partition(": shop.order.placed.v1 ")[0] for problem in refused.value.problems]
     assert named == ["rule 'cross-tenant'", "rule 'residency'", "rule 'provenance'", "rule 'retention'"]
 
@@ -280,7 +280,9 @@ async def test_every_crossing_is_timed_and_written_down_for_others_to_see(shop_w
         await shop.place("o1")
         await eventually(lambda: len(shop.heard) == 1)
         await drained(shop.service)
-    figures = {(figure.crossing, figure.name, figure.outcome): figure for figure in shop.app.seam.timing.figures()}
+    figures = {
+        (figure.crossing, figure.name, figure.outcome): figure for figure in shop.app.opened.seam.timing.figures()
+    }
     crossed = [place for place in figures if place[2] == "ok"]
     assert ("outward", "shop.order.placed.v1", "ok") in crossed
     assert ("publish", "shop", "ok") in crossed

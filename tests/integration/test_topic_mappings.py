@@ -86,7 +86,7 @@ class Shop:
 @contextlib.asynccontextmanager
 async def running(shop: Shop) -> AsyncIterator[Shop]:
     async with contextlib.aclosing(shop.orders), contextlib.aclosing(shop.billing):
-        runtimes = [await app_of(service).prepare() for service in (shop.orders, shop.billing)]
+        runtimes = [await app_of(service).opened.prepare() for service in (shop.orders, shop.billing)]
         async with at_work(*(runtime.run for runtime in runtimes)):
             yield shop
 

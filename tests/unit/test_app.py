@@ -54,7 +54,7 @@ async def test_services_of_one_app_share_a_store_a_broker_and_a_relay(tmp_path: 
     shop = Shop()
     app = App(shop.orders, shop.billing, store=f"sqlite:///{tmp_path}/shop.db", broker=f"embedded:///{tmp_path}/log.db")
     async with app.running():
-        runtime = await app.prepare()
+        runtime = await app.opened.prepare()
         assert [consumer.name for consumer in runtime.consumers] == ["orders", "billing"]
         async with shop.orders.transaction("t1") as tx:
             tx.publish(shop.placed(order_id="o1"))
@@ -79,7 +79,7 @@ class FarBroker(MemoryBroker):
 async def test_an_app_that_is_prepared_twice_at_once_has_one_runtime() -> None:
     shop = Shop()
     app = App(shop.orders, shop.billing, store="sqlite://", broker=FarBroker(clock=SystemClock()))
-    first, second = await asyncio.gather(app.prepare(), app.prepare())
+    first, second = await asyncio.gather(app.opened.prepare(), app.opened.prepare())
     await app.aclose()
     assert first is second
 
@@ -139,14 +139,14 @@ async def test_one_app_runs_once_at_a_time_for_all_its_services() -> None:
         with pytest.raises(ConfigurationError, match=r"^orders, billing runs already: one running\(\)"):
             async with shop.billing.running():
                 pass
-        assert app.runs
+        assert app.opened.runs
         async with shop.orders.transaction("t1") as tx:
             tx.publish(shop.placed(order_id="o1"))
         await drained(shop.orders, shop.billing)
         assert len(shop.heard) == 2, "the one that was refused has closed nothing"
     async with shop.billing.running():
-        assert app.runs
-    assert not app.runs
+        assert app.opened.runs
+    assert not app.opened.runs
 
 
 def test_an_app_needs_a_service() -> None:
@@ -233,7 +233,12 @@ async def test_parts_are_those_that_were_given() -> None:
     clock = ManualClock(5.0)
     broker = MemoryBroker(clock=clock)
     app = App(Shop().orders, store="sqlite://", broker=broker, clock=clock)
-    assert (app.broker, app.clock, app.store_url, app.broker_url) == (broker, clock, "sqlite://", "memory")
+    assert (app.broker, app.clock, app.opened.ports.store_url, app.opened.ports.broker_url) == (
+        broker,
+        clock,
+        "sqlite://",
+        "memory",
+    )
     await app.aclose()
 
 
@@ -276,3 +281,9 @@ async def test_whoever_has_one_tenant_only_need_not_name_it() -> None:
             tx.publish(shop.placed(order_id="o1"))
         await harness.settled()
         assert [event.tenant for event in harness.published(shop.placed)] == ["default"]
+
+
+def test_an_app_has_few_public_names() -> None:
+    """A tripwire: what is for the inside belongs to what is `opened`."""
+    names = {name for name in dir(App(Service("shop"))) if not name.startswith("_")}
+    assert len(names) <= 15, sorted(names)

@@ -123,7 +123,7 @@ async def test_everything_that_cannot_work_is_said_at_once() -> None:
     service.on(made, policy=Policy(max_attempts=0, deadline=-1))(handle)
     service.on(ThingLost, policy=Policy(order="none", last_delay=1e9, first_delay=1e9))(handle_too)
     with pytest.raises(ConfigurationError) as refused:
-        await app_of(service).prepare()
+        await app_of(service).opened.prepare()
     problems = "\n".join(refused.value.problems)
     assert len(refused.value.problems) == 4
     for part in ("max_attempts must be", "deadline must be", "do not agree on order", "raise inbox_retention"):
@@ -237,12 +237,12 @@ async def test_other_parts_are_used_from_the_next_opening_on() -> None:
     broker = MemoryBroker(clock=clock)
     await service.aclose()
     before = rehost(service, store="sqlite://", broker=broker, clock=clock)
-    assert (before.store_url, before.broker_url) == ("sqlite://", "memory://")
+    assert (before.opened.ports.store_url, before.opened.ports.broker_url) == ("sqlite://", "memory://")
     async with service.transaction("t1") as tx:
         tx.publish(made(key="k"))
     assert app_of(service).store is not first
     assert (app_of(service).broker, app_of(service).clock) == (broker, clock)
-    assert (app_of(service).store_url, app_of(service).broker_url) == ("sqlite://", "memory")
+    assert (app_of(service).opened.ports.store_url, app_of(service).opened.ports.broker_url) == ("sqlite://", "memory")
     await service.aclose()
 
 
@@ -264,13 +264,13 @@ async def test_a_service_runs_in_the_background_of_a_block_and_is_closed_after_i
 async def test_the_environment_says_where_the_parts_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSTHOUSE_STORE", "sqlite:///elsewhere.db")
     monkeypatch.setenv("POSTHOUSE_BROKER", "memory://")
-    assert (app_of(Service("plant")).store_url, app_of(Service("plant")).broker_url) == (
+    assert (app_of(Service("plant")).opened.ports.store_url, app_of(Service("plant")).opened.ports.broker_url) == (
         "sqlite:///elsewhere.db",
         "memory://",
     )
     monkeypatch.delenv("POSTHOUSE_STORE")
     monkeypatch.delenv("POSTHOUSE_BROKER")
-    assert (app_of(Service("plant")).store_url, app_of(Service("plant")).broker_url) == (
+    assert (app_of(Service("plant")).opened.ports.store_url, app_of(Service("plant")).opened.ports.broker_url) == (
         "sqlite:///plant.db",
         "embedded:///posthouse-log.db",
     )

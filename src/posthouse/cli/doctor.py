@@ -77,19 +77,19 @@ async def _examine_all(services: Sequence[Service]) -> list[Examination]:
 
 
 async def _examine_store(app: App) -> Examination:
-    place = redacted(app.store_url)
+    place = redacted(app.opened.ports.store_url)
     checks = await _checked(app.store.checks, "is the server up, and the URL right?")
-    return Examination(service=app.name, part="store", place=place, checks=checks)
+    return Examination(service=app.opened.name, part="store", place=place, checks=checks)
 
 
 async def _examine_broker(app: App) -> Examination:
-    place = redacted(app.broker_url)
+    place = redacted(app.opened.ports.broker_url)
     checks = await _checked(lambda: _broker_checks(app), "is the broker up, and the URL right?")
     if any(check.name == UNREACHED for check in checks):
-        return Examination(service=app.name, part="broker", place=place, checks=checks)
+        return Examination(service=app.opened.name, part="broker", place=place, checks=checks)
     sheet = app.broker.sheet
     return Examination(
-        service=app.name, part="broker", place=place, checks=checks, sheet=sheet, promise=promise_of(sheet)
+        service=app.opened.name, part="broker", place=place, checks=checks, sheet=sheet, promise=promise_of(sheet)
     )
 
 

@@ -15,7 +15,7 @@ async def opened(services: Sequence[Service]) -> AsyncIterator[None]:
     apps = apps_of(services)
     try:
         for app in apps:
-            await app.look()
+            await app.opened.look()
         yield
     finally:
         for app in apps:

@@ -129,11 +129,14 @@ async def _within(budget: float, work: asyncio.Task[None], stop: asyncio.Event) 
 
 async def _work(apps: Sequence[App], plan: Plan, stop: asyncio.Event) -> None:
     try:
-        places = [f"on {redacted(app.store_url)}, through {redacted(app.broker_url)}" for app in apps]
+        places = [
+            f"on {redacted(app.opened.ports.store_url)}, through {redacted(app.opened.ports.broker_url)}"
+            for app in apps
+        ]
         runtimes = await prepared(apps, plan.relay if "relay" in plan.only else "poll", stop, wait=plan.wait)
         if runtimes:
             for app, place in zip(apps, places, strict=True):
-                log.info("%s: %s %s", app.name, ", ".join(plan.only), place)
+                log.info("%s: %s %s", app.opened.name, ", ".join(plan.only), place)
         async with asyncio.TaskGroup() as group:
             for runtime in runtimes:
                 group.create_task(runtime.run(stop, plan.only))
@@ -143,7 +146,7 @@ async def _work(apps: Sequence[App], plan: Plan, stop: asyncio.Event) -> None:
 
 async def _close(apps: Sequence[App]) -> None:
     """All of them at once; one that does not close, or fails to, keeps nobody."""
-    closing = {asyncio.create_task(app.aclose()): app.name for app in apps}
+    closing = {asyncio.create_task(app.aclose()): app.opened.name for app in apps}
     done, left = await asyncio.wait(closing, timeout=CLOSING)
     for task in left:
         log.error("%s: closing takes longer than %g s and is given up", closing[task], CLOSING)

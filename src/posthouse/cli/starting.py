@@ -61,8 +61,8 @@ async def _prepare(apps: Sequence[App], relay: RelaySource | None, pulse: Pulse)
     away: Exception | None = None
     for app in apps:
         try:
-            with pulse.doing(f"preparing {app.name}"):
-                runtimes.append(await app.prepare(relay=relay))
+            with pulse.doing(f"preparing {app.opened.name}"):
+                runtimes.append(await app.opened.prepare(relay))
         except ConfigurationError as error:
             problems += error.problems
         except AWAY as error:
@@ -76,5 +76,5 @@ async def _prepare(apps: Sequence[App], relay: RelaySource | None, pulse: Pulse)
 
 def _awaited(apps: Sequence[App], error: Exception) -> str:
     broker = isinstance(error, BrokerUnavailable)
-    places = {redacted(app.broker_url if broker else app.store_url) for app in apps}
+    places = {redacted(app.opened.ports.broker_url if broker else app.opened.ports.store_url) for app in apps}
     return f"the {'broker' if broker else 'database'} ({', '.join(sorted(places))})"

@@ -169,7 +169,7 @@ async def _look(services: Sequence[Service], verbose: bool) -> Look:
 
 
 async def _wakes(services: Sequence[Service]) -> Mapping[str, str]:
-    return {app.name: await app.store.wake() for app in apps_of(services)}
+    return {app.opened.name: await app.store.wake() for app in apps_of(services)}
 
 
 async def _watch(services: Sequence[Service], every: float, verbose: bool) -> None:

@@ -96,7 +96,7 @@ async def _applied(services: Sequence[Service], allow_delete: bool, *, ask: bool
 async def _look(shared: Sequence[Service]) -> Site:
     steps = await plan(app_of(shared[0]).broker, merged(shared), Scope.of(shared))
     names = [service.name for service in shared]
-    return Site(broker=redacted(app_of(shared[0]).broker_url), services=names, steps=steps)
+    return Site(broker=redacted(app_of(shared[0]).opened.ports.broker_url), services=names, steps=steps)
 
 
 async def _make(shared: Sequence[Service], site: Site, allow_delete: bool) -> Site:
@@ -108,7 +108,7 @@ def _by_broker(services: Sequence[Service]) -> list[list[Service]]:
     """Services with the same URL share a broker; another option in it may mean other settings."""
     shared: dict[object, list[Service]] = {}
     for service in services:
-        url = app_of(service).broker_url
+        url = app_of(service).opened.ports.broker_url
         shared.setdefault(url if "://" in url else id(app_of(service).broker), []).append(service)
     return list(shared.values())
 

@@ -113,12 +113,12 @@ def push_endpoint(
     time are sent away with 429, and come again; so does one whose body takes more than `patience` seconds. Mounted in another application, that one runs the service
     (`service.running()`); served by itself, the endpoint does. Raises ConfigurationError with every problem.
     """
-    url = urlsplit(app_of(service).broker_url)
+    url = urlsplit(app_of(service).opened.ports.broker_url)
     found = project or (url.netloc if url.scheme == "pubsub" else "")
     problems = []
     if not found:
         problems.append(
-            f"{service.name} runs on {app_of(service).broker_url}: say project=…, that of the push subscriptions"
+            f"{service.name} runs on {app_of(service).opened.ports.broker_url}: say project=…, that of the push subscriptions"
         )
     if not audience:
         problems.append("audience is empty: it is the endpoint's URL unless the subscription says otherwise")
@@ -225,7 +225,7 @@ class PushEndpoint:
         if self._ready is None:
             async with self._preparing:
                 if self._ready is None:
-                    runtime = await app_of(self._service).prepare()
+                    runtime = await app_of(self._service).opened.prepare()
                     turns = asyncio.Semaphore(runtime.store.writers)
                     self._ready = Ready({consumer.name: consumer for consumer in runtime.consumers}, turns)
         return self._ready
@@ -245,7 +245,7 @@ class PushEndpoint:
         phase = "startup"
         app = app_of(self._service)
         try:
-            async with nullcontext() if app.runs else app.running():
+            async with nullcontext() if app.opened.runs else app.running():
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
                 phase = "shutdown"

@@ -147,7 +147,7 @@ class Plant(Harness):
         for service, store, broker in zip(self.services, self._guards, self._brokers, strict=True):
             rehost(service, store=cast("Store", store), broker=cast("Broker", broker), clock=self.clock)
         counting, self.counting = self.counting, False  # set-up functions are no part of the story
-        self._runtimes = [await app_of(service).prepare() for service in self.services]
+        self._runtimes = [await app_of(service).opened.prepare() for service in self.services]
         self.counting = counting
         context = contextvars.copy_context()
         context.run(LIFE.set, self.life)

@@ -52,7 +52,7 @@ class Harness:
         try:
             for service in self.services:
                 self._before.append(rehost(service, store=self.store_of(service), broker=self.broker, clock=self.clock))
-                self._runtimes.append(await app_of(service).prepare())
+                self._runtimes.append(await app_of(service).opened.prepare())
         except BaseException:
             await self._restore()
             raise

@@ -54,7 +54,7 @@ def _logs(services: Sequence[Service]) -> list[tuple[Broker, Sequence[str]]]:
     """Each broker once, with the topics of all services on it; dead letters are copies."""
     brokers: dict[object, tuple[Broker, set[str]]] = {}
     for app in apps_of(services):
-        url = app.broker_url
+        url = app.opened.ports.broker_url
         _, topics = brokers.setdefault(url if "://" in url else id(app.broker), (app.broker, set()))
         topics.update(topic for topic in app.topology().topics if not topic.endswith(_DEAD_LETTERS))
     return [(broker, sorted(topics)) for broker, topics in brokers.values()]

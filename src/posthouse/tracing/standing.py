@@ -65,7 +65,7 @@ async def standings(
     answers = {(spot.event.causation, spot.service) for spot in said if spot.event.causation}
     found: dict[str, list[Heard]] = {}
     for service in services:
-        for consumer, handlers in app_of(service).groups(service).items():
+        for consumer, handlers in app_of(service).opened.groups(service).items():
             mine = [spot for spot in said if spot.event.type in handlers]
             if mine:
                 group = _Group(service, consumer, handlers, held, answers)
@@ -160,7 +160,7 @@ class _Group:
         """Something that this service said because of it, and no other consumer of it can have."""
         others = [
             name
-            for name, handlers in app_of(self._service).groups(self._service).items()
+            for name, handlers in app_of(self._service).opened.groups(self._service).items()
             if spot.event.type in handlers
         ]
         return (spot.event.id, self._service.name) in self._answers and others == [self._consumer]

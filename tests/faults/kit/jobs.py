@@ -224,7 +224,7 @@ async def opened(shop: Shop) -> None:
 async def prepared(shop: Shop, services: Sequence[Service]) -> list[Runtime]:
     """All that these services need to run."""
     await shop.upgrade(services)
-    return [await app_of(service).prepare() for service in services]
+    return [await app_of(service).opened.prepare() for service in services]
 
 
 def opened_notes(folder: Path) -> int:

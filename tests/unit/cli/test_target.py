@@ -42,12 +42,12 @@ def test_an_app_stands_for_all_its_services_and_goes_before_one_alone(project: P
     project.write("together.py", APP)
     services = load_all([target])
     assert [service.name for service in services] == ["orders", "billing"]
-    assert [app.store_url for app in apps_of(services)] == ["sqlite:///shop.db"]
+    assert [app.opened.ports.store_url for app in apps_of(services)] == ["sqlite:///shop.db"]
 
 
 def test_a_service_of_an_app_can_be_named_alone_and_runs_where_its_app_does(project: Project) -> None:
     project.write("together.py", APP)
-    assert app_of(load("together:billing")).store_url == "sqlite:///shop.db"
+    assert app_of(load("together:billing")).opened.ports.store_url == "sqlite:///shop.db"
     with pytest.raises(ConfigurationError, match=r"several services \(orders, billing\): name one of them"):
         load("together:app")
 

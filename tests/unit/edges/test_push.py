@@ -75,12 +75,12 @@ class House:
 
     async def frames(self, *numbers: int, order_id: str = "o1") -> list[Frame]:
         """As the relay of `orders` would publish them."""
-        await app_of(self.orders).prepare()
+        await app_of(self.orders).opened.prepare()
         tap = await app_of(self.orders).broker.subscribe(new_id(), [TOPIC], start="latest")
         for number in numbers:
             async with self.orders.transaction("t1") as tx:
                 tx.publish(OrderPlaced(order_id=order_id, number=number))
-        runtime = await app_of(self.orders).prepare()
+        runtime = await app_of(self.orders).opened.prepare()
         found: list[Frame] = []
         async with at_work(runtime.relay.run), asyncio.timeout(10):
             while len(found) < len(numbers):
@@ -404,11 +404,11 @@ async def test_endpoints_of_one_app_share_what_runs(house: House, tmp_path: Path
         turns.put_nowait({"type": "lifespan.startup"})
         assert await asyncio.wait_for(said.get(), 10) == "lifespan.startup.complete"
     for turns, living in reversed(lives):
-        assert app.runs
+        assert app.opened.runs
         turns.put_nowait({"type": "lifespan.shutdown"})
         await soon(living)
         assert said.get_nowait() == "lifespan.shutdown.complete"
-    assert not app.runs
+    assert not app.opened.runs
 
 
 async def test_a_service_that_cannot_start_says_why_to_the_server(tmp_path: Path, issuer: Issuer) -> None:

@@ -149,7 +149,7 @@ async def test_a_handler_that_does_not_end_is_seen_whatever_was_done_before_it()
             await over.wait()
 
     async with Harness(mills, stores) as harness:
-        (consumer,) = (await app_of(stores).prepare()).consumers
+        (consumer,) = (await app_of(stores).opened.prepare()).consumers
         await fill(8)
         async with asyncio.timeout(10):
             await began.wait()

@@ -226,9 +226,9 @@ async def test_a_service_does_not_start_with_an_event_that_is_not_frozen(tmp_pat
         order_id: str
 
     with pytest.raises(ConfigurationError, match="holds no frozen catalogue"):
-        await app_of(service).prepare()
+        await app_of(service).opened.prepare()
     freeze_into(tmp_path, service)
-    await app_of(service).prepare()
+    await app_of(service).opened.prepare()
     await service.aclose()
 
     changed = Service("orders", namespace="shop", schemas=tmp_path)
@@ -239,5 +239,5 @@ async def test_a_service_does_not_start_with_an_event_that_is_not_frozen(tmp_pat
         order_id: int
 
     with pytest.raises(ConfigurationError, match=r"shop.orders.order.placed.v1 is not as frozen in"):
-        await app_of(changed).prepare()
+        await app_of(changed).opened.prepare()
     await changed.aclose()

@@ -174,9 +174,9 @@ async def test_a_crash_really_happens_and_leaves_work_behind_that_is_done_afterw
 
 async def test_services_are_as_they_were_afterwards() -> None:
     shop = Shop()
-    before = app_of(shop.shop).store_url
+    before = app_of(shop.shop).opened.ports.store_url
     await assert_survives_crashes(shop.scenario, shop.shop, every=10)
-    assert app_of(shop.shop).store_url == before
+    assert app_of(shop.shop).opened.ports.store_url == before
     async with Harness(shop.shop) as harness:
         await shop.scenario(harness)
         assert len(harness.published(shop.issued)) == 3

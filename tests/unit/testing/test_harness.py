@@ -29,8 +29,8 @@ async def test_services_are_as_they_were_afterwards_also_when_the_block_fails() 
     with pytest.raises(ZeroDivisionError):
         await _fail_inside(service, made)
     assert app_of(service).clock is clock
-    assert app_of(service).store_url == "sqlite:///never-made.db"
-    assert app_of(service).broker_url == "embedded:///never-made.db"
+    assert app_of(service).opened.ports.store_url == "sqlite:///never-made.db"
+    assert app_of(service).opened.ports.broker_url == "embedded:///never-made.db"
 
 
 async def test_services_are_as_they_were_when_one_of_them_cannot_start() -> None:
@@ -41,7 +41,7 @@ async def test_services_are_as_they_were_when_one_of_them_cannot_start() -> None
     with pytest.raises(ConfigurationError, match="max_attempts"):
         async with Harness(first, second):
             pass
-    assert (app_of(first).store_url, app_of(second).store_url) == (
+    assert (app_of(first).opened.ports.store_url, app_of(second).opened.ports.store_url) == (
         "sqlite:///never-made.db",
         "sqlite:///never-made-either.db",
     )

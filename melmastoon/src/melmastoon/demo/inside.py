@@ -65,7 +65,7 @@ class Inside:
         for service in self._services.values():
             watch(service)
             self._before.append((service, self._rehost(service)))
-            await app_of(service).prepare()
+            await app_of(service).opened.prepare()
         hidden = {name: s for service in self._services.values() for name, s in hidden_for(service).items()}
         self._watcher = Watcher({name: self._store(name) for name in self._services}, hidden, self._reading)
         for name in self._services:
@@ -147,7 +147,7 @@ class Inside:
         self._rehost(service)
 
     async def _run(self, name: str) -> None:
-        runtime = replace(await app_of(self._services[name]).prepare(), housekeeping_every=RARELY)
+        runtime = replace(await app_of(self._services[name]).opened.prepare(), housekeeping_every=RARELY)
         self._tasks[name] = asyncio.create_task(runtime.run(self._stop), name=f"inside {name}")
 
     def _rehost(self, service: Service) -> App:

@@ -47,7 +47,7 @@ async def played(
         world = Simulated(ground, clock, SERVICES, GROUPS, seed=seed, killing=killing)
         try:
             for service in SERVICES:
-                await app_of(service).prepare()
+                await app_of(service).opened.prepare()
             await world.start()
             with _watched(show, folder, [service.name for service in SERVICES]) as look:
                 await play(world, cast(seed, bookings), look)

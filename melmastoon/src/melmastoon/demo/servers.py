@@ -25,7 +25,7 @@ async def upgrade(ground: Ground) -> None:
     """What `posthouse db upgrade` does, for every store; and the topics, before anybody speaks."""
     for service in SERVICES:
         await app_of(service).store.upgrade()
-        await app_of(service).prepare()
+        await app_of(service).opened.prepare()
 
 
 async def played_on_servers(

@@ -57,7 +57,7 @@ async def prepared(service: Service) -> Runtime:
     """Wait for servers that do not answer: whoever starts a process again in the middle of a storm must not lose it at once."""
     while True:
         try:
-            return await app_of(service).prepare()
+            return await app_of(service).opened.prepare()
         except (BrokerUnavailable, StoreUnavailable) as error:
             log.warning("%s waits for its servers: %s", service.name, error)
             await asyncio.sleep(PAUSE)

@@ -59,7 +59,7 @@ def _source(targets: list[str], origin: Path | None) -> Source:
         raise ConfigurationError("name services as module:service, or say --from a folder or a file; one of both")
     if origin is None:
         services = load_all(targets)
-        brokers = {service.name: app_of(service).broker_url for service in services}
+        brokers = {service.name: app_of(service).opened.ports.broker_url for service in services}
         return Source(document=catalogue_of(services), brokers=brokers)
     if origin.is_dir():
         return thawed(read_folder(origin))

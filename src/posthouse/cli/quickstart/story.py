@@ -63,8 +63,8 @@ class Story:
     async def run(self) -> tuple[Figures, list[HeldEvent]]:
         """Everything, in order; returns the figures and what was held on the way."""
         try:
-            await app_of(billing).prepare()
-            await app_of(orders).prepare()
+            await app_of(billing).opened.prepare()
+            await app_of(orders).opened.prepare()
             return await self._acts()
         finally:
             self._workers.stop()

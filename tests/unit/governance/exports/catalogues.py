@@ -91,7 +91,8 @@ async def remember(event: Event[OrderPlaced], tx: Tx) -> None: ...
 
 SERVICES = [orders, billing, parcels, hotel]
 SHOP = Source(
-    document=catalogue_of(SERVICES), brokers={service.name: app_of(service).broker_url for service in SERVICES}
+    document=catalogue_of(SERVICES),
+    brokers={service.name: app_of(service).opened.ports.broker_url for service in SERVICES},
 )
 
 HOSTILE = (

@@ -67,7 +67,7 @@ async def hotel(tmp_path: Path) -> AsyncIterator[Hotel]:
 
 
 async def working(hotel: Hotel) -> tuple[Runtime, asyncio.Event, asyncio.Task[None]]:
-    runtime, stop = await app_of(hotel.service).prepare(), asyncio.Event()
+    runtime, stop = await app_of(hotel.service).opened.prepare(), asyncio.Event()
     return runtime, stop, asyncio.create_task(runtime.run(stop))
 
 
@@ -89,7 +89,7 @@ async def stillness(hotel: Hotel) -> Stillness:
 
 
 async def test_what_was_said_is_in_flight_until_it_was_applied(hotel: Hotel) -> None:
-    await app_of(hotel.service).prepare()
+    await app_of(hotel.service).opened.prepare()
     await hotel.say("Amina")
     assert "rows to send" in look(hotel).moving
     _, stop, task = await working(hotel)
@@ -101,7 +101,7 @@ async def test_what_was_said_is_in_flight_until_it_was_applied(hotel: Hotel) -> 
 
 async def test_a_retry_is_what_comes_next_and_not_in_flight(hotel: Hotel) -> None:
     hotel.fails = True
-    await app_of(hotel.service).prepare()
+    await app_of(hotel.service).opened.prepare()
     await hotel.say("Amina")
     _, stop, task = await working(hotel)
     seen = await stillness(hotel)
@@ -122,7 +122,7 @@ async def test_how_long_a_held_event_is_hidden_is_known_as_it_is_to_whoever_runs
     @hotel.service.on(hotel.came, consumer="asking", calling=ask, policy=Policy(deadline=2.0))
     async def answered(event: Event[object], tx: Tx, answer: str) -> None: ...
 
-    runtime = await app_of(hotel.service).prepare()
+    runtime = await app_of(hotel.service).opened.prepare()
     known = {
         consumer.name: retrier._visibility
         for consumer, retrier in zip(runtime.consumers, runtime.retriers, strict=True)
@@ -131,7 +131,7 @@ async def test_how_long_a_held_event_is_hidden_is_known_as_it_is_to_whoever_runs
 
 
 async def test_nobody_waits_for_a_service_that_is_away(hotel: Hotel) -> None:
-    await app_of(hotel.service).prepare()
+    await app_of(hotel.service).opened.prepare()
     await hotel.say("Amina")
     watcher, reading = hotel.watcher()
     assert watcher.look(NOON, away=("hotel",)).moving == ""
@@ -142,7 +142,7 @@ async def test_nobody_waits_for_a_service_that_is_away(hotel: Hotel) -> None:
 async def test_what_a_dead_process_held_is_free_at_once_though_the_clock_stands_still(hotel: Hotel) -> None:
     """It died while it ran a held event, with its lanes and its partitions leased for an hour."""
     hotel.fails = True
-    await app_of(hotel.service).prepare()
+    await app_of(hotel.service).opened.prepare()
     await hotel.say("Amina")
     _, stop, task = await working(hotel)
     due = (await stillness(hotel)).next

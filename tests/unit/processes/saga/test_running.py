@@ -427,7 +427,7 @@ async def test_sagas_that_ended_are_forgotten_in_time_and_others_never(h: Harnes
     await start("rests")
     await h.publish(IntentCaptured(booking_id="done"))
     await commit_room(h, "rests")
-    runtime = await app_of(reservation).prepare()
+    runtime = await app_of(reservation).opened.prepare()
     await h.advance(90 * 86_400.0 - 1)
     await runtime.tidy()
     assert await status("done") == "completed"

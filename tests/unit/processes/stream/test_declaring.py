@@ -120,9 +120,9 @@ async def test_an_upcast_that_only_a_stream_needs_leads_somewhere() -> None:
         return V2(old.folio_id)
 
     with pytest.raises(ConfigurationError, match="which no handler takes"):
-        await app_of(service).prepare()
+        await app_of(service).opened.prepare()
     service.aggregate("folio", initial=int, evolve=add, events=(V2,))
-    await app_of(service).prepare()
+    await app_of(service).opened.prepare()
     await service.aclose()
 
 
