@@ -34,9 +34,8 @@ async def invoice(event: Event[OrderPlaced], tx: Tx) -> InvoiceIssued:
 
 def main() -> None:
     services = [orders, billing]
-    source = Source(
-        document=catalogue_of(services), brokers={one.name: app.opened.ports.broker_url for one in services}
-    )
+    broker = app.opened.ports.broker_url
+    source = Source(document=catalogue_of(services), brokers={one.name: broker for one in services})
     for format in FORMATS:
         for path, text in export(source, format).items():
             place = Path("exported", format, path)
