@@ -120,6 +120,34 @@ async def test_what_is_said_in_a_restored_dump_before_a_relay_comes_has_a_lineag
     assert before < first == second == third <= last
 
 
+async def test_what_is_sent_again_after_a_restore_counts_as_one_commit(postgres_server: PostgresServer) -> None:
+    """Once noticed by a relay, once said by an operator; into the same server, and into another with ids of its own."""
+    try:
+        tools = binaries()
+    except Unavailable as error:
+        give_up(f"no tools to dump and restore with: {error}")
+    with postgres_server.database() as old_url, postgres_server.database() as near_url, running(tools) as far_url:
+        old = PostgresStore(old_url)
+        await old.upgrade()
+        await spend(old_url)
+        await add(old, *(row(f"k{number % 5}", event_id=f"sent{number}") for number in range(30)))
+        assert len(await drain(old)) == 30
+        await add(old, *(row(f"k{number % 5}", event_id=f"pending{number}") for number in range(7)))
+        for url in (near_url, far_url):
+            moved(tools, old_url, url)
+            new = PostgresStore(url)
+            await add(new, *(row("k", event_id=f"new{number}") for number in range(3)))  # before anybody notices
+            assert len(await drain(new)) >= 10
+            assert sum((await new.counts()).committed.values()) == 40
+            await new.restored()
+            assert sum((await new.counts()).committed.values()) == 40
+            await drain(new)
+            assert sum((await new.counts()).committed.values()) == 40
+            assert not (await new.counts()).unsent
+            await new.aclose()
+        await old.aclose()
+
+
 @contextlib.asynccontextmanager
 async def copied(url: str) -> AsyncIterator[str]:
     """The URL of a database made of this one, to which nobody is connected."""

@@ -72,7 +72,9 @@ END $$;
 -- The tables were restored into another server, or another database: its transaction ids mean nothing to the cursors.
 -- What was certainly sent goes, everything else is sent again, under a new lineage; nothing is lost. In streams a
 -- transaction that is not certainly over here counts as one of this server, this one. Positions stay, so that the order of
--- each stream does.
+-- each stream does. What is sent again is counted again, so it is taken from the count: rows behind the cursors, but for those
+-- that were written on this other server before anybody noticed, whose ids the cursors know nothing of. Such a row was written
+-- by the transaction that it names; one from a dump was not.
 CREATE FUNCTION posthouse.recover() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     patience text := current_setting('lock_timeout');
@@ -87,6 +89,16 @@ BEGIN
         AND NOT EXISTS (SELECT 1 FROM posthouse.stuck s WHERE s.id = o.id)
         AND (pg_visible_in_snapshot(o.xid, l.s1)
             OR (b.s2 IS NOT NULL AND pg_visible_in_snapshot(o.xid, b.s2) AND o.id <= b.last_id));
+    INSERT INTO posthouse.sent AS s (topic, shard, count)
+    SELECT o.topic, min(o.shard), -count(*)
+    FROM posthouse.meta m CROSS JOIN posthouse.place() p CROSS JOIN posthouse.outbox o
+        JOIN posthouse.shard l ON l.number = o.shard LEFT JOIN posthouse.backlog b ON b.number = l.backlog
+    WHERE (pg_visible_in_snapshot(o.xid, l.s1)
+            OR (b.s2 IS NOT NULL AND pg_visible_in_snapshot(o.xid, b.s2) AND o.id <= b.last_id))
+        AND (coalesce(m.system = p.system, false) OR o.xid::text::bigint & 4294967295 <> o.xmin::text::bigint)
+        AND NOT EXISTS (SELECT 1 FROM posthouse.stuck s WHERE s.id = o.id)
+    GROUP BY o.topic
+    ON CONFLICT (topic, shard) DO UPDATE SET count = s.count + excluded.count;
     UPDATE posthouse.outbox SET xid = pg_current_xact_id();
     UPDATE posthouse.stream_event SET xid = pg_current_xact_id()
     WHERE xid >= pg_snapshot_xmin(pg_current_snapshot());
