@@ -9,16 +9,13 @@ from typing import Annotated, TypeVar
 import typer
 from rich.text import Text
 
-from posthouse.app import app_of
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.options import AsJson, Yes
 from posthouse.cli.output import counted, print_json, print_table, say
 from posthouse.cli.roles import roles
-from posthouse.cli.target import load
-from posthouse.clock import SystemClock
+from posthouse.cli.target import store_of
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.store import Migration, Store
-from posthouse.stores import open_store
 
 T = TypeVar("T")
 
@@ -26,7 +23,10 @@ app = typer.Typer(no_args_is_help=True, help="Make and upgrade the tables of a s
 app.command()(roles)
 
 StoreTarget = Annotated[
-    str, typer.Argument(metavar="TARGET", help="module:service, or the URL of a store such as sqlite:///orders.db.")
+    str,
+    typer.Argument(
+        metavar="TARGET", help="module:service, module:app, or the URL of a store such as sqlite:///orders.db."
+    ),
 ]
 
 
@@ -73,8 +73,7 @@ def sql(
     ] = "",
 ) -> None:
     """Print the migrations as SQL, to run them with a tool of your own, such as Alembic. No server is asked."""
-    store = open_store(target, clock=SystemClock()) if "://" in target else app_of(load(target)).store
-    steps = store.migrations()
+    steps = store_of(target).migrations()
     if first and not any(_is_named(step, first) for step in steps):
         raise ConfigurationError(
             f"there is no migration {first!r}.{did_you_mean(first, [step.name for step in steps])}"
@@ -144,7 +143,7 @@ async def _states(store: Store) -> tuple[Sequence[Migration], Sequence[str], Seq
 
 
 async def _with_store(target: str, ask: Callable[[Store], Awaitable[T]]) -> T:
-    store = open_store(target, clock=SystemClock()) if "://" in target else app_of(load(target)).store
+    store = store_of(target)
     try:
         return await ask(store)
     finally:

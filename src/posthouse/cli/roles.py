@@ -7,12 +7,9 @@ from typing import Annotated
 
 import typer
 
-from posthouse.app import app_of
 from posthouse.cli.output import say
-from posthouse.cli.target import load
-from posthouse.clock import SystemClock
+from posthouse.cli.target import store_of
 from posthouse.errors import ConfigurationError
-from posthouse.stores import open_store
 
 
 def roles(
@@ -39,7 +36,7 @@ def roles(
 async def _set(target: str, application: str, runtime: str, apply: bool) -> None:
     from posthouse.stores.postgres import PostgresStore
 
-    store = open_store(target, clock=SystemClock()) if "://" in target else app_of(load(target)).store
+    store = store_of(target)
     try:
         if not isinstance(store, PostgresStore):
             raise ConfigurationError(

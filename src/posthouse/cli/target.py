@@ -13,9 +13,12 @@ from typing import Annotated
 
 import typer
 
-from posthouse.app import App
+from posthouse.app import App, app_of
+from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError, PosthouseError, did_you_mean
 from posthouse.service import Service
+from posthouse.store import Store
+from posthouse.stores import open_store
 
 Target = Annotated[
     str, typer.Argument(metavar="TARGET", help="module:service or module:app, or the module alone when it has one.")
@@ -56,6 +59,11 @@ def services_of(target: str) -> Sequence[Service]:
             raise ConfigurationError(f"{module_name} {_inventory(module_name, found)}")
         named = distinct[0]
     return named.services if isinstance(named, App) else [named]
+
+
+def store_of(target: str) -> Store:
+    """A store by its URL, or the one that the services of an App share."""
+    return open_store(target, clock=SystemClock()) if "://" in target else app_of(services_of(target)[0]).store
 
 
 def load_all(targets: Sequence[str]) -> list[Service]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from posthouse.app import app_of, apps_of
-from posthouse.cli.target import load, load_all
+from posthouse.cli.target import load, load_all, store_of
 from posthouse.errors import ConfigurationError
 from tests.unit.cli.conftest import Project
 
@@ -50,6 +50,11 @@ def test_a_service_of_an_app_can_be_named_alone_and_runs_where_its_app_does(proj
     assert app_of(load("together:billing")).opened.ports.store_url == "sqlite:///shop.db"
     with pytest.raises(ConfigurationError, match=r"several services \(orders, billing\): name one of them"):
         load("together:app")
+
+
+def test_an_app_of_several_services_has_one_store_to_upgrade(project: Project) -> None:
+    project.write("together.py", APP)
+    assert store_of("together") is store_of("together:app") is app_of(load("together:orders")).store
 
 
 def test_every_problem_of_several_targets_is_told_at_once(project: Project) -> None:
