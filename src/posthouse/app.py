@@ -13,6 +13,7 @@ from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.events import Actor
 from posthouse.opened import Opened, Ports
+from posthouse.operators import OperatorsLog
 from posthouse.processes import Projections, SagaInstances
 from posthouse.receiving import HeldEvents
 from posthouse.runtime import PARTS, Part
@@ -126,7 +127,12 @@ class App:
     @property
     def held(self) -> HeldEvents:
         """The verbs for held events."""
-        return HeldEvents(self.store)
+        return HeldEvents(self.store, self.opened.name, self.opened.personal)
+
+    @property
+    def actions(self) -> OperatorsLog:
+        """What operators did."""
+        return OperatorsLog(self.store, self.opened.name)
 
     @property
     def sagas(self) -> SagaInstances:

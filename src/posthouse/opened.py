@@ -17,6 +17,7 @@ from posthouse.brokers import open_broker
 from posthouse.checks import refusals, warnings
 from posthouse.clock import Clock, day_of
 from posthouse.contracts.deprecation import deprecations
+from posthouse.contracts.personal import personal_fields
 from posthouse.errors import ConfigurationError, StoreOutdated
 from posthouse.events import CODECS, METADATA_LIMIT, Producer
 from posthouse.frozen import lock_in
@@ -158,6 +159,11 @@ class Opened:
             async with TransactionScope(partial(self.begin, service.name), EventContext(tenant="platform")) as tx:
                 await function(tx)
 
+    def personal(self, subject: str) -> Sequence[str]:
+        """The fields of an event's payload that say something about a person."""
+        known = [found for service in self.services if (found := service.declared.catalogue.get(subject)) is not None]
+        return sorted(personal_fields(known[0].payload.cls)) if known else ()
+
     # Transactions.
 
     async def begin(self, service: str, context: EventContext) -> Begun:
@@ -267,6 +273,7 @@ class Opened:
             ],
             retriers=[Retrier(executor, clock) for executor in executors],
             inbox_retention=settings.inbox_retention,
+            action_retention=settings.action_retention,
             saga_retention=settings.saga_retention if any(s.declared.saga_types for s in self.services) else None,
             seam=self.seam,
             process=process_name(),

@@ -60,6 +60,8 @@ class Runtime:
     process: str
     """What it is called among the processes of its services."""
     version_usage: VersionUsage = dataclasses.field(default_factory=VersionUsage)
+    action_retention: float | None = None
+    """For how many seconds it is kept what operators did; None: for ever."""
     saga_retention: float | None = None
     """For how many seconds sagas that ended are kept; None where there are none to forget."""
     housekeeping_every: float = 10.0
@@ -171,6 +173,9 @@ class Runtime:
             full = PURGE_BATCH in (sent, known)
             await asyncio.sleep(0)
         await self._forget_sagas()
+        if self.action_retention is not None:
+            with self.pulse.doing("purging the operators' log"):
+                await self.store.actions.purge(self.action_retention, PURGE_BATCH)
         now = self.clock.now()
         for service in self.services:
             self.version_usage.note("running", service, "", now)

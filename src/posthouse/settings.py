@@ -22,6 +22,8 @@ class Settings:
     """For so long unordered events are remembered: a duplicate that comes later is applied again."""
     saga_retention: float = 90 * DAY
     """For so long a saga that ended is kept, with its history."""
+    action_retention: float = 365 * DAY
+    """For so long it is kept what operators did."""
     start: Start = "earliest"
     """Where a new consumer begins; with `latest`, each key with the first number that is seen of it."""
     in_flight: int = 1000
@@ -44,6 +46,7 @@ class Settings:
             (self.limit > 0, f"limit={self.limit}: it is a number of bytes above 0"),
             (self.inbox_retention >= 0, f"inbox_retention={self.inbox_retention:g}: it is a number of seconds"),
             (self.saga_retention >= 0, f"saga_retention={self.saga_retention:g}: it is a number of seconds"),
+            (self.action_retention >= 0, f"action_retention={self.action_retention:g}: it is a number of seconds"),
             (self.start in ("earliest", "latest"), f"start={self.start!r}: it is 'earliest' or 'latest'"),
             (self.in_flight > 0, f"in_flight={self.in_flight}: at least one"),
         )

@@ -7,4 +7,8 @@ from typing import Annotated
 import typer
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON value on stdout.")]
+By = Annotated[
+    str, typer.Option(help="Who says so, for the operators' log. Default: POSTHOUSE_OPERATOR, else login@host.")
+]
+Why = Annotated[str, typer.Option(help="Why, for the operators' log: see `posthouse actions`.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

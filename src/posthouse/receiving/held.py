@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
 from posthouse.errors import DeskError
 from posthouse.events import codec_of, decode_any
+from posthouse.operators import OperatorsLog, changes
 from posthouse.receiving.holding import Holder, held_events
-from posthouse.store import BLOCKING, HeldEvent, HeldFilter, KeyPosition, Store, Transaction
+from posthouse.store import BLOCKING, Action, HeldEvent, HeldFilter, KeyPosition, Store, Transaction
+from posthouse.store.actions import Changes
 
 MOST_MISSING = 1_000
 """A gap of more numbers than this is a new beginning rather than a loss."""
@@ -19,11 +21,20 @@ Check = Callable[[str, bytes], None]
 """Given a subject and payload bytes: raises ContractError when they do not fit."""
 
 
+PersonalFields = Callable[[str], Sequence[str]]
+"""Given a subject: the fields of its payload that say something about a person."""
+
+
 @dataclasses.dataclass(frozen=True)
 class HeldEvents:
-    """The verbs. Each is one transaction; running consumers notice within a second."""
+    """The verbs. Each is one transaction, in which it is noted who asked (`by`; whoever runs this process, unless given) and
+    `why`; running consumers notice within a second."""
 
     store: Store
+    service: str = ""
+    """Whose they are, in the operators' log."""
+    personal: PersonalFields = lambda _: ()
+    """Of these fields the log says that they were edited, and nothing of what they were and are."""
 
     def find(self, wanted: HeldFilter) -> AsyncIterator[HeldEvent]:
         """Every held event that fits, oldest first."""
@@ -36,7 +47,7 @@ class HeldEvents:
             raise DeskError(f"no held event has the number {held_id}: see `posthouse held list`")
         return found[0]
 
-    async def retry(self, held_id: int, *, force: bool = False) -> HeldEvent:
+    async def retry(self, held_id: int, *, force: bool = False, by: str = "", why: str = "") -> HeldEvent:
         """Run it again, with all its attempts. `force` runs an event that its key has already left behind, out of order."""
         async with self.store.begin() as tx:
             held = await self._locked(tx, held_id)
@@ -44,20 +55,23 @@ class HeldEvents:
                 raise DeskError(
                     f"{held_id} waits behind an earlier event of its key: retry or skip that one, or release the key"
                 )
-            return await self._run_again(tx, held, force)
+            again = await self._run_again(tx, held, force)
+            await self._note(tx, Action(verb="held retry", by=by, why=why), held, state_of(held, again))
+            return again
 
-    async def skip(self, held_id: int) -> HeldEvent:
+    async def skip(self, held_id: int, *, by: str = "", why: str = "") -> HeldEvent:
         """Give it up: its key goes on without it."""
-        async with self.store.begin() as tx:
-            return await self._leave_line(tx, await self._locked(tx, held_id), "skipped")
+        return await self._set_aside(held_id, "skipped", Action(verb="held skip", by=by, why=why))
 
-    async def quarantine(self, held_id: int) -> HeldEvent:
+    async def quarantine(self, held_id: int, *, by: str = "", why: str = "") -> HeldEvent:
         """Set it aside for inspection: its key goes on without it, and it never runs by itself."""
-        async with self.store.begin() as tx:
-            return await self._leave_line(tx, await self._locked(tx, held_id), "quarantined")
+        return await self._set_aside(held_id, "quarantined", Action(verb="held quarantine", by=by, why=why))
 
-    async def edit(self, held_id: int, data: bytes, check: Check, *, force: bool = False) -> HeldEvent:
-        """Replace its payload, keep its id and its place, and run it again; `force` as in `retry`."""
+    async def edit(
+        self, held_id: int, data: bytes, check: Check, *, force: bool = False, by: str = "", why: str = ""
+    ) -> HeldEvent:
+        """Replace its payload, keep its id and its place, and run it again; `force` as in `retry`. The fields that changed are
+        noted, as they were and as they are."""
         async with self.store.begin() as tx:
             held = await self._locked(tx, held_id)
             if held.state in ("blocked", "gap"):
@@ -68,15 +82,21 @@ class HeldEvents:
             check(event.type, data)
             encoded = codec_of(held.headers, held.body).encode(msgspec.structs.replace(event, data=data))
             edited = msgspec.structs.replace(held, headers={**held.headers, **encoded.headers}, body=encoded.body)
-            return await self._run_again(tx, edited, force)
+            again = await self._run_again(tx, edited, force)
+            fields = changes(event.data, data, self.personal(event.type))
+            await self._note(tx, Action(verb="held edit", by=by, why=why), held, {**state_of(held, again), **fields})
+            return again
 
-    async def release(self, held_id: int, *, force: bool = False) -> HeldEvent:
+    async def release(self, held_id: int, *, force: bool = False, by: str = "", why: str = "") -> HeldEvent:
         """Let the key of this event go on: a dead first event runs again, missing numbers are given up. Very many are given up
         by `force` only: an event that lies about its number would have every true one after it set aside."""
         async with self.store.begin() as tx:
             first = await self._first_of_line(await self._locked(tx, held_id))
+            released = Action(verb="held release", by=by, why=why)
             if first.state not in ("gap", "blocked"):
-                return await self._run_again(tx, first, force=False)
+                again = await self._run_again(tx, first, force=False)
+                await self._note(tx, released, first, state_of(first, again))
+                return again
             head, number = await self._head(tx, first) or 0, first.entry.sequence or 1
             if number - head > MOST_MISSING and not force:
                 raise DeskError(
@@ -85,7 +105,31 @@ class HeldEvents:
                     "truly gone, release it with --force"
                 )
             await self._give_up_before(tx, first)
+            await self._note(tx, released, first, {"number": (head, number - 1)})
             return first
+
+    async def _set_aside(self, held_id: int, state: str, action: Action) -> HeldEvent:
+        async with self.store.begin() as tx:
+            held = await self._locked(tx, held_id)
+            left = await self._leave_line(tx, held, state)
+            await self._note(tx, action, held, state_of(held, left))
+            return left
+
+    async def _note(self, tx: Transaction, action: Action, held: HeldEvent, changed: Changes) -> None:
+        entry = held.entry
+        await OperatorsLog(self.store, self.service).note(
+            tx,
+            msgspec.structs.replace(
+                action,
+                target=f"held event {held.id}",
+                consumer=held.consumer,
+                topic=entry.topic,
+                tenant=entry.tenant,
+                key=entry.key or "",
+                event_id=entry.event_id,
+                changed=changed,
+            ),
+        )
 
     async def _locked(self, tx: Transaction, held_id: int) -> HeldEvent:
         """The event as it stands once nobody else can move its key: it is looked up to know its key, and again under the
@@ -179,3 +223,8 @@ class HeldEvents:
 
     def _changed(self, held: HeldEvent) -> DeskError:
         return DeskError(f"{held.id} was changed by somebody else at this moment: look again")
+
+
+def state_of(before: HeldEvent, after: HeldEvent) -> Changes:
+    """How a verb changed the state."""
+    return {"state": (before.state, after.state)}

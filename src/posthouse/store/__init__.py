@@ -1,7 +1,7 @@
 """PORT: a store is a database that takes part in the user's transaction.
 
 It holds small tables, each a role of its own: what goes out (`outbox`), what was applied (`inbox`), what could not be
-(`held`), what is due later (`timers`), which versions are in use (`version_usage`), what was timed (`timing`). That is the
+(`held`), what is due later (`timers`), which versions are in use (`version_usage`), what was timed (`timing`), what operators did (`actions`). That is the
 core, `CoreStore`. For processes there is more, `ProcessTables`: where they stand (`sagas`), what happened to each thing (`streams`), which
 generations read models have (`projections`).
 Methods that take a transaction as their first argument write inside it and never commit; the others are transactions of
@@ -17,6 +17,7 @@ from typing import Protocol, TypeGuard
 import msgspec
 
 from posthouse.checks import Check
+from posthouse.store.actions import Action, ActionFilter, ActionTable
 from posthouse.store.held import BLOCKING, HeldEvent, HeldFilter, HeldState, HeldTable
 from posthouse.store.inbox import InboxEntry, InboxTable, KeyPosition, Seen
 from posthouse.store.outbox import (
@@ -41,6 +42,9 @@ from posthouse.store.version_usage import UsageRole, VersionUsageTable, VersionU
 
 __all__ = [
     "BLOCKING",
+    "Action",
+    "ActionFilter",
+    "ActionTable",
     "CoreStore",
     "Counts",
     "HeldEvent",
@@ -230,6 +234,7 @@ class CoreStore(Transactions, Upkeep, OutboxSignals, Protocol):
     timers: TimerTable
     version_usage: VersionUsageTable
     timing: TimingTable
+    actions: ActionTable
 
     async def aclose(self) -> None:
         """Close every connection. Idempotent."""

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from posthouse.store import HeldEvent, InboxEntry, KeyPosition, OutboxRow, StuckRow, Timer, shard_of
+from posthouse.store.actions import Action, Changes
 from posthouse.store.sagas import SagaRow, with_progress
 from posthouse.store.streams import StreamEvent
 
@@ -19,9 +20,11 @@ HELD = (
 OUTBOX = "id, topic, tenant, key, sequence, lineage, event_id, headers, body"
 TIMER = "name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body"
 SAGA = "number, saga, tenant, id, status, turn, reason, started_at, changed_at, ended_at, progress, state"
+ACTION = "id, verb, by, why, service, consumer, topic, tenant, key, event_id, target, changed, count, outcome"
 STREAM_EVENT = "tenant, aggregate, stream, version, event_id, type, headers, body, position"
 
 _decoder = msgspec.json.Decoder(dict[str, str])
+_changes = msgspec.json.Decoder(dict[str, tuple[object, object]])
 
 
 def untyped(value: Any) -> Any:
@@ -144,6 +147,26 @@ def timer_of(columns: Sequence[Any]) -> Timer:
         idempotency_key=idempotency_key,
     )
     return Timer(name=name, due_at=due_at, row=row)
+
+
+def action_columns(action: Action) -> tuple[object, ...]:
+    """In the order of ACTION."""
+    return (
+        action.id, action.verb, action.by, action.why, action.service, action.consumer, action.topic, action.tenant,
+        action.key, action.event_id, action.target, changes_of(action), action.count, action.outcome,
+    )  # fmt: skip
+
+
+def changes_of(action: Action) -> str:
+    """As they are stored."""
+    return msgspec.json.encode(action.changed).decode()
+
+
+def action_of(columns: Sequence[Any]) -> Action:
+    """From the time and the columns of ACTION."""
+    column = dict(zip(("at", *ACTION.split(", ")), columns, strict=True))
+    changed: Changes = _changes.decode(column.pop("changed"))
+    return Action(**column, changed=changed)
 
 
 def stream_event(columns: Sequence[Any]) -> StreamEvent:

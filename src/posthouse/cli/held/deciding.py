@@ -13,7 +13,7 @@ from rich.progress import track
 from posthouse.cli.group import BAD_INPUT
 from posthouse.cli.held.choosing import Consumer, HeldIds, Key, State, Tenant, Topic, chosen
 from posthouse.cli.opening import opened
-from posthouse.cli.options import AsJson, Yes
+from posthouse.cli.options import AsJson, By, Why, Yes
 from posthouse.cli.output import complain, counted, print_json, say, stderr
 from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError, DeskError
@@ -46,6 +46,8 @@ def retry(
     tenant: Tenant = None,
     topic: Topic = None,
     key: Key = None,
+    by: By = "",
+    why: Why = "",
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -60,32 +62,45 @@ def retry(
     async def choose() -> Sequence[int]:
         return held_ids or await _retriable(service, wanted, ask=not yes)
 
-    _conclude(service, choose, lambda held_id: service.held.retry(held_id, force=force), "runs again", as_json)
+    async def verb(held_id: int) -> HeldEvent:
+        return await service.held.retry(held_id, force=force, by=by, why=why)
+
+    _conclude(service, choose, verb, "runs again", as_json)
 
 
-def skip(target: Target, held_ids: HeldIds, as_json: AsJson = False) -> None:
+def skip(target: Target, held_ids: HeldIds, by: By = "", why: Why = "", as_json: AsJson = False) -> None:
     """Give events up: their keys go on without them."""
     service = load(target)
-    _conclude(service, _these(held_ids), lambda held_id: service.held.skip(held_id), "is skipped", as_json)
+
+    async def verb(held_id: int) -> HeldEvent:
+        return await service.held.skip(held_id, by=by, why=why)
+
+    _conclude(service, _these(held_ids), verb, "is skipped", as_json)
 
 
-def quarantine(target: Target, held_ids: HeldIds, as_json: AsJson = False) -> None:
+def quarantine(target: Target, held_ids: HeldIds, by: By = "", why: Why = "", as_json: AsJson = False) -> None:
     """Set events aside for inspection: their keys go on, and they never run by themselves."""
     service = load(target)
-    _conclude(service, _these(held_ids), lambda held_id: service.held.quarantine(held_id), "is quarantined", as_json)
+
+    async def verb(held_id: int) -> HeldEvent:
+        return await service.held.quarantine(held_id, by=by, why=why)
+
+    _conclude(service, _these(held_ids), verb, "is quarantined", as_json)
 
 
 def release(
     target: Target,
     held_ids: HeldIds,
     force: Annotated[bool, typer.Option("--force", help="Give up any number of missing ones.")] = False,
+    by: By = "",
+    why: Why = "",
     as_json: AsJson = False,
 ) -> None:
     """Let the keys of these events go on: a dead first event runs again, missing numbers are given up."""
     service = load(target)
 
     async def verb(held_id: int) -> HeldEvent:
-        return await service.held.release(held_id, force=force)
+        return await service.held.release(held_id, force=force, by=by, why=why)
 
     _conclude(service, _these(held_ids), verb, "has its key released", as_json)
 

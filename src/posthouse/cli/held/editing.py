@@ -17,7 +17,7 @@ import typer
 
 from posthouse.cli.held.choosing import HeldId
 from posthouse.cli.opening import opened
-from posthouse.cli.options import AsJson
+from posthouse.cli.options import AsJson, By, Why
 from posthouse.cli.output import complain, print_json, say
 from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError, ContractError, did_you_mean
@@ -40,10 +40,13 @@ def edit(
             help="Change one field: a JSON value, or else text. Dots reach inside. May be given again.",
         ),
     ] = None,
+    by: By = "",
+    why: Why = "",
     as_json: AsJson = False,
 ) -> None:
     """Replace the payload of a held event and run it again. Its id and its place in line stay.
 
+    The fields that changed are kept in the operators' log, as they were and as they are; of personal ones only that they did.
     Without --data and --set, $EDITOR opens with the payload.
     """
     if data is not None and fields:
@@ -57,21 +60,21 @@ def edit(
             return _with_fields(service, event, fields)
         return _from_editor(service, event)
 
-    edited = asyncio.run(_edit(service, held_id, change))
+    edited = asyncio.run(_edit(service, held_id, change, by, why))
     if as_json:
         print_json({"id": held_id, "data": msgspec.Raw(edited)})
     else:
         say(f"{held_id} has a new payload and runs again")
 
 
-async def _edit(service: Service, held_id: int, change: Callable[[Event[bytes]], bytes]) -> bytes:
+async def _edit(service: Service, held_id: int, change: Callable[[Event[bytes]], bytes], by: str, why: str) -> bytes:
     async with opened([service]):
         held = await service.held.get(held_id)
         event = decode_any(held.headers, held.body)
         edited = change(event)
         if edited == event.data:
             raise ConfigurationError(f"the payload is as it was: `posthouse held retry` runs {held_id} again unchanged")
-        await service.held.edit(held_id, edited, lambda _, data: check(service, event, data))
+        await service.held.edit(held_id, edited, lambda _, data: check(service, event, data), by=by, why=why)
         return edited
 
 

@@ -143,6 +143,18 @@ def _whole_store(metadata: MetaData) -> None:
         *_columns(LargeBinary, "figures"),
         PrimaryKeyConstraint("service", "process", name="timing_pkey"),
     )
+    Table(
+        "action",
+        metadata,
+        *_columns(Text, "id"),
+        *_columns(Double, "at"),
+        *_columns(Text, "by", "why", "verb", "service", "consumer", "topic", "tenant", "key", "event_id", "target"),
+        *_columns(Text, "changed"),
+        *_columns(BigInteger, "count"),
+        *_columns(Text, "outcome"),
+        PrimaryKeyConstraint("tenant", "id", name="action_pkey"),
+        Index("action_at", "at"),
+    )
 
 
 def _outbox(metadata: MetaData) -> None:

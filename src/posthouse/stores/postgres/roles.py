@@ -34,6 +34,7 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "generation_number": ("SELECT", "INSERT", "UPDATE"),
     "incarnation": ("SELECT",),
     "overlap": ("SELECT",),
+    "action": ("INSERT",),
     "snapshot": ("SELECT", "INSERT", "UPDATE"),
 }
 """What the application may do with each table; with one that is not named here, nothing."""

@@ -72,6 +72,29 @@ CREATE TABLE posthouse.timing (
     PRIMARY KEY (service, process)
 );
 
+-- What operators did, and why; added with the act itself. `tenant`, `topic`, `key`, `consumer` and `event_id` are empty where
+-- they do not apply.
+CREATE TABLE posthouse.action (
+    id text NOT NULL,  -- drawn by whoever acted
+    at double precision NOT NULL,  -- when
+    by text NOT NULL,  -- who
+    why text NOT NULL,  -- in their words
+    verb text NOT NULL,  -- the command
+    service text NOT NULL,  -- whose
+    consumer text NOT NULL,
+    topic text NOT NULL,
+    tenant text NOT NULL,
+    key text NOT NULL,
+    event_id text NOT NULL,
+    target text NOT NULL,  -- what it was done to, as the command names it
+    changed text NOT NULL,  -- names with before and after, as JSON
+    count bigint NOT NULL,  -- how many it was done to
+    outcome text NOT NULL,  -- done; begun, of what is no transaction of the store; or why it failed
+    PRIMARY KEY (tenant, id)
+);
+
+CREATE INDEX action_at ON posthouse.action (at);
+
 
 -- The outbox
 

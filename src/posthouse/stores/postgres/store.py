@@ -15,6 +15,7 @@ from posthouse.errors import ConfigurationError
 from posthouse.local.postgres.pooler import Pooler
 from posthouse.local.sharing import Sharing
 from posthouse.store import (
+    ActionTable,
     Counts,
     HeldTable,
     InboxTable,
@@ -33,6 +34,7 @@ from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
 from posthouse.store.streams import StreamTable
+from posthouse.stores.postgres.actions import PostgresActions
 from posthouse.stores.postgres.changes import Changes
 from posthouse.stores.postgres.checks import PostgresChecks
 from posthouse.stores.postgres.counting import counted
@@ -146,6 +148,7 @@ class PostgresStore:
         self.timers: TimerTable = PostgresTimers(self._database, self._outbox, idempotency_window)
         self.version_usage: VersionUsageTable = PostgresVersionUsage(self._database, clock)
         self.timing: TimingTable = PostgresTiming(self._database, clock)
+        self.actions: ActionTable = PostgresActions(self._database, clock)
         self.sagas: SagaTable = PostgresSagas(self._database, clock)
         self.streams: StreamTable = PostgresStreams(self._database)
         self.projections: ProjectionTable = PostgresProjections(self._database, clock, isolated=isolation)

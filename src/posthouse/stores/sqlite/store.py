@@ -15,6 +15,7 @@ from posthouse.errors import ConfigurationError
 from posthouse.local.file_checks import file_checks
 from posthouse.local.sqlite import Synchronous, check_place, connect, mapped, patiently
 from posthouse.store import (
+    ActionTable,
     Counts,
     HeldTable,
     InboxTable,
@@ -34,6 +35,7 @@ from posthouse.store.sagas import SagaTable
 from posthouse.store.streams import StreamTable
 from posthouse.stores.sessions import comes_from, module_of, refusal, shape_of
 from posthouse.stores.sessions.sqlite3 import SessionConnection
+from posthouse.stores.sqlite.actions import SqliteActions
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
 from posthouse.stores.sqlite.held import SqliteHeld
 from posthouse.stores.sqlite.inbox import SqliteInbox
@@ -135,6 +137,7 @@ class SqliteStore:
         self.timers: TimerTable = SqliteTimers(self._database, self._clock, self._outbox)
         self.version_usage: VersionUsageTable = SqliteVersionUsage(self._database, self._clock)
         self.timing: TimingTable = SqliteTiming(self._database, self._clock)
+        self.actions: ActionTable = SqliteActions(self._database, self._clock)
         self.sagas: SagaTable = SqliteSagas(self._database, self._clock)
         self.streams: StreamTable = SqliteStreams(self._database)
         self.projections: ProjectionTable = SqliteProjections(self._database, self._clock)

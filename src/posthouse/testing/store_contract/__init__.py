@@ -10,6 +10,7 @@ store; `fixtures` is what an adapter gives to them, `samples` and `steps` are wh
 
 from __future__ import annotations
 
+from posthouse.testing.store_contract.actions import ActionContract
 from posthouse.testing.store_contract.held import HeldContract
 from posthouse.testing.store_contract.inbox import InboxContract
 from posthouse.testing.store_contract.outbox import OutboxContract
@@ -37,6 +38,7 @@ class CoreStoreContract(
     HeldContract,
     TimerContract,
     TimingContract,
+    ActionContract,
     VersionUsageContract,
 ):
     """The core alone, for a store without tables for processes; used as `StoreContract`."""

@@ -16,3 +16,24 @@ CREATE TABLE posthouse_timing (
     figures BLOB NOT NULL,
     PRIMARY KEY (service, process)
 ) WITHOUT ROWID;
+
+-- What operators did, and why; added with the act itself. What does not apply is empty.
+CREATE TABLE posthouse_action (
+    id TEXT PRIMARY KEY,
+    at REAL NOT NULL,
+    by TEXT NOT NULL,
+    why TEXT NOT NULL,
+    verb TEXT NOT NULL,
+    service TEXT NOT NULL,
+    consumer TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    key TEXT NOT NULL,
+    event_id TEXT NOT NULL,
+    target TEXT NOT NULL,
+    changed TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    outcome TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX posthouse_action_at ON posthouse_action (at);

@@ -1,0 +1,70 @@
+"""PORT: what operators did, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from posthouse.clock import new_id
+from posthouse.store.transaction import Transaction
+
+DONE, BEGUN = "done", "begun"
+
+Changes = Mapping[str, tuple[object, object]]
+"""What was changed, by name: before and after."""
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator did. What does not apply is empty.
+
+    `verb` is the command, as in `held retry`; `by` who, `why` in their words. `target` is what it was done to, as the command
+    names it. `outcome` is `done`; of what is no transaction of the store `begun` until it ended, or why it failed. `at` is the
+    store's time.
+    """
+
+    verb: str
+    by: str = ""
+    why: str = ""
+    service: str = ""
+    consumer: str = ""
+    topic: str = ""
+    tenant: str = ""
+    key: str = ""
+    event_id: str = ""
+    target: str = ""
+    changed: Changes = {}
+    count: int = 1
+    outcome: str = DONE
+    id: str = msgspec.field(default_factory=new_id)
+    at: float = 0.0
+
+
+class ActionFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which actions; None means any. `verb` `held` means all of them: `held retry`, `held edit`, …"""
+
+    since: float | None = None
+    verb: str | None = None
+    by: str | None = None
+    event_id: str | None = None
+
+
+class ActionTable(Protocol):
+    """The operators' log. Rows are added, and once changed from `begun` to how it ended."""
+
+    async def add(self, tx: Transaction, action: Action) -> None:
+        """Write it with the act itself."""
+        ...
+
+    async def end(self, tx: Transaction, action: Action) -> None:
+        """How one that was `begun` ended: outcome, what it changed, how many."""
+        ...
+
+    async def find(self, wanted: ActionFilter, limit: int = 100) -> Sequence[Action]:
+        """Those that fit, newest first."""
+        ...
+
+    async def purge(self, age: float, limit: int) -> int:
+        """Forget up to `limit` that are older than `age` seconds; how many."""
+        ...

@@ -1,0 +1,61 @@
+"""Actions: what operators did, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from posthouse.clock import Clock
+from posthouse.store import Transaction
+from posthouse.store.actions import Action, ActionFilter
+from posthouse.stores.postgres.database import Database
+from posthouse.stores.postgres.steps import NOW
+from posthouse.stores.postgres.transaction import own
+from posthouse.stores.rows import ACTION, action_columns, action_of, changes_of
+
+# Add one.
+ADD = f"""
+INSERT INTO posthouse.action (at, {ACTION})
+VALUES ({NOW}, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+"""
+
+# How it ended.
+END = "UPDATE posthouse.action SET changed = $3, count = $4, outcome = $5 WHERE tenant = $1 AND id = $2"
+
+# Those that fit, newest first.
+FIND = f"""
+SELECT at, {ACTION} FROM posthouse.action
+WHERE ($2::double precision IS NULL OR at >= $2) AND ($3::text IS NULL OR verb = $3 OR starts_with(verb, $3 || ' '))
+    AND ($4::text IS NULL OR by = $4) AND ($5::text IS NULL OR event_id = $5)
+ORDER BY at DESC, id COLLATE "C" DESC LIMIT $1
+"""
+
+# Forget the oldest.
+PURGE = f"""
+DELETE FROM posthouse.action a USING (
+    SELECT o.tenant, o.id FROM posthouse.action o WHERE o.at < {NOW} - $2::double precision ORDER BY o.at LIMIT $3) old
+WHERE a.tenant = old.tenant AND a.id = old.id
+"""
+
+
+class PostgresActions:
+    """The operators' log of a `PostgresStore`."""
+
+    def __init__(self, database: Database, clock: Clock | None) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def add(self, tx: Transaction, action: Action) -> None:
+        await own(tx).run(ADD, self._now(), *action_columns(action))
+
+    async def end(self, tx: Transaction, action: Action) -> None:
+        await own(tx).run(END, action.tenant, action.id, changes_of(action), action.count, action.outcome)
+
+    async def find(self, wanted: ActionFilter, limit: int = 100) -> Sequence[Action]:
+        found = await self._database.run(FIND, limit, wanted.since, wanted.verb, wanted.by, wanted.event_id)
+        return [action_of(columns) for columns in found]
+
+    async def purge(self, age: float, limit: int) -> int:
+        return (await self._database.run(PURGE, self._now(), age, limit)).rowcount
+
+    def _now(self) -> float | None:
+        return None if self._clock is None else self._clock.now()

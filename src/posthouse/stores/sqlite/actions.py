@@ -1,0 +1,50 @@
+"""Actions: what operators did, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from posthouse.clock import Clock
+from posthouse.store import Transaction
+from posthouse.store.actions import Action, ActionFilter
+from posthouse.stores.rows import ACTION, action_columns, action_of, changes_of
+from posthouse.stores.sqlite.database import Database, own
+
+# Add one.
+ADD = f"INSERT INTO posthouse_action (at, {ACTION}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+# How it ended.
+END = "UPDATE posthouse_action SET changed = ?, count = ?, outcome = ? WHERE id = ?"
+
+# Those that fit, newest first.
+FIND = f"""
+SELECT at, {ACTION} FROM posthouse_action
+WHERE (?1 IS NULL OR at >= ?1) AND (?2 IS NULL OR verb = ?2 OR substr(verb, 1, length(?2) + 1) = ?2 || ' ')
+    AND (?3 IS NULL OR by = ?3) AND (?4 IS NULL OR event_id = ?4)
+ORDER BY at DESC, id DESC LIMIT ?5
+"""
+
+# Forget the oldest.
+PURGE = "DELETE FROM posthouse_action WHERE id IN (SELECT id FROM posthouse_action WHERE at < ? ORDER BY at LIMIT ?)"
+
+
+class SqliteActions:
+    """The operators' log of a `SqliteStore`."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def add(self, tx: Transaction, action: Action) -> None:
+        own(tx).run(ADD, (self._clock.now(), *action_columns(action)))
+
+    async def end(self, tx: Transaction, action: Action) -> None:
+        own(tx).run(END, (changes_of(action), action.count, action.outcome, action.id))
+
+    async def find(self, wanted: ActionFilter, limit: int = 100) -> Sequence[Action]:
+        parameters = (wanted.since, wanted.verb, wanted.by, wanted.event_id, limit)
+        return [action_of(columns) for columns in await self._database.select(FIND, parameters)]
+
+    async def purge(self, age: float, limit: int) -> int:
+        async with self._database.begin(books=True) as tx:
+            return tx.run(PURGE, (self._clock.now() - age, limit)).rowcount

@@ -1,0 +1,89 @@
+"""What a store promises about the operators' log."""
+
+from __future__ import annotations
+
+import pytest
+
+from posthouse.store import Store
+from posthouse.store.actions import Action, ActionFilter
+from posthouse.testing.store_contract.fixtures import StoreFixtures
+
+
+class ActionContract(StoreFixtures):
+    """What `ActionTable` promises."""
+
+    async def test_an_action_is_read_as_it_was_written(self, store: Store, other: Store) -> None:
+        edit = Action(
+            verb="held edit",
+            by="ada@desk",
+            why="the sum was negative",
+            service="orders",
+            consumer="billing",
+            topic="shop.orders.order",
+            tenant="t1",
+            key="o-1",
+            event_id="e-1",
+            target="held event 7",
+            changed={"total": (-1, 42), "note": ("é", None)},
+            count=2,
+        )
+        async with store.begin() as tx:
+            await store.actions.add(tx, edit)
+        (found,) = await other.actions.find(ActionFilter())
+        assert found.at > 0
+        assert (found.verb, found.by, found.why, found.service, found.consumer) == (
+            edit.verb, edit.by, edit.why, edit.service, edit.consumer,
+        )  # fmt: skip
+        assert (found.topic, found.tenant, found.key, found.event_id, found.target) == (
+            edit.topic, edit.tenant, edit.key, edit.event_id, edit.target,
+        )  # fmt: skip
+        assert (found.changed, found.count, found.outcome, found.id) == (edit.changed, 2, "done", edit.id)
+
+    async def test_an_action_is_rolled_back_with_its_act(self, store: Store) -> None:
+        async def refused() -> None:
+            async with store.begin() as tx:
+                await store.actions.add(tx, Action(verb="held skip", by="ada"))
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await refused()
+        assert await store.actions.find(ActionFilter()) == []
+
+    async def test_what_was_begun_is_ended(self, store: Store) -> None:
+        begun = Action(verb="seek", by="ada", outcome="begun")
+        async with store.begin() as tx:
+            await store.actions.add(tx, begun)
+            await store.actions.add(tx, Action(verb="seek", by="eve", outcome="begun"))
+        ended = Action(verb="seek", id=begun.id, outcome="done", changed={"unread": (0, 9)}, count=3)
+        async with store.begin() as tx:
+            await store.actions.end(tx, ended)
+        found = {action.by: action for action in await store.actions.find(ActionFilter())}
+        assert (found["ada"].outcome, found["ada"].changed, found["ada"].count) == ("done", {"unread": (0, 9)}, 3)
+        assert found["eve"].outcome == "begun"
+
+    async def test_actions_are_found_newest_first_and_by_what_is_asked(self, store: Store) -> None:
+        for number, (verb, by) in enumerate([("held retry", "ada"), ("held edit", "eve"), ("heldish", "eve")]):
+            async with store.begin() as tx:
+                await store.actions.add(tx, Action(verb=verb, by=by, event_id=f"e-{number}"))
+            await self.later(1.0)
+
+        async def verbs(wanted: ActionFilter) -> list[str]:
+            return [action.verb for action in await store.actions.find(wanted)]
+
+        assert await verbs(ActionFilter()) == ["heldish", "held edit", "held retry"]
+        assert await verbs(ActionFilter(verb="held")) == ["held edit", "held retry"]
+        assert await verbs(ActionFilter(verb="held edit")) == ["held edit"]
+        assert await verbs(ActionFilter(by="eve")) == ["heldish", "held edit"]
+        assert await verbs(ActionFilter(event_id="e-0")) == ["held retry"]
+        (last,) = await store.actions.find(ActionFilter(), limit=1)
+        assert await verbs(ActionFilter(since=last.at)) == ["heldish"]
+
+    async def test_old_actions_are_forgotten_a_few_at_a_time(self, store: Store) -> None:
+        for number in range(3):
+            async with store.begin() as tx:
+                await store.actions.add(tx, Action(verb="held skip", by=f"o-{number}"))
+        await self.later(5.0)
+        async with store.begin() as tx:
+            await store.actions.add(tx, Action(verb="held skip", by="late"))
+        assert [await store.actions.purge(4.0, 2) for _ in range(3)] == [2, 1, 0]
+        assert [action.by for action in await store.actions.find(ActionFilter())] == ["late"]

@@ -1,0 +1,109 @@
+"""The operators' log: who, what, why, and what is never written into it."""
+
+from __future__ import annotations
+
+import pytest
+
+from posthouse.app import App
+from posthouse.clock import ManualClock
+from posthouse.operators import OperatorsLog, changes, operator_name
+from posthouse.service import Service
+from posthouse.store import Action, ActionFilter, Store
+from posthouse.stores.sqlite import SqliteStore
+
+
+def test_the_environment_says_who_acts_and_else_login_and_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POSTHOUSE_OPERATOR", raising=False)
+    monkeypatch.setattr("getpass.getuser", lambda: "ada")
+    monkeypatch.setattr("socket.gethostname", lambda: "desk")
+    assert operator_name() == "ada@desk"
+    monkeypatch.setenv("POSTHOUSE_OPERATOR", "on call: eve")
+    assert operator_name() == "on call: eve"
+
+
+def test_a_login_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise KeyError(1001)
+
+    monkeypatch.delenv("POSTHOUSE_OPERATOR", raising=False)
+    monkeypatch.setattr("getpass.getuser", nobody)
+    assert operator_name().partition("@")[0].isdecimal()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "hidden", "changed"),
+    [
+        (b'{"a":1,"b":2}', b'{"a":1,"b":3}', (), {"b": (2, 3)}),
+        (b'{"a":1}', b'{"a":1,"b":"new"}', (), {"b": (None, "new")}),
+        (b'{"a":{"b":[1,{"c":2}]}}', b'{"a":{"b":[1,{"c":3}]}}', (), {"a.b.1.c": (2, 3)}),
+        (b'{"a":[]}', b'{"a":[7]}', (), {"a": ([], None), "a.0": (None, 7)}),
+        (b'{"mail":"a@x.org","n":1}', b'{"mail":"b@x.org","n":2}', ("mail",), {"mail": ("…", "…"), "n": (1, 2)}),
+        (b'{"p":[{"name":"A"}]}', b'{"p":[{"name":"B"}]}', ("p.*.name",), {"p.0.name": ("…", "…")}),
+        (b'{"person":{"name":"A"}}', b'{"person":{"name":"B"}}', ("person",), {"person.name": ("…", "…")}),
+        (b"\x00\x01", b"\x00\x01\x02", (), {"bytes": (2, 3)}),
+    ],
+)
+def test_what_was_edited_is_said_field_by_field(
+    before: bytes, after: bytes, hidden: tuple[str, ...], changed: dict[str, tuple[object, object]]
+) -> None:
+    assert changes(before, after, hidden) == changed
+
+
+@pytest.fixture
+def store() -> Store:
+    return SqliteStore(":memory:", clock=ManualClock())
+
+
+async def test_secrets_are_hidden_and_long_texts_cut(store: Store) -> None:
+    await store.upgrade()
+    log = OperatorsLog(store, "orders")
+    action = Action(
+        verb="held edit",
+        by="ada",
+        why="password=hunter2 was wrong",
+        changed={"url": ("postgres://u:hunter2@h/d", "x" * 1000), "api_key": ("hunter2", "hunter3"), "n": (1, 2)},
+    )
+    async with store.begin() as tx:
+        await log.note(tx, action)
+    (found,) = await log.find()
+    assert "hunter" not in repr(found)
+    assert (found.service, found.changed["n"], found.changed["api_key"]) == ("orders", (1, 2), ("…", "…"))
+    assert len(str(found.changed["url"][1])) == 201
+    await store.aclose()
+
+
+async def test_an_act_elsewhere_is_noted_before_it_begins_and_how_it_ended(store: Store) -> None:
+    await store.upgrade()
+    log = OperatorsLog(store)
+
+    async def seek(error: Exception | None = None) -> None:
+        async with log.doing(Action(verb="seek", by="ada")) as act:
+            (begun, *_) = await log.find()
+            assert begun.outcome == "begun"
+            act.changed, act.count = {"unread": (0, 9)}, 2
+            if error is not None:
+                raise error
+
+    await seek()
+    (done,) = await log.find()
+    assert (done.outcome, done.changed, done.count) == ("done", {"unread": (0, 9)}, 2)
+    with pytest.raises(ValueError, match="no such place"):
+        await seek(ValueError("no such place"))
+    outcomes = sorted(action.outcome for action in await log.find())
+    assert outcomes == ["done", "failed: no such place"]
+    await store.aclose()
+
+
+async def test_a_running_app_forgets_what_is_older_than_its_retention() -> None:
+    clock = ManualClock()
+    app = App(Service("orders"), store="sqlite://", broker="memory://", clock=clock)
+    runtime = await app.opened.prepare("poll")
+    async with app.store.begin() as tx:
+        await app.actions.note(tx, Action(verb="held skip"))
+    clock.advance(364 * 86_400.0)
+    await runtime.tidy()
+    assert len(await app.actions.find(ActionFilter(verb="held"))) == 1
+    clock.advance(2 * 86_400.0)
+    await runtime.tidy()
+    assert await app.actions.find() == []
+    await app.aclose()
