@@ -28,6 +28,7 @@ from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row, stuck
 from posthouse.testing.store_contract.steps import add, drain
 from tests.kit.servers.postgres import PostgresServer
+from tests.kit.servers.proxy import Proxy
 
 
 async def checks_of(store: PostgresStore, *, today: bool = True) -> dict[str, Check]:
@@ -52,6 +53,28 @@ async def test_a_sound_store_may_start(store: PostgresStore) -> None:
     names = [check.name for check in found]
     assert {"version", "server", "fsync", "full_page_writes", "synchronous_commit", "role", "pooler"} <= set(names)
     assert {"migrations", "outbox", "oldest transaction", "connections", "disk", "dead rows", "shards"} <= set(names)
+
+
+async def test_a_session_that_ends_anywhere_in_the_checks_is_no_finding(store_url: str) -> None:
+    """A process that starts waits for a database that is away, and ends on one that is wrong: these are two things."""
+    said, cuts = 1, 0
+    while True:
+        async with Proxy("127.0.0.1", urlsplit(store_url).port or 0) as link:
+            parts = urlsplit(store_url)
+            store = PostgresStore(parts._replace(netloc=f"postgres@127.0.0.1:{link.port}").geturl())
+            link.after(said, "cut")
+            try:
+                found = await store.checks(today=False)
+            except StoreUnavailable:
+                cuts += 1
+            else:
+                assert refusals(found) == []
+                if link.said < said:
+                    break
+            finally:
+                await store.aclose()
+        said += 1
+    assert cuts >= 8, "the wire was cut after each word, from the first to the last"
 
 
 async def test_checks_need_no_tables(postgres_url: str) -> None:

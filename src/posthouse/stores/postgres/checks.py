@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from posthouse.checks import Check, Judgement, judged
-from posthouse.errors import StoreError
+from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.local.postgres import server, sessions
 from posthouse.local.postgres.pooler import Pooler, pooler_check, probed
 from posthouse.store import Rows
@@ -107,6 +107,8 @@ class PostgresChecks:
     async def _outbox(self) -> Check:
         try:
             await self._database.carry_out(proving())
+        except StoreUnavailable:
+            raise  # nothing is known about the tables
         except StoreError as error:
             fix = "put the tables back as the migrations made them"
             return Check(name="outbox", found=str(error), judgement="fail", fix=fix)
