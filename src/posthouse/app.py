@@ -28,8 +28,9 @@ class App:
     """Services that run together: they share a store, a broker, a relay, a clock, and with them their connections.
 
     Store and broker are URLs or objects. Without them it is what the environment says in POSTHOUSE_STORE and POSTHOUSE_BROKER,
-    and else no server at all: `sqlite:///<name of the first service>.db` and `embedded:///posthouse-log.db`. From its making on
-    it is the host of its services: what they hand on, they hand to it.
+    and else no server at all: `sqlite:///<name of the first service>.db` and `embedded:///posthouse-log.db`. A store on a server
+    with a broker that one host alone sees is refused, unless its URL says `single_host=true`. From its making on it is the host
+    of its services: what they hand on, they hand to it.
     """
 
     def __init__(
