@@ -80,7 +80,7 @@ async def main() -> None:
         done = await app_of(rooms).projections.rebuild("listings")
         print(f"generation {done.generation}: {done.events} events from the {done.source}")
         print(await in_city("Kabul"))
-        print(f"{len(harness.published(RoomFound))} rooms were found, each once")
+        print(f"{len(await harness.published(RoomFound))} rooms were found, each once")
 
         (status,) = await app_of(rooms).projections.status()
         assert status.live is not None

@@ -32,10 +32,10 @@ async def test_an_order_gets_an_invoice_now_and_a_reminder_after_two_weeks() -> 
     async with Harness(billing) as harness:
         await harness.publish(OrderPlaced(order_id="o1", total_cents=1200))
         await harness.settled()
-        assert [event.data.order_id for event in harness.published(InvoiceIssued)] == ["o1"]
-        assert harness.published(ReminderSent) == []
+        assert [event.data.order_id for event in await harness.published(InvoiceIssued)] == ["o1"]
+        assert await harness.published(ReminderSent) == []
         await harness.advance(14 * 86_400)
-        assert [event.data.order_id for event in harness.published(ReminderSent)] == ["o1"]
+        assert [event.data.order_id for event in await harness.published(ReminderSent)] == ["o1"]
 
 
 async def test_a_second_delivery_changes_nothing() -> None:

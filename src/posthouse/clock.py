@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
+import math
 import random
 import time
 from datetime import UTC, date, datetime
@@ -80,8 +81,17 @@ class ManualClock:
 
     def advance(self, seconds: float) -> None:
         """Move the clock forward and wake everyone whose time has come."""
-        self._now += seconds
-        while self._sleepers and self._sleepers[0][0] <= self._now:
+        self.move_to(self._now + seconds)
+
+    def move_to(self, moment: float) -> None:
+        """The same, to a moment in seconds since 1970; the clock never goes back. Whoever waits for that very moment is woken,
+        though a sum of floats may lie a hair behind it."""
+        self._now = max(moment, self._now)
+        self.wake(self._now + 1e-6)
+
+    def wake(self, until: float = math.inf) -> None:
+        """Wake everyone who waits for a moment up to `until`, though the clock stands still."""
+        while self._sleepers and self._sleepers[0][0] <= until:
             alarm = heapq.heappop(self._sleepers)[2]
             if not alarm.done():
                 alarm.set_result(None)

@@ -245,7 +245,7 @@ async def test_an_async_handler_that_swallows_its_cancellation_writes_nothing_la
             await late.wait()
         await harness.advance(11)
         assert await effects(plant) == [("k", 0)]
-        assert [told.data.key for told in harness.published(Told)] == ["k"]
+        assert [told.data.key for told in await harness.published(Told)] == ["k"]
         assert len(refused) == 3
         assert "TransactionClosed" in refused
 
@@ -411,7 +411,7 @@ async def test_a_group_with_one_failing_event_is_redone_and_the_others_are_appli
     async with harness:
         await calm(harness)
         assert sorted(int(str(number)) for _, number in await effects(plant)) == [n for n in range(30) if n != 13]
-        assert len(harness.published(Told)) == 29
+        assert len(await harness.published(Told)) == 29
         assert [(held.state, held.attempts) for held in await harness.held(plant)] == [("retrying", 1)]
         if many:
             assert max(sizes) > 10
@@ -457,7 +457,7 @@ async def test_a_list_holds_events_of_one_tenant_so_that_what_follows_belongs_to
     await put(harness, *[crafted(Made(key=f"of t{n % 3} {n}"), tenant=f"t{n % 3}", sequence=1) for n in range(30)])
     async with harness:
         await calm(harness)
-        told = harness.published(Told)
+        told = await harness.published(Told)
         assert len(told) == 30
         assert all(event.data.key.startswith(f"of {event.tenant} ") for event in told)
         assert all(set(tenants) == {tenant} for tenant, tenants in lists)
@@ -526,7 +526,7 @@ async def test_a_commit_of_a_session_inside_a_handler_does_not_end_the_transacti
             await harness.publish(Made(key=key))
         await harness.settled()
         assert await effects(plant) == [("fine", 0)]
-        assert [told.data.key for told in harness.published(Told)] == ["fine"]
+        assert [told.data.key for told in await harness.published(Told)] == ["fine"]
         assert states(await harness.held(plant)) == ["dead"]
 
 
@@ -540,7 +540,7 @@ async def test_a_plain_handler_without_a_transaction_runs_and_publishes() -> Non
     async with Harness(plant) as harness:
         await harness.publish(Made(key="k"))
         await harness.settled()
-        assert [told.data.key for told in harness.published(Told)] == ["k"]
+        assert [told.data.key for told in await harness.published(Told)] == ["k"]
 
 
 # Signals, and what a handler says.
@@ -605,7 +605,7 @@ async def test_what_a_failed_handler_said_is_never_seen() -> None:
         await harness.settled()
         for _ in range(3):
             await harness.advance(30)
-        assert harness.published(Told) == []
+        assert await harness.published(Told) == []
         assert await app_of(plant).store.timers.pending() == []
         assert states(await harness.held(plant)) == ["dead", "dead"]
 
@@ -621,11 +621,11 @@ async def test_what_a_handler_says_inherits_tenant_correlation_and_cause_also_wh
     async with Harness(plant) as harness:
         cause = await harness.publish(Made(key="k"), tenant="t7", correlation="01JCORRELATION")
         await harness.settled()
-        assert [told.data.key for told in harness.published(Told)] == ["one", "two"]
+        assert [told.data.key for told in await harness.published(Told)] == ["one", "two"]
         await harness.advance(29)
-        assert len(harness.published(Told)) == 2
+        assert len(await harness.published(Told)) == 2
         await harness.advance(1)
-        told = harness.published(Told)
+        told = await harness.published(Told)
         assert [event.data.key for event in told] == ["one", "two", "later"]
         assert {(event.tenant, event.correlation, event.causation) for event in told} == {
             ("t7", "01JCORRELATION", cause)

@@ -173,8 +173,8 @@ async def test_of_many_bookings_at_once_as_many_get_a_room_as_there_are_rooms(po
             first = 1 + number % 2
             await h.publish(held(f"b{number:02}", first=first, last=first + 2))
         await h.settled(60)
-        won = [e.data.booking_id for e in h.published(AllocationCommitted)]
-        lost = [e.data.booking_id for e in h.published(OversellBlocked)]
+        won = [e.data.booking_id for e in await h.published(AllocationCommitted)]
+        lost = [e.data.booking_id for e in await h.published(OversellBlocked)]
         assert (len(won), len(lost), len({*won, *lost})) == (3, 21, 24)
         assert sorted(await owners()) == sorted(won * 2)
 
@@ -195,26 +195,26 @@ async def test_a_stay_through_all_six_services(postgres_server: PostgresServer) 
                 await publish_rate_plan(tx, "bar", property_id="p1", room_type="double", night_cents=12_000)
             await hear(room(), ShiftOpened(staff_id="s1", shift_id="s1-1", property_id="p1", duty="housekeeping"))
             await hear(held())
-            assert [e.data.room_id for e in h.published(AllocationCommitted)] == ["r1"]
-            assert [e.data.amount_cents for e in h.published(IntentCaptured)] == [20_000]
+            assert [e.data.room_id for e in await h.published(AllocationCommitted)] == ["r1"]
+            assert [e.data.amount_cents for e in await h.published(IntentCaptured)] == [20_000]
             await hear(confirmed())
-            assert len(h.published(KeyIssued)) == 1
+            assert len(await h.published(KeyIssued)) == 1
             await hear(dates_changed(first=1, last=4))
-            assert len(h.published(AllocationReallocated)) == len(h.published(KeyUpdated)) == 1
+            assert len(await h.published(AllocationReallocated)) == len(await h.published(KeyUpdated)) == 1
             assert outside.ledger.charged("t1") == {"b1": 32_000}
             await hear(dates_changed(first=1, last=3, change_id="c2"))
-            assert [e.data.amount_cents for e in h.published(RefundPosted)] == [12_000]
+            assert [e.data.amount_cents for e in await h.published(RefundPosted)] == [12_000]
             await hear(check_in_started(), checked_in())
-            assert len(h.published(FolioOpened)) == 1
+            assert len(await h.published(FolioOpened)) == 1
             async with billing.transaction("t1") as tx:
                 await post_extra(tx, "b1", line_id="minibar-1", amount_cents=700)
             await hear(check_out_started())
-            assert [e.data.charged_cents for e in h.published(FolioClosed)] == [20_700]
-            assert [e.data.reason for e in h.published(KeyRevoked)] == ["checked_out"]
-            assert [e.data.staff_id for e in h.published(TaskAssigned)] == ["s1"]
+            assert [e.data.charged_cents for e in await h.published(FolioClosed)] == [20_700]
+            assert [e.data.reason for e in await h.published(KeyRevoked)] == ["checked_out"]
+            assert [e.data.staff_id for e in await h.published(TaskAssigned)] == ["s1"]
             await hear(checked_out())
-            charged = sum(e.data.amount_cents for e in h.published(ChargePosted))
-            given_back = sum(e.data.amount_cents for e in h.published(RefundPosted))
+            charged = sum(e.data.amount_cents for e in await h.published(ChargePosted))
+            given_back = sum(e.data.amount_cents for e in await h.published(RefundPosted))
             assert outside.ledger.charged("t1") == {"b1": charged - given_back} == {"b1": 20_700}
             assert outside.ledger.opening("t1") == {}
             async with billing.transaction("t1") as tx:

@@ -74,9 +74,10 @@ async def ask(command: Callable[Concatenate[Tx, P], Awaitable[bool]], *given: P.
         return False
 
 
-def said(speaker: Harness, *facts: type[object]) -> list[str]:
+async def said(speaker: Harness, *facts: type[object]) -> list[str]:
     """The ids of the bookings about which any of these was said."""
-    return sorted(event.key or "" for fact in facts for event in speaker.published(fact))
+    said = [event for fact in facts for event in await speaker.published(fact)]
+    return sorted(event.key or "" for event in said)
 
 
 async def test_a_whole_stay_with_a_change_of_dates_on_postgresql(others: Harness) -> None:
@@ -114,8 +115,8 @@ async def test_a_guest_who_gives_up_at_the_moment_of_the_payment_is_either_confi
     confirmed = sorted(id for id, status in standing.items() if status == "confirmed")
     cancelled = sorted(id for id, status in standing.items() if status == "cancelled")
     await eventually(_said(others, BookingConfirmed, BookingCancelled), right=lambda found: found == sorted(RIVALS))
-    assert said(others, BookingConfirmed) == confirmed
-    assert said(others, BookingCancelled) == cancelled
+    assert await said(others, BookingConfirmed) == confirmed
+    assert await said(others, BookingCancelled) == cancelled
 
 
 async def test_of_arrival_cancellation_and_no_show_at_the_same_moment_one_wins(others: Harness) -> None:
@@ -135,14 +136,14 @@ async def test_of_arrival_cancellation_and_no_show_at_the_same_moment_one_wins(o
         assert granted.count(True) == 1
     facts = (CheckInStarted, BookingCancelled, NoShow)
     await eventually(_said(others, *facts), right=lambda found: len(found) >= len(RIVALS))
-    assert said(others, *facts) == sorted(RIVALS)
+    assert await said(others, *facts) == sorted(RIVALS)
 
 
 async def test_a_booking_that_is_held_ten_times_at_the_same_moment_is_held_once(others: Harness) -> None:
     granted = await asyncio.gather(*(ask(hold, wanted()) for _ in range(10)))
     assert granted.count(True) == 1
     await eventually(_said(others, BookingHeld), right=lambda found: bool(found))
-    assert said(others, BookingHeld) == ["b1"]
+    assert await said(others, BookingHeld) == ["b1"]
 
 
 async def _pay_and_give_up(speaker: Harness, id: str, after: int) -> None:
@@ -177,6 +178,6 @@ async def _one(name: str) -> str:
 
 def _said(speaker: Harness, *facts: type[object]) -> Callable[[], Awaitable[list[str]]]:
     async def look() -> list[str]:
-        return said(speaker, *facts)
+        return await said(speaker, *facts)
 
     return look

@@ -73,7 +73,7 @@ async def test_an_event_goes_from_a_transaction_to_an_applied_effect() -> None:
             placed = tx.publish(OrderPlaced(order_id="o1", total_cents=1200))
         figures = await harness.settled()
         assert await invoices() == [("o1", "placed")]
-        [issued] = harness.published(InvoiceIssued)
+        [issued] = await harness.published(InvoiceIssued)
         assert issued.data == InvoiceIssued(order_id="o1", total_cents=1200)
         assert (issued.causation, issued.correlation, issued.tenant) == (placed, "01JCORRELATION", "t1")
         assert [(line.committed, line.applied) for line in figures.lines] == [(1, 1)]
@@ -85,7 +85,7 @@ async def test_a_rolled_back_event_is_never_seen() -> None:
             async with orders.transaction("t1") as tx:
                 tx.publish(OrderPlaced(order_id="o1", total_cents=1 // (len(tx.tenant) - 2)))
         await harness.settled()
-        assert harness.published(OrderPlaced) == []
+        assert await harness.published(OrderPlaced) == []
         assert await invoices() == []
 
 
@@ -223,7 +223,7 @@ async def test_a_pydantic_payload_that_a_handler_returns_is_one_event() -> None:
     async with Harness(shop) as harness:
         await harness.publish(ThingMade(name="a"))
         await harness.settled()
-        assert [event.data for event in harness.published(ThingSeen)] == [ThingSeen(name="a")]
+        assert [event.data for event in await harness.published(ThingSeen)] == [ThingSeen(name="a")]
 
 
 def test_a_plain_function_may_not_ask_for_a_transaction_it_cannot_await() -> None:

@@ -109,7 +109,7 @@ async def test_one_publish_writes_every_version_under_one_key_with_one_fact_in_c
     async with Harness(house.hotel) as harness:
         first = await harness.publish(ADA)
         await harness.settled()
-        [new], [middle], [old] = harness.published(V3), harness.published(V2), harness.published(V1)
+        [new], [middle], [old] = await harness.published(V3), await harness.published(V2), await harness.published(V1)
         assert (new.id, new.data) == (first, ADA)
         assert (middle.data, old.data) == (as_second(ADA), as_first(as_second(ADA)))
         assert [event.sequence for event in (new, middle, old)] == [1, 2, 3]
@@ -126,7 +126,7 @@ async def test_in_topics_of_their_own_each_version_has_the_numbers_of_its_key() 
             await harness.publish(ADA)
         await harness.settled()
         for version in (V1, V2, V3):
-            assert [event.sequence for event in harness.published(version)] == [1, 2, 3]
+            assert [event.sequence for event in await harness.published(version)] == [1, 2, 3]
 
 
 def test_all_versions_of_a_fact_became_true_at_the_same_time() -> None:
@@ -146,9 +146,9 @@ async def test_an_older_version_that_is_published_itself_brings_only_those_below
         await harness.publish(V2(stay="s", first="a", last="b"))
         await harness.publish(V1(stay="s", guest="c d"))
         await harness.settled()
-        assert harness.published(V3) == []
-        assert [event.extensions.get("dualversion") for event in harness.published(V2)] == ["2"]
-        assert [event.extensions.get("dualversion") for event in harness.published(V1)] == ["2", None]
+        assert await harness.published(V3) == []
+        assert [event.extensions.get("dualversion") for event in await harness.published(V2)] == ["2"]
+        assert [event.extensions.get("dualversion") for event in await harness.published(V1)] == ["2", None]
 
 
 async def test_a_fact_that_cannot_be_told_in_the_old_version_is_not_published_at_all() -> None:
@@ -181,8 +181,8 @@ async def test_the_same_intent_twice_is_one_fact_in_every_version(topics: Topics
             async with house.hotel.transaction("t1") as tx:
                 tx.publish(ADA, idempotency_key="booking 7")
         await harness.settled()
-        assert [len(harness.published(version)) for version in (V1, V2, V3)] == [1, 1, 1]
-        assert harness.published(V1)[0].idempotency_key == "booking 7"
+        assert [len(await harness.published(version)) for version in (V1, V2, V3)] == [1, 1, 1]
+        assert (await harness.published(V1))[0].idempotency_key == "booking 7"
 
 
 async def test_adding_to_a_transaction_of_ones_own_gives_one_id_for_each_fact(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ async def test_a_timer_fires_in_every_version_and_is_cancelled_in_every_version(
             assert await tx.cancel("reminder")
             assert not await tx.cancel("reminder")
         await harness.advance(61)
-        assert [len(harness.published(version)) for version in (V1, V2, V3)] == [1, 1, 1]
+        assert [len(await harness.published(version)) for version in (V1, V2, V3)] == [1, 1, 1]
 
 
 async def test_a_timer_that_is_replaced_leaves_no_old_version_behind() -> None:
@@ -220,7 +220,7 @@ async def test_a_timer_that_is_replaced_leaves_no_old_version_behind() -> None:
             async with house.hotel.transaction("t1") as tx:
                 tx.publish(fact, after=60, timer="reminder")
         await harness.advance(61)
-        assert [len(harness.published(version)) for version in (V1, V2, V3)] == [1, 0, 0]
+        assert [len(await harness.published(version)) for version in (V1, V2, V3)] == [1, 0, 0]
 
 
 async def test_a_timer_that_is_set_and_cancelled_in_one_transaction_leaves_nothing() -> None:
@@ -231,7 +231,7 @@ async def test_a_timer_that_is_set_and_cancelled_in_one_transaction_leaves_nothi
             assert await tx.cancel("reminder")
         assert await app_of(house.hotel).store.timers.pending() == []
         await harness.advance(61)
-        assert harness.published(V1) == []
+        assert await harness.published(V1) == []
 
 
 # Applied once.

@@ -17,6 +17,7 @@ ALL = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 END = re.compile(r"END\b", re.IGNORECASE)
+COMMITS = re.compile(r"COMMIT\b|END\b", re.IGNORECASE)
 ONE = re.compile(
     r"(?:(?P<set>SAVEPOINT)|(?P<release>RELEASE)(?:\s+SAVEPOINT\b)?"
     r"|ROLLBACK(?:\s+(?:WORK|TRANSACTION))?\s+TO(?:\s+SAVEPOINT\b)?)"
@@ -71,7 +72,7 @@ class Savepoints:
             if step is not None:
                 self.take(step)
             elif ALL.fullmatch(statement):
-                self.hear_of_end()
+                self.hear_of_end(committed=COMMITS.match(statement) is not None)
             else:
                 self.lost = f"what {statement[:60]!r} does with savepoints is not understood"
 
@@ -80,7 +81,7 @@ class Savepoints:
         for statement in _of_savepoints(sql):
             self.lost = f"what became of {statement[:60]!r} is not known"
 
-    def hear_of_end(self) -> None:
+    def hear_of_end(self, *, committed: bool = False) -> None:
         """The whole transaction was rolled back or committed, inside of the block of those who have something to say in it."""
         self.lost = "the transaction was ended before its block was"
 

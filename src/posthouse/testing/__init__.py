@@ -5,6 +5,7 @@ The conformance suites need pytest: import them from `posthouse.testing.broker_c
 `posthouse.testing.store_contract`.
 """
 
+from posthouse.testing.capturing import Later, Said, capture_outbox
 from posthouse.testing.chaos import Chaos, ChaosBroker
 from posthouse.testing.crashing import Crashes, assert_survives_crashes
 from posthouse.testing.deciding import deciding
@@ -12,16 +13,21 @@ from posthouse.testing.harness import Harness, Unsettled
 from posthouse.testing.hosting import rehost
 from posthouse.testing.recording import Reads, recording
 from posthouse.testing.sagas import SagaCase, given
+from posthouse.testing.synchronous import SyncHarness
 
 __all__ = [
     "Chaos",
     "ChaosBroker",
     "Crashes",
     "Harness",
+    "Later",
     "Reads",
     "SagaCase",
+    "Said",
+    "SyncHarness",
     "Unsettled",
     "assert_survives_crashes",
+    "capture_outbox",
     "deciding",
     "given",
     "recording",

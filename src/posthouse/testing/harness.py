@@ -1,33 +1,50 @@
-"""Harness: services in memory, on a clock that the test moves. Nothing sleeps, nothing needs a server."""
+"""Harness: services on a clock that the test moves, over a broker in memory. Nothing sleeps; without a store of yours nothing needs a server."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections import Counter
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
 import msgspec
 
-from posthouse.app import App, app_of
+from posthouse.app import App, app_of, apps_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import ManualClock
 from posthouse.contracts import event_type_of
-from posthouse.errors import PosthouseError
+from posthouse.errors import ConfigurationError, PosthouseError
 from posthouse.events import STRUCTURED, Event, Producer, decode_any
 from posthouse.runtime import Runtime
-from posthouse.seam import EnvelopeBuilder, EventContext
+from posthouse.seam import EnvelopeBuilder, EventContext, Seam
 from posthouse.seam.frames import frame_of
+from posthouse.seam.timing import Timing
 from posthouse.service import Service
+from posthouse.settings import Settings
 from posthouse.status import Status, status
-from posthouse.store import HeldEvent, HeldFilter
-from posthouse.testing.hosting import rehost
+from posthouse.store import HeldEvent, HeldFilter, Store
 
 T = TypeVar("T")
 
-_USER_TABLES = (
-    "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB 'posthouse_*' AND name NOT GLOB 'sqlite_*'"
-)
+IN_MEMORY = "sqlite://"
+STALLED = 0.25
+"""Real seconds after which what does not move is taken to wait for the clock, or for the test."""
+HELD_UP = 0.05
+"""Real seconds after which whoever was in the way of something that is due has probably gone."""
+
+_NO_TIMING = Timing()
+_USER_TABLES = {
+    True: """SELECT name, '"' || name || '"' FROM sqlite_master
+        WHERE type = 'table' AND name NOT GLOB 'posthouse_*' AND name NOT GLOB 'sqlite_*'""",
+    False: """SELECT c.relname::text, format('%I.%I', n.nspname, c.relname)
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND n.nspname !~ '^pg_'
+            AND n.nspname NOT IN ('information_schema', 'posthouse_baseline')
+            AND to_regclass(format('%I.migration', n.nspname)) IS NULL""",
+}
+"""Of an embedded store, and of one on a server."""
 
 
 class Unsettled(PosthouseError):
@@ -36,10 +53,15 @@ class Unsettled(PosthouseError):
 
 class Harness:
     """Runs services together: `async with Harness(orders, billing) as h`. Each gets a store of its own in memory; all
-    share one broker in memory and one clock. Afterwards the services are as they were."""
+    share one broker in memory and one clock. Afterwards the services are as they were.
 
-    def __init__(self, *services: Service) -> None:
+    `store` is the URL of a PostgreSQL database that was made for tests, as the fixture `posthouse_store` gives it: then all
+    services share it, as those of one App do, and handlers may take whatever they take in production.
+    """
+
+    def __init__(self, *services: Service, store: str = IN_MEMORY) -> None:
         self.services = services
+        self._store = store
         self.clock = ManualClock()
         self.broker = MemoryBroker(clock=self.clock)
         self._before: list[App] = []
@@ -50,9 +72,7 @@ class Harness:
 
     async def __aenter__(self) -> Self:
         try:
-            for service in self.services:
-                self._before.append(rehost(service, store=self.store_of(service), broker=self.broker, clock=self.clock))
-                self._runtimes.append(await app_of(service).opened.prepare())
+            await self._host()
         except BaseException:
             await self._restore()
             raise
@@ -70,14 +90,37 @@ class Harness:
         finally:
             await self._restore()
 
+    async def _host(self) -> None:
+        """A store in memory is a service's own; services that have a store on a server in common share an App."""
+        together: dict[str, list[Service]] = {}
+        for service in self.services:
+            url = self.store_of(service)
+            together.setdefault(f"{url} {service.name}" if url == IN_MEMORY else url, []).append(service)
+        apps = [app_of(service) for service in self.services]
+        alike = [_works_as(services) for services in together.values()]
+        self._before = apps
+        for services, (settings, seam) in zip(together.values(), alike, strict=True):
+            store = await self._opened(self.store_of(services[0]))
+            App(*services, store=store, broker=self.broker, clock=self.clock, settings=settings, seam=seam)
+        for app in apps_of(self.services):
+            self._runtimes.append(await app.opened.prepare())
+
+    async def _opened(self, url: str) -> str | Store:
+        if url != self._store or url == IN_MEMORY:
+            return url
+        from posthouse.testing.scratch_store import open_scratch  # which needs asyncpg
+
+        return await open_scratch(url, self.clock)
+
     async def _restore(self) -> None:
+        for app in apps_of(self.services) if self._before else ():
+            await app.aclose()
         for service, before in zip(self.services, self._before, strict=False):
-            await service.aclose()
             service.hosted_by(before)
 
     def store_of(self, service: Service) -> str:
         """The URL of a service's store; for a harness that has them elsewhere."""
-        return "sqlite://"
+        return self._store
 
     async def publish(self, payload: object, *, tenant: str = "t1", correlation: str | None = None) -> str:
         """Say a fact as its owner would; returns its id. The owner may be a service that is not in this harness."""
@@ -99,35 +142,34 @@ class Harness:
     async def settled(self, timeout: float = 10.0) -> Status:
         """Wait until everything that was said has been applied or held, as far as the clock allows: retries and timers
         of the future stay where they are. `timeout` is in real seconds."""
-        before: Status | None = None
-        try:
-            async with asyncio.timeout(timeout):
-                while True:
-                    figures = await status(self.services)  # not all at one moment: one look may miss what moves between
-                    still = figures.quiet and figures == before and self._idle() and not await self._due()
-                    if still and figures == await status(self.services):  # what was due may have run since the look
-                        return figures
-                    before = figures
-                    await asyncio.sleep(0.001)
-        except TimeoutError:
-            seen = before or "no figures, because a transaction is open all the time"
-            raise Unsettled(f"still moving after {timeout:g} s: {seen}") from None
+        figures, settled = await self._stood(timeout, timeout)
+        if figures is None or not settled:
+            seen = figures or "no figures, because a transaction is open all the time"
+            raise Unsettled(f"still moving after {timeout:g} s: {seen}")
+        return figures
 
     async def advance(self, seconds: float) -> Status:
-        """Move the clock forward, then wait until everything that became due has been dealt with."""
-        self.clock.advance(seconds)
+        """Let so many seconds pass, as they would: the clock goes from each retry and timer that becomes due to the next, and what
+        is due is dealt with at its time. Then wait until everything has settled."""
+        until = self.clock.now() + seconds
+        await self._stood(STALLED)
+        while (due := await self._next_due()) is not None and due <= until:
+            self.clock.move_to(due)
+            await self._stood(STALLED)
+        self.clock.move_to(until)
         return await self.settled()
 
-    def published(self, event: type[T]) -> list[Event[T]]:
-        """The facts of one type that reached the broker, in order."""
+    async def published(self, event: type[T]) -> list[Event[T]]:
+        """The facts of one type that reached the broker, in order; one that was sent twice is one fact."""
         event_type = event_type_of(event)
         frames = (stored.frame for stored in self.broker.log.topics.get(event_type.topic, []))
         events = (decode_any(frame.headers, frame.body) for frame in frames)
-        return [e.with_data(event_type.payload.decode(e.data)) for e in events if e.type == event_type.name]
+        facts = {e.id: e for e in events if e.type == event_type.name}
+        return [e.with_data(event_type.payload.decode(e.data)) for e in facts.values()]
 
     async def held(self, service: Service) -> list[HeldEvent]:
         """What the consumers of a service hold."""
-        return [event async for event in service.held.find(HeldFilter())]
+        return [event async for event in service.held.find(HeldFilter()) if self._is_of(service, event.consumer)]
 
     async def assert_replay_safe(self) -> None:
         """The replay contract: hand every frame that was published to every consumer a second time; tables, held events
@@ -145,25 +187,96 @@ class Harness:
     async def everything(self) -> dict[str, object]:
         """Rows of the users' own tables, committed events and held ones, per service."""
         found: dict[str, object] = {}
-        for service in self.services:
-            async with app_of(service).store.begin() as tx:
-                for (name,) in await tx.execute(_USER_TABLES):
-                    found[f"{service.name}.{name}"] = sorted(map(repr, await tx.execute(f'SELECT * FROM "{name}"')))
-            counts = await app_of(service).store.counts()
-            found[f"what {service.name} published"] = counts.committed
-            found[f"what {service.name} holds"] = (counts.held, counts.strange)
+        for app in apps_of(self.services):
+            async with app.store.begin() as tx:
+                for name, quoted in await tx.execute(_USER_TABLES[app.store.embedded]):
+                    found[f"{app.opened.name}.{name}"] = sorted(map(repr, await tx.execute(f"SELECT * FROM {quoted}")))
+            counts = await app.store.counts()
+            found[f"what {app.opened.name} published"] = counts.committed
+            found[f"what {app.opened.name} holds"] = (counts.held, counts.strange)
         return found
+
+    async def _stood(self, patience: float, timeout: float = 10.0) -> tuple[Status | None, bool]:
+        """The last figures, and whether all has settled: or nothing has moved for so many real seconds, or the time is over."""
+        self._nudge()
+        loop = asyncio.get_running_loop()
+        before: Status | None = None
+        moved = nudged = loop.time()
+        try:
+            async with asyncio.timeout(timeout):
+                while loop.time() - moved <= patience:
+                    if self._busy():
+                        await asyncio.sleep(0.001)
+                        continue
+                    figures = await status(self.services)  # not all at one moment: one look may miss what moves between
+                    if figures != before:
+                        moved = loop.time()
+                    due = False
+                    if figures.quiet and figures == before and not self._busy():
+                        due = await self._due()
+                        if not due and figures == await status(
+                            self.services
+                        ):  # what was due may have run since the look
+                            return figures, True
+                    if loop.time() - max(moved, nudged) > HELD_UP:
+                        nudged = loop.time()
+                        self._nudge()
+                        if due:  # whoever was held up looks again after a while, and the clock stands still
+                            self.clock.wake()
+                    before = figures
+                    await asyncio.sleep(0.001)
+        except TimeoutError:
+            pass
+        return before, False
+
+    def _nudge(self) -> None:
+        """Have relays look at once: nobody tells them of a commit on a connection of the user's."""
+        for app in apps_of(self.services):
+            nudge: Callable[[], None] | None = getattr(app.store, "nudge", None)
+            if nudge is not None:
+                nudge()
+
+    def _is_of(self, service: Service, consumer: str) -> bool:
+        return consumer == service.name or consumer.startswith(f"{service.name}.")
 
     def _idle(self) -> bool:
         return all(runtime.idle for runtime in self._runtimes)
 
+    def _busy(self) -> bool:
+        """Whether something is on its way as far as can be seen without a look at the stores."""
+        log = self.broker.log
+        read = {(group, topic) for group, topic, _ in log.members}
+        return not self._idle() or any(log.readers[place].cursor < len(log.topics[place[1]]) for place in read)
+
     async def _due(self) -> bool:
-        now = self.clock.now()
-        for service in self.services:
-            due = await app_of(service).store.timers.next_due()
-            if due is not None and due <= 0:
-                return True
-            retrying = await app_of(service).store.held.find(HeldFilter(state="retrying"), limit=1000)
-            if any(event.next_at <= now for event in retrying):
-                return True
-        return False
+        """Whether a timer or a retry should have run by now."""
+        due = await self._next_due(stuck=False)
+        return due is not None and due <= self.clock.now()
+
+    async def _next_due(self, *, stuck: bool = True) -> float | None:
+        """When the next timer goes off, or the next event is tried again."""
+        moments: list[float] = []
+        for app in apps_of(self.services):
+            moments += [timer.due_at for timer in await app.store.timers.pending(limit=1)]
+            moments += [one.next_at for one in await app.store.held.find(HeldFilter(state="retrying"), limit=1000)]
+            if stuck:
+                refused = [one for one in await app.store.outbox.stuck() if one.attempts and not one.quarantined]
+                moments += [max(one.next_at, self.clock.now()) for one in refused]
+        return min(moments, default=None)
+
+
+def _works_as(services: Sequence[Service]) -> tuple[Settings, Seam]:
+    """The settings and the seam of services that are to share an App; ConfigurationError when theirs differ."""
+    apps = apps_of(services)
+    first = apps[0]
+    for other in apps[1:]:
+        if other.settings != first.settings or _steps(other.opened.seam) != _steps(first.opened.seam):
+            raise ConfigurationError(
+                f"{first.opened.name} and {other.opened.name} have Apps with other settings or another seam, and on one store they share one: give "
+                "each a harness of its own"
+            )
+    return first.settings, first.opened.seam
+
+
+def _steps(seam: Seam) -> Seam:
+    return dataclasses.replace(seam, timing=_NO_TIMING)

@@ -68,7 +68,7 @@ async def test_the_same_guest_on_the_same_nights_is_an_anomaly_with_provenance()
         await house.settled()
         second = await house.publish(confirmed("b2", who=guest(email="zala@EXAMPLE.org")))
         await house.settled()
-        [found] = house.published(AnomalyDetected)
+        [found] = await house.published(AnomalyDetected)
         assert (found.data.kind, found.data.booking_id, found.data.other_booking_id) == (
             "duplicate_booking",
             "b2",
@@ -92,7 +92,7 @@ async def test_other_nights_another_guest_another_tenant_or_a_cancelled_stay_are
         await house.settled()
         await house.publish(confirmed("b6"))
         await house.settled()
-        assert house.published(AnomalyDetected) == []
+        assert await house.published(AnomalyDetected) == []
     assert date(2027, 2, 1) == ARRIVAL
 
 
@@ -102,7 +102,7 @@ async def test_the_third_decline_of_one_booking_is_an_anomaly_and_the_fourth_is_
             await house.publish(_failed("b1", number))
         await house.publish(_failed("b2", 9))
         await house.settled()
-        [found] = house.published(AnomalyDetected)
+        [found] = await house.published(AnomalyDetected)
         assert (found.data.kind, found.data.booking_id) == ("repeated_decline", "b1")
 
 
@@ -113,7 +113,7 @@ async def test_the_third_error_of_the_locks_of_one_house_is_an_anomaly() -> None
             await house.settled()
         await house.publish(_lock_error("b9", "p2"))
         await house.settled()
-        [found] = house.published(AnomalyDetected)
+        [found] = await house.published(AnomalyDetected)
         assert (found.data.kind, found.data.booking_id) == ("lock_vendor_failing", "b2")
 
 
@@ -122,7 +122,7 @@ async def test_a_person_decides_once_about_an_anomaly() -> None:
         await house.publish(confirmed("b1"))
         await house.publish(confirmed("b2"))
         await house.settled()
-        [found] = house.published(AnomalyDetected)
+        [found] = await house.published(AnomalyDetected)
         decisions: list[tuple[Literal["confirmed", "dismissed"], bool]] = [("confirmed", True), ("dismissed", False)]
         for decision, counts in decisions:
             async with ai_orchestrator.transaction("t1") as tx:
@@ -132,7 +132,7 @@ async def test_a_person_decides_once_about_an_anomaly() -> None:
             with pytest.raises(Reject, match="no anomaly x"):
                 await decide(tx, "x", "confirmed", staff_id="m1")
         await house.settled()
-        [decided] = house.published(HumanDecided)
+        [decided] = await house.published(HumanDecided)
         assert (decided.data.decision, decided.data.staff_id) == ("confirmed", "m1")
         assert decided.data.provenance == found.data.provenance
 
@@ -144,7 +144,7 @@ async def test_a_text_is_written_once_and_said_by_its_hash() -> None:
             text = await complete("t1", "c1", "When may I come?", purpose="guest_reply", model=scribe)
             assert text == "Come at noon."
         await house.settled()
-        [said] = house.published(CompletionCompleted)
+        [said] = await house.published(CompletionCompleted)
         assert said.data.text_hash == hashlib.sha256(b"Come at noon.").hexdigest()
         assert said.data.provenance == Provenance(
             model="scribe",
@@ -162,7 +162,7 @@ async def test_a_prompt_with_a_card_number_never_reaches_the_model() -> None:
             prompt = "My card is 4111 1111 1111 1111"
             assert await complete("t1", "c1", prompt, purpose="guest_reply", model=scribe) is None
         await house.settled()
-        [refused] = house.published(CompletionRefused)
+        [refused] = await house.published(CompletionRefused)
         assert (refused.data.stage, refused.data.category) == ("before", "payment_details")
         assert refused.data.provenance.model == "moderation"
     assert scribe.asked == []
@@ -173,10 +173,10 @@ async def test_a_text_that_a_model_should_not_have_written_is_refused_afterwards
         text = await complete("t1", "c1", "Reply!", purpose="guest_reply", model=Scribe("Write to ann@example.org"))
         assert text is None
         await house.settled()
-        [refused] = house.published(CompletionRefused)
+        [refused] = await house.published(CompletionRefused)
         assert (refused.data.stage, refused.data.category) == ("after", "personal_data")
         assert refused.data.provenance.model == "scribe"
-        assert house.published(CompletionCompleted) == []
+        assert await house.published(CompletionCompleted) == []
 
 
 async def test_a_model_that_fails_leaves_nothing_behind_and_may_be_asked_again() -> None:
@@ -187,7 +187,7 @@ async def test_a_model_that_fails_leaves_nothing_behind_and_may_be_asked_again()
         text = await complete("t1", "c1", "Hello", purpose="translation", model=model)
         assert text == "Thank you for your message. Hello"
         await house.settled()
-        assert len(house.published(CompletionCompleted)) == 1
+        assert len(await house.published(CompletionCompleted)) == 1
 
 
 async def test_an_inference_of_a_desktop_is_recorded_once() -> None:
@@ -199,7 +199,7 @@ async def test_an_inference_of_a_desktop_is_recorded_once() -> None:
                 )
                 assert recorded is done
         await house.settled()
-        [said] = house.published(LocalInferenceCompleted)
+        [said] = await house.published(LocalInferenceCompleted)
         assert (said.data.device_id, said.data.provenance) == ("d1", LOCAL)
 
 

@@ -76,7 +76,7 @@ async def test_every_figure_counts_its_facts() -> None:
             refunded_cents=20_000,
         )
         await house.settled()
-        assert [e.data for e in house.published(SnapshotComputed)] == [snapshot]
+        assert [e.data for e in await house.published(SnapshotComputed)] == [snapshot]
         await house.assert_replay_safe()
 
 
@@ -102,7 +102,7 @@ async def test_a_snapshot_is_said_once_for_each_state_that_a_day_had() -> None:
         await house.settled()
         await _compute(_today(house))
         await house.settled()
-        assert [e.data.revision for e in house.published(SnapshotComputed)] == [1, 2]
+        assert [e.data.revision for e in await house.published(SnapshotComputed)] == [1, 2]
 
 
 async def test_a_day_is_said_by_itself_when_it_is_over_and_again_when_something_late_changes_it() -> None:
@@ -110,15 +110,15 @@ async def test_a_day_is_said_by_itself_when_it_is_over_and_again_when_something_
         first = _today(house)
         await house.publish(held())
         await house.settled()
-        assert house.published(SnapshotComputed) == []
+        assert await house.published(SnapshotComputed) == []
         house.clock.advance(DAY)
         await house.publish(held("b2"))
         await house.settled()
-        assert [(e.data.day, e.data.held) for e in house.published(SnapshotComputed)] == [(first, 1)]
+        assert [(e.data.day, e.data.held) for e in await house.published(SnapshotComputed)] == [(first, 1)]
         house.clock.advance(-DAY)
         await house.publish(held("b3"))
         await house.settled()
-        assert [(e.data.day, e.data.held) for e in house.published(SnapshotComputed)] == [(first, 1), (first, 2)]
+        assert [(e.data.day, e.data.held) for e in await house.published(SnapshotComputed)] == [(first, 1), (first, 2)]
 
 
 async def test_a_day_on_which_nothing_happened_has_no_snapshot() -> None:
@@ -138,7 +138,7 @@ async def test_a_report_is_generated_from_each_snapshot() -> None:
         day = _today(house)
         snapshot = await _compute(day)
         await house.settled()
-        [report] = house.published(ReportGenerated)
+        [report] = await house.published(ReportGenerated)
         assert (report.data.report_id, report.data.revision, report.data.lines) == (f"daily-{day}", 1, 10)
         assert snapshot is not None
         async with reporting.transaction("t1") as tx:
@@ -156,7 +156,7 @@ async def test_a_report_of_an_older_snapshot_replaces_no_newer_one() -> None:
         await house.publish(snapshot(2))
         await house.publish(snapshot(1))
         await house.settled()
-        assert [e.data.revision for e in house.published(ReportGenerated)] == [2]
+        assert [e.data.revision for e in await house.published(ReportGenerated)] == [2]
         async with reporting.transaction("t1") as tx:
             assert "held,2\n" in await read_report(tx, "daily-2027-01-01")
             with pytest.raises(Reject, match="no report daily-2027-01-02"):

@@ -61,7 +61,7 @@ async def test_every_fact_stands_in_the_chain_once_and_what_is_kept_cold_is_anno
             await house.publish(_sample(fact))
         await house.settled()
         cold = [fact.name for fact in OTHERS if fact.terms.retention == "cold"]
-        announced = [e.data.about for e in house.published(EntryAppended)]
+        announced = [e.data.about for e in await house.published(EntryAppended)]
         assert sorted(announced) == cold
         own = ["melmastoon.audit.entry.appended.v1"] * len(cold)
         assert sorted(about for _, about in await _chain()) == sorted([*(fact.name for fact in OTHERS), *own])
@@ -131,7 +131,7 @@ async def test_a_note_is_appended_once_and_announced() -> None:
             async with audit.transaction("t1") as tx:
                 assert await append_note(tx, "note-1", "no refund: booked without one") is done
         await house.settled()
-        [said] = house.published(EntryAppended)
+        [said] = await house.published(EntryAppended)
         assert (said.data.entry_id, said.data.about, said.data.position) == ("note-1", "note", 1)
 
 
@@ -140,12 +140,12 @@ async def test_a_day_is_anchored_with_the_first_entry_of_the_next_one() -> None:
         for number in range(3):
             await house.publish(held(f"b{number}"))
         await house.settled()
-        assert house.published(MerkleAnchored) == []
+        assert await house.published(MerkleAnchored) == []
         for booking in ("b8", "b9"):
             house.clock.advance(DAY)
             await house.publish(held(booking))
             await house.settled()
-        first, second = (e.data for e in house.published(MerkleAnchored))
+        first, second = (e.data for e in await house.published(MerkleAnchored))
         assert (first.first_position, first.entries, first.previous_root) == (1, 3, "")
         assert (second.first_position, second.previous_root) == (4, first.root)
         assert second.day > first.day
@@ -164,7 +164,7 @@ async def test_a_quiet_tenants_day_is_anchored_by_command_once_it_is_over() -> N
             assert anchored is not None
             assert await anchor(tx) is None
         await house.settled()
-        assert [e.data for e in house.published(MerkleAnchored)] == [anchored]
+        assert [e.data for e in await house.published(MerkleAnchored)] == [anchored]
         async with audit.transaction("t9") as tx:
             assert await anchor(tx) is None, "nothing was ever said by this tenant"
 
@@ -181,7 +181,7 @@ async def test_any_entry_of_a_closed_day_can_be_proven_with_its_root_alone() -> 
         house.clock.advance(DAY)
         await house.publish(confirmed())
         await house.settled()
-        [anchored] = house.published(MerkleAnchored)
+        [anchored] = await house.published(MerkleAnchored)
         for one in ids:
             async with audit.transaction("t1") as tx:
                 entry_hash, steps, root = await prove(tx, one)
@@ -198,11 +198,11 @@ async def test_its_own_facts_never_turn_the_day() -> None:
         house.clock.advance(DAY)
         await house.publish(EntryAppended(entry_id="x", about="note", position=9, entry_hash="00"))
         await house.settled()
-        assert house.published(MerkleAnchored) == []
+        assert await house.published(MerkleAnchored) == []
         assert len(await _chain()) == 3
         await house.publish(held())
         await house.settled()
-        assert [e.data.entries for e in house.published(MerkleAnchored)] == [3], "the first fact of another does"
+        assert [e.data.entries for e in await house.published(MerkleAnchored)] == [3], "the first fact of another does"
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33])

@@ -57,7 +57,7 @@ class Reception:
         rail = self._chance.choice(RAILS)
         await self._hear(held(booking_id, rail=rail))
         await self._wait()
-        if not self._is_paid(booking_id):
+        if not await self._is_paid(booking_id):
             self.gone.add(booking_id)
             return await self._hear(cancelled(booking_id, reason="payment_failed", refund=0))
         await self._hear(confirmed(booking_id, cash=rail == "cash_pending"))
@@ -83,7 +83,7 @@ class Reception:
         for attempt in (1, 2, 3, 4):
             await self._hear(check_out_started(booking_id, attempt=attempt))
             await self._wait()
-            if booking_id in {e.data.booking_id for e in self._harness.published(FolioClosed)}:
+            if booking_id in {e.data.booking_id for e in await self._harness.published(FolioClosed)}:
                 return
             await self._reconcile(booking_id)
 
@@ -92,8 +92,8 @@ class Reception:
             await reconcile_cash(tx, booking_id, staff_id="s1")
         await self._harness.settled()
 
-    def _is_paid(self, booking_id: str) -> bool:
-        return booking_id in {e.data.booking_id for e in self._harness.published(IntentCaptured)}
+    async def _is_paid(self, booking_id: str) -> bool:
+        return booking_id in {e.data.booking_id for e in await self._harness.published(IntentCaptured)}
 
     async def _hear(self, fact: object) -> None:
         await self._harness.publish(fact)
@@ -139,22 +139,22 @@ async def test_whatever_vendors_do_money_rooms_and_keys_add_up(seed: int) -> Non
 
 async def _check_money(h: Harness, outside: World) -> None:
     """The vendors' books, what payment said, and the folios, for each booking."""
-    cash = {e.data.intent_id for e in h.published(CashReconciled)}
+    cash = {e.data.intent_id for e in await h.published(CashReconciled)}
     at_vendors = outside.ledger.charged("t1")
     for booking_id in (f"b{number}" for number in range(BOOKINGS)):
-        taken = [e.data for e in h.published(IntentCaptured) if e.data.booking_id == booking_id]
-        counted = sum(e.data.amount_cents for e in h.published(CashReconciled) if e.data.booking_id == booking_id)
-        given = [e.data for e in h.published(IntentRefunded) if e.data.booking_id == booking_id]
+        taken = [e.data for e in await h.published(IntentCaptured) if e.data.booking_id == booking_id]
+        counted = sum(e.data.amount_cents for e in await h.published(CashReconciled) if e.data.booking_id == booking_id)
+        given = [e.data for e in await h.published(IntentRefunded) if e.data.booking_id == booking_id]
         moved = sum(one.amount_cents for one in taken if one.rail != "cash_pending")
         moved -= sum(one.amount_cents for one in given if one.intent_id not in cash)
         assert at_vendors.get(booking_id, 0) == moved
         paid_back_in_cash = sum(one.amount_cents for one in given if one.intent_id in cash)
-        charges = sum(e.data.amount_cents for e in h.published(ChargePosted) if e.data.booking_id == booking_id)
-        refunds = sum(e.data.amount_cents for e in h.published(RefundPosted) if e.data.booking_id == booking_id)
+        charges = sum(e.data.amount_cents for e in await h.published(ChargePosted) if e.data.booking_id == booking_id)
+        refunds = sum(e.data.amount_cents for e in await h.published(RefundPosted) if e.data.booking_id == booking_id)
         async with billing.transaction("t1") as tx:
             still_open = await balance(tx, booking_id)
         assert charges - refunds == moved + counted - paid_back_in_cash + still_open
-        if booking_id in {e.data.booking_id for e in h.published(FolioClosed)}:
+        if booking_id in {e.data.booking_id for e in await h.published(FolioClosed)}:
             assert still_open == 0
 
 
@@ -164,7 +164,7 @@ async def _check_rooms(h: Harness) -> None:
     sold = await rows(inventory, "SELECT DISTINCT booking_id FROM nights")
     alive = await rows(inventory, "SELECT booking_id FROM allocations WHERE state IN ('committed', 'stayed')")
     assert sorted(map(str, sold)) == sorted(map(str, alive))
-    assert h.published(AllocationCommitted)
+    assert await h.published(AllocationCommitted)
 
 
 def _check_keys(outside: World, gone: set[str]) -> None:

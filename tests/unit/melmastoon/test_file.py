@@ -21,9 +21,9 @@ async def test_an_upload_is_said_scanned_and_then_given_out() -> None:
             with pytest.raises(Reject, match="not scanned yet"):
                 await download(tx, "f1")
         await house.settled()
-        [uploaded] = house.published(FileUploaded)
+        [uploaded] = await house.published(FileUploaded)
         assert (uploaded.data.size_bytes, uploaded.data.sha256) == (9, hashlib.sha256(b"a picture").hexdigest())
-        [scanned] = house.published(FileScanned)
+        [scanned] = await house.published(FileScanned)
         assert (scanned.data.file_id, scanned.data.verdict, scanned.data.signature) == ("f1", "clean", "")
         assert scanned.causation == uploaded.id
         async with file.transaction("t1") as tx:
@@ -37,7 +37,7 @@ async def test_what_is_infected_is_never_given_out(signature: str) -> None:
         async with file.transaction("t1") as tx:
             await upload(tx, "f1", b"x" + SIGNATURES[signature], purpose="logo", media_type="image/png")
         await house.settled()
-        [scanned] = house.published(FileScanned)
+        [scanned] = await house.published(FileScanned)
         assert (scanned.data.verdict, scanned.data.signature) == ("infected", signature)
         async with file.transaction("t1") as tx:
             with pytest.raises(Reject, match="is infected"):
@@ -54,7 +54,7 @@ async def test_files_are_never_changed() -> None:
             with pytest.raises(Reject, match="are the most"):
                 await upload(tx, "f2", bytes(LARGEST + 1), purpose="logo", media_type="image/png")
         await house.settled()
-        assert len(house.published(FileUploaded)) == 1
+        assert len(await house.published(FileUploaded)) == 1
 
 
 async def test_a_file_of_another_tenant_is_not_there() -> None:

@@ -30,7 +30,7 @@ async def test_an_account_is_opened_once_and_one_address_has_one() -> None:
         async with iam.transaction("t2") as tx:
             assert await create_user(tx, "u1", email="zala@example.org")
         await house.settled()
-        created = house.published(UserCreated)
+        created = await house.published(UserCreated)
         assert [(e.tenant, e.data.user_id, e.data.email) for e in created] == [
             ("t1", "u1", "zala@example.org"),
             ("t2", "u1", "zala@example.org"),
@@ -49,9 +49,9 @@ async def test_a_session_begins_and_ends_once() -> None:
         async with iam.transaction("t2") as tx:
             assert not await sign_out(tx, "s1"), "another tenant's session"
         await house.settled()
-        [issued] = house.published(SessionIssued)
+        [issued] = await house.published(SessionIssued)
         assert (issued.data.session_id, issued.data.user_id, issued.data.device_id) == ("s1", "u1", "")
-        [revoked] = house.published(SessionRevoked)
+        [revoked] = await house.published(SessionRevoked)
         assert (revoked.data.session_id, revoked.data.reason) == ("s1", "signed_out")
 
 
@@ -66,7 +66,7 @@ async def test_strangers_get_nothing() -> None:
                 with pytest.raises(Reject, match="u9 has no account"):
                     await refused
         assert (await house.settled()).quiet
-        assert house.published(SessionIssued) == []
+        assert await house.published(SessionIssued) == []
 
 
 async def test_a_device_that_is_unbound_takes_its_sessions_along() -> None:
@@ -87,9 +87,9 @@ async def test_a_device_that_is_unbound_takes_its_sessions_along() -> None:
             with pytest.raises(Reject, match="bound"):
                 await sign_in(tx, "s4", user_id="u1", device_id="d1")
         await house.settled()
-        assert [e.data.device_id for e in house.published(DeviceBound)] == ["d1"]
-        assert [(e.data.device_id, e.data.reason) for e in house.published(DeviceUnbound)] == [("d1", "lost")]
-        revoked = [(e.data.session_id, e.data.reason) for e in house.published(SessionRevoked)]
+        assert [e.data.device_id for e in await house.published(DeviceBound)] == ["d1"]
+        assert [(e.data.device_id, e.data.reason) for e in await house.published(DeviceUnbound)] == [("d1", "lost")]
+        revoked = [(e.data.session_id, e.data.reason) for e in await house.published(SessionRevoked)]
         assert sorted(revoked) == [("s1", "device_unbound"), ("s2", "device_unbound")]
 
 
@@ -100,4 +100,4 @@ async def test_a_second_factor_is_enrolled_once() -> None:
             assert await enrol_factor(tx, "f1", user_id="u1", factor="webauthn")
             assert not await enrol_factor(tx, "f1", user_id="u1", factor="webauthn")
         await house.settled()
-        assert [(e.data.factor_id, e.data.factor) for e in house.published(MfaEnrolled)] == [("f1", "webauthn")]
+        assert [(e.data.factor_id, e.data.factor) for e in await house.published(MfaEnrolled)] == [("f1", "webauthn")]

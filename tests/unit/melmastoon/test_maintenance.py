@@ -20,9 +20,9 @@ async def test_a_ticket_is_opened_and_closed_once() -> None:
             async with maintenance.transaction("t1") as tx:
                 assert await close_ticket(tx, "k1", parts=["valve"], labour_minutes=40) is done
         await house.settled()
-        [opened] = house.published(TicketOpened)
+        [opened] = await house.published(TicketOpened)
         assert (opened.data.ticket_id, opened.key, opened.data.out_of_order) == ("k1", "r1", True)
-        [closed] = house.published(TicketClosed)
+        [closed] = await house.published(TicketClosed)
         assert (closed.data.parts, closed.data.labour_minutes, closed.data.room_back) == (("valve",), 40, True)
 
 
@@ -37,11 +37,11 @@ async def test_a_room_comes_back_with_the_last_ticket_that_kept_it_out_of_order(
             async with maintenance.transaction("t1") as tx:
                 await close_ticket(tx, ticket, labour_minutes=5)
         await house.settled()
-        closed = [(e.data.ticket_id, e.data.room_back) for e in house.published(TicketClosed)]
+        closed = [(e.data.ticket_id, e.data.room_back) for e in await house.published(TicketClosed)]
         assert closed == [("k1", False), ("k2", True), ("k3", False)], (
             "a stain keeps nobody out, and brings nothing back"
         )
-        assert [e.data.out_of_order for e in house.published(TicketOpened)] == [True, True, False, True]
+        assert [e.data.out_of_order for e in await house.published(TicketOpened)] == [True, True, False, True]
 
 
 async def test_a_ticket_that_is_not_there_cannot_be_closed() -> None:

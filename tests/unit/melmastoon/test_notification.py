@@ -36,17 +36,17 @@ def outside() -> Iterator[World]:
         yield world
 
 
-def _kinds(house: Harness) -> list[tuple[str, str]]:
-    return sorted((e.data.kind, e.data.channel) for e in house.published(MessageDispatched))
+async def _kinds(house: Harness) -> list[tuple[str, str]]:
+    return sorted((e.data.kind, e.data.channel) for e in await house.published(MessageDispatched))
 
 
 async def test_a_confirmation_goes_out_on_three_channels_and_arrives(outside: World) -> None:
     async with Harness(notification) as house:
         await house.publish(confirmed())
         await house.settled()
-        assert _kinds(house) == [("confirmation", "email"), ("confirmation", "sms"), ("confirmation", "whatsapp")]
-        assert len(house.published(MessageDelivered)) == 3
-        assert house.published(MessageBounced) == []
+        assert await _kinds(house) == [("confirmation", "email"), ("confirmation", "sms"), ("confirmation", "whatsapp")]
+        assert len(await house.published(MessageDelivered)) == 3
+        assert await house.published(MessageBounced) == []
         await house.assert_replay_safe()
     assert [asked for _, asked in outside.ledger.read(LETTERS)] == [1, 1, 1]
 
@@ -55,7 +55,7 @@ async def test_a_cancellation_says_what_is_given_back(outside: World) -> None:
     async with Harness(notification) as house:
         await house.publish(cancelled(refund_cents=20_050))
         await house.settled()
-        assert _kinds(house) == [("cancellation", "email"), ("cancellation", "sms")]
+        assert await _kinds(house) == [("cancellation", "email"), ("cancellation", "sms")]
     texts = outside.ledger.read("SELECT DISTINCT text FROM letters")
     assert texts == [("Dear Zala, your booking b1 is cancelled. 200.50 USD",)]
 
@@ -67,7 +67,9 @@ async def test_a_welcome_names_its_booking_and_a_retry_sends_another_one() -> No
             await house.publish(check_in_started(attempt=2, missing=("key",)))
             await house.publish(check_in_started(attempt=3, missing=("key", "welcome")))
             await house.settled()
-            welcomes = {(e.data.booking_id, e.data.kind, e.data.message_id) for e in house.published(MessageDispatched)}
+            welcomes = {
+                (e.data.booking_id, e.data.kind, e.data.message_id) for e in await house.published(MessageDispatched)
+            }
             assert welcomes == {
                 ("b1", "welcome", "msg-b1-welcome-whatsapp"),
                 ("b1", "welcome", "msg-b1-welcome-whatsapp-3"),
@@ -78,7 +80,7 @@ async def test_a_receipt_and_a_survey_follow_the_check_out(outside: World) -> No
     async with Harness(notification) as house:
         await house.publish(checked_out())
         await house.settled()
-        assert _kinds(house) == [("receipt", "email"), ("survey", "email")]
+        assert await _kinds(house) == [("receipt", "email"), ("survey", "email")]
 
 
 @pytest.mark.parametrize("known_first", [True, False])
@@ -96,7 +98,7 @@ async def test_new_dates_are_told_to_the_address_that_was_known_last(outside: Wo
         if known_first:
             await house.publish(change)
         await house.advance(60)
-        assert [e.data.message_id for e in house.published(MessageDispatched) if "chg" in e.data.message_id] == [
+        assert [e.data.message_id for e in await house.published(MessageDispatched) if "chg" in e.data.message_id] == [
             "msg-b1-modification-email-chg-b1"
         ]
     sql = "SELECT recipient, text FROM letters WHERE key LIKE '%chg-b1'"
@@ -123,11 +125,11 @@ async def test_two_facts_that_lead_to_one_message_dispatch_it_once_and_its_first
         for _ in range(2):
             await house.publish(check_in_started())
             await house.settled()
-        [dispatched] = house.published(MessageDispatched)
+        [dispatched] = await house.published(MessageDispatched)
         await house.publish(dispatched.data)
         await house.settled()
-        assert len(house.published(MessageDispatched)) == 2, "said once more by the test"
-        assert len(house.published(MessageDelivered)) == 1
+        assert len(await house.published(MessageDispatched)) == 2, "said once more by the test"
+        assert len(await house.published(MessageDelivered)) == 1
 
 
 async def test_every_other_change_is_told_as_well(outside: World) -> None:
@@ -135,7 +137,7 @@ async def test_every_other_change_is_told_as_well(outside: World) -> None:
     async with Harness(notification) as house:
         await house.publish(kept)
         await house.settled()
-        assert _kinds(house) == [("modification", "email")]
+        assert await _kinds(house) == [("modification", "email")]
     assert outside.ledger.read("SELECT text FROM letters") == [
         ("Dear Zala, your booking b1 was changed. dates unavailable, original kept",)
     ]
@@ -147,7 +149,7 @@ async def test_without_a_telephone_everything_goes_by_mail(outside: World) -> No
         await house.publish(confirmed(who=unreachable))
         await house.publish(check_in_started(who=unreachable))
         await house.settled()
-        assert _kinds(house) == [("confirmation", "email"), ("welcome", "email")]
+        assert await _kinds(house) == [("confirmation", "email"), ("welcome", "email")]
 
 
 async def test_what_cannot_be_delivered_bounces_with_the_reason() -> None:
@@ -156,9 +158,9 @@ async def test_what_cannot_be_delivered_bounces_with_the_reason() -> None:
         async with Harness(notification) as house:
             await house.publish(confirmed())
             await house.settled()
-            bounced = sorted((e.data.channel, e.data.reason) for e in house.published(MessageBounced))
+            bounced = sorted((e.data.channel, e.data.reason) for e in await house.published(MessageBounced))
             assert bounced == [("email", "unknown_address"), ("whatsapp", "mailbox_full")]
-            assert [e.data.channel for e in house.published(MessageDelivered)] == ["sms"]
+            assert [e.data.channel for e in await house.published(MessageDelivered)] == ["sms"]
 
 
 @pytest.mark.parametrize("operation", ["take", "fate"])
@@ -168,8 +170,8 @@ async def test_however_the_carrier_behaves_a_message_is_carried_once(operation: 
         async with Harness(notification) as house:
             await house.publish(check_in_started())
             await house.settled()
-            assert len(house.published(MessageDispatched)) == 1
-            assert len(house.published(MessageDelivered)) == 1
+            assert len(await house.published(MessageDispatched)) == 1
+            assert len(await house.published(MessageDelivered)) == 1
     assert len(world.ledger.read(LETTERS)) == 1
 
 
@@ -179,11 +181,11 @@ async def test_an_outage_is_outlasted_by_later_tries(operation: str) -> None:
         async with Harness(notification) as house:
             await house.publish(check_in_started())
             await house.settled()
-            assert house.published(MessageDelivered) == []
+            assert await house.published(MessageDelivered) == []
             for _ in range(5):
                 await house.advance(60)
-            assert len(house.published(MessageDispatched)) == 1
-            assert len(house.published(MessageDelivered)) == 1
+            assert len(await house.published(MessageDispatched)) == 1
+            assert len(await house.published(MessageDelivered)) == 1
             assert await house.held(notification) == []
     assert len(world.ledger.read(LETTERS)) == 1
 
@@ -195,7 +197,7 @@ async def test_one_message_that_waits_holds_up_no_other() -> None:
             await house.publish(check_in_started("b2"))
             await house.publish(checked_out("b1"))
             await house.settled()
-            sent = sorted(e.data.message_id for e in house.published(MessageDispatched))
+            sent = sorted(e.data.message_id for e in await house.published(MessageDispatched))
             assert sent == ["msg-b1-receipt-email", "msg-b1-survey-email", "msg-b2-welcome-whatsapp"]
 
 

@@ -74,7 +74,7 @@ async def test_a_hotelier_who_joins_is_found_and_one_who_joins_twice_is_found_on
     async with search_aggregation.transaction("platform") as tx:
         [offer] = await find(tx, "Kabul", ARRIVAL, DEPARTURE)
     assert (offer.tenant, offer.from_cents, offer.amenities) == ("t1", 10_000, "garden,wifi")
-    revisions = [e.data.revision for e in house.published(ListingIndexed)]
+    revisions = [e.data.revision for e in await house.published(ListingIndexed)]
     assert revisions == sorted(set(revisions)) != []
 
 
@@ -86,9 +86,11 @@ async def test_a_guest_who_presses_pay_is_confirmed_written_to_and_everything_ca
     for _ in range(2):
         booking_id = await hold_booking(request, WISH, bookings=InProcess())
         await house.settled()
-    [booked] = house.published(BookingConfirmed)
+    [booked] = await house.published(BookingConfirmed)
     assert (booked.data.booking_id, booked.data.room_id, booked.correlation) == (booking_id, "p1-1", "req-1")
-    assert {(e.data.kind, e.correlation) for e in house.published(MessageDelivered)} == {("confirmation", "req-1")}
+    assert {(e.data.kind, e.correlation) for e in await house.published(MessageDelivered)} == {
+        ("confirmation", "req-1")
+    }
     async with bff_tenant_booking.transaction("t1") as tx:
         assert await status(tx, booking_id) == "confirmed"
     async with search_aggregation.transaction("platform") as tx:
@@ -100,14 +102,14 @@ async def test_everything_that_was_said_stands_in_the_chain_of_its_tenant(house:
         await _open(house, tenant)
         await hold_booking(Request(tenant=tenant, id="req-1"), WISH, bookings=InProcess())
     await house.settled()
-    said = {fact.name: house.published(fact.payload.cls) for fact in facts_of(SERVICES)}
+    said = {fact.name: await house.published(fact.payload.cls) for fact in facts_of(SERVICES)}
     ids = sorted(event.id for events in said.values() for event in events if event.tenant == "t1")
     async with audit.transaction("t1") as tx:
         chain = typed(await run(tx, "SELECT entry_id FROM audit_entry WHERE tenant = ?", "t1"), tuple[str])
         assert await first_broken(tx) is None
     assert sorted(entry for (entry,) in chain) == ids
     assert len(ids) > 20
-    assert house.published(SnapshotComputed) == [], "the day is not over"
+    assert await house.published(SnapshotComputed) == [], "the day is not over"
 
 
 async def test_the_whole_platform_is_safe_to_replay(house: Harness) -> None:

@@ -29,7 +29,7 @@ async def test_a_house_is_created_once() -> None:
                 done = await create_property(tx, "p1", name="Serena", city="Kabul", country="AF", currency="USD")
                 assert done is created
         await house.settled()
-        assert [(e.data.property_id, e.data.city) for e in house.published(PropertyCreated)] == [("p1", "Kabul")]
+        assert [(e.data.property_id, e.data.city) for e in await house.published(PropertyCreated)] == [("p1", "Kabul")]
 
 
 async def test_a_room_type_is_published_again_when_it_changes() -> None:
@@ -40,7 +40,7 @@ async def test_a_room_type_is_published_again_when_it_changes() -> None:
                 assert await publish_room_type(tx, "p1", "double", beds=2, most_guests=guests) is changed
         await house.settled()
         published = [
-            (e.data.room_type_id, e.data.most_guests, e.data.revision) for e in house.published(RoomTypePublished)
+            (e.data.room_type_id, e.data.most_guests, e.data.revision) for e in await house.published(RoomTypePublished)
         ]
         assert published == [("p1/double", 3, 1), ("p1/double", 4, 2)]
 
@@ -54,8 +54,8 @@ async def test_a_room_is_added_and_archived_once() -> None:
             assert await archive_room(tx, "r1", reason="renovation")
             assert not await archive_room(tx, "r1", reason="closed")
         await house.settled()
-        assert [(e.data.room_id, e.data.number) for e in house.published(RoomAdded)] == [("r1", "101")]
-        assert [(e.data.room_id, e.data.reason) for e in house.published(RoomArchived)] == [("r1", "renovation")]
+        assert [(e.data.room_id, e.data.number) for e in await house.published(RoomAdded)] == [("r1", "101")]
+        assert [(e.data.room_id, e.data.reason) for e in await house.published(RoomArchived)] == [("r1", "renovation")]
 
 
 async def test_a_number_belongs_to_one_room_and_a_room_to_a_published_type() -> None:
@@ -78,5 +78,5 @@ async def test_amenities_are_said_as_a_whole_list_when_they_change() -> None:
             assert not await change_amenities(tx, "p1", ["garden", "wifi", "wifi"])
             assert await change_amenities(tx, "p1", [])
         await house.settled()
-        changes = [(e.data.amenities, e.data.revision) for e in house.published(AmenityChanged)]
+        changes = [(e.data.amenities, e.data.revision) for e in await house.published(AmenityChanged)]
         assert changes == [(("garden", "wifi"), 1), ((), 2)]

@@ -47,10 +47,10 @@ async def test_a_house_is_listed_once_it_has_a_name_a_room_and_a_price_whichever
     facts = (CREATED, ROOM, RATE)
     async with Harness(search_aggregation) as house:
         for number in order:
-            assert house.published(ListingIndexed) == []
+            assert await house.published(ListingIndexed) == []
             await house.publish(facts[number])
             await house.settled()
-        [listed] = house.published(ListingIndexed)
+        [listed] = await house.published(ListingIndexed)
         assert listed.data == ListingIndexed(
             property_id="p1",
             name="Serena",
@@ -64,7 +64,7 @@ async def test_a_house_is_listed_once_it_has_a_name_a_room_and_a_price_whichever
             currency="USD",
             revision=int(house.clock.now() * 1000),
         )
-        assert house.published(ListingEvicted) == []
+        assert await house.published(ListingEvicted) == []
         await house.assert_replay_safe()
 
 
@@ -79,7 +79,7 @@ async def test_a_listing_is_indexed_anew_with_every_change_that_a_guest_can_see(
         await _open(house, *changes)
         seen = [
             (len(e.data.amenities), e.data.rooms, e.data.from_cents, e.data.nights_sold, e.data.nights_closed)
-            for e in house.published(ListingIndexed)
+            for e in await house.published(ListingIndexed)
         ]
         assert seen == [
             (0, 1, 10_000, 0, 0),
@@ -91,7 +91,7 @@ async def test_a_listing_is_indexed_anew_with_every_change_that_a_guest_can_see(
             (2, 2, 8_000, 3, 0),
             (2, 2, 8_000, 0, 0),
         ]
-        revisions = [e.data.revision for e in house.published(ListingIndexed)]
+        revisions = [e.data.revision for e in await house.published(ListingIndexed)]
         assert revisions == sorted(set(revisions))
 
 
@@ -99,7 +99,7 @@ async def test_what_a_guest_cannot_see_is_not_said() -> None:
     again = StopSellCleared(property_id="p1", room_type="double", night=ARRIVAL)
     async with Harness(search_aggregation) as house:
         await _open(house, again, released("b9"))
-        assert len(house.published(ListingIndexed)) == 1
+        assert len(await house.published(ListingIndexed)) == 1
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ async def test_a_house_without_rooms_or_prices_or_of_a_suspended_tenant_is_evict
         await house.settled()
         await house.publish(OFFERED)
         await house.settled()
-        [listed], [evicted] = house.published(ListingIndexed), house.published(ListingEvicted)
+        [listed], [evicted] = await house.published(ListingIndexed), await house.published(ListingEvicted)
         assert (evicted.data.property_id, evicted.data.reason) == ("p1", reason)
         assert evicted.data.revision == listed.data.revision + 1
         assert await _found() == []
@@ -128,7 +128,7 @@ async def test_a_house_without_rooms_or_prices_or_of_a_suspended_tenant_is_evict
 async def test_a_house_that_was_evicted_comes_back_with_a_price() -> None:
     async with Harness(search_aggregation) as house:
         await _open(house, RatePlanArchived(rate_plan_id="bar", property_id="p1"), RATE)
-        first, second = (e.data.revision for e in house.published(ListingIndexed))
+        first, second = (e.data.revision for e in await house.published(ListingIndexed))
         assert second == first + 2
         assert len(await _found()) == 1
 
@@ -138,7 +138,7 @@ async def test_houses_that_a_suspended_tenant_adds_later_are_not_shown() -> None
         await house.publish(SUSPENDED)
         await house.settled()
         await _open(house)
-        assert house.published(ListingIndexed) == []
+        assert await house.published(ListingIndexed) == []
         assert await _found() == []
 
 
@@ -211,14 +211,14 @@ def test_nothing_about_a_person_comes_as_far_as_a_listing() -> None:
 async def test_a_model_that_is_built_anew_shows_the_same_and_says_nothing() -> None:
     async with Harness(search_aggregation) as house:
         await _open(house, OFFERED, SECOND_ROOM, committed())
-        before, said = await _found(), len(house.published(ListingIndexed))
+        before, said = await _found(), len(await house.published(ListingIndexed))
         await app_of(search_aggregation).projections.rebuild("listings")
         await house.settled()
         assert await _found() == before != []
-        assert len(house.published(ListingIndexed)) == said
+        assert len(await house.published(ListingIndexed)) == said
         house.clock.advance(1)
         await house.publish(released())
         await house.settled()
-        revisions = [e.data.revision for e in house.published(ListingIndexed)]
+        revisions = [e.data.revision for e in await house.published(ListingIndexed)]
         assert len(revisions) == said + 1
         assert revisions == sorted(set(revisions)), "the new one goes on where the old one was"

@@ -22,9 +22,9 @@ async def test_a_shift_is_opened_and_closed_once_and_its_minutes_are_counted() -
             async with staff.transaction("t1") as tx:
                 assert await close_shift(tx, "s1") is done
         await house.settled()
-        [opened] = house.published(ShiftOpened)
+        [opened] = await house.published(ShiftOpened)
         assert (opened.key, opened.data.shift_id, opened.data.duty) == ("m1", "s1", "housekeeping")
-        assert [(e.data.shift_id, e.data.minutes) for e in house.published(ShiftClosed)] == [("s1", 180)]
+        assert [(e.data.shift_id, e.data.minutes) for e in await house.published(ShiftClosed)] == [("s1", 180)]
 
 
 async def test_who_is_at_work_is_known_by_house_and_duty() -> None:

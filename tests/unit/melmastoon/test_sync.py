@@ -59,12 +59,12 @@ async def test_a_desktop_pulls_what_it_has_not_seen_in_order_and_its_cursor_adva
         assert first[0].fact == "melmastoon.reservation.booking.held.v1"
         assert '"booking_id":"b1"' in first[0].body
         await house.settled()
-        assert house.published(CursorAdvanced) == [], "nothing was applied yet, as far as the desktop said"
+        assert await house.published(CursorAdvanced) == [], "nothing was applied yet, as far as the desktop said"
         assert [delta.thing for delta in await _pull(3)] == ["room"]
         assert await _pull(3) != []
         assert await _pull(4) == []
         await house.settled()
-        advanced = [(e.data.device_id, e.data.cursor, e.data.pulled) for e in house.published(CursorAdvanced)]
+        advanced = [(e.data.device_id, e.data.cursor, e.data.pulled) for e in await house.published(CursorAdvanced)]
         assert advanced == [("d1", 3, 3), ("d1", 4, 1)]
         await house.assert_replay_safe()
 
@@ -75,7 +75,7 @@ async def test_a_desktop_that_lost_its_memory_may_pull_everything_again() -> Non
         await _pull(2)
         assert [len(await _pull(since)) for since in (1, 0)] == [1, 2]
         await house.settled()
-        assert [e.data.cursor for e in house.published(CursorAdvanced)] == [2], "the cursor never goes back"
+        assert [e.data.cursor for e in await house.published(CursorAdvanced)] == [2], "the cursor never goes back"
 
 
 async def test_a_desktop_sees_its_own_house_alone() -> None:
@@ -116,7 +116,7 @@ async def test_what_was_done_offline_is_taken_over_once() -> None:
         for _ in range(2):
             assert await push("t1", "d1", CHECK_IN, desk) == "applied"
         await house.settled()
-        assert house.published(ConflictRecorded) == []
+        assert await house.published(ConflictRecorded) == []
     assert desk.done == ["m1"]
 
 
@@ -127,7 +127,7 @@ async def test_what_changed_meanwhile_makes_a_conflict_and_the_servers_state_sta
         for _ in range(2):
             assert await push("t1", "d1", CHECK_IN, desk) == "conflict"
         await house.settled()
-        [conflict] = house.published(ConflictRecorded)
+        [conflict] = await house.published(ConflictRecorded)
         assert conflict.data == ConflictRecorded(
             conflict_id="conflict-m1",
             device_id="d1",
@@ -146,4 +146,4 @@ async def test_what_the_server_refuses_is_a_conflict_too() -> None:
         assert await push("t1", "d1", CHECK_IN, Desk("check_in")) == "conflict"
         assert await push("t1", "d1", CHECK_IN, Desk()) == "conflict", "its first outcome stands"
         await house.settled()
-        assert [(e.data.based_on, e.data.changed_at) for e in house.published(ConflictRecorded)] == [(2, 2)]
+        assert [(e.data.based_on, e.data.changed_at) for e in await house.published(ConflictRecorded)] == [(2, 2)]

@@ -17,7 +17,7 @@ async def test_a_hotelier_joins_once() -> None:
             async with tenant.transaction("t1") as tx:
                 assert await create_tenant(tx, name="Bagh-e Babur", plan="growth", country="AF") is joined
         await house.settled()
-        [created] = house.published(TenantCreated)
+        [created] = await house.published(TenantCreated)
         assert (created.tenant, created.data.tenant_id, created.data.plan) == ("t1", "t1", "growth")
 
 
@@ -28,7 +28,7 @@ async def test_a_tenant_is_suspended_for_the_first_reason() -> None:
             assert await suspend_tenant(tx, "billing_failure")
             assert not await suspend_tenant(tx, "compliance")
         await house.settled()
-        assert [e.data.reason for e in house.published(TenantSuspended)] == ["billing_failure"]
+        assert [e.data.reason for e in await house.published(TenantSuspended)] == ["billing_failure"]
 
 
 async def test_a_role_is_granted_once() -> None:
@@ -39,7 +39,7 @@ async def test_a_role_is_granted_once() -> None:
             assert not await grant_role(tx, "u1", "manager", granted_by="u0")
             assert await grant_role(tx, "u1", "finance", granted_by="u0")
         await house.settled()
-        assert [e.data.role for e in house.published(RoleGranted)] == ["manager", "finance"]
+        assert [e.data.role for e in await house.published(RoleGranted)] == ["manager", "finance"]
 
 
 async def test_a_setting_changes_in_revisions_and_the_same_value_is_no_change() -> None:
@@ -50,7 +50,7 @@ async def test_a_setting_changes_in_revisions_and_the_same_value_is_no_change() 
             async with tenant.transaction("t1") as tx:
                 assert await change_setting(tx, "currency", value) is changed
         await house.settled()
-        changes = [(e.data.before, e.data.after, e.data.revision) for e in house.published(SettingsChanged)]
+        changes = [(e.data.before, e.data.after, e.data.revision) for e in await house.published(SettingsChanged)]
         assert changes == [("", "USD", 1), ("USD", "AFN", 2), ("AFN", "USD", 3)]
 
 

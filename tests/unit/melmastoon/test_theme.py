@@ -21,7 +21,7 @@ async def test_a_preset_is_published_in_revisions() -> None:
             async with theme.transaction("t1") as tx:
                 assert await publish_preset(tx, "calm", name=name) is changed
         await house.settled()
-        published = [(e.data.name, e.data.revision) for e in house.published(PresetPublished)]
+        published = [(e.data.name, e.data.revision) for e in await house.published(PresetPublished)]
         assert published == [("Calm", 1), ("Calm II", 2)]
 
 
@@ -37,7 +37,7 @@ async def test_tokens_change_in_revisions_and_the_same_again_is_no_change() -> N
                 Brand(preset_id="calm", primary_colour="#102030", accent_colour="#ffffff", font="Vazirmatn"),
             )
         await house.settled()
-        changes = [(e.data.accent_colour, e.data.revision) for e in house.published(TokensChanged)]
+        changes = [(e.data.accent_colour, e.data.revision) for e in await house.published(TokensChanged)]
         assert changes == [("#a0b0c0", 1), ("#ffffff", 2)]
 
 
@@ -58,7 +58,7 @@ async def test_a_text_is_said_by_its_hash() -> None:
             async with theme.transaction("t1") as tx:
                 assert await change_content(tx, "hero", text, page="home", locale="en") is changed
         await house.settled()
-        changes = [(e.data.content_hash, e.data.revision) for e in house.published(ContentBlockChanged)]
+        changes = [(e.data.content_hash, e.data.revision) for e in await house.published(ContentBlockChanged)]
         assert changes == [
             (f"sha256-{hashlib.sha256(b'Welcome').hexdigest()}", 1),
             (f"sha256-{hashlib.sha256(b'Come in').hexdigest()}", 2),

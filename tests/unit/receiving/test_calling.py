@@ -77,7 +77,7 @@ async def test_the_answer_of_the_outside_reaches_the_handler_and_what_it_says_is
         await h.publish(OrderPlaced(order_id="o1"))
         await h.settled()
         assert await rows(service) == [("o1", 1, "paid o1")]
-        assert [e.data.answer for e in h.published(ChargeMade)] == ["paid o1"]
+        assert [e.data.answer for e in await h.published(ChargeMade)] == ["paid o1"]
     assert vendor.asked == [("o1", 1)]
 
 

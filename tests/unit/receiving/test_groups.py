@@ -115,7 +115,7 @@ async def test_what_a_group_says_goes_out_in_the_order_of_its_keys() -> None:
         await read({"m1": 40, "m2": 40})
         await harness.settled()
         said: dict[str, list[int]] = {}
-        for event in harness.published(EntryWritten):
+        for event in await harness.published(EntryWritten):
             said.setdefault(event.data.meter, []).append(event.data.value)
         assert said == await written(ledger, "entry") == {"m1": list(range(40)), "m2": list(range(40))}
 

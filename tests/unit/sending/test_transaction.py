@@ -38,10 +38,10 @@ async def test_the_same_intent_is_said_once_per_tenant_and_topic() -> None:
             tx.publish(ViewSeen(number=8), idempotency_key="intent")
             tx.publish(ThingMade(key="k", number=9), idempotency_key="another")
         await harness.settled()
-        made = harness.published(ThingMade)
+        made = await harness.published(ThingMade)
         assert [(e.tenant, e.data.number, e.sequence) for e in made] == [("t1", 0, 1), ("t2", 7, 1), ("t1", 9, 2)]
         assert made[0].idempotency_key == "intent"
-        assert len(harness.published(ViewSeen)) == 1
+        assert len(await harness.published(ViewSeen)) == 1
 
 
 async def _say_and_fail() -> None:
@@ -58,7 +58,7 @@ async def test_an_intent_that_was_rolled_back_may_be_said_again() -> None:
         async with plant.transaction("t1") as tx:
             tx.publish(ThingMade(key="k", number=1), idempotency_key="intent")
         await harness.settled()
-        assert [(e.data.number, e.sequence) for e in harness.published(ThingMade)] == [(1, 1)]
+        assert [(e.data.number, e.sequence) for e in await harness.published(ThingMade)] == [(1, 1)]
 
 
 async def test_what_a_handler_returns_may_be_nothing_one_or_several() -> None:
@@ -71,8 +71,8 @@ async def test_what_a_handler_returns_may_be_nothing_one_or_several() -> None:
             tx.publish_all(())
             tx.publish_all(ViewSeen(number=6))  # a pydantic model is iterable, and one event all the same
         await harness.settled()
-        assert [e.data.number for e in harness.published(ThingMade)] == [1, 2, 4, 5]
-        assert [e.data.number for e in harness.published(ViewSeen)] == [3, 6]
+        assert [e.data.number for e in await harness.published(ThingMade)] == [1, 2, 4, 5]
+        assert [e.data.number for e in await harness.published(ViewSeen)] == [3, 6]
 
 
 @pytest.mark.parametrize("nonsense", ["text", b"bytes", 7, {"a": 1}])
@@ -96,7 +96,7 @@ async def test_a_timer_can_be_cancelled_before_and_after_it_is_written_and_only_
         async with plant.transaction("t1") as tx:
             assert await tx.cancel(unnamed)
         await harness.advance(10)
-        assert [e.data.number for e in harness.published(ThingMade)] == [3]
+        assert [e.data.number for e in await harness.published(ThingMade)] == [3]
         async with plant.transaction("t1") as tx:
             assert not await tx.cancel("kept"), "it has fired"
 
@@ -107,9 +107,9 @@ async def test_a_timer_of_the_same_name_moves_and_replaces_the_first() -> None:
             async with plant.transaction("t1") as tx:
                 tx.publish(ThingMade(key="k", number=number), after=after, timer="hold")
         await harness.advance(15)
-        assert harness.published(ThingMade) == []
+        assert await harness.published(ThingMade) == []
         await harness.advance(15)
-        assert [e.data.number for e in harness.published(ThingMade)] == [2]
+        assert [e.data.number for e in await harness.published(ThingMade)] == [2]
 
 
 async def test_a_transaction_knows_its_tenant_and_reads_its_own_writes() -> None:

@@ -88,8 +88,8 @@ async def test_a_saga_ends_the_same_wherever_the_power_is_cut() -> None:
         await harness.settled()
         await harness.publish(AllocationReleased(allocation_id="a-b2", booking_id="b2"))
         await harness.advance(30)
-        assert [event.data.booking_id for event in harness.published(BookingConfirmed)][-1:] == ["b1"]
-        assert {event.data.booking_id for event in harness.published(BookingCancelled)} == {"b2", "b3"}
+        assert [event.data.booking_id for event in await harness.published(BookingConfirmed)][-1:] == ["b1"]
+        assert {event.data.booking_id for event in await harness.published(BookingCancelled)} == {"b2", "b3"}
 
     crashes = await assert_survives_crashes(scenario, *HOTEL)
     assert crashes.runs == crashes.steps
@@ -162,7 +162,7 @@ async def test_a_crash_really_happens_and_leaves_work_behind_that_is_done_afterw
             await plant.settled()
             assert plant.killed_after is None or (plant.life, shop.openings) == (1, 2), "opened anew, as a process does"
             shop.openings = 0
-            assert len(plant.published(shop.issued)) >= 1
+            assert len(await plant.published(shop.issued)) >= 1
             seen.add(str(plant.killed_after))
     assert seen >= {
         "a commit of shop",
@@ -179,4 +179,4 @@ async def test_services_are_as_they_were_afterwards() -> None:
     assert app_of(shop.shop).opened.ports.store_url == before
     async with Harness(shop.shop) as harness:
         await shop.scenario(harness)
-        assert len(harness.published(shop.issued)) == 3
+        assert len(await harness.published(shop.issued)) == 3

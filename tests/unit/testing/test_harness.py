@@ -66,7 +66,7 @@ async def test_a_service_that_was_open_already_runs_in_memory_all_the_same() -> 
     await service.aclose()
     async with Harness(service) as harness:
         await harness.settled()
-        assert harness.published(made) == []
+        assert await harness.published(made) == []
 
 
 async def test_what_never_settles_is_said_with_its_figures() -> None:
@@ -103,7 +103,7 @@ async def test_each_harness_begins_empty() -> None:
         async with Harness(service) as harness:
             await harness.publish(made(key="k"))
             await harness.settled()
-            assert len(harness.published(made)) == 1
+            assert len(await harness.published(made)) == 1
 
 
 async def test_a_fact_of_a_service_that_is_not_there_comes_numbered() -> None:
@@ -128,6 +128,6 @@ async def test_the_clock_moves_only_when_told() -> None:
         async with service.transaction("t1") as tx:
             tx.publish(made(key="k"), after=3600)
         await harness.advance(3599.9)
-        assert harness.published(made) == []
+        assert await harness.published(made) == []
         await harness.advance(0.1)
-        assert len(harness.published(made)) == 1
+        assert len(await harness.published(made)) == 1

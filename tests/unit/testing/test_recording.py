@@ -170,7 +170,7 @@ async def test_a_watched_payload_can_be_published_again() -> None:
         async with Harness(service, again) as harness:
             await harness.publish(Booked(booking_id="b1", guest=Guest("Ann"), others=[]))
             await harness.settled()
-            (event,) = harness.published(forwarded)
+            (event,) = await harness.published(forwarded)
     assert event.data.guest == Guest("Ann")
     assert reads.of(again.declared.consumers["again"][SUBJECT].name, SUBJECT) == ("guest",)
 
@@ -212,7 +212,7 @@ async def test_an_event_inside_of_a_watched_one_can_be_published() -> None:
             await harness.publish(Bundled(remark=Remark("x")))
             await harness.settled()
             assert await harness.held(service) == []
-            assert [event.data.text for event in harness.published(noted)] == ["x"]
+            assert [event.data.text for event in await harness.published(noted)] == ["x"]
 
 
 async def test_a_value_that_is_only_passed_on_is_covered_by_the_fields_inside_of_it() -> None:

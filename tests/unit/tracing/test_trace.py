@@ -86,7 +86,7 @@ async def test_the_id_of_any_event_leads_to_the_whole_tree() -> None:
     async with Harness(*shop.services) as harness:
         await harness.publish(shop.placed(order_id="o1"), correlation="req-1")
         await harness.settled()
-        (issued,) = harness.published(shop.issued)
+        (issued,) = await harness.published(shop.issued)
         found = await trace(shop.services, issued.id, EVER)
         assert found.correlation == "req-1"
         assert found.branches[0].spot.event.type == "shop.orders.order.placed.v1"

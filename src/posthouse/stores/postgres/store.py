@@ -250,6 +250,11 @@ class PostgresStore:
     async def wake(self) -> str:
         return await self._changes.mode()
 
+    def nudge(self) -> None:
+        """Have a relay of this process look at once; for tests, since nobody tells it of a commit on a connection that was
+        joined."""
+        self._database.notifier.wake()
+
     async def changed(self, seen: int, seconds: float) -> int:
         return await self._changes.wait(seen, seconds)
 

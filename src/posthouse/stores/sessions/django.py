@@ -62,13 +62,18 @@ class DjangoSession(Session):
             savepoints.hear(sql)
             return found
 
-        def ending(end: Callable[[], object]) -> object:
-            savepoints.hear_of_end()
-            return end()
+        def ending(end: Callable[[], object], committed: bool) -> object:
+            try:
+                found = end()
+            except BaseException:
+                savepoints.hear_of_end()
+                raise
+            savepoints.hear_of_end(committed=committed)
+            return found
 
         see()
         detach = put_before(
-            wrapper, _rollback=partial(ending, wrapper._rollback), _commit=partial(ending, wrapper._commit)
+            wrapper, _rollback=partial(ending, wrapper._rollback, False), _commit=partial(ending, wrapper._commit, True)
         )
         wrapper.execute_wrappers.append(listening)
 

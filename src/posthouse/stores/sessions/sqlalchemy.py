@@ -145,14 +145,17 @@ def _of_connection(connection: Any, savepoints: Savepoints) -> Listeners:
             see()
             savepoints.hear_failed(context.statement or "")
 
-    def ended(_: Any) -> None:
+    def rolled_back(_: Any) -> None:
         savepoints.hear_of_end()
+
+    def committed(_: Any) -> None:
+        savepoints.hear_of_end(committed=True)
 
     see()
     return [
         (connection, "after_cursor_execute", ran),
-        (connection, "rollback", ended),
-        (connection, "commit", ended),
+        (connection, "rollback", rolled_back),
+        (connection, "commit", committed),
         (connection.engine, "handle_error", failed),
     ]
 

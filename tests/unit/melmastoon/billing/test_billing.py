@@ -53,7 +53,7 @@ async def test_a_stay_is_charged_when_it_is_paid_for() -> None:
     async with Harness(billing) as h:
         await h.publish(captured())
         await h.settled()
-        (charge,) = h.published(ChargePosted)
+        (charge,) = await h.published(ChargePosted)
         assert (charge.data.folio_id, charge.data.kind, charge.data.amount_cents) == ("fol-b1", "stay", 20_000)
         assert await owed() == 0
         await h.assert_replay_safe()
@@ -63,10 +63,10 @@ async def test_a_promise_of_cash_is_no_charge_and_counted_cash_is() -> None:
     async with Harness(billing) as h:
         await h.publish(captured(rail="cash_pending"))
         await h.settled()
-        assert h.published(ChargePosted) == []
+        assert await h.published(ChargePosted) == []
         await h.publish(reconciled(22_000))
         await h.settled()
-        assert [(e.data.kind, e.data.amount_cents) for e in h.published(ChargePosted)] == [("stay", 22_000)]
+        assert [(e.data.kind, e.data.amount_cents) for e in await h.published(ChargePosted)] == [("stay", 22_000)]
         assert await owed() == 0
 
 
@@ -77,7 +77,7 @@ async def test_the_folio_is_opened_once_however_often_the_desk_tries() -> None:
         await h.publish(check_in_started(attempt=2, missing=("key",)))
         await h.publish(check_in_started(attempt=3, missing=("folio", "key")))
         await h.settled()
-        (opened,) = h.published(FolioOpened)
+        (opened,) = await h.published(FolioOpened)
         assert (opened.data.folio_id, opened.data.currency) == ("fol-b1", "USD")
 
 
@@ -88,7 +88,7 @@ async def test_every_refund_is_posted_once_and_leaves_the_balance_as_it_was() ->
             await h.publish(refunded("ref-1", 5_000))
         await h.publish(refunded("ref-2", 15_000))
         await h.settled()
-        assert [(e.data.line_id, e.data.amount_cents) for e in h.published(RefundPosted)] == [
+        assert [(e.data.line_id, e.data.amount_cents) for e in await h.published(RefundPosted)] == [
             ("ref-1", 5_000),
             ("ref-2", 15_000),
         ]
@@ -100,7 +100,7 @@ async def test_a_refund_that_failed_changes_nothing_here() -> None:
         await h.publish(captured())
         await h.publish(failed("stay", "b1", 5_000, refund=True))
         await h.settled()
-        assert h.published(RefundPosted) == []
+        assert await h.published(RefundPosted) == []
         assert await owed() == 0
 
 
@@ -109,10 +109,10 @@ async def test_a_dearer_change_of_dates_is_charged_whichever_of_terms_and_price_
     async with Harness(billing) as h:
         facts = [confirmed(), delta(3_000)]
         for fact in facts if first == "terms" else reversed(facts):
-            assert h.published(ChargePosted) == []
+            assert await h.published(ChargePosted) == []
             await h.publish(fact)
             await h.settled()
-        (charge,) = h.published(ChargePosted)
+        (charge,) = await h.published(ChargePosted)
         assert (charge.data.kind, charge.data.amount_cents, charge.data.change_id) == ("delta", 3_000, "c1")
         assert await owed() == 3_000
         await h.publish(captured("delta", "c1", 3_000))
@@ -127,10 +127,10 @@ async def test_a_cheaper_change_of_dates_is_posted_once_it_was_paid_back() -> No
         await h.publish(captured())
         await h.publish(delta(-3_000))
         await h.settled()
-        assert [e.data.kind for e in h.published(ChargePosted)] == ["stay"]
+        assert [e.data.kind for e in await h.published(ChargePosted)] == ["stay"]
         await h.publish(refunded("ref-c1", 3_000))
         await h.settled()
-        assert [e.data.amount_cents for e in h.published(RefundPosted)] == [3_000]
+        assert [e.data.amount_cents for e in await h.published(RefundPosted)] == [3_000]
         assert await owed() == 0
 
 
@@ -140,10 +140,10 @@ async def test_what_cash_costs_more_is_charged_when_payment_asks_for_it_and_not_
         await h.publish(reconciled())
         await h.publish(delta(3_000))
         await h.settled()
-        assert [e.data.kind for e in h.published(ChargePosted)] == ["stay"]
+        assert [e.data.kind for e in await h.published(ChargePosted)] == ["stay"]
         await h.publish(created("delta", "c1", 3_000, rail="cash_pending"))
         await h.settled()
-        assert [e.data.kind for e in h.published(ChargePosted)] == ["stay", "delta"]
+        assert [e.data.kind for e in await h.published(ChargePosted)] == ["stay", "delta"]
         assert await owed() == 3_000
 
 
@@ -158,7 +158,7 @@ async def test_extras_are_charged_during_the_stay_and_once() -> None:
         await add_extra()
         await add_extra(300, "bar-1")
         await h.settled()
-        assert [e.data.amount_cents for e in h.published(ChargePosted) if e.data.kind == "extra"] == [700, 300]
+        assert [e.data.amount_cents for e in await h.published(ChargePosted) if e.data.kind == "extra"] == [700, 300]
         assert await owed() == 1_000
 
 
@@ -167,9 +167,9 @@ async def test_a_stay_that_is_paid_for_is_invoiced_and_closed_at_check_out() -> 
         await guest_in_house(h)
         await h.publish(check_out_started())
         await h.settled()
-        (invoice,) = h.published(InvoiceIssued)
+        (invoice,) = await h.published(InvoiceIssued)
         assert (invoice.data.charged_cents, invoice.data.balance_cents, invoice.data.number) == (20_000, 0, 1)
-        (closed,) = h.published(FolioClosed)
+        (closed,) = await h.published(FolioClosed)
         assert closed.data.charged_cents == 20_000
         with pytest.raises(Reject, match="closed"):
             await add_extra()
@@ -184,10 +184,10 @@ async def test_check_out_waits_until_it_is_known_that_the_stay_was_paid_for(firs
         await h.settled()
         facts = [captured(), check_out_started()]
         for fact in facts if first == "money" else reversed(facts):
-            assert h.published(FolioClosed) == []
+            assert await h.published(FolioClosed) == []
             await h.publish(fact)
             await h.settled()
-        assert [e.data.charged_cents for e in h.published(FolioClosed)] == [20_000]
+        assert [e.data.charged_cents for e in await h.published(FolioClosed)] == [20_000]
 
 
 async def test_what_is_open_at_check_out_closes_the_folio_when_it_is_paid() -> None:
@@ -196,14 +196,14 @@ async def test_what_is_open_at_check_out_closes_the_folio_when_it_is_paid() -> N
         await add_extra()
         await h.publish(check_out_started())
         await h.settled()
-        (invoice,) = h.published(InvoiceIssued)
+        (invoice,) = await h.published(InvoiceIssued)
         assert (invoice.data.invoice_id, invoice.data.balance_cents) == ("inv-b1-1", 700)
-        assert h.published(FolioClosed) == []
+        assert await h.published(FolioClosed) == []
         with pytest.raises(Reject, match="before check-out"):
             await add_extra(5, "late-1")
         await h.publish(captured("balance", "inv-b1-1", 700))
         await h.settled()
-        assert [e.data.charged_cents for e in h.published(FolioClosed)] == [20_700]
+        assert [e.data.charged_cents for e in await h.published(FolioClosed)] == [20_700]
         assert await owed() == 0
 
 
@@ -217,16 +217,16 @@ async def test_a_balance_that_cannot_be_taken_voids_the_invoice_and_another_atte
         await h.settled()
         await h.publish(failed("balance", "inv-b1-1", 700))
         await h.settled()
-        (voided,) = h.published(InvoiceVoided)
+        (voided,) = await h.published(InvoiceVoided)
         assert (voided.data.invoice_id, voided.data.reason) == ("inv-b1-1", "declined")
-        assert h.published(FolioClosed) == []
+        assert await h.published(FolioClosed) == []
         assert await owed() == 700
         await h.publish(check_out_started(attempt=2))
         await h.settled()
         await h.publish(captured("balance", "inv-b1-2", 700))
         await h.settled()
-        assert [e.data.invoice_id for e in h.published(InvoiceIssued)] == ["inv-b1-1", "inv-b1-2"]
-        assert len(h.published(FolioClosed)) == 1
+        assert [e.data.invoice_id for e in await h.published(InvoiceIssued)] == ["inv-b1-1", "inv-b1-2"]
+        assert len(await h.published(FolioClosed)) == 1
         assert await owed() == 0
 
 
@@ -237,7 +237,7 @@ async def test_a_second_attempt_while_the_first_is_under_way_issues_no_second_in
         await h.publish(check_out_started())
         await h.publish(check_out_started(attempt=2))
         await h.settled()
-        assert len(h.published(InvoiceIssued)) == 1
+        assert len(await h.published(InvoiceIssued)) == 1
 
 
 async def test_cash_that_was_short_is_counted_and_the_next_attempt_closes_the_folio() -> None:
@@ -252,8 +252,8 @@ async def test_cash_that_was_short_is_counted_and_the_next_attempt_closes_the_fo
         await h.settled()
         await h.publish(check_out_started(attempt=2))
         await h.settled()
-        assert [e.data.balance_cents for e in h.published(InvoiceIssued)] == [700, 0]
-        assert len(h.published(FolioClosed)) == 1
+        assert [e.data.balance_cents for e in await h.published(InvoiceIssued)] == [700, 0]
+        assert len(await h.published(FolioClosed)) == 1
         assert await owed() == 0
 
 
@@ -267,8 +267,8 @@ async def test_cash_that_is_heard_of_after_the_next_attempt_closes_the_folio_too
         await h.settled()
         await h.publish(failed("balance", "inv-b1-1", 700))
         await h.settled()
-        assert len(h.published(FolioClosed)) == 1
-        assert h.published(InvoiceVoided) == []
+        assert len(await h.published(FolioClosed)) == 1
+        assert await h.published(InvoiceVoided) == []
 
 
 @pytest.mark.parametrize("answer", ["captured", "failed"])
@@ -279,12 +279,14 @@ async def test_check_out_waits_for_a_difference_that_is_on_its_way_so_that_nothi
         await h.settled()
         await h.publish(check_out_started())
         await h.settled()
-        assert h.published(InvoiceIssued) == []
+        assert await h.published(InvoiceIssued) == []
         money = captured("delta", "c1", 3_000) if answer == "captured" else failed("delta", "c1", 3_000)
         await h.publish(money)
         await h.settled()
-        assert [e.data.balance_cents for e in h.published(InvoiceIssued)] == [0 if answer == "captured" else 3_000]
-        assert len(h.published(FolioClosed)) == (1 if answer == "captured" else 0)
+        assert [e.data.balance_cents for e in await h.published(InvoiceIssued)] == [
+            0 if answer == "captured" else 3_000
+        ]
+        assert len(await h.published(FolioClosed)) == (1 if answer == "captured" else 0)
 
 
 async def test_a_difference_that_comes_after_the_end_is_kept_for_people_to_see() -> None:
@@ -294,7 +296,7 @@ async def test_a_difference_that_comes_after_the_end_is_kept_for_people_to_see()
         await h.settled()
         await h.publish(delta(3_000))
         await h.settled()
-        assert [e.data.kind for e in h.published(ChargePosted)] == ["stay"]
+        assert [e.data.kind for e in await h.published(ChargePosted)] == ["stay"]
         assert await rows(billing, "SELECT state FROM deltas") == [("too_late",)]
         assert await h.held(billing) == []
 
@@ -306,8 +308,8 @@ async def test_a_refund_after_the_end_is_posted_still() -> None:
         await h.settled()
         await h.publish(refunded("ref-late", 500))
         await h.settled()
-        assert len(h.published(RefundPosted)) == 1
-        assert len(h.published(FolioClosed)) == 1
+        assert len(await h.published(RefundPosted)) == 1
+        assert len(await h.published(FolioClosed)) == 1
         assert await owed() == 0
 
 
@@ -321,10 +323,10 @@ async def test_a_difference_that_comes_between_invoice_and_payment_is_taken_befo
         await h.settled()
         await h.publish(captured("balance", "inv-b1-1", 700))
         await h.settled()
-        assert h.published(FolioClosed) == []
+        assert await h.published(FolioClosed) == []
         await h.publish(failed("delta", "c1", 3_000))
         await h.settled()
-        assert [e.data.invoice_id for e in h.published(InvoiceVoided)] == ["inv-b1-1"]
+        assert [e.data.invoice_id for e in await h.published(InvoiceVoided)] == ["inv-b1-1"]
         assert await owed() == 3_000
 
 
@@ -338,7 +340,7 @@ async def test_invoices_of_a_tenant_are_numbered_without_a_gap() -> None:
         await h.settled()
         await h.publish(check_out_started(attempt=2))
         await h.settled()
-        assert [e.data.number for e in h.published(InvoiceIssued)] == [1, 2]
+        assert [e.data.number for e in await h.published(InvoiceIssued)] == [1, 2]
         numbers = await rows(billing, "SELECT number, state FROM invoices ORDER BY number")
         assert numbers == [(1, "voided"), (2, "issued")]
 
@@ -351,6 +353,6 @@ async def test_a_folio_is_a_stream_of_its_facts() -> None:
         versions = [
             event.extensions["streamversion"]
             for kind in (ChargePosted, FolioOpened, FolioClosed)
-            for event in h.published(kind)
+            for event in await h.published(kind)
         ]
         assert sorted(versions) == ["1", "2", "3"]

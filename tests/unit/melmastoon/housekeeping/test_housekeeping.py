@@ -46,12 +46,12 @@ def repaired(ticket_id: str = "k1", *, room_back: bool = True) -> TicketClosed:
     )
 
 
-def statuses(h: Harness) -> list[str]:
-    return [f"{e.data.before} {e.data.after}" for e in h.published(RoomStatusChanged)]
+async def statuses(h: Harness) -> list[str]:
+    return [f"{e.data.before} {e.data.after}" for e in await h.published(RoomStatusChanged)]
 
 
-def assigned(h: Harness) -> list[tuple[str, str]]:
-    return [(e.data.task_id, e.data.staff_id) for e in h.published(TaskAssigned)]
+async def assigned(h: Harness) -> list[tuple[str, str]]:
+    return [(e.data.task_id, e.data.staff_id) for e in await h.published(TaskAssigned)]
 
 
 async def test_a_room_is_occupied_then_dirty_then_clean_again() -> None:
@@ -63,17 +63,17 @@ async def test_a_room_is_occupied_then_dirty_then_clean_again() -> None:
         await h.publish(check_out_started())
         await h.publish(check_out_started(attempt=2))
         await h.settled()
-        (task,) = h.published(TaskCreated)
+        (task,) = await h.published(TaskCreated)
         assert (task.data.task_id, task.data.kind, task.data.booking_id) == ("tsk-b1", "turnover", "b1")
-        assert assigned(h) == [("tsk-b1", "s1")]
+        assert await assigned(h) == [("tsk-b1", "s1")]
         async with housekeeping.transaction("t1") as tx:
             assert await complete_task(tx, "tsk-b1", staff_id="s1")
         async with housekeeping.transaction("t1") as tx:
             assert not await complete_task(tx, "tsk-b1", staff_id="s2")
         await h.settled()
-        (done,) = h.published(TaskCompleted)
+        (done,) = await h.published(TaskCompleted)
         assert (done.data.room_id, done.data.staff_id) == ("r1", "s1")
-        assert statuses(h) == ["clean occupied", "occupied dirty", "dirty clean"]
+        assert await statuses(h) == ["clean occupied", "occupied dirty", "dirty clean"]
         await h.assert_replay_safe()
 
 
@@ -82,10 +82,10 @@ async def test_work_finds_somebody_whichever_of_the_two_comes_first(first: str) 
     async with Harness(housekeeping) as h:
         facts: list[object] = [check_out_started(), opened("s1")]
         for fact in facts if first == "work" else reversed(facts):
-            assert assigned(h) == []
+            assert await assigned(h) == []
             await h.publish(fact)
             await h.settled()
-        assert assigned(h) == [("tsk-b1", "s1")]
+        assert await assigned(h) == [("tsk-b1", "s1")]
 
 
 async def test_work_goes_to_whoever_has_the_least_in_the_house_and_cleans() -> None:
@@ -98,7 +98,7 @@ async def test_work_goes_to_whoever_has_the_least_in_the_house_and_cleans() -> N
         for number in range(4):
             await h.publish(check_out_started(f"b{number}"))
             await h.settled()
-        assert [staff for _, staff in assigned(h)] == ["s1", "s2", "s1", "s2"]
+        assert [staff for _, staff in await assigned(h)] == ["s1", "s2", "s1", "s2"]
 
 
 async def test_who_goes_home_leaves_their_work_to_others() -> None:
@@ -110,13 +110,13 @@ async def test_who_goes_home_leaves_their_work_to_others() -> None:
         await h.settled()
         await h.publish(opened("s2"))
         await h.settled()
-        assert assigned(h) == [("tsk-b1", "s1"), ("tsk-b1", "s2")]
+        assert await assigned(h) == [("tsk-b1", "s1"), ("tsk-b1", "s2")]
         async with housekeeping.transaction("t1") as tx:
             await complete_task(tx, "tsk-b1", staff_id="s2")
         await h.publish(closed("s2"))
         await h.publish(opened("s3"))
         await h.settled()
-        assert len(assigned(h)) == 2
+        assert len(await assigned(h)) == 2
 
 
 async def test_what_is_left_behind_is_shared_by_those_who_stay() -> None:
@@ -126,13 +126,13 @@ async def test_what_is_left_behind_is_shared_by_those_who_stay() -> None:
         for number in range(2):
             await h.publish(check_out_started(f"b{number}"))
         await h.settled()
-        assert [staff for _, staff in assigned(h)] == ["s1", "s1"]
+        assert [staff for _, staff in await assigned(h)] == ["s1", "s1"]
         await h.publish(opened("s2"))
         await h.publish(opened("s3"))
         await h.settled()
         await h.publish(closed("s1"))
         await h.settled()
-        assert sorted(dict(assigned(h)).values()) == ["s2", "s3"]
+        assert sorted(dict(await assigned(h)).values()) == ["s2", "s3"]
 
 
 async def test_a_guest_who_left_does_not_make_the_room_dirty_again_by_another_attempt() -> None:
@@ -143,7 +143,7 @@ async def test_a_guest_who_left_does_not_make_the_room_dirty_again_by_another_at
             await complete_task(tx, "tsk-b1", staff_id="s1")
         await h.publish(check_out_started(attempt=2))
         await h.settled()
-        assert statuses(h) == ["clean dirty", "dirty clean"]
+        assert await statuses(h) == ["clean dirty", "dirty clean"]
 
 
 async def test_a_task_that_there_is_not_cannot_be_completed() -> None:
@@ -159,8 +159,8 @@ async def test_work_can_be_planned_once() -> None:
             assert await schedule_task(tx, "spring-r1", property_id="p1", room_id="r1")
             assert not await schedule_task(tx, "spring-r1", property_id="p1", room_id="r1")
         await h.settled()
-        assert [(e.data.task_id, e.data.kind) for e in h.published(TaskCreated)] == [("spring-r1", "scheduled")]
-        assert statuses(h) == []
+        assert [(e.data.task_id, e.data.kind) for e in await h.published(TaskCreated)] == [("spring-r1", "scheduled")]
+        assert await statuses(h) == []
 
 
 async def test_a_broken_room_is_out_of_order_until_its_last_repair_and_comes_back_dirty() -> None:
@@ -171,20 +171,20 @@ async def test_a_broken_room_is_out_of_order_until_its_last_repair_and_comes_bac
         await h.publish(broke("k2"))
         await h.publish(repaired("k1", room_back=False))
         await h.settled()
-        assert statuses(h) == ["clean out_of_order"]
+        assert await statuses(h) == ["clean out_of_order"]
         await h.publish(check_out_started())
         await h.settled()
         async with housekeeping.transaction("t1") as tx:
             await complete_task(tx, "tsk-b1", staff_id="s1")
-        assert statuses(h) == ["clean out_of_order"]
+        assert await statuses(h) == ["clean out_of_order"]
         await h.publish(repaired("k2"))
         await h.settled()
-        assert statuses(h) == ["clean out_of_order", "out_of_order dirty"]
-        assert [e.data.task_id for e in h.published(TaskCreated)] == ["tsk-b1", "tsk-k2"]
+        assert await statuses(h) == ["clean out_of_order", "out_of_order dirty"]
+        assert [e.data.task_id for e in await h.published(TaskCreated)] == ["tsk-b1", "tsk-k2"]
         async with housekeeping.transaction("t1") as tx:
             await complete_task(tx, "tsk-k2", staff_id="s1")
         await h.settled()
-        assert statuses(h)[-1] == "dirty clean"
+        assert (await statuses(h))[-1] == "dirty clean"
 
 
 async def test_a_room_is_taken_off_and_put_back() -> None:
@@ -194,7 +194,7 @@ async def test_a_room_is_taken_off_and_put_back() -> None:
         async with housekeeping.transaction("t1") as tx:
             await put_back(tx, property_id="p1", room_id="r1")
         await h.settled()
-        assert statuses(h) == ["clean out_of_service", "out_of_service dirty"]
+        assert await statuses(h) == ["clean out_of_service", "out_of_service dirty"]
 
 
 def test_the_table_of_states_knows_every_happening_and_nothing_else() -> None:

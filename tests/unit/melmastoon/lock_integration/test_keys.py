@@ -68,7 +68,7 @@ async def test_a_guest_who_has_paid_gets_a_key_for_the_room_and_the_window(outsi
     async with Harness(lock_integration) as h:
         await h.publish(confirmed())
         await h.settled()
-        (key,) = h.published(KeyIssued)
+        (key,) = await h.published(KeyIssued)
         assert (key.data.credential_id, key.data.room_id, key.data.vendor) == ("key-b1", "r1", "ttlock")
         assert (key.data.check_in, key.data.check_out, key.data.manual) == (day(1), day(3), False)
         assert outside.ledger.opening("t1") == {"b1": "r1"}
@@ -82,7 +82,7 @@ async def test_a_guest_who_pays_on_arrival_gets_the_key_at_check_in(outside: Wor
         assert outside.ledger.opening("t1") == {}
         await h.publish(check_in_started())
         await h.settled()
-        assert len(h.published(KeyIssued)) == 1
+        assert len(await h.published(KeyIssued)) == 1
         assert outside.ledger.opening("t1") == {"b1": "r1"}
 
 
@@ -92,7 +92,7 @@ async def test_check_in_is_told_of_a_key_that_was_issued_before(outside: World) 
         await h.publish(check_in_started())
         await h.publish(check_in_started(attempt=2, missing=("folio",)))
         await h.settled()
-        (told,) = h.published(KeyUpdated)
+        (told,) = await h.published(KeyUpdated)
         assert (told.data.credential_id, told.data.change_id) == ("key-b1", "")
 
 
@@ -106,8 +106,8 @@ async def test_a_fault_that_passes_is_no_trouble(mood: Mood) -> None:
             await h.publish(check_out_started())
             await h.settled()
             assert outside.ledger.opening("t1") == {}
-            assert (len(h.published(KeyIssued)), len(h.published(KeyRevoked))) == (1, 1)
-            assert h.published(VendorErred) == []
+            assert (len(await h.published(KeyIssued)), len(await h.published(KeyRevoked))) == (1, 1)
+            assert await h.published(VendorErred) == []
 
 
 async def test_after_a_timeout_the_vendor_is_asked_what_became_of_it_before_anything_is_tried_again() -> None:
@@ -125,7 +125,7 @@ async def test_a_vendor_that_fails_for_good_sends_the_key_to_the_manual_queue() 
         async with Harness(lock_integration) as h:
             await h.publish(confirmed())
             await h.settled()
-            (trouble,) = h.published(VendorErred)
+            (trouble,) = await h.published(VendorErred)
             assert (trouble.data.operation, trouble.data.vendor, trouble.data.reason) == (
                 "issue",
                 "ttlock",
@@ -143,7 +143,7 @@ async def test_the_desk_cuts_a_key_by_hand_and_check_out_ends_it_without_the_ven
             await issue_manually("t1", "b1")
             await issue_manually("t1", "b1")
             await h.settled()
-            (key,) = h.published(KeyIssued)
+            (key,) = await h.published(KeyIssued)
             assert key.data.manual
             assert await queue() == []
             assert outside.ledger.opening("t1") == {"b1": "r1"}
@@ -151,7 +151,7 @@ async def test_the_desk_cuts_a_key_by_hand_and_check_out_ends_it_without_the_ven
             await h.publish(check_out_started())
             await h.settled()
             assert outside.ledger.opening("t1") == {}
-            assert [e.data.reason for e in h.published(KeyRevoked)] == ["checked_out"]
+            assert [e.data.reason for e in await h.published(KeyRevoked)] == ["checked_out"]
 
 
 async def test_check_in_asks_again_for_a_key_that_the_vendor_failed_to_issue() -> None:
@@ -160,10 +160,10 @@ async def test_check_in_asks_again_for_a_key_that_the_vendor_failed_to_issue() -
             await h.publish(confirmed())
             await h.publish(check_in_started())
             await h.settled()
-            assert len(h.published(VendorErred)) == 2
+            assert len(await h.published(VendorErred)) == 2
             await h.publish(check_in_started(attempt=2, missing=("key",)))
             await h.settled()
-            assert len(h.published(KeyIssued)) == 1
+            assert len(await h.published(KeyIssued)) == 1
             assert await queue() == []
             assert outside.ledger.opening("t1") == {"b1": "r1"}
 
@@ -179,7 +179,7 @@ async def test_a_key_ends_with_its_stay(outside: World, fact: object, reason: st
         await h.publish(fact)
         await h.publish(fact)
         await h.settled()
-        assert [(e.data.credential_id, e.data.reason) for e in h.published(KeyRevoked)] == [("key-b1", reason)]
+        assert [(e.data.credential_id, e.data.reason) for e in await h.published(KeyRevoked)] == [("key-b1", reason)]
         assert outside.ledger.opening("t1") == {}
         await h.assert_replay_safe()
 
@@ -192,7 +192,7 @@ async def test_check_out_is_answered_even_when_there_never_was_a_key(outside: Wo
         await h.publish(check_out_started("b2"))
         await h.publish(cancelled("b3"))
         await h.settled()
-        revoked = [(e.data.booking_id, e.data.credential_id) for e in h.published(KeyRevoked)]
+        revoked = [(e.data.booking_id, e.data.credential_id) for e in await h.published(KeyRevoked)]
         assert sorted(revoked) == [("b1", ""), ("b2", "")]
 
 
@@ -201,7 +201,7 @@ async def test_a_key_that_the_vendor_issued_without_saying_so_is_revoked_too() -
         async with Harness(lock_integration) as h:
             await h.publish(confirmed())
             await h.settled()
-            assert h.published(KeyIssued) == []
+            assert await h.published(KeyIssued) == []
             assert outside.ledger.opening("t1") == {"b1": "r1"}
             await h.publish(cancelled())
             await h.settled()
@@ -214,11 +214,11 @@ async def test_a_key_is_revoked_although_the_vendor_failed_because_it_is_tried_u
             await h.publish(confirmed())
             await h.publish(check_out_started())
             await h.settled()
-            assert [e.data.operation for e in h.published(VendorErred)] == ["revoke"]
+            assert [e.data.operation for e in await h.published(VendorErred)] == ["revoke"]
             assert await queue() == [("revoke", "vendor_error")]
-            assert h.published(KeyRevoked) == []
+            assert await h.published(KeyRevoked) == []
             await patient(h)
-            assert [e.data.reason for e in h.published(KeyRevoked)] == ["checked_out"]
+            assert [e.data.reason for e in await h.published(KeyRevoked)] == ["checked_out"]
             assert outside.ledger.opening("t1") == {}
             assert await queue() == []
 
@@ -235,7 +235,7 @@ async def test_a_key_is_revoked_by_hand_where_the_vendor_never_answers() -> None
             await h.settled()
             assert outside.ledger.opening("t1") == {}
             await patient(h)
-            assert [(e.data.credential_id, e.data.reason) for e in h.published(KeyRevoked)] == [
+            assert [(e.data.credential_id, e.data.reason) for e in await h.published(KeyRevoked)] == [
                 ("key-b1", "checked_out")
             ]
             assert await queue() == []
@@ -250,7 +250,7 @@ async def test_a_key_can_be_revoked_for_safety_during_the_stay(outside: World) -
         await h.publish(reallocated(first=2, last=4))
         await h.publish(check_in_started())
         await h.settled()
-        assert [e.data.reason for e in h.published(KeyRevoked)] == ["security"]
+        assert [e.data.reason for e in await h.published(KeyRevoked)] == ["security"]
         assert outside.ledger.opening("t1") == {}
         with pytest.raises(Reject, match="over"):
             await issue_manually("t1", "b1")
@@ -263,7 +263,7 @@ async def test_a_key_follows_a_change_of_dates(outside: World) -> None:
         await h.publish(dates_changed(first=2, last=5))
         await h.publish(reallocated(first=2, last=5, room_id="r2"))
         await h.settled()
-        (key,) = h.published(KeyUpdated)
+        (key,) = await h.published(KeyUpdated)
         assert (key.data.change_id, key.data.room_id, key.data.check_out) == ("c1", "r2", day(5))
         assert outside.ledger.opening("t1") == {"b1": "r2"}
         await h.assert_replay_safe()
@@ -278,7 +278,7 @@ async def test_the_key_is_for_the_new_room_whichever_of_booking_and_swap_is_hear
         for fact in facts if first == "swap" else reversed(facts):
             await h.publish(fact)
             await h.settled()
-        assert len(h.published(KeyIssued)) == 1
+        assert len(await h.published(KeyIssued)) == 1
         assert outside.ledger.opening("t1") == {"b1": "r2"}
         ((check_in, check_out),) = outside.ledger.read("SELECT check_in, check_out FROM credentials")
         assert (check_in, check_out) == ("2027-02-02", "2027-02-05")
@@ -289,10 +289,10 @@ async def test_without_a_key_a_change_of_dates_changes_the_one_that_comes_later(
         await h.publish(confirmed(cash=True))
         await h.publish(reallocated(first=2, last=5, room_id="r2"))
         await h.settled()
-        assert h.published(KeyUpdated) == []
+        assert await h.published(KeyUpdated) == []
         await h.publish(check_in_started())
         await h.settled()
-        (key,) = h.published(KeyIssued)
+        (key,) = await h.published(KeyIssued)
         assert (key.data.room_id, key.data.check_out) == ("r2", day(5))
 
 
@@ -303,10 +303,10 @@ async def test_a_key_that_does_not_follow_is_tried_again_by_itself() -> None:
             await h.settled()
             await h.publish(reallocated(first=2, last=5, room_id="r2"))
             await h.settled()
-            assert [e.data.operation for e in h.published(VendorErred)] == ["update"]
+            assert [e.data.operation for e in await h.published(VendorErred)] == ["update"]
             assert await queue() == [("update", "vendor_error")]
             await patient(h)
-            assert [e.data.change_id for e in h.published(KeyUpdated)] == ["c1"]
+            assert [e.data.change_id for e in await h.published(KeyUpdated)] == ["c1"]
             assert outside.ledger.opening("t1") == {"b1": "r2"}
             assert await queue() == []
 
@@ -320,9 +320,9 @@ async def test_a_key_that_does_not_follow_is_asked_for_again_by_one_click() -> N
             await h.settled()
             await h.publish(dates_changed(first=2, last=5, attempt=2, missing=("key",)))
             await h.settled()
-            assert [e.data.change_id for e in h.published(KeyUpdated)] == ["c1"]
+            assert [e.data.change_id for e in await h.published(KeyUpdated)] == ["c1"]
             await patient(h)
-            assert len(h.published(KeyUpdated)) == 1
+            assert len(await h.published(KeyUpdated)) == 1
             assert outside.ledger.opening("t1") == {"b1": "r2"}
 
 
@@ -335,7 +335,7 @@ async def test_a_key_that_does_not_follow_is_cut_anew_by_hand() -> None:
             await h.settled()
             await issue_manually("t1", "b1")
             await h.settled()
-            assert [e.data.change_id for e in h.published(KeyUpdated)] == ["c1"]
+            assert [e.data.change_id for e in await h.published(KeyUpdated)] == ["c1"]
             assert outside.ledger.opening("t1") == {"b1": "r2"}
 
 
@@ -368,7 +368,7 @@ async def test_an_update_that_reaches_the_vendor_after_the_end_of_the_stay_leave
         await patient(h)
         assert len(reached) == 1
         assert outside.ledger.opening("t1") == {}
-        assert len(h.published(KeyRevoked)) == 1
+        assert len(await h.published(KeyRevoked)) == 1
 
 
 async def test_a_key_is_suspended_and_reinstated(outside: World) -> None:
@@ -381,8 +381,8 @@ async def test_a_key_is_suspended_and_reinstated(outside: World) -> None:
         for _ in range(2):
             await reinstate("t1", "b1")
         await h.settled()
-        assert [e.data.reason for e in h.published(KeySuspended)] == ["police"]
-        assert len(h.published(KeyUpdated)) == 1
+        assert [e.data.reason for e in await h.published(KeySuspended)] == ["police"]
+        assert len(await h.published(KeyUpdated)) == 1
         assert outside.ledger.opening("t1") == {"b1": "r1"}
 
 
@@ -405,7 +405,7 @@ async def test_a_suspension_that_the_vendor_does_not_answer_is_not_said() -> Non
             with pytest.raises(RetryLater, match="try again"):
                 await suspend("t1", "b1", reason="police")
             await h.settled()
-            assert h.published(KeySuspended) == []
+            assert await h.published(KeySuspended) == []
 
 
 async def test_a_suspended_key_is_revoked_at_check_out(outside: World) -> None:
@@ -415,7 +415,7 @@ async def test_a_suspended_key_is_revoked_at_check_out(outside: World) -> None:
         await suspend("t1", "b1", reason="dispute")
         await h.publish(check_out_started())
         await h.settled()
-        assert len(h.published(KeyRevoked)) == 1
+        assert len(await h.published(KeyRevoked)) == 1
         assert await rows(lock_integration, "SELECT state FROM keys") == [("revoked",)]
 
 
@@ -447,6 +447,6 @@ async def test_devices_are_paired_and_decide_on_the_vendor_of_the_house(outside:
                 await pair_device(tx, "d2", property_id="p1", room_id="r2", vendor="wiegand")
         await h.publish(confirmed())
         await h.settled()
-        assert [e.data.device_id for e in h.published(DevicePaired)] == ["d1"]
-        assert [e.data.vendor for e in h.published(KeyIssued)] == ["salto"]
+        assert [e.data.device_id for e in await h.published(DevicePaired)] == ["d1"]
+        assert [e.data.vendor for e in await h.published(KeyIssued)] == ["salto"]
         assert outside.ledger.read("SELECT vendor FROM credentials") == [("salto",)]

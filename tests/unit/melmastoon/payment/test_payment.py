@@ -84,12 +84,12 @@ async def test_money_is_asked_for_once_the_booking_is_held_and_its_room_committe
     async with Harness(payment) as h:
         facts = [held(), committed()]
         for fact in facts if first == "held" else reversed(facts):
-            assert h.published(IntentCreated) == []
+            assert await h.published(IntentCreated) == []
             await h.publish(fact)
             await h.settled()
-        (created,) = h.published(IntentCreated)
+        (created,) = await h.published(IntentCreated)
         assert (created.data.intent_id, created.data.purpose, created.data.amount_cents) == (STAY, "stay", 20_000)
-        (captured,) = h.published(IntentCaptured)
+        (captured,) = await h.published(IntentCaptured)
         assert (captured.data.rail, captured.data.amount_cents) == ("card", 20_000)
         assert outside.ledger.charged("t1") == {"b1": 20_000}
         await h.assert_replay_safe()
@@ -99,7 +99,7 @@ async def test_money_is_asked_for_once_the_booking_is_held_and_its_room_committe
 async def test_every_rail_has_a_vendor_of_its_own(outside: World, rail: Rail) -> None:
     async with Harness(payment) as h:
         await book(h, rail=rail)
-        assert [e.data.rail for e in h.published(IntentCaptured)] == [rail]
+        assert [e.data.rail for e in await h.published(IntentCaptured)] == [rail]
         assert outside.ledger.read("SELECT rail FROM charges") == [(rail,)]
 
 
@@ -127,8 +127,8 @@ async def test_whatever_the_vendor_does_there_is_exactly_one_charge(moods: dict[
             await book(h)
             await patient(h)
             assert outside.ledger.charged("t1") == {"b1": 20_000}
-            assert [e.data.amount_cents for e in h.published(IntentCaptured)] == [20_000]
-            assert h.published(IntentFailed) == []
+            assert [e.data.amount_cents for e in await h.published(IntentCaptured)] == [20_000]
+            assert await h.published(IntentFailed) == []
 
 
 @pytest.mark.parametrize(("operation", "table"), [("capture", "charges"), ("refund", "refunds")])
@@ -154,25 +154,25 @@ async def test_after_the_last_try_the_intent_is_voided_before_it_is_said_to_have
         async with Harness(payment) as h:
             await book(h)
             await patient(h)
-            (failed,) = h.published(IntentFailed)
+            (failed,) = await h.published(IntentFailed)
             assert (failed.data.intent_id, failed.data.reason, failed.data.refund) == (
                 STAY,
                 "vendor_unavailable",
                 False,
             )
             assert outside.ledger.read("SELECT state FROM charges") == [("voided",)]
-            assert h.published(IntentCaptured) == []
+            assert await h.published(IntentCaptured) == []
 
 
 async def test_while_the_vendor_says_nothing_at_all_nothing_is_said_about_the_money() -> None:
     with pretending(weather({"capture": ["lost"] * 4, "look": ["error"] * 8, "void": ["error"] * 6})) as outside:
         async with Harness(payment) as h:
             await book(h)
-            assert h.published(IntentCaptured) == []
-            assert h.published(IntentFailed) == []
+            assert await h.published(IntentCaptured) == []
+            assert await h.published(IntentFailed) == []
             assert len(await h.held(payment)) >= 1
             await patient(h)
-            assert [e.data.amount_cents for e in h.published(IntentCaptured)] == [20_000]
+            assert [e.data.amount_cents for e in await h.published(IntentCaptured)] == [20_000]
             assert outside.ledger.charged("t1") == {"b1": 20_000}
 
 
@@ -180,7 +180,7 @@ async def test_a_decline_is_no_trouble_and_is_said_at_once() -> None:
     with pretending(weather({}, f"t1:{STAY}")) as outside:
         async with Harness(payment) as h:
             await book(h)
-            (failed,) = h.published(IntentFailed)
+            (failed,) = await h.published(IntentFailed)
             assert failed.data.reason == "declined"
             assert outside.ledger.read("SELECT asked FROM charges") == [(1,)]
 
@@ -188,7 +188,7 @@ async def test_a_decline_is_no_trouble_and_is_said_at_once() -> None:
 async def test_cash_is_promised_without_a_vendor_and_counted_at_the_desk(outside: World) -> None:
     async with Harness(payment) as h:
         await book(h, rail="cash_pending")
-        (promised,) = h.published(IntentCaptured)
+        (promised,) = await h.published(IntentCaptured)
         assert promised.data.rail == "cash_pending"
         async with payment.transaction("t1") as tx:
             assert await cash_due(tx, "b1") == 20_000
@@ -196,7 +196,7 @@ async def test_cash_is_promised_without_a_vendor_and_counted_at_the_desk(outside
         async with payment.transaction("t1") as tx:
             assert await reconcile_cash(tx, "b1", staff_id="s1") == 0
         await h.settled()
-        (counted,) = h.published(CashReconciled)
+        (counted,) = await h.published(CashReconciled)
         assert (counted.data.amount_cents, counted.data.staff_id, counted.data.purpose) == (20_000, "s1", "stay")
         assert outside.ledger.read("SELECT * FROM charges") == []
 
@@ -206,7 +206,7 @@ async def test_no_cash_is_taken_for_a_cancelled_booking(outside: World) -> None:
         await book(h, rail="cash_pending")
         await h.publish(cancelled())
         await h.settled()
-        assert h.published(IntentRefunded) == []
+        assert await h.published(IntentRefunded) == []
         async with payment.transaction("t1") as tx:
             assert await cash_due(tx, "b1") == 0
         with pytest.raises(Reject, match="cancelled"):
@@ -220,7 +220,7 @@ async def test_a_guest_who_cancels_gets_back_what_the_policy_says(outside: World
         await book(h)
         await h.publish(cancelled(refund=refund))
         await h.settled()
-        assert sum(e.data.amount_cents for e in h.published(IntentRefunded)) == 20_000 - left
+        assert sum(e.data.amount_cents for e in await h.published(IntentRefunded)) == 20_000 - left
         assert outside.ledger.charged("t1") == {"b1": left}
         await h.assert_replay_safe()
 
@@ -242,8 +242,8 @@ async def test_money_that_is_captured_after_the_cancellation_is_given_back_whole
             await h.settled()
             assert outside.ledger.charged("t1") == {"b1": 20_000}
             await patient(h)
-            (captured,) = h.published(IntentCaptured)
-            (refunded,) = h.published(IntentRefunded)
+            (captured,) = await h.published(IntentCaptured)
+            (refunded,) = await h.published(IntentRefunded)
             assert refunded.data.amount_cents == captured.data.amount_cents == 20_000
             assert outside.ledger.charged("t1") == {"b1": 0}
 
@@ -255,7 +255,7 @@ async def test_a_booking_that_was_cancelled_before_is_not_charged(outside: World
         await h.settled()
         await h.publish(held())
         await h.settled()
-        assert h.published(IntentCreated) == []
+        assert await h.published(IntentCreated) == []
         assert outside.ledger.charged("t1") == {}
 
 
@@ -266,8 +266,8 @@ async def test_money_that_was_not_taken_when_the_booking_is_cancelled_is_not_tak
             await h.publish(cancelled(reason="hold_expired", refund=0))
             await h.settled()
             await patient(h)
-            assert h.published(IntentCaptured) == []
-            assert len(h.published(IntentFailed)) == 1
+            assert await h.published(IntentCaptured) == []
+            assert len(await h.published(IntentFailed)) == 1
             assert outside.ledger.read("SELECT state FROM charges") == [("voided",)]
 
 
@@ -302,7 +302,7 @@ async def test_whatever_the_vendor_does_there_is_exactly_one_refund(moods: dict[
             await h.publish(cancelled(refund=5_000))
             await patient(h)
             assert outside.ledger.charged("t1") == {"b1": 15_000}
-            assert [e.data.amount_cents for e in h.published(IntentRefunded)] == [5_000]
+            assert [e.data.amount_cents for e in await h.published(IntentRefunded)] == [5_000]
 
 
 async def test_a_refund_that_fails_goes_to_finance_who_ask_again() -> None:
@@ -312,7 +312,7 @@ async def test_a_refund_that_fails_goes_to_finance_who_ask_again() -> None:
             await book(h)
             await h.publish(cancelled(refund=5_000))
             await h.settled()
-            (failed,) = h.published(IntentFailed)
+            (failed,) = await h.published(IntentFailed)
             assert (failed.data.refund, failed.data.reason, failed.data.amount_cents) == (True, "declined", 5_000)
             (waiting,) = await finance()
             assert (waiting.booking_id, waiting.amount_cents, waiting.reason) == ("b1", 5_000, "declined")
@@ -321,7 +321,7 @@ async def test_a_refund_that_fails_goes_to_finance_who_ask_again() -> None:
             assert await retry_refund("t1", waiting.refund_id)
             await h.settled()
             assert await finance() == []
-            assert [e.data.refund_id for e in h.published(IntentRefunded)] == [waiting.refund_id]
+            assert [e.data.refund_id for e in await h.published(IntentRefunded)] == [waiting.refund_id]
             assert outside.ledger.charged("t1") == {"b1": 15_000}
 
 
@@ -338,7 +338,7 @@ async def test_the_difference_of_a_change_of_dates_is_taken_by_the_same_rail(out
         await h.publish(charge(3_000))
         await h.publish(charge(3_000))
         await h.settled()
-        captured = [e.data for e in h.published(IntentCaptured)]
+        captured = [e.data for e in await h.published(IntentCaptured)]
         assert [(one.purpose, one.reference, one.rail) for one in captured] == [
             ("stay", "b1", "paypal"),
             ("delta", "c1", "paypal"),
@@ -365,7 +365,7 @@ async def test_a_stay_that_became_cheaper_is_paid_back_out_of_what_was_taken(out
         await h.settled()
         await h.publish(delta(-21_000, change_id="c2"))
         await h.settled()
-        assert sorted(e.data.amount_cents for e in h.published(IntentRefunded)) == [1_000, 20_000]
+        assert sorted(e.data.amount_cents for e in await h.published(IntentRefunded)) == [1_000, 20_000]
         assert outside.ledger.charged("t1") == {"b1": 2_000}
         await h.publish(cancelled(refund=20_000))
         await h.settled()
@@ -382,7 +382,7 @@ async def test_a_change_of_dates_changes_what_cash_is_promised(outside: World) -
         await h.settled()
         async with payment.transaction("t1") as tx:
             assert await reconcile_cash(tx, "b1", staff_id="s1") == 22_000
-        assert h.published(IntentRefunded) == []
+        assert await h.published(IntentRefunded) == []
 
 
 async def test_after_cash_was_counted_a_dearer_stay_is_promised_and_a_cheaper_one_paid_back(outside: World) -> None:
@@ -394,11 +394,11 @@ async def test_after_cash_was_counted_a_dearer_stay_is_promised_and_a_cheaper_on
         await h.publish(charge(3_000))
         await h.publish(delta(-500, change_id="c2"))
         await h.settled()
-        assert [(e.data.purpose, e.data.rail) for e in h.published(IntentCreated)] == [
+        assert [(e.data.purpose, e.data.rail) for e in await h.published(IntentCreated)] == [
             ("stay", "cash_pending"),
             ("delta", "cash_pending"),
         ]
-        assert [e.data.amount_cents for e in h.published(IntentRefunded)] == [500]
+        assert [e.data.amount_cents for e in await h.published(IntentRefunded)] == [500]
         assert outside.ledger.read("SELECT * FROM refunds") == []
         async with payment.transaction("t1") as tx:
             assert await cash_due(tx, "b1") == 3_000
@@ -410,7 +410,7 @@ async def test_what_is_open_at_check_out_is_taken_and_nothing_when_nothing_is(ou
         await h.publish(invoice(0))
         await h.publish(invoice(700, attempt=2))
         await h.settled()
-        assert [(e.data.purpose, e.data.reference, e.data.amount_cents) for e in h.published(IntentCaptured)] == [
+        assert [(e.data.purpose, e.data.reference, e.data.amount_cents) for e in await h.published(IntentCaptured)] == [
             ("stay", "b1", 20_000),
             ("balance", "inv-b1-2", 700),
         ]
@@ -425,12 +425,12 @@ async def test_cash_at_check_out_is_short_until_the_desk_has_counted_it(outside:
         await h.settled()
         await h.publish(invoice(3_700))
         await h.settled()
-        (short,) = h.published(IntentFailed)
+        (short,) = await h.published(IntentFailed)
         assert (short.data.purpose, short.data.reason) == ("balance", "cash_due")
         async with payment.transaction("t1") as tx:
             assert await reconcile_cash(tx, "b1", staff_id="s1") == 3_700
         await h.settled()
-        assert [e.data.purpose for e in h.published(CashReconciled)] == ["stay", "balance"]
+        assert [e.data.purpose for e in await h.published(CashReconciled)] == ["stay", "balance"]
 
 
 async def test_no_cash_is_waited_for_once_the_folio_is_closed(outside: World) -> None:

@@ -37,8 +37,8 @@ async def test_a_plan_is_published_and_archived_once() -> None:
             assert await archive_rate_plan(tx, "bar")
             assert not await archive_rate_plan(tx, "bar")
         await h.settled()
-        assert [e.data.night_cents for e in h.published(RatePlanPublished)] == [10_000]
-        assert [e.data.property_id for e in h.published(RatePlanArchived)] == ["p1"]
+        assert [e.data.night_cents for e in await h.published(RatePlanPublished)] == [10_000]
+        assert [e.data.property_id for e in await h.published(RatePlanArchived)] == ["p1"]
         with pytest.raises(Reject, match="no price"):
             async with pricing.transaction("t1") as tx:
                 await offer(tx)
@@ -54,7 +54,7 @@ async def test_a_price_of_one_night_goes_before_the_plans_and_the_same_again_is_
         async with pricing.transaction("t1") as tx:
             assert (await offer(tx)).amount_cents == 9_000 + 12_000
         await h.settled()
-        assert [e.data.night_cents for e in h.published(CalendarUpdated)] == [15_000, 12_000]
+        assert [e.data.night_cents for e in await h.published(CalendarUpdated)] == [15_000, 12_000]
 
 
 async def test_a_night_below_nothing_is_refused() -> None:
@@ -73,9 +73,9 @@ async def test_a_quote_expires_after_ten_minutes_and_holds_its_price_until_then(
             await set_night_price(tx, property_id="p1", room_type="double", night=day(2), night_cents=1)
             assert (await offer(tx)).amount_cents == 20_000
         await h.advance(599)
-        assert h.published(QuoteExpired) == []
+        assert await h.published(QuoteExpired) == []
         await h.advance(2)
-        assert [e.data.quote_id for e in h.published(QuoteExpired)] == ["quo-b1"]
+        assert [e.data.quote_id for e in await h.published(QuoteExpired)] == ["quo-b1"]
 
 
 async def test_a_quote_that_a_booking_was_held_with_does_not_expire() -> None:
@@ -87,7 +87,7 @@ async def test_a_quote_that_a_booking_was_held_with_does_not_expire() -> None:
         await h.publish(held("b1"))
         await h.settled()
         await h.advance(700)
-        assert [e.data.quote_id for e in h.published(QuoteExpired)] == ["quo-b2"]
+        assert [e.data.quote_id for e in await h.published(QuoteExpired)] == ["quo-b2"]
 
 
 async def test_a_booking_is_remembered_at_what_it_was_sold_for() -> None:
@@ -107,7 +107,7 @@ async def test_a_change_of_dates_is_priced_whichever_of_booking_and_swap_is_hear
         for fact in facts if late == "swap" else reversed(facts):
             await h.publish(fact)
             await h.settled()
-        (applied,) = h.published(DeltaApplied)
+        (applied,) = await h.published(DeltaApplied)
         assert (applied.data.change_id, applied.data.delta_cents) == ("c1", 2 * 12_000 - 10_000)
         await h.assert_replay_safe()
 
@@ -119,7 +119,7 @@ async def test_changes_that_were_heard_of_before_the_booking_are_priced_one_afte
         await h.settled()
         await h.publish(held("b1"))
         await h.settled()
-        assert [(e.data.change_id, e.data.delta_cents) for e in h.published(DeltaApplied)] == [
+        assert [(e.data.change_id, e.data.delta_cents) for e in await h.published(DeltaApplied)] == [
             ("c2", 10_000),
             ("c1", -20_000),
         ]
@@ -131,7 +131,7 @@ async def test_the_same_swap_twice_costs_once() -> None:
         for _ in range(2):
             await h.publish(reallocated("b1", first=1, last=2))
             await h.settled()
-        assert [e.data.delta_cents for e in h.published(DeltaApplied)] == [-10_000]
+        assert [e.data.delta_cents for e in await h.published(DeltaApplied)] == [-10_000]
 
 
 def test_an_amount_is_spread_over_nights_without_losing_a_cent() -> None:

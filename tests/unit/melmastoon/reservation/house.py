@@ -152,9 +152,9 @@ class House:
     async def saga_status(self, name: str, id: str = "b1") -> str:
         return (await self.saga(name, id)).row.status
 
-    def said(self, fact: type[object]) -> Sequence[object]:
+    async def said(self, fact: type[object]) -> Sequence[object]:
         """What reservation said of one type, in order."""
-        return [event.data for event in self.harness.published(fact)]
+        return [event.data for event in await self.harness.published(fact)]
 
 
 @asynccontextmanager

@@ -37,13 +37,13 @@ def cancelled(reason: str) -> BookingCancelled:
 async def test_a_booking_with_a_room_and_the_money_is_confirmed() -> None:
     async with open_house() as house:
         assert await house.hold()
-        assert house.said(BookingHeld) == [wanted()]
+        assert await house.said(BookingHeld) == [wanted()]
         await house.hears(committed())
         assert (await house.booking()).status == "held"
         await house.hears(captured())
         booking = await house.booking()
         assert (booking.status, booking.room_id) == ("confirmed", "r1")
-        (confirmed,) = house.said(BookingConfirmed)
+        (confirmed,) = await house.said(BookingConfirmed)
         assert isinstance(confirmed, BookingConfirmed)
         assert (confirmed.room_id, confirmed.amount_cents, confirmed.cash_pending) == ("r1", 30_000, False)
         assert await house.saga_status("booking") == "completed"
@@ -65,7 +65,7 @@ async def test_money_that_is_heard_of_before_the_room_waits_for_it() -> None:
         await house.waits(60.0)
         await house.hears(committed())
         assert (await house.booking()).status == "confirmed"
-        assert len(house.said(BookingConfirmed)) == 1
+        assert len(await house.said(BookingConfirmed)) == 1
 
 
 async def test_the_hold_expires_at_exactly_30_seconds_without_a_room() -> None:
@@ -76,7 +76,7 @@ async def test_the_hold_expires_at_exactly_30_seconds_without_a_room() -> None:
         await house.waits(0.001)
         booking = await house.booking()
         assert (booking.status, booking.reason) == ("cancelled", "hold_expired")
-        assert house.said(BookingCancelled) == [cancelled("hold_expired")]
+        assert await house.said(BookingCancelled) == [cancelled("hold_expired")]
         assert await house.saga_status("booking") == "compensated"
 
 
@@ -86,7 +86,7 @@ async def test_a_room_that_is_committed_after_the_hold_expired_changes_nothing_h
         await house.waits(30.0)
         await house.hears(committed(), released())
         assert (await house.booking()).status == "cancelled"
-        assert len(house.said(BookingCancelled)) == 1
+        assert len(await house.said(BookingCancelled)) == 1
         assert [turn.late for turn in (await house.saga("booking")).history[-2:]] == [True, True]
 
 
@@ -103,7 +103,7 @@ async def test_without_a_room_the_booking_is_cancelled_at_once() -> None:
     async with open_house() as house:
         await house.hold()
         await house.hears(oversold())
-        assert house.said(BookingCancelled) == [cancelled("no_room")]
+        assert await house.said(BookingCancelled) == [cancelled("no_room")]
         assert await house.saga_status("booking") == "compensated"
         assert (await house.saga("booking")).row.deadlines == {}
 
@@ -112,19 +112,19 @@ async def test_a_failed_payment_cancels_the_booking_and_waits_for_the_room_to_be
     async with open_house() as house:
         await house.hold()
         await house.hears(committed(), failed())
-        assert house.said(BookingCancelled) == [cancelled("payment_failed")]
+        assert await house.said(BookingCancelled) == [cancelled("payment_failed")]
         assert await house.saga_status("booking") == "compensating"
         await house.hears(released())
         assert await house.saga_status("booking") == "compensated"
         assert (await house.booking()).reason == "payment_failed"
-        assert len(house.said(BookingCancelled)) == 1
+        assert len(await house.said(BookingCancelled)) == 1
 
 
 async def test_a_failed_payment_that_is_heard_of_before_the_room_cancels_too() -> None:
     async with open_house() as house:
         await house.hold()
         await house.hears(failed(), committed(), released())
-        assert house.said(BookingCancelled) == [cancelled("payment_failed")]
+        assert await house.said(BookingCancelled) == [cancelled("payment_failed")]
         assert await house.saga_status("booking") == "compensated"
 
 
@@ -135,7 +135,7 @@ async def test_a_payment_that_never_answers_ends_the_hold_after_ten_minutes() ->
         await house.waits(599.999)
         assert (await house.booking()).status == "held"
         await house.waits(0.001)
-        assert house.said(BookingCancelled) == [cancelled("hold_expired")]
+        assert await house.said(BookingCancelled) == [cancelled("hold_expired")]
         await house.hears(released())
         assert await house.saga_status("booking") == "compensated"
 
@@ -147,8 +147,8 @@ async def test_money_that_is_captured_after_the_cancellation_confirms_nothing() 
         await house.waits(600.0)
         await house.hears(captured(), released(), captured())
         assert (await house.booking()).status == "cancelled"
-        assert house.said(BookingConfirmed) == []
-        assert house.said(BookingCancelled) == [cancelled("hold_expired")]
+        assert await house.said(BookingConfirmed) == []
+        assert await house.said(BookingCancelled) == [cancelled("hold_expired")]
         assert await house.saga_status("booking") == "compensated"
 
 
@@ -163,14 +163,14 @@ async def test_a_room_that_is_not_released_within_60_seconds_is_for_an_operator(
         await app_of(reservation).sagas.retry("booking", "t1", "b1")
         await house.hears(released())
         assert await house.saga_status("booking") == "compensated"
-        assert len(house.said(BookingCancelled)) == 1
+        assert len(await house.said(BookingCancelled)) == 1
 
 
 async def test_cash_on_arrival_confirms_with_cash_pending() -> None:
     async with open_house() as house:
         await house.confirmed_cash_pending()
         assert (await house.booking()).status == "confirmed_cash_pending"
-        (confirmed,) = house.said(BookingConfirmed)
+        (confirmed,) = await house.said(BookingConfirmed)
         assert isinstance(confirmed, BookingConfirmed)
         assert confirmed.cash_pending
 
@@ -194,7 +194,7 @@ async def test_cash_that_is_counted_before_the_promise_is_heard_of_is_not_pendin
         await house.hold(rail="cash_pending")
         await house.hears(committed(), counted(), captured("cash_pending"))
         assert (await house.booking()).status == "confirmed"
-        (confirmed,) = house.said(BookingConfirmed)
+        (confirmed,) = await house.said(BookingConfirmed)
         assert isinstance(confirmed, BookingConfirmed)
         assert not confirmed.cash_pending
 
@@ -205,7 +205,7 @@ async def test_a_guest_who_abandons_the_payment_page_gets_everything_back() -> N
         await house.hears(committed())
         await desk.abandon("t1", "b1")
         await house.hears(released())
-        assert house.said(BookingCancelled) == [cancelled("guest")]
+        assert await house.said(BookingCancelled) == [cancelled("guest")]
         assert await house.saga_status("booking") == "cancelled"
 
 
@@ -222,7 +222,7 @@ async def test_an_operator_who_cancels_a_booking_saga_is_named_as_the_reason() -
         await house.hold()
         await app_of(reservation).sagas.cancel("booking", "t1", "b1", "the guest rang and wept")
         await house.harness.settled()
-        assert house.said(BookingCancelled) == [cancelled("operator")]
+        assert await house.said(BookingCancelled) == [cancelled("operator")]
         assert (await house.saga("booking")).row.reason == "the guest rang and wept"
 
 

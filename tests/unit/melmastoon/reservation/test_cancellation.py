@@ -24,8 +24,8 @@ from tests.unit.melmastoon.reservation.house import (
 )
 
 
-def refund(house: House) -> int:
-    (cancelled,) = house.said(BookingCancelled)
+async def refund(house: House) -> int:
+    (cancelled,) = await house.said(BookingCancelled)
     assert isinstance(cancelled, BookingCancelled)
     assert cancelled.reason == "guest"
     return cancelled.refund_cents
@@ -37,28 +37,28 @@ async def test_a_guest_who_cancels_before_the_day_of_arrival_gets_back_what_the_
         assert await house.cancel(today=ARRIVAL - timedelta(days=1))
         booking = await house.booking()
         assert (booking.status, booking.reason) == ("cancelled", "guest")
-        assert refund(house) == 20_000
+        assert await refund(house) == 20_000
 
 
 async def test_a_guest_who_cancels_on_the_day_of_arrival_gets_nothing_back() -> None:
     async with open_house() as house:
         await house.confirmed()
         assert await house.cancel(today=ARRIVAL)
-        assert refund(house) == 0
+        assert await refund(house) == 0
 
 
 async def test_a_booking_that_is_not_refundable_is_cancelled_without_a_refund() -> None:
     async with open_house() as house:
         await house.confirmed(refundable=0)
         assert await house.cancel()
-        assert refund(house) == 0
+        assert await refund(house) == 0
 
 
 async def test_promised_cash_is_not_refunded() -> None:
     async with open_house() as house:
         await house.confirmed_cash_pending()
         assert await house.cancel()
-        assert refund(house) == 0
+        assert await refund(house) == 0
 
 
 async def test_counted_cash_is_refunded_like_any_other_money() -> None:
@@ -66,7 +66,7 @@ async def test_counted_cash_is_refunded_like_any_other_money() -> None:
         await house.confirmed_cash_pending()
         await house.hears(counted())
         assert await house.cancel()
-        assert refund(house) == 30_000
+        assert await refund(house) == 30_000
 
 
 async def test_a_refund_that_fails_leaves_the_booking_cancelled_and_shows_on_the_board() -> None:
@@ -88,7 +88,7 @@ async def test_a_booking_that_is_still_being_booked_is_abandoned_and_not_cancell
         with pytest.raises(Reject, match="booking b1 is still being booked: it can be abandoned"):
             await house.cancel()
         assert (await house.booking()).status == "held"
-        assert house.said(BookingCancelled) == []
+        assert await house.said(BookingCancelled) == []
 
 
 async def test_a_guest_who_has_checked_in_cannot_cancel() -> None:
@@ -103,7 +103,7 @@ async def test_a_booking_is_cancelled_once() -> None:
         await house.confirmed()
         assert await house.cancel()
         assert not await house.cancel()
-        assert len(house.said(BookingCancelled)) == 1
+        assert len(await house.said(BookingCancelled)) == 1
 
 
 async def test_nobody_cancels_a_booking_that_there_is_not_or_that_is_another_tenants() -> None:
@@ -128,8 +128,8 @@ async def test_a_no_show_is_noted_from_the_day_after_arrival_on() -> None:
             await house.no_show(today=ARRIVAL)
         assert await house.no_show(today=ARRIVAL + timedelta(days=1))
         assert (await house.booking()).status == "no_show"
-        assert house.said(NoShow) == [NoShow(booking_id="b1", property_id="p1", room_id="r1")]
-        assert house.said(BookingCancelled) == []  # which would carry a refund
+        assert await house.said(NoShow) == [NoShow(booking_id="b1", property_id="p1", room_id="r1")]
+        assert await house.said(BookingCancelled) == []  # which would carry a refund
 
 
 async def test_a_no_show_who_promised_cash_is_one_too() -> None:
@@ -144,7 +144,7 @@ async def test_a_no_show_is_noted_once() -> None:
         await house.confirmed()
         assert await house.no_show()
         assert not await house.no_show()
-        assert len(house.said(NoShow)) == 1
+        assert len(await house.said(NoShow)) == 1
 
 
 async def test_a_guest_who_is_in_is_no_no_show() -> None:

@@ -47,14 +47,14 @@ async def test_a_guest_is_in_when_folio_key_and_welcome_have_come_in_any_order(o
     async with open_house() as house:
         await house.confirmed()
         assert await house.check_in()
-        assert house.said(CheckInStarted) == [started()]
+        assert await house.said(CheckInStarted) == [started()]
         for part in order:
             card = await house.card()
             assert (card.booking.status, card.wants_attention) == ("check_in_started", False)
-            assert house.said(CheckedIn) == []
+            assert await house.said(CheckedIn) == []
             await house.hears(PARTS[part])
         assert (await house.booking()).status == "checked_in"
-        assert house.said(CheckedIn) == [IN]
+        assert await house.said(CheckedIn) == [IN]
         view = await house.saga("check_in")
         assert (view.row.status, view.row.deadlines) == ("completed", {})
 
@@ -92,7 +92,7 @@ async def test_at_exactly_30_seconds_the_check_in_is_partial_and_names_what_is_m
         assert (card.booking.status, card.missing, card.wants_attention) == ("check_in_partial", missing, True)
         view = await house.saga("check_in")
         assert (view.row.status, view.row.reason) == ("partial", f"missing: {missing}")
-        assert house.said(CheckedIn) == []
+        assert await house.said(CheckedIn) == []
 
 
 async def test_one_click_asks_again_for_what_is_missing_alone() -> None:
@@ -103,12 +103,12 @@ async def test_one_click_asks_again_for_what_is_missing_alone() -> None:
         await house.waits(30.0)
         await desk.retry_check_in("t1", "b1", by="s1")
         await house.harness.settled()
-        assert house.said(CheckInStarted) == [started(), started(2, "key", "welcome")]
+        assert await house.said(CheckInStarted) == [started(), started(2, "key", "welcome")]
         card = await house.card()
         assert (card.booking.status, card.missing) == ("check_in_started", "")
         await house.hears(PARTS["key"], PARTS["welcome"])
         assert (await house.booking()).status == "checked_in"
-        assert house.said(CheckedIn) == [IN]
+        assert await house.said(CheckedIn) == [IN]
 
 
 async def test_a_retry_has_30_seconds_of_its_own_and_may_be_partial_again() -> None:
@@ -124,7 +124,7 @@ async def test_a_retry_has_30_seconds_of_its_own_and_may_be_partial_again() -> N
         assert (await house.card()).missing == "key"
         await desk.retry_check_in("t1", "b1")
         await house.harness.settled()
-        assert house.said(CheckInStarted)[-1] == started(3, "key")
+        assert (await house.said(CheckInStarted))[-1] == started(3, "key")
 
 
 async def test_a_late_answer_completes_a_partial_check_in_without_a_click() -> None:
@@ -139,7 +139,7 @@ async def test_a_late_answer_completes_a_partial_check_in_without_a_click() -> N
         await house.hears(PARTS["key"])
         card = await house.card()
         assert (card.booking.status, card.missing, card.wants_attention) == ("checked_in", "", False)
-        assert house.said(CheckedIn) == [IN]
+        assert await house.said(CheckedIn) == [IN]
         assert await house.saga_status("check_in") == "completed"
 
 
@@ -194,7 +194,7 @@ async def test_a_check_in_that_is_asked_for_twice_begins_once() -> None:
         assert not await house.check_in()
         await house.hears(*PARTS.values())
         assert not await house.check_in()
-        assert house.said(CheckInStarted) == [started()]
+        assert await house.said(CheckInStarted) == [started()]
         assert (await house.booking()).status == "checked_in"
 
 
@@ -204,7 +204,7 @@ async def test_nobody_checks_in_outside_the_window(day: date) -> None:
         await house.confirmed()
         with pytest.raises(Reject, match=f"cannot be checked in on {day}: it is from 2027-03-10 until 2027-03-13"):
             await house.check_in(today=day)
-        assert house.said(CheckInStarted) == []
+        assert await house.said(CheckInStarted) == []
 
 
 async def test_a_cancelled_booking_cannot_be_checked_in() -> None:
@@ -235,7 +235,7 @@ async def test_duplicates_of_every_answer_change_nothing() -> None:
         await house.confirmed()
         await house.check_in()
         await house.hears(*PARTS.values(), *PARTS.values())  # said twice, as facts of their own
-        assert house.said(CheckedIn) == [IN]
+        assert await house.said(CheckedIn) == [IN]
         assert (await house.booking()).status == "checked_in"
 
 
@@ -249,5 +249,5 @@ async def test_what_the_desk_saw_to_by_hand_lets_the_guest_in() -> None:
         await house.harness.settled()
         card = await house.card()
         assert (card.booking.status, card.missing, card.wants_attention) == ("checked_in", "", False)
-        assert house.said(CheckedIn) == [IN]
+        assert await house.said(CheckedIn) == [IN]
         assert await house.saga_status("check_in") == "completed"

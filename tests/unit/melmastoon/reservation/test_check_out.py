@@ -34,14 +34,14 @@ async def test_a_guest_is_out_when_the_key_is_revoked_and_the_folio_closed_in_ei
     async with open_house() as house:
         await house.checked_in()
         assert await house.check_out()
-        assert house.said(CheckOutStarted) == [started()]
+        assert await house.said(CheckOutStarted) == [started()]
         first, second = (key_revoked(), folio_closed()) if key_first else (folio_closed(), key_revoked())
         await house.hears(first)
         assert (await house.booking()).status == "check_out_started"
-        assert house.said(CheckedOut) == []
+        assert await house.said(CheckedOut) == []
         await house.hears(second)
         assert (await house.booking()).status == "checked_out"
-        assert house.said(CheckedOut) == [OUT]
+        assert await house.said(CheckedOut) == [OUT]
         view = await house.saga("check_out")
         assert (view.row.status, view.row.deadlines) == ("completed", {})
 
@@ -68,7 +68,7 @@ async def test_a_declined_balance_is_pending_once_the_key_is_revoked(key_first: 
         view = await house.saga("check_out")
         assert (view.row.status, view.row.reason) == ("partial", "balance pending: card declined")
         assert view.row.deadlines == {}
-        assert house.said(CheckedOut) == []
+        assert await house.said(CheckedOut) == []
 
 
 async def test_a_declined_balance_is_asked_for_again_with_one_click_and_then_the_guest_is_out() -> None:
@@ -78,12 +78,12 @@ async def test_a_declined_balance_is_asked_for_again_with_one_click_and_then_the
         await house.hears(key_revoked(), invoice_voided())
         await desk.retry_check_out("t1", "b1", by="s1")
         await house.harness.settled()
-        assert house.said(CheckOutStarted) == [started(), started(2)]
+        assert await house.said(CheckOutStarted) == [started(), started(2)]
         card = await house.card()
         assert (card.booking.status, card.missing) == ("check_out_started", "")
         await house.hears(folio_closed())
         assert (await house.booking()).status == "checked_out"
-        assert house.said(CheckedOut) == [OUT]
+        assert await house.said(CheckedOut) == [OUT]
 
 
 async def test_a_balance_that_was_asked_for_again_is_not_asked_for_twice_while_it_is_on_its_way() -> None:
@@ -96,7 +96,7 @@ async def test_a_balance_that_was_asked_for_again_is_not_asked_for_twice_while_i
         assert (await house.booking()).status == "checked_out_balance_pending"
         await desk.retry_check_out("t1", "b1")
         await house.harness.settled()
-        assert house.said(CheckOutStarted) == [started(), started(2)]
+        assert await house.said(CheckOutStarted) == [started(), started(2)]
 
 
 async def test_a_declined_balance_that_was_settled_since_is_not_asked_for_again_because_of_the_key() -> None:
@@ -108,7 +108,7 @@ async def test_a_declined_balance_that_was_settled_since_is_not_asked_for_again_
         assert (await house.card()).missing == "key"
         await desk.retry_check_out("t1", "b1")
         await house.hears(key_revoked())
-        assert house.said(CheckOutStarted) == [started()]
+        assert await house.said(CheckOutStarted) == [started()]
         assert (await house.booking()).status == "checked_out"
 
 
@@ -121,7 +121,7 @@ async def test_a_balance_may_be_declined_again_and_again() -> None:
             await desk.retry_check_out("t1", "b1")
             await house.hears(invoice_voided(attempt))
             assert (await house.booking()).status == "checked_out_balance_pending"
-            assert house.said(CheckOutStarted)[-1] == started(attempt)
+            assert (await house.said(CheckOutStarted))[-1] == started(attempt)
         assert await house.saga_status("check_out") == "partial"
 
 
@@ -154,7 +154,7 @@ async def test_after_30_seconds_the_desk_sees_whether_key_or_folio_are_missing()
         await house.hears(key_revoked())  # by hand
         card = await house.card()
         assert (card.booking.status, card.missing, card.by_hand) == ("checked_out", "", "")
-        assert house.said(CheckedOut) == [OUT]
+        assert await house.said(CheckedOut) == [OUT]
 
 
 async def test_a_folio_that_is_not_settled_within_30_seconds_is_a_balance_pending() -> None:
@@ -192,7 +192,7 @@ async def test_a_click_on_a_check_out_without_a_declined_balance_asks_nobody_twi
         await house.waits(30.0)
         await desk.retry_check_out("t1", "b1")
         await house.harness.settled()
-        assert house.said(CheckOutStarted) == [started()]
+        assert await house.said(CheckOutStarted) == [started()]
         assert await house.saga_status("check_out") == "running"
         assert (await house.card()).missing == ""
         await house.hears(key_revoked())
@@ -202,7 +202,7 @@ async def test_a_click_on_a_check_out_without_a_declined_balance_asks_nobody_twi
         await desk.retry_check_out("t1", "b1")
         await house.hears(folio_closed())
         assert (await house.booking()).status == "checked_out"
-        assert house.said(CheckOutStarted) == [started()]
+        assert await house.said(CheckOutStarted) == [started()]
 
 
 async def test_a_balance_that_is_declined_while_the_key_is_overdue_is_pending_when_the_key_is_revoked() -> None:
@@ -264,7 +264,7 @@ async def test_a_check_out_that_is_asked_for_twice_begins_once() -> None:
         await house.checked_in()
         assert await house.check_out()
         assert not await house.check_out()
-        assert house.said(CheckOutStarted) == [started()]
+        assert await house.said(CheckOutStarted) == [started()]
 
 
 async def test_a_guest_who_is_not_in_cannot_check_out() -> None:
@@ -272,7 +272,7 @@ async def test_a_guest_who_is_not_in_cannot_check_out() -> None:
         await house.confirmed()
         with pytest.raises(Reject, match="booking b1 cannot become check_out_started: it is confirmed"):
             await house.check_out()
-        assert house.said(CheckOutStarted) == []
+        assert await house.said(CheckOutStarted) == []
 
 
 async def test_duplicates_of_every_answer_change_nothing() -> None:
@@ -280,7 +280,7 @@ async def test_duplicates_of_every_answer_change_nothing() -> None:
         await house.checked_in()
         await house.check_out()
         await house.hears(key_revoked(), key_revoked(), folio_closed(), folio_closed(), key_revoked())
-        assert house.said(CheckedOut) == [OUT]
+        assert await house.said(CheckedOut) == [OUT]
         assert (await house.booking()).status == "checked_out"
 
 
@@ -296,5 +296,5 @@ async def test_a_balance_that_was_settled_by_hand_lets_the_guest_go_but_no_key_t
         await app_of(reservation).sagas.resume("check_out", "t1", "b1", by="s1", note="paid in the bar")
         await house.harness.settled()
         assert (await house.booking()).status == "checked_out"
-        assert len(house.said(CheckedOut)) == 1
+        assert len(await house.said(CheckedOut)) == 1
         assert await house.saga_status("check_out") == "completed"

@@ -39,7 +39,7 @@ async def test_a_booking_that_is_held_twice_is_held_once() -> None:
         assert not await house.hold()
         await house.hears(committed(), captured())
         assert not await house.hold()
-        assert house.said(BookingHeld) == [wanted()]
+        assert await house.said(BookingHeld) == [wanted()]
         assert (await house.booking()).status == "confirmed"
 
 
@@ -59,7 +59,7 @@ async def test_a_booking_without_a_night_is_refused() -> None:
         with pytest.raises(Reject, match="booking b1: a stay from 2027-03-13 until 2027-03-13 has no night"):
             async with reservation.transaction("t1") as tx:
                 await hold(tx, replace(wanted(), check_in=DEPARTURE))
-        assert house.said(BookingHeld) == []
+        assert await house.said(BookingHeld) == []
 
 
 @pytest.mark.parametrize("refundable", [-1, 30_001])
@@ -75,7 +75,7 @@ async def test_a_transaction_that_fails_leaves_neither_booking_nor_saga() -> Non
             async with reservation.transaction("t1") as tx:
                 assert await hold(tx, wanted())
                 raise RuntimeError("the site fell over")
-        assert house.said(BookingHeld) == []
+        assert await house.said(BookingHeld) == []
         assert [row async for row in app_of(reservation).sagas.find()] == []
         assert await house.hold()
 
@@ -88,7 +88,7 @@ async def test_the_guest_of_a_booking_is_changed_once_per_request() -> None:
                 assert await change_guest(tx, "b1", request_id=request_id, guest=guest) is granted
         await house.harness.settled()
         assert (await house.booking()).guest == GUEST
-        assert house.said(BookingModified) == [
+        assert await house.said(BookingModified) == [
             BookingModified(booking_id="b1", guest=OTHER, change="guest"),
             BookingModified(booking_id="b1", guest=GUEST, change="guest"),
         ]
@@ -102,7 +102,7 @@ async def test_special_requests_are_noted_once_per_request() -> None:
                 assert await note_requests(tx, "b1", request_id="q1", words="a cot") is granted
         await house.harness.settled()
         assert (await house.booking()).special_requests == "a cot"
-        assert house.said(BookingModified) == [
+        assert await house.said(BookingModified) == [
             BookingModified(booking_id="b1", guest=GUEST, change="special_requests", note="a cot")
         ]
 

@@ -57,7 +57,7 @@ async def test_without_a_key_a_change_is_done_with_rooms_and_price_in_either_ord
     async with open_house() as house:
         await house.confirmed()
         assert await house.change_dates()
-        assert house.said(BookingDatesChanged) == [wanted()]
+        assert await house.said(BookingDatesChanged) == [wanted()]
         assert await window(house) == ("dates_changing", "r1", ARRIVAL, DEPARTURE)
         await house.hears(*(ANSWERS[part] for part in order))
         assert await window(house) == ("confirmed", "r2", LATER, LATER_STILL)
@@ -86,8 +86,8 @@ async def test_a_change_without_a_free_room_reverts_by_itself_and_the_guest_is_t
         await house.change_dates()
         await house.hears(oversold("c1"))
         assert await window(house) == ("confirmed", "r1", ARRIVAL, DEPARTURE)
-        assert house.said(BookingModified) == [KEPT]
-        assert house.said(BookingCancelled) == []
+        assert await house.said(BookingModified) == [KEPT]
+        assert await house.said(BookingCancelled) == []
         view = await house.saga("date_change", "c1")
         assert (view.row.status, view.row.reason, view.row.deadlines) == ("compensated", "no_room", {})
 
@@ -168,7 +168,7 @@ async def test_one_click_asks_again_for_what_is_missing_alone() -> None:
         await house.waits(30.0)
         await desk.retry_date_change("t1", "c1", by="s1")
         await house.harness.settled()
-        assert house.said(BookingDatesChanged) == [wanted(), wanted(2, "price", "key")]
+        assert await house.said(BookingDatesChanged) == [wanted(), wanted(2, "price", "key")]
         assert (await house.card()).missing == ""
         await house.hears(delta(10_000), key_updated("c1"))
         assert await window(house) == ("confirmed", "r2", LATER, LATER_STILL)
@@ -185,7 +185,7 @@ async def test_a_retry_has_30_seconds_of_its_own_and_may_be_partial_again() -> N
         assert await house.saga_status("date_change", "c1") == "partial"
         await desk.retry_date_change("t1", "c1")
         await house.harness.settled()
-        assert house.said(BookingDatesChanged)[-1] == wanted(3, "rooms", "price")
+        assert (await house.said(BookingDatesChanged))[-1] == wanted(3, "rooms", "price")
 
 
 async def test_late_answers_complete_a_partial_change_without_a_click() -> None:
@@ -209,7 +209,7 @@ async def test_a_partial_change_without_a_free_room_still_reverts_by_itself() ->
         await house.hears(oversold("c1"))
         assert await window(house) == ("confirmed", "r1", ARRIVAL, DEPARTURE)
         assert (await house.card()).missing == ""
-        assert house.said(BookingModified) == [KEPT]
+        assert await house.said(BookingModified) == [KEPT]
 
 
 async def test_a_key_that_was_revoked_meanwhile_is_not_waited_for_after_a_click() -> None:
@@ -246,7 +246,7 @@ async def test_a_click_on_a_partial_change_of_a_cancelled_booking_ends_it() -> N
         assert await house.cancel()
         await desk.retry_date_change("t1", "c1")
         assert await house.saga_status("date_change", "c1") == "completed"
-        assert len(house.said(BookingDatesChanged)) == 1
+        assert len(await house.said(BookingDatesChanged)) == 1
         assert (await house.card()).missing == ""
 
 
@@ -257,7 +257,7 @@ async def test_a_change_that_is_called_off_keeps_the_dates() -> None:
         await desk.call_off_date_change("t1", "c1", by="s1")
         await house.harness.settled()
         assert await window(house) == ("confirmed", "r1", ARRIVAL, DEPARTURE)
-        (kept,) = house.said(BookingModified)
+        (kept,) = await house.said(BookingModified)
         assert isinstance(kept, BookingModified)
         assert (kept.change, kept.note) == ("dates_kept", "called off")
 
@@ -281,7 +281,7 @@ async def test_a_change_that_is_called_off_after_the_nights_were_swapped_stays_s
         await desk.call_off_date_change("t1", "c1")
         await house.harness.settled()
         assert await window(house) == ("confirmed", "r2", LATER, LATER_STILL)
-        assert house.said(BookingModified) == []
+        assert await house.said(BookingModified) == []
         assert (await house.card()).missing == ""
 
 
@@ -318,7 +318,7 @@ async def test_a_booking_can_be_changed_again_and_again() -> None:
         await house.change_dates("c1")
         await house.hears(reallocated("c1"), delta(10_000, "c1"))
         assert await house.change_dates("c2", to=(ARRIVAL, DEPARTURE))
-        (_, second) = house.said(BookingDatesChanged)
+        (_, second) = await house.said(BookingDatesChanged)
         assert isinstance(second, BookingDatesChanged)
         assert (second.old_check_in, second.check_in) == (LATER, ARRIVAL)
 
@@ -330,7 +330,7 @@ async def test_a_change_that_is_asked_for_twice_begins_once() -> None:
         assert not await house.change_dates()
         await house.hears(reallocated(), delta(10_000))
         assert not await house.change_dates()
-        assert house.said(BookingDatesChanged) == [wanted()]
+        assert await house.said(BookingDatesChanged) == [wanted()]
         assert (await house.booking()).amount_cents == 40_000
 
 

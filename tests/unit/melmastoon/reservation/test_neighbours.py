@@ -78,7 +78,12 @@ async def test_a_stay_from_pay_to_receipt() -> None:
         card = await street.card()
         assert (card.booking.status, card.key) == ("checked_out", "revoked")
         assert await street.sagas() == {(name, "completed"): 1 for name in ("booking", "check_in", "check_out")}
-        assert len(street.said(CheckedIn)) == len(street.said(CheckedOut)) == len(street.said(FolioClosed)) == 1
+        assert (
+            len(await street.said(CheckedIn))
+            == len(await street.said(CheckedOut))
+            == len(await street.said(FolioClosed))
+            == 1
+        )
 
 
 async def test_the_last_room_is_one_bookings() -> None:
@@ -97,7 +102,7 @@ async def test_a_declined_card_gives_the_room_back() -> None:
         lost = await street.booking("b1")
         assert (lost.status, lost.reason) == ("cancelled", "payment_failed")
         assert await street.saga_status("booking") == "compensated"
-        assert len(street.said(AllocationReleased)) == 1
+        assert len(await street.said(AllocationReleased)) == 1
         await street.asked(hold, wanted("b2"))
         assert (await street.booking("b2")).status == "confirmed"
 
@@ -127,11 +132,11 @@ async def test_a_declined_balance_is_pending_without_a_key_and_is_taken_after_on
         await street.asked(check_out, "b1")
         card = await street.card()
         assert (card.booking.status, card.key, card.missing) == ("checked_out_balance_pending", "revoked", "balance")
-        assert street.said(FolioClosed) == []
+        assert await street.said(FolioClosed) == []
         await desk.retry_check_out("t1", "b1", by="s1")
         await street.harness.settled()
         assert (await street.booking()).status == "checked_out"
-        assert len(street.said(FolioClosed)) == 1
+        assert len(await street.said(FolioClosed)) == 1
 
 
 async def test_a_cancelled_booking_leaves_no_key_no_room_and_no_money_behind() -> None:
@@ -141,7 +146,7 @@ async def test_a_cancelled_booking_leaves_no_key_no_room_and_no_money_behind() -
         card = await street.card()
         assert (card.booking.status, card.key, card.wants_attention) == ("cancelled", "revoked", False)
         for fact in (AllocationReleased, IntentRefunded, RefundPosted, KeyRevoked):
-            assert len(street.said(fact)) == 1
+            assert len(await street.said(fact)) == 1
         await street.asked(hold, wanted("b2"))
         assert (await street.booking("b2")).status == "confirmed"
 
@@ -154,7 +159,7 @@ async def test_new_dates_bring_new_nights_a_new_price_and_a_key_that_fits() -> N
         booking = await street.booking()
         assert (booking.status, booking.check_out, booking.amount_cents) == ("confirmed", longer, 50_000)
         assert await street.sagas() == {("booking", "completed"): 1, ("date_change", "completed"): 1}
-        assert len(street.said(KeyUpdated)) == 1
+        assert len(await street.said(KeyUpdated)) == 1
 
 
 async def test_dates_that_are_taken_are_not_changed() -> None:

@@ -147,13 +147,13 @@ async def test_side_effects_are_for_the_live_generation_alone() -> None:
         for number in range(3):
             await harness.publish(side.TaskDone(task_id=f"k{number}"))
         await harness.settled()
-        assert len(harness.published(side.TaskShown)) == 3
+        assert len(await harness.published(side.TaskShown)) == 3
         await app_of(side.service).projections.rebuild("tasks")
         await harness.settled()
-        assert len(harness.published(side.TaskShown)) == 3
+        assert len(await harness.published(side.TaskShown)) == 3
         await harness.publish(side.TaskDone(task_id="k9"))
         await harness.settled()
-        assert len(harness.published(side.TaskShown)) == 4
+        assert len(await harness.published(side.TaskShown)) == 4
         assert side.calls == [(1, "k0"), (1, "k1"), (1, "k2"), (2, "k9")]
 
 

@@ -167,7 +167,7 @@ async def test_what_is_published_only_after_the_bulk_read_is_not_fed_twice() -> 
         harness.broker.publish = publish  # type: ignore[method-assign]
         harness.clock.advance(60.0)
         await harness.settled()
-        assert len(harness.published(hotel.RoomPriced)) == 1
+        assert len(await harness.published(hotel.RoomPriced)) == 1
         assert await hotel.rows() == [("t1", "r1", 20, 2), ("t1", "r2", 5, 1)]
         assert hotel.count(2) == 3
         await hotel.list_room("r1", 30)

@@ -160,6 +160,6 @@ async def booked(id: str = "b1") -> object:
     return rows[0][0] if rows else None
 
 
-def said(harness: Harness, event: type[object]) -> int:
+async def said(harness: Harness, event: type[object]) -> int:
     """How often a fact reached the broker."""
-    return len(harness.published(event))
+    return len(await harness.published(event))

@@ -54,7 +54,7 @@ async def test_a_retry_runs_the_failed_undo_again(h: Harness) -> None:
     turn = (await shown()).history[-1]
     assert (turn.input.kind, turn.input.type, bytes(turn.input.data)) == ("operator", "retry", b'{"by":"ada"}')
     assert turn.undone == ("drop_hold",)
-    (cancelled,) = h.published(BookingCancelled)
+    (cancelled,) = await h.published(BookingCancelled)
     assert cancelled.actor is not None
     assert (cancelled.actor.id, cancelled.correlation) == ("ada", row.correlation)
 
@@ -69,7 +69,7 @@ async def test_a_retry_that_fails_has_all_its_attempts_again(h: Harness) -> None
     await h.advance(10.0)
     await h.advance(10.0)
     assert await status() == "compensated"
-    assert said(h, BookingCancelled) == 1
+    assert await said(h, BookingCancelled) == 1
 
 
 async def test_a_retry_need_not_wait_for_the_schedule(h: Harness) -> None:
@@ -81,7 +81,7 @@ async def test_a_retry_need_not_wait_for_the_schedule(h: Harness) -> None:
     assert (await app_of(reservation).sagas.retry(*BOOKING)).status == "compensated"
     figures = await h.advance(10.0)
     assert figures.timers == {"reservation": 0}
-    assert said(h, BookingCancelled) == 1
+    assert await said(h, BookingCancelled) == 1
 
 
 async def test_resume_goes_on_without_the_failed_undo(h: Harness) -> None:
@@ -89,7 +89,7 @@ async def test_resume_goes_on_without_the_failed_undo(h: Harness) -> None:
     row = await app_of(reservation).sagas.resume(*BOOKING, note="dropped by hand")
     assert (row.status, row.done) == ("compensated", ())
     await h.settled()
-    assert said(h, BookingCancelled) == 0
+    assert await said(h, BookingCancelled) == 0
     assert (await shown()).history[-1].note == "dropped by hand"
 
 
@@ -103,7 +103,7 @@ async def test_resume_undoes_the_steps_before_the_failed_one(h: Harness) -> None
     assert await status() == "compensation_failed"
     assert (await app_of(reservation).sagas.resume(*BOOKING)).status == "compensated"
     await h.settled()
-    assert said(h, BookingCancelled) == 1
+    assert await said(h, BookingCancelled) == 1
 
 
 async def test_a_retry_of_an_undo_that_waits_calls_it_again_and_waits_again(h: Harness) -> None:
@@ -141,7 +141,7 @@ async def test_resume_completes_a_partial_saga_and_stops_its_deadlines(h: Harnes
     figures = await h.advance(30.0)
     assert figures.timers == {"reservation": 0}
     assert await status() == "completed"
-    assert said(h, BookingConfirmed) == 0
+    assert await said(h, BookingConfirmed) == 0
 
 
 async def test_cancel_compensates_and_ends_as_cancelled(h: Harness) -> None:
@@ -150,7 +150,7 @@ async def test_cancel_compensates_and_ends_as_cancelled(h: Harness) -> None:
     row = await app_of(reservation).sagas.cancel(*BOOKING, "the guest called", by="ada")
     assert (row.status, row.reason, row.deadlines) == ("cancelled", "the guest called", {})
     figures = await h.settled()
-    assert [event.data.reason for event in h.published(BookingCancelled)] == ["the guest called"]
+    assert [event.data.reason for event in await h.published(BookingCancelled)] == ["the guest called"]
     assert figures.timers == {"reservation": 0}
 
 
@@ -231,6 +231,6 @@ async def test_resume_runs_the_method_for_what_was_done_by_hand_and_that_decides
             await app_of(desk).sagas.resume("entry", "t1", "g2")
         await h.settled()
         assert row.status == "completed"
-        assert [event.data.guest_id for event in h.published(GuestArrived)] == ["g1"]
+        assert [event.data.guest_id for event in await h.published(GuestArrived)] == ["g1"]
         assert (await app_of(desk).sagas.show("entry", "t1", "g1")).history[-1].method == "let_in"
         assert (await app_of(desk).sagas.show("entry", "t1", "g2")).row.status == "partial"

@@ -53,7 +53,7 @@ async def test_the_goal_is_reached_and_no_deadline_is_left(h: Harness) -> None:
     )
     assert view.row.ended_at == h.clock.now()
     assert figures.timers == {"reservation": 0}
-    assert [e.data.booking_id for e in h.published(BookingConfirmed)] == ["b1"]
+    assert [e.data.booking_id for e in await h.published(BookingConfirmed)] == ["b1"]
     assert [(t.turn, t.input.kind, t.method, t.status) for t in view.history] == [
         (1, "start", "hold", "running"),
         (2, "event", "room_committed", "running"),
@@ -72,13 +72,13 @@ async def test_a_deadline_that_passes_is_taken_once(h: Harness) -> None:
     figures = await h.advance(30.0)
     view = await shown()
     assert (view.row.status, view.row.reason) == ("compensated", "hold_expired")
-    assert [e.data.reason for e in h.published(BookingCancelled)] == ["hold_expired"]
+    assert [e.data.reason for e in await h.published(BookingCancelled)] == ["hold_expired"]
     assert [t.input.kind for t in view.history] == ["start", "deadline"]
     assert view.history[1].undone == ("drop_hold",)
     assert figures.quiet
-    assert len(h.published(BookingHeld)) == 1
-    assert h.published(RefundRequested) == []
-    assert h.published(BookingConfirmed) == []
+    assert len(await h.published(BookingHeld)) == 1
+    assert await h.published(RefundRequested) == []
+    assert await h.published(BookingConfirmed) == []
 
 
 async def test_undos_run_in_reverse_and_wait_for_their_fact(h: Harness) -> None:
@@ -90,13 +90,13 @@ async def test_undos_run_in_reverse_and_wait_for_their_fact(h: Harness) -> None:
     assert (row.status, row.done, row.reason) == ("compensating", ("hold", "room_committed"), "payment_failed")
     assert row.undoing is not None
     assert row.undoing.waiting
-    assert h.published(BookingCancelled) == []
+    assert await h.published(BookingCancelled) == []
     await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
     figures = await h.settled()
     view = await shown()
     assert (view.row.status, view.row.done, view.row.undoing) == ("compensated", (), None)
     assert [turn.undone for turn in view.history] == [(), (), ("release_room",), ("drop_hold",)]
-    assert len(h.published(BookingCancelled)) == 1
+    assert len(await h.published(BookingCancelled)) == 1
     assert figures.timers == {"reservation": 0}
 
 
@@ -117,7 +117,7 @@ async def test_a_second_start_does_nothing(h: Harness) -> None:
     assert await start(tenant="t2")
     await h.settled()
     assert len((await shown()).history) == 1
-    assert [event.tenant for event in h.published(BookingHeld)] == ["t1", "t2"]
+    assert [event.tenant for event in await h.published(BookingHeld)] == ["t1", "t2"]
     await h.advance(30.0)
     assert await status() == "compensated"
     assert not await start()
@@ -132,7 +132,7 @@ async def test_a_start_that_is_rolled_back_never_was(h: Harness) -> None:
     with pytest.raises(DeskError, match="no saga booking b1"):
         await shown()
     assert figures.timers == {"reservation": 0}
-    assert said(h, BookingHeld) == 0
+    assert await said(h, BookingHeld) == 0
 
 
 async def test_everything_of_one_saga_shares_a_correlation(h: Harness) -> None:
@@ -140,19 +140,19 @@ async def test_everything_of_one_saga_shares_a_correlation(h: Harness) -> None:
     await h.settled()
     await h.advance(30.0)
     row = (await shown()).row
-    (held,), (cancelled,) = h.published(BookingHeld), h.published(BookingCancelled)
+    (held,), (cancelled,) = await h.published(BookingHeld), await h.published(BookingCancelled)
     assert held.correlation == cancelled.correlation == row.correlation
     assert row.correlation
     await start("b2")
     await h.settled()
-    assert h.published(BookingHeld)[1].correlation != held.correlation
+    assert (await h.published(BookingHeld))[1].correlation != held.correlation
 
 
 async def test_a_caller_who_has_a_correlation_gives_it_to_the_saga(h: Harness) -> None:
     async with reservation.transaction("t1", correlation="c1") as tx:
         await reservation.start_saga(tx, BookingSaga(booking_id="b1"))
     await h.settled()
-    assert [event.correlation for event in h.published(BookingHeld)] == ["c1"]
+    assert [event.correlation for event in await h.published(BookingHeld)] == ["c1"]
 
 
 async def test_after_the_end_events_are_noted_and_change_nothing(h: Harness) -> None:
@@ -173,7 +173,7 @@ async def test_after_the_end_events_are_noted_and_change_nothing(h: Harness) -> 
     ] * 3
     assert late[0].note == "came late: the saga was compensated"
     assert figures.timers == {"reservation": 0}
-    assert said(h, BookingCancelled) == 1
+    assert await said(h, BookingCancelled) == 1
 
 
 async def test_what_comes_late_and_has_a_method_is_given_to_it(h: Harness) -> None:
@@ -183,9 +183,9 @@ async def test_what_comes_late_and_has_a_method_is_given_to_it(h: Harness) -> No
     await h.publish(IntentCaptured(booking_id="b1", cents=1200))
     await h.settled()
     view = await shown()
-    assert [event.data.cents for event in h.published(RefundRequested)] == [1200]
+    assert [event.data.cents for event in await h.published(RefundRequested)] == [1200]
     assert (view.row.status, view.history[-1].method, view.history[-1].late) == ("compensated", "paid_too_late", True)
-    assert said(h, BookingConfirmed) == 0
+    assert await said(h, BookingConfirmed) == 0
 
 
 async def test_when_the_event_comes_first_a_deadline_that_fired_already_is_stale(h: Harness) -> None:
@@ -250,13 +250,13 @@ async def test_an_undo_that_fails_leaves_nothing_and_runs_again(h: Harness) -> N
     assert view.history[-1].undo_failed == "drop_hold: RuntimeError: the hold would not drop"
     assert view.history[-1].published == ()
     assert await booked() is None
-    assert said(h, BookingCancelled) == 0
+    assert await said(h, BookingCancelled) == 0
     await h.advance(10.0)
     view = await shown()
     assert (view.row.status, tries_in(view.row.state)) == ("compensated", 1)
     assert view.history[-1].input.type == "retry undo"
     assert await booked() == "dropped: hold_expired"
-    assert said(h, BookingCancelled) == 1
+    assert await said(h, BookingCancelled) == 1
     assert await h.held(reservation) == []
 
 
@@ -273,7 +273,7 @@ async def test_an_undo_that_keeps_failing_waits_for_an_operator(h: Harness) -> N
     assert view.row.undoing is not None
     assert view.row.undoing.error == "drop_hold: RuntimeError: the hold would not drop"
     assert figures.timers == {"reservation": 0}
-    assert said(h, BookingCancelled) == 0
+    assert await said(h, BookingCancelled) == 0
     assert view.row.ended_at is None
 
 
@@ -379,7 +379,7 @@ async def test_what_the_caller_says_besides_is_not_the_sagas(h: Harness) -> None
     await h.settled()
     view = await shown()
     assert [one.type for one in view.history[0].published] == ["hotel.reservation.booking.held.v1"]
-    others = {event.correlation for event in h.published(RefundRequested)}
+    others = {event.correlation for event in await h.published(RefundRequested)}
     assert len(others) == 2
     assert view.row.correlation not in others
 
@@ -394,7 +394,7 @@ async def test_a_partial_saga_still_takes_events(h: Harness) -> None:
     await h.publish(IntentCaptured(booking_id="b1"))
     await h.settled()
     assert await status() == "completed"
-    assert said(h, BookingConfirmed) == 1
+    assert await said(h, BookingConfirmed) == 1
 
 
 async def test_deadlines_of_a_partial_saga_still_count(h: Harness) -> None:
@@ -412,10 +412,10 @@ async def test_the_history_holds_what_came_in_and_what_went_out(h: Harness) -> N
     await h.settled()
     begun, paid = (await shown()).history
     assert bytes(begun.input.data) == b'{"booking_id":"b1","allocation_id":"","tries":0}'
-    (captured,) = h.published(IntentCaptured)
+    (captured,) = await h.published(IntentCaptured)
     assert (paid.input.type, paid.input.event_id) == ("hotel.payment.intent.captured.v1", captured.id)
     assert bytes(paid.input.data) == b'{"booking_id":"b1","cents":700}'
-    (confirmed,) = h.published(BookingConfirmed)
+    (confirmed,) = await h.published(BookingConfirmed)
     (out,) = paid.published
     assert (out.type, out.event_id, bytes(out.data)) == (confirmed.type, confirmed.id, b'{"booking_id":"b1"}')
     assert (paid.note, paid.deadlines_cleared) == ("all is well", ("hold_expired",))

@@ -140,7 +140,7 @@ async def test_an_event_starts_a_saga_whose_id_it_carries() -> None:
         await running(h)
         row = await order()
         (begun,) = await app_of(shop).store.sagas.history("order", "t1", "7")
-        (placed,) = h.published(OrderPlaced)
+        (placed,) = await h.published(OrderPlaced)
     assert (row.status, row.done, row.correlation) == ("running", ("placed",), placed.correlation)
     assert (begun.input.kind, begun.input.event_id, begun.method) == ("event", placed.id, "placed")
     assert b'"cents":300' in row.state
@@ -368,7 +368,7 @@ async def test_an_undo_that_wants_another_try_at_once_gets_it_from_a_clean_state
         assert (await order()).status == "compensated"
         assert Script.calls == ["forget", "forget"]
         assert await seen() == ["forget"]
-        assert len(h.published(ParcelRequested)) == 1
+        assert len(await h.published(ParcelRequested)) == 1
 
 
 async def test_trouble_of_the_store_is_not_the_undos_fault() -> None:

@@ -1,0 +1,406 @@
+"""Capturing: an outbox that keeps what is said for the test, and sends nothing. For tests of endpoints.
+
+Facts are validated as ever, and follow the transaction that they were added to: one that is rolled back, or its savepoint, takes them
+with it. Neither the tables of Posthouse nor a broker are needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+from posthouse.app import App, apps_of
+from posthouse.brokers.memory import MemoryBroker
+from posthouse.contracts import event_type_of
+from posthouse.errors import ConfigurationError
+from posthouse.events import Event, decode_any
+from posthouse.service import Service
+from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
+from posthouse.store.savepoints import Detach, Savepoints, Step
+from posthouse.stores import open_store
+from posthouse.stores.sessions import Kind, Session, refusal, session_of
+
+T = TypeVar("T")
+
+NOT_HERE = (
+    "is not captured: a transaction whose facts are captured has no tables of Posthouse. Test it with the Harness"
+)
+
+
+class Later(NamedTuple, Generic[T]):
+    """A fact that is said after so many seconds, unless the timer of this name is cancelled."""
+
+    event: Event[T]
+    after: float
+    timer: str
+
+
+class Said:
+    """What was said, in order: facts whose transaction was committed, or is open and was not rolled back."""
+
+    def __init__(self) -> None:
+        self._books: list[Book] = []
+
+    def of(self, event: type[T]) -> list[Event[T]]:
+        """The facts of one type."""
+        event_type = event_type_of(event)
+        found = (decode_any(row.headers, row.body) for row in self._rows())
+        return [e.with_data(event_type.payload.decode(e.data)) for e in found if e.type == event_type.name]
+
+    def later(self, event: type[T]) -> list[Later[T]]:
+        """The facts of one type that are to be said later."""
+        event_type = event_type_of(event)
+        found = [(decode_any(timer.row.headers, timer.row.body), timer) for timer in self._timers().values()]
+        return [
+            Later(e.with_data(event_type.payload.decode(e.data)), timer.after or 0.0, timer.name)
+            for e, timer in found
+            if e.type == event_type.name
+        ]
+
+    @property
+    def subjects(self) -> list[str]:
+        """The types of all facts, in order: to see that nothing else was said."""
+        return [decode_any(row.headers, row.body).type for row in self._rows()]
+
+    def book(self) -> Book:
+        """For one more transaction."""
+        self._books.append(Book())
+        return self._books[-1]
+
+    def standing(self, row: OutboxRow) -> str:
+        """The id of the fact that was said with the same idempotency key; its own if none was."""
+        if row.idempotency_key is None:
+            return row.event_id
+        intent = (row.tenant, row.topic, row.idempotency_key)
+        same = (known for known in self._rows() if (known.tenant, known.topic, known.idempotency_key) == intent)
+        return next((known.event_id for known in same), row.event_id)
+
+    def _rows(self) -> Iterator[OutboxRow]:
+        entries = sorted(entry for book in self._books for entry in book.entries)
+        return (entry.said for entry in entries if isinstance(entry.said, OutboxRow))
+
+    def _timers(self) -> Mapping[tuple[str, str], Timer]:
+        """Those that stand: set, and not replaced or cancelled since."""
+        found: dict[tuple[str, str], Timer] = {}
+        for entry in sorted(entry for book in self._books for entry in book.entries):
+            if isinstance(entry.said, Timer):
+                found[entry.said.row.tenant, entry.said.name] = entry.said
+            elif isinstance(entry.said, tuple):
+                found.pop(entry.said, None)
+        return found
+
+    def cancels(self, tenant: str, name: str) -> bool:
+        return (tenant, name) in self._timers()
+
+
+class Entry:
+    """Something that was said: a row, a timer, or the tenant and name of a timer that was cancelled."""
+
+    count = 0
+
+    def __init__(self, said: OutboxRow | Timer | tuple[str, str]) -> None:
+        Entry.count += 1
+        self._number = Entry.count
+        self.said = said
+
+    def __lt__(self, other: Entry) -> bool:
+        return self._number < other._number
+
+
+class Book(Savepoints):
+    """What was said on one connection: it hears of savepoints and of the end of the transaction."""
+
+    __slots__ = ("_committed", "_open", "detach", "over")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._committed: list[Entry] = []
+        self._open: list[Entry] = []
+        self.detach: Detach | None = None
+        self.over = False
+        """Whether the transaction that it listened to has ended."""
+        self.follow(self)
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        return [*self._committed, *self._open]
+
+    def add(self, said: Iterable[OutboxRow | Timer | tuple[str, str]]) -> None:
+        self._open += map(Entry, said)
+
+    def mark(self) -> int:
+        return len(self._open)
+
+    def rewind(self, mark: int | None) -> None:
+        del self._open[mark or 0 :]
+
+    def take(self, step: Step) -> None:
+        """One that was set before anybody listened holds all that was said since."""
+        if step.verb == "roll back" and self._latest(step.name) is None:
+            self.rewind(None)
+            self._set.clear()
+        else:
+            super().take(step)
+
+    def hear_of_end(self, *, committed: bool = False) -> None:
+        if committed:
+            self._committed += self._open
+        self._open, self.over = [], True
+        self._set.clear()
+
+
+class CapturedJoined:
+    """A transaction that the user began; a `Transaction`."""
+
+    submit = None
+
+    def __init__(self, session: Session, kind: Kind, capturing: CapturingStore) -> None:
+        self.session = session
+        self.needs_loop = session.needs_loop
+        self.savepoints = Savepoints(late=session.late)
+        self._kind = kind
+        self._capturing = capturing
+
+    @property
+    def connection(self) -> object:
+        return self.session.theirs
+
+    async def attend(self) -> Detach:
+        await self.session.refuse_autocommit(self._kind)
+        await self.book()
+        return await self.session.attend(self.savepoints)
+
+    async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
+        return await self.session.run(sql, parameters)
+
+    async def book(self) -> Book:
+        """Where it is written down, after making sure that it is in a transaction."""
+        await self.session.refuse_autocommit(self._kind)
+        if self.session.late:
+            await asyncio.sleep(0)  # what was done before is heard of with the loop's next turn
+        return await self._capturing.book_of(self.session)
+
+
+class CapturedBlock:
+    """A transaction that the service began, on its own database."""
+
+    def __init__(self, inner: AbstractAsyncContextManager[Transaction], book: Book) -> None:
+        self._inner = inner
+        self._book = book
+        self._transaction: Any = None
+
+    async def __aenter__(self) -> Transaction:
+        self._transaction = await self._inner.__aenter__()
+        return cast("Transaction", self)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._inner.__aexit__(kind, error, trace)
+        except BaseException:
+            self._book.hear_of_end()
+            raise
+        self._book.hear_of_end(committed=error is None)
+
+    async def book(self) -> Book:
+        return self._book
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transaction, name)
+
+
+class CapturedOutbox:
+    """Keeps what is added; a relay finds nothing in it."""
+
+    def __init__(self, inner: object, said: Said) -> None:
+        self._inner = inner
+        self._said = said
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def append(self, tx: Transaction, rows: Sequence[OutboxRow], *, with_commit: bool = False) -> Sequence[str]:
+        book = await _book(tx)
+        ids = []
+        for row in rows:
+            standing = self._said.standing(row)
+            if standing == row.event_id:
+                book.add([row])
+            ids.append(standing)
+        return ids
+
+
+class CapturedTimers(CapturedOutbox):
+    """Keeps timers; none goes off."""
+
+    async def set(self, tx: Transaction, timer: Timer) -> None:
+        (await _book(tx)).add([timer])
+
+    async def cancel(self, tx: Transaction, tenant: str, name: str) -> bool:
+        book, there = await _book(tx), self._said.cancels(tenant, name)
+        book.add([(tenant, name)])
+        return there
+
+
+class Elsewhere:
+    """A table that takes no part."""
+
+    def __init__(self, inner: object, what: str) -> None:
+        self._inner = inner
+        self._what = what
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not callable(found):
+            return found
+
+        async def refusing(*arguments: Any, **options: Any) -> Any:
+            if arguments and isinstance(arguments[0], CapturedJoined | CapturedBlock):
+                raise ConfigurationError(f"{self._what} {NOT_HERE}")
+            return await found(*arguments, **options)
+
+        return refusing
+
+
+class CapturingStore:
+    """A store whose facts are captured. What runs beside it, such as a relay that a lifespan starts, has an empty store in memory.
+    Transactions of the service itself are begun on its own database."""
+
+    def __init__(self, url: str, said: Said, clock: Any) -> None:
+        self._url = url
+        self._said = said
+        self._clock = clock
+        self._kind: Kind = "PostgreSQL" if url.startswith("postgres") else "SQLite"
+        self._inner = open_store("sqlite://", clock=clock)
+        self._own: Store | None = None
+        self._books: dict[int, tuple[object, Book]] = {}
+        self.outbox = CapturedOutbox(self._inner.outbox, said)
+        self.timers = CapturedTimers(self._inner.timers, said)
+        self.sagas = Elsewhere(self._inner.sagas, "a saga")
+        self.streams = Elsewhere(self._inner.streams, "an aggregate")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def join(self, theirs: object) -> Transaction:
+        if isinstance(theirs, CapturedBlock):
+            return cast("Transaction", theirs)
+        return cast("Transaction", CapturedJoined(session_of(theirs, self._kind), self._kind, self))
+
+    def begin(self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False) -> CapturedBlock:
+        if self._own is None:
+            self._own = _without_tables(self._url, self._clock)
+        return CapturedBlock(self._own.begin(shape, tenant=tenant), self._said.book())
+
+    async def append_after(self, sql: str, parameters: Parameters, row: OutboxRow) -> bool | None:
+        return None  # in a block of its own
+
+    def refusal(self, shape: type, *, plain: bool) -> str | None:
+        return refusal(shape, self._kind, plain=plain)
+
+    @property
+    def began(self) -> bool:
+        """Whether connections of its own are open."""
+        return self._own is not None
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+        if self._own is not None:
+            await self._own.aclose()
+            self._own = None
+
+    async def book_of(self, session: Session) -> Book:
+        """What was said on their connection, which is listened to until its transaction ends."""
+        _, book = self._books.get(id(session.theirs), (None, None))
+        if book is None:
+            book = self._said.book()
+            self._books[id(session.theirs)] = session.theirs, book
+        if book.over and book.detach is not None:
+            book.detach()
+            book.detach = None
+        if book.detach is None:
+            book.over = False
+            book.detach = await session.attend(book)
+        return book
+
+    def let_go(self) -> None:
+        """Listen to nobody any more."""
+        for _, book in self._books.values():
+            if book.detach is not None:
+                book.detach()
+                book.detach = None
+        self._books.clear()
+
+
+class capture_outbox:
+    """`with capture_outbox(shop) as said:` what services say in the block is kept in `said`, and goes nowhere. `async with` where your
+    code begins transactions of the service itself (`service.transaction()`), or runs it (`service.running()`)."""
+
+    def __init__(self, *services: Service) -> None:
+        if not services:
+            raise ConfigurationError("whose outbox? capture_outbox(shop)")
+        self._services = services
+        self._before: list[tuple[App, Any, Any, CapturingStore]] = []
+
+    def __enter__(self) -> Said:
+        said = Said()
+        for app in apps_of(self._services):
+            store = CapturingStore(_url_of(app), said, app.clock)
+            self._before.append((app, app._given, app._opened, store))
+            app._given = cast("Store", store), MemoryBroker(clock=app.clock)
+            app._opened = None
+        return said
+
+    def __exit__(self, *_: object) -> None:
+        left = [app.opened.name for app, _, _, store in self._before if store.began]
+        self._restore()
+        if left:
+            raise ConfigurationError(
+                f"{', '.join(left)} began transactions of its own: write `async with capture_outbox(…)`"
+            )
+
+    async def __aenter__(self) -> Said:
+        return self.__enter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        stores = [store for _, _, _, store in self._before]
+        self._restore()
+        for store in stores:
+            await store.aclose()
+
+    def _restore(self) -> None:
+        for app, given, opened, store in self._before:
+            store.let_go()
+            app._given, app._opened = given, opened
+        self._before.clear()
+
+
+def _url_of(app: App) -> str:
+    """Where the App has its store; also of one that was given as it is."""
+    given = app.opened.ports.store if not isinstance(app._given[0], str | None) else None
+    database = getattr(given, "_database", None)
+    url: str = getattr(database, "url", "sqlite://") if given is not None else app.opened.ports.store_url
+    return url
+
+
+async def _book(tx: Transaction) -> Book:
+    if isinstance(tx, CapturedJoined | CapturedBlock):
+        return await tx.book()
+    raise ConfigurationError(f"a {type(tx).__name__} {NOT_HERE}")
+
+
+def _without_tables(url: str, clock: Any) -> Store:
+    """A store for transactions alone, that does not miss its tables."""
+    store = open_store(url, clock=clock)
+    if url.startswith("postgres"):
+        from posthouse.stores.postgres import PostgresStore
+        from posthouse.stores.postgres.schema import Place
+
+        assert isinstance(store, PostgresStore)
+        for database in (store._database, store._application):
+            database.place = Place("captured", 1)
+    return store

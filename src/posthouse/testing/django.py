@@ -1,0 +1,89 @@
+"""Django: test cases that follow its test database. They work with `manage.py test` and with pytest-django.
+
+`OutboxTestCase` is Django's TestCase: what is said in a test is in `self.said`, and rolled back with everything else.
+`HarnessTestCase` is its TransactionTestCase: `self.harness` runs the handlers on the test database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import ClassVar
+from urllib.parse import quote
+
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.test import TestCase, TransactionTestCase
+
+from posthouse.errors import ConfigurationError
+from posthouse.service import Service
+from posthouse.testing.capturing import Said, capture_outbox
+from posthouse.testing.scratch import BorrowedDatabase
+from posthouse.testing.synchronous import SyncHarness
+
+_borrowed: dict[str, BorrowedDatabase] = {}
+"""By URL: test databases of Django in which our tables were made."""
+
+
+class OutboxTestCase(TestCase):
+    """A TestCase that captures what its `services` say: `self.said.of(OrderPlaced)`. Neither our tables nor a broker are needed."""
+
+    services: ClassVar[Sequence[Service]] = ()
+    said: Said
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.said = self.enterContext(capture_outbox(*_declared(self)))
+
+
+class HarnessTestCase(TransactionTestCase):
+    """A TransactionTestCase that runs its `services` on Django's test database: `self.harness.settled()` waits for their handlers."""
+
+    services: ClassVar[Sequence[Service]] = ()
+    database: ClassVar[str] = DEFAULT_DB_ALIAS
+    """The one of DATABASES that the store is in."""
+    harness: SyncHarness
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.harness = self.enterContext(django_harness(*_declared(self), using=self.database))
+
+
+@contextmanager
+def django_harness(*services: Service, using: str = DEFAULT_DB_ALIAS) -> Iterator[SyncHarness]:
+    """The same for a test of pytest-django that has `@pytest.mark.django_db(transaction=True)`: `with django_harness(shop) as harness`."""
+    url = url_of_test_database(using)
+    borrowed = _borrowed.get(url)
+    if borrowed is None:
+        borrowed = _borrowed[url] = BorrowedDatabase(url)
+        borrowed.make()
+    borrowed.reset()
+    try:
+        with SyncHarness(*services, store=f"{url}?durable=false") as harness:
+            yield harness
+    finally:
+        borrowed.reset()
+
+
+def url_of_test_database(using: str = DEFAULT_DB_ALIAS) -> str:
+    """The URL of the test database that Django's runner made. ConfigurationError when it made none: what is named in the settings is
+    not touched."""
+    settings = connections[using].settings_dict
+    name, wanted = str(settings["NAME"]), settings.get("TEST", {}).get("NAME") or "test_"
+    if connections[using].vendor != "postgresql":
+        raise ConfigurationError(
+            f"Django's database {using!r} is {connections[using].vendor}: handlers are run on PostgreSQL"
+        )
+    if not name.startswith(wanted):
+        raise ConfigurationError(
+            f"Django's database {using!r} is {name!r}, which its test runner did not make: run this with `manage.py test` or pytest-django"
+        )
+    user, password = settings.get("USER") or "", settings.get("PASSWORD") or ""
+    who = f"{quote(str(user), safe='')}{':' + quote(str(password), safe='') if password else ''}@" if user else ""
+    where = f"{settings.get('HOST') or 'localhost'}{':' + str(settings['PORT']) if settings.get('PORT') else ''}"
+    return f"postgresql://{who}{where}/{quote(name, safe='')}"
+
+
+def _declared(case: OutboxTestCase | HarnessTestCase) -> Sequence[Service]:
+    if not case.services:
+        raise ConfigurationError(f"{type(case).__name__} needs its services: `services = [shop]`")
+    return case.services
