@@ -7,7 +7,7 @@ PEERS := .cache/peers
 RESULTS := .cache/benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help freeze demo demo-servers quickstart test test-long unit quick room check format bench bench-postgres bench-peers bench-picture clean
+.PHONY: help freeze demo demo-servers quickstart test test-long unit quick room check dist format bench bench-postgres bench-peers bench-picture clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -53,6 +53,12 @@ check: $(READY) ## format, lint, strict types, import contracts
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/lint-imports --no-cache --config melmastoon/pyproject.toml
 
+dist: $(READY) ## sdist and wheel of both distributions into dist/, checked as a package index checks them
+	rm -rf dist
+	for each in . melmastoon; do $(BIN)/python -m build --no-isolation --outdir dist $$each || exit; done
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+
 freeze: $(READY) ## write what Melmastoon's services say into melmastoon/event-schemas/, to be committed
 	$(BIN)/posthouse catalog freeze --prune --dir melmastoon/event-schemas $$($(BIN)/python -c 'from melmastoon.platform import TARGETS; print(*TARGETS)')
 
@@ -83,4 +89,4 @@ $(PEERS)/.ready: benchmarks/peers/requirements.txt
 	@touch $@
 
 clean: ## remove everything that make made
-	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .cache dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -62,7 +62,9 @@ async def loaded(server: BenchServer, kind: BrokerKind, way: Way, rate: float, s
     count = int(rate * seconds)
     async with server.prepared() as url:
         with tempfile.TemporaryDirectory(prefix="posthouse-bench-") as folder:
-            broker = f"{url}?schema=log" if kind == "postgres" else f"embedded:///{Path(folder) / 'log.db'}"
+            broker = (
+                f"{url}?schema=log" if kind == "postgres" else f"embedded:///{Path(folder) / 'log.db'}?single_host=true"
+            )
             await run(url, POLLED)
             async with WAYS[way](url, broker, count) as once:
                 handling = await started(Job(store=url, broker=broker, way=way, count=count))

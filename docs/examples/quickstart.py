@@ -2,30 +2,28 @@ import asyncio
 
 from posthouse import Event, Payload, Service, Tx, drained
 
-orders = Service("orders", namespace="shop")
-billing = Service("billing", namespace="shop")
+shop = Service("shop")
 
 
-@orders.event("order.placed.v1", key="order_id")
+@shop.event("order.placed.v1", key="order_id")
 class OrderPlaced(Payload):
     order_id: str
-    total_cents: int
+    cents: int
 
 
-@billing.on(OrderPlaced)  # once per event, in order per key, in one transaction
+@shop.on(OrderPlaced)  # once per event, in order per key, in one transaction with what it writes
 async def invoice(event: Event[OrderPlaced], tx: Tx) -> None:
-    await tx.execute("CREATE TABLE IF NOT EXISTS invoice (order_id TEXT, cents INTEGER)")
-    row = {"order_id": event.data.order_id, "cents": event.data.total_cents}
-    await tx.execute("INSERT INTO invoice VALUES (:order_id, :cents)", row)
-    print(f"{event.tenant} owes {event.data.total_cents} cents for {event.data.order_id}")
+    await tx.execute("CREATE TABLE IF NOT EXISTS invoices (order_id TEXT)")
+    await tx.execute("INSERT INTO invoices VALUES (:order_id)", {"order_id": event.data.order_id})
+    print(f"{event.tenant} owes {event.data.cents} cents for {event.data.order_id}")
 
 
 async def main() -> None:
-    async with orders.running(), billing.running():
-        async with orders.transaction(tenant="t1") as tx:  # your rows and your facts commit together
-            tx.publish(OrderPlaced(order_id="o1", total_cents=1200))
-            tx.publish(OrderPlaced(order_id="o2", total_cents=350))
-        figures = await drained(orders, billing)
+    async with shop.running():
+        async with shop.transaction(tenant="t1") as tx:  # your rows and your facts commit together
+            tx.publish(OrderPlaced(order_id="o1", cents=1200))
+            tx.publish(OrderPlaced(order_id="o2", cents=350))
+        figures = await drained(shop)
     print([f"{line.committed} committed, {line.applied} applied" for line in figures.lines])
 
 

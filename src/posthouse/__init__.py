@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         undo,
     )
     from posthouse.receiving import Policy
-    from posthouse.seam import Rules, Seam
+    from posthouse.seam import Failure, Rules, Seam
     from posthouse.sending import RelaySettings, SyncTx, Tx
     from posthouse.service import Service
     from posthouse.settings import Settings
@@ -49,7 +49,7 @@ else:
         "events": "Actor Event Subject",
         "processes": "Aggregate Conflicts Model Saga Turn deadline late on partial_resume partial_retry starts step undo",
         "receiving": "Policy",
-        "seam": "Rules Seam",
+        "seam": "Failure Rules Seam",
         "sending": "RelaySettings SyncTx Tx",
         "status": "drained",
         "store": "Store",
@@ -73,6 +73,7 @@ __all__ = [
     "Broker",
     "Conflicts",
     "Event",
+    "Failure",
     "Model",
     "Payload",
     "Personal",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -17,7 +18,7 @@ from posthouse.operators import OperatorsLog
 from posthouse.processes import Projections, SagaInstances
 from posthouse.receiving import HeldEvents
 from posthouse.runtime import PARTS, Part
-from posthouse.seam import EventContext, Seam
+from posthouse.seam import EventContext, Failures, OnFailure, Seam
 from posthouse.sending import TransactionScope, Tx
 from posthouse.service import Service
 from posthouse.settings import Settings
@@ -28,8 +29,10 @@ class App:
     """Services that run together: they share a store, a broker, a relay, a clock, and with them their connections.
 
     Store and broker are URLs or objects. Without them it is what the environment says in POSTHOUSE_STORE and POSTHOUSE_BROKER,
-    and else no server at all: `sqlite:///<name of the first service>.db` and `embedded:///posthouse-log.db`. From its making on
-    it is the host of its services: what they hand on, they hand to it.
+    and else no server at all: `sqlite:///<name of the first service>.db` and `embedded:///posthouse-log.db`. A store on a server
+    with a broker that one host alone sees is refused, unless its URL says `single_host=true`. From its making on it is the host
+    of its services: what they hand on, they hand to it. `on_failure`, a function or a coroutine function, is told of each `Failure` after
+    it was logged; nothing waits for it, and nothing that it does changes what becomes of the event.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class App:
         clock: Clock | None = None,
         settings: Settings | None = None,
         seam: Seam | None = None,
+        on_failure: OnFailure | None = None,
     ) -> None:
         if not services:
             raise ConfigurationError("an App needs a service: App(orders, …)")
@@ -47,7 +51,8 @@ class App:
         self.clock: Clock = clock or SystemClock()
         """The clock that everything here follows."""
         self.settings = settings or Settings()
-        self._seam = seam or Seam()
+        seam = seam or Seam()
+        self._seam = seam if on_failure is None else dataclasses.replace(seam, failures=Failures(on_failure))
         self._given = (store, broker)
         self._opened: Opened | None = None
         for service in services:
@@ -121,6 +126,7 @@ class App:
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.ports.aclose()
+            await self._seam.failures.aclose()
 
     # What an operator asks.
 

@@ -13,8 +13,8 @@ from functools import cached_property, partial
 from typing import TypeVar, cast
 
 from posthouse.broker import Broker, Start, Topology
-from posthouse.brokers import open_broker
-from posthouse.checks import refusals, warnings
+from posthouse.brokers import is_for_one_host, open_broker
+from posthouse.checks import Check, refusals, warnings
 from posthouse.clock import Clock, day_of
 from posthouse.contracts.deprecation import deprecations
 from posthouse.contracts.personal import personal_fields
@@ -38,6 +38,15 @@ from posthouse.stores import open_store
 log = logging.getLogger("posthouse.app")
 
 T = TypeVar("T")
+
+ALONE = (
+    "the store is on a server, and the broker is {}, which one host alone sees: each host would write to a log of its own, "
+    "and consumers on another host would never see its events"
+)
+TOGETHER = (
+    'name one that every host reaches: broker="postgresql://…", for which the server of the store will do, or any other, '
+    "or say it in POSTHOUSE_BROKER; if all processes will always run on this one host, say so: {}{}single_host=true"
+)
 
 
 class Ports:
@@ -72,6 +81,15 @@ class Ports:
     def broker_url(self) -> str:
         """Where the broker is; the name on its sheet when an object was given."""
         return self._broker if isinstance(self._broker, str) else self._broker.sheet.name
+
+    @cached_property
+    def reach(self) -> Check:
+        """Whether all who use the store reach the broker. A broker that was given as an object was asked for by name."""
+        place = self._broker
+        if not isinstance(place, str) or not is_for_one_host(place) or self.store.embedded:
+            return Check(name="reach", found="every host that uses the store reaches the broker")
+        mark = "&" if "?" in place else "?"
+        return Check(name="reach", found=ALONE.format(place), judgement="fail", fix=TOGETHER.format(place, mark))
 
     def _shared(self, port: T) -> T:
         if isinstance(port, Shares):
@@ -127,7 +145,8 @@ class Opened:
         async with self._opening:
             if self.ready:
                 return
-            if problems := [*clashes(self.services), *beyond(self.services, self.ports.store)]:
+            problems = [*clashes(self.services), *beyond(self.services, self.ports.store)]
+            if problems := [*problems, *refusals([self.ports.reach])]:
                 raise ConfigurationError(*problems)
             self._opener = asyncio.current_task()
             try:
@@ -192,7 +211,10 @@ class Opened:
         return await record(self.ports.store, begin, builder, context, sql, parameters, facts)
 
     def writes(self, service: str) -> tuple[Store, EnvelopeBuilder]:
-        """Where facts of a service are stored, and what writes their envelopes."""
+        """Where facts of a service are stored, and what writes their envelopes. ConfigurationError where consumers would never
+        see them: see `Ports.reach`."""
+        if problems := refusals([self.ports.reach]):
+            raise ConfigurationError(*problems)
         return self.ports.store, self.builders[service]
 
     # What runs.

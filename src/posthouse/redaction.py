@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 HIDDEN = "…"
 
+MOST_WORDS = 2_000
+"""Characters of an error's words that are kept."""
+
 TOKENS = ("nats", "tls", "ws", "wss", "http", "https")
 """Schemes whose user is a token where there is no password."""
 
@@ -61,6 +64,20 @@ def redacted(text: str) -> str:
     for pattern, shown in _STEPS:
         text = pattern.sub(shown, text)
     return text
+
+
+def words_of(error: BaseException) -> str:
+    """What an error says, as text that every log and database takes, whatever the error is made of."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(it cannot be put into words)"
+    return storable(redacted(text)[:MOST_WORDS])
+
+
+def storable(text: str) -> str:
+    """Text without NUL characters and halves of surrogate pairs, which databases and wires refuse."""
+    return text.encode(errors="backslashreplace").decode().replace("\x00", "\\x00")
 
 
 def _without_users(text: str, spelling: _Spelling) -> str:

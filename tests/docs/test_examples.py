@@ -56,6 +56,27 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_the_first_screen_of_the_readme_needs_no_clone_and_names_the_two_commands_of_one() -> None:
+    readme = ROOT / "README.md"
+    (_, _, first), (_, language, example), (_, _, printed), *_ = blocks(readme)
+    assert [line.split("#")[0].strip() for line in first.splitlines()] == [
+        "pip install posthouse",
+        "posthouse quickstart",
+    ]
+    assert language == "python"
+    assert len([line for line in example.splitlines() if line.strip()]) <= 22
+    before, _, _ = readme.read_text(encoding="utf-8").partition(example)
+    assert "`make demo`" in before
+    assert "`make test`" in before
+    assert printed
+
+
+def test_the_first_example_leaves_what_the_readme_says_and_nothing_else(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, str(ROOT / "docs/examples/quickstart.py")], cwd=tmp_path, check=True)
+    [told] = re.findall(r"leave (.+) in the folder:", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(re.findall(r"`([^`]+)`", told))
+
+
 def test_every_promise_of_the_readme_names_a_test_that_exists() -> None:
     promised = PROMISED_TEST.findall((ROOT / "README.md").read_text(encoding="utf-8"))
     assert len(promised) >= 8

@@ -94,7 +94,7 @@ async def rebuild(source: str) -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("POSTHOUSE_BROKER", "embedded:///log.db")
+    os.environ.setdefault("POSTHOUSE_BROKER", "embedded:///log.db?single_host=true")
     match sys.argv[1:]:
         case ["write", number]:
             asyncio.run(write(int(number)))

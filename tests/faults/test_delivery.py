@@ -134,7 +134,7 @@ async def test_copies_handed_to_several_members_of_a_group_at_once_are_one_effec
         App(
             member,
             store=store_url("ledger", f"sqlite:///{tmp_path / 'ledger.db'}?synchronous=NORMAL"),
-            broker=f"embedded:///{tmp_path / 'log.db'}?synchronous=NORMAL&partitions=8",
+            broker=f"embedded:///{tmp_path / 'log.db'}?synchronous=NORMAL&partitions=8&single_host=true",
         )
         member.setup(tables)
         member.on(OrderChanged)(change)

@@ -76,7 +76,7 @@ async def plant(request: pytest.FixtureRequest, tmp_path: Path) -> Plant:
         url: str = request.getfixturevalue("postgres_url")
         plant = Plant(f"{url}?writers=4", f"{url}?schema=log&partitions={PARTITIONS}")
     else:
-        log = f"embedded:///{tmp_path}/log.db?partitions={PARTITIONS}"
+        log = f"embedded:///{tmp_path}/log.db?partitions={PARTITIONS}&single_host=true"
         plant = Plant(f"sqlite:///{tmp_path}/plant.db", log)
     await plant.open()
     return plant

@@ -31,7 +31,7 @@ class Scene:
 
     def __init__(self, folder: Path, store: str) -> None:
         self.folder = folder
-        self.store, self.broker = store, f"embedded:///{folder}/log.db"
+        self.store, self.broker = store, f"embedded:///{folder}/log.db?single_host=true"
         clean = {name: value for name, value in os.environ.items() if not name.startswith("POSTHOUSE_")}
         self._env = {**clean, "PYTHONPATH": str(Path(__file__).parents[2]), "POSTHOUSE_STORE": store}
         self._processes: list[subprocess.Popen[str]] = []

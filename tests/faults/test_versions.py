@@ -81,7 +81,7 @@ async def _tables(tx: Tx) -> None:
 async def test_a_consumer_that_moves_from_one_version_to_the_next_applies_every_fact_once(
     place: str, topics: Topics, tmp_path: Path
 ) -> None:
-    broker = f"embedded:///{tmp_path}/log.db"
+    broker = f"embedded:///{tmp_path}/log.db?single_host=true"
     hotel = hotel_on(place.format("hotel"), broker, topics)
     desk = HeldEvents(place.format("desk"), broker)
     last = desk.release(lifted=True)
@@ -109,7 +109,7 @@ async def test_a_consumer_that_moves_from_one_version_to_the_next_applies_every_
 
 
 async def test_a_rolled_back_fact_is_published_in_no_version(place: str, tmp_path: Path) -> None:
-    hotel = hotel_on(place.format("hotel"), f"embedded:///{tmp_path}/log.db", "subject")
+    hotel = hotel_on(place.format("hotel"), f"embedded:///{tmp_path}/log.db?single_host=true", "subject")
     await app_of(hotel).store.upgrade()
     with contextlib.suppress(LookupError):
         async with hotel.transaction("t1") as tx:
@@ -123,7 +123,7 @@ async def test_a_rolled_back_fact_is_published_in_no_version(place: str, tmp_pat
 
 
 async def test_a_fact_is_said_and_a_timer_is_cancelled_in_one_transaction(place: str, tmp_path: Path) -> None:
-    hotel = hotel_on(place.format("hotel"), f"embedded:///{tmp_path}/log.db", "subject")
+    hotel = hotel_on(place.format("hotel"), f"embedded:///{tmp_path}/log.db?single_host=true", "subject")
     await app_of(hotel).store.upgrade()
     async with hotel.transaction("t1") as tx:
         tx.publish(BookedByName(stay="s", number=1, guest="Ada"), after=3600, timer="reminder")
@@ -136,7 +136,7 @@ async def test_a_fact_is_said_and_a_timer_is_cancelled_in_one_transaction(place:
 
 
 async def test_a_producer_that_is_killed_leaves_both_versions_of_a_fact_or_none(place: str, tmp_path: Path) -> None:
-    url, broker = place.format("hotel"), f"embedded:///{tmp_path}/log.db"
+    url, broker = place.format("hotel"), f"embedded:///{tmp_path}/log.db?single_host=true"
     store = open_store(url, clock=SystemClock())
     await store.upgrade()
     for kill in range(1, 6):

@@ -183,7 +183,7 @@ async def test_a_broker_that_comes_later_is_waited_for(house: House, nats_server
 async def test_a_database_that_comes_later_is_waited_for(house: House, postgres_url: str) -> None:
     await upgraded(postgres_url)
     port = free_port()
-    house.furnish(through(postgres_url, port), "embedded:///log.db")
+    house.furnish(through(postgres_url, port), "embedded:///log.db?single_host=true")
     process = house.start()
     await house.until(lambda: house.log().count("waiting for the database (postgresql://") >= 2, "two tries")
     assert process.poll() is None
@@ -198,7 +198,7 @@ async def test_a_database_that_comes_later_is_waited_for(house: House, postgres_
 async def test_a_database_session_that_ends_during_the_start_is_begun_anew(house: House, postgres_url: str) -> None:
     await upgraded(postgres_url)
     async with Proxy("127.0.0.1", urlsplit(postgres_url).port or 0) as link:
-        house.furnish(through(postgres_url, link.port), "embedded:///log.db")
+        house.furnish(through(postgres_url, link.port), "embedded:///log.db?single_host=true")
         link.after(1, "cut")
         process = house.start()
         for cuts, said in enumerate((4, 7, 0), 1):

@@ -199,7 +199,7 @@ async def test_a_pooler_that_the_url_does_not_name_is_refused(postgres_url: str,
     assert "changes the server connection" in found["pooler"].found
     await declared.aclose()
     with pytest.raises(ConfigurationError, match="pooler=transaction"):
-        async with App(Service("orders"), store=PostgresStore(url), broker="memory://").running():
+        async with App(Service("orders"), store=PostgresStore(url), broker="memory://?single_host=true").running():
             pass
 
 
@@ -223,7 +223,7 @@ async def test_a_service_does_not_start_where_commits_may_be_forgotten(postgres_
     await upgraded(postgres_url)
     await careless(postgres_url, "synchronous_commit = off")
     service = Service("orders")
-    App(service, store=postgres_url, broker="memory://")
+    App(service, store=postgres_url, broker="memory://?single_host=true")
     with pytest.raises(ConfigurationError) as refusal:
         async with service.running():
             pass
@@ -237,7 +237,7 @@ async def test_a_forgetful_server_may_be_accepted_and_is_told_of(
     await upgraded(postgres_url)
     await careless(postgres_url, "synchronous_commit = off")
     service = Service("orders")
-    App(service, store=f"{postgres_url}?durable=false", broker="memory://")
+    App(service, store=f"{postgres_url}?durable=false", broker="memory://?single_host=true")
     with caplog.at_level(logging.WARNING, "posthouse.service"):
         async with service.running():
             pass

@@ -65,7 +65,7 @@ class Order(Saga):
 
 def service_on(store: str | PostgresStore, folder: Path) -> Service:
     service = Service("shop")
-    App(service, store=store, broker=f"embedded:///{folder}/log.db")
+    App(service, store=store, broker=f"embedded:///{folder}/log.db?single_host=true")
     for name, cls in (("placed", Placed), ("paid", Paid), ("lost", Lost), ("undone", Undone)):
         service.event(f"{name}.v1", key="order_id")(cls)
     service.saga("order", correlate="order_id", policy=POLICY)(Order)

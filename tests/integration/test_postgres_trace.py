@@ -111,6 +111,6 @@ async def test_a_trace_sees_every_tenant_where_they_are_kept_apart(ground: Groun
     await owner.set_roles(ground.application, ground.runtime)
     await owner.aclose()
     store = PostgresStore(ground.application_url, isolation=True, runtime_url=ground.runtime_url)
-    service = service_on(store, f"embedded:///{tmp_path}/log.db")
+    service = service_on(store, f"embedded:///{tmp_path}/log.db?single_host=true")
     async with service.running():
         assert told(await compensated(service, tenant="a")) == WHOLE

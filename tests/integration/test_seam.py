@@ -73,7 +73,7 @@ async def shop_with(url: str, tmp_path: Path) -> AsyncIterator[Make]:
     opened: list[Shop] = []
 
     async def made(seam: Seam, **terms: object) -> Shop:
-        shop = Shop(url, seam, f"embedded:///{tmp_path / 'log.db'}", **terms)
+        shop = Shop(url, seam, f"embedded:///{tmp_path / 'log.db'}?single_host=true", **terms)
         opened.append(shop)
         await shop.app.store.upgrade()
         async with shop.service.transaction("t1") as tx:

@@ -1,49 +1,77 @@
-"""The two distributions, as somebody installs them: each wheel holds its own, and Melmastoon's plugs itself in."""
+"""The two distributions, as somebody builds and installs them: each wheel holds its own, and Melmastoon's plugs itself in."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import os
+import re
+import signal
 import subprocess
 import sys
 import sysconfig
 import venv
 import zipfile
+from collections.abc import Iterator
+from email import message_from_bytes
+from email.message import Message
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+from tests.kit.waiting import until
 
 ROOT = Path(__file__).parents[2]
-OURS = ("posthouse", "melmastoon", "_editable")
+SOURCES = {"posthouse": ROOT, "melmastoon": ROOT / "melmastoon"}
+RELATIVE = re.compile(r"\]\((?!https?://|#)")
 
 
-def pip(*arguments: str) -> None:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def call(*command: str) -> None:
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The wheel of each, built from this tree."""
-    folder = tmp_path_factory.mktemp("wheels")
-    sources = [str(ROOT), str(ROOT / "melmastoon")]
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), *sources)
+    """The wheel of each, built from the source distribution that was built from this tree."""
+    folder = tmp_path_factory.mktemp("dist")
+    for source in SOURCES.values():
+        call("build", "--no-isolation", "--outdir", str(folder), str(source))
+    assert len(list(folder.glob("*.tar.gz"))) == len(SOURCES)
     return {wheel.name.partition("-")[0]: wheel for wheel in folder.glob("*.whl")}
 
 
+def needed(*names: str) -> Iterator[metadata.Distribution]:
+    """The distributions that these need at run time, each once, without extras and without themselves."""
+    seen, wanted = set(names), [*names]
+    while wanted:
+        for line in metadata.requires(wanted.pop()) or ():
+            requirement = Requirement(line)
+            if requirement.name in seen or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+                continue
+            seen.add(requirement.name)
+            wanted.append(requirement.name)
+            yield metadata.distribution(requirement.name)
+
+
 class Environment:
-    """One with everything that both depend on, and none of them."""
+    """One with what both depend on at run time, and nothing else."""
 
     def __init__(self, folder: Path) -> None:
-        venv.create(folder, symlinks=True)
-        self._folder = folder
-        self._python = folder / "bin" / "python"
-        self.packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-        for found in Path(sysconfig.get_path("purelib")).iterdir():
-            if not found.name.startswith(OURS) and found.suffix != ".pth":
-                (self.packages / found.name).symlink_to(found)
+        venv.create(folder / "venv", symlinks=True)
+        self._bin = folder / "venv" / "bin"
+        self.packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder / "venv")}))
+        self.work, self.temporary = folder / "work", folder / "temporary"
+        self.work.mkdir()
+        self.temporary.mkdir()
+        for found in needed(*SOURCES):
+            for top in {file.parts[0] for file in found.files or () if file.parts[0] != ".."}:
+                (self.packages / top).symlink_to(Path(str(found.locate_file(top))))
 
     def install(self, wheel: Path) -> None:
-        pip("--python", str(self._python), "install", "--no-deps", "--no-index", str(wheel))
+        call("pip", "-q", "--python", str(self._bin / "python"), "install", "--no-deps", "--no-index", str(wheel))
 
     def python(self, program: str) -> subprocess.CompletedProcess[str]:
         return self._run("python", "-c", program)
@@ -51,13 +79,22 @@ class Environment:
     def posthouse(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self._run("posthouse", *arguments)
 
+    def started(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [str(self._bin / "posthouse"), *arguments]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=self.work, env=self._environment)
+
+    def left_behind(self) -> list[Path]:
+        """What is there that was not there before, beside the installed programs."""
+        return [*self.work.iterdir(), *self.temporary.iterdir()]
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "TMPDIR": str(self.temporary)}
+
     def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(self._bin / program), *arguments]
         return subprocess.run(
-            [str(self._folder / "bin" / program), *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self._folder,
+            command, capture_output=True, text=True, check=False, cwd=self.work, env=self._environment
         )
 
 
@@ -77,13 +114,60 @@ def both(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> E
     return made
 
 
-@pytest.mark.parametrize("name", ["posthouse", "melmastoon"])
+def said_of(wheel: Path) -> Message:
+    """Its metadata."""
+    with zipfile.ZipFile(wheel) as held:
+        [name] = [name for name in held.namelist() if name.endswith(".dist-info/METADATA")]
+        return message_from_bytes(held.read(name))
+
+
+@pytest.mark.parametrize("name", SOURCES)
 def test_a_wheel_holds_its_own_package_whole_and_nothing_else(name: str, wheels: dict[str, Path]) -> None:
     held = set(zipfile.ZipFile(wheels[name]).namelist())
     assert {file.partition("/")[0].partition("-")[0] for file in held} == {name}
-    source = {"posthouse": ROOT, "melmastoon": ROOT / "melmastoon"}[name] / "src"
-    wanted = {str(file.relative_to(source)) for file in (source / name).rglob("*") if file.is_file()}
-    assert {file for file in wanted if "__pycache__" not in file} - held == set()
+    source = SOURCES[name] / "src"
+    present = {str(file.relative_to(source)) for file in (source / name).rglob("*") if file.is_file()}
+    wanted = {file for file in present if "__pycache__" not in file}
+    assert {file for file in held if ".dist-info/" not in file} == wanted
+    assert f"{name}/py.typed" in held
+    assert any(file.endswith(".dist-info/licenses/LICENSE") for file in held)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_tree_and_its_source_distribution_build_the_same_wheel(
+    name: str, wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    call("build", "--no-isolation", "--wheel", "--outdir", str(tmp_path), str(SOURCES[name]))
+    [wheel] = tmp_path.glob("*.whl")
+    assert wheel.read_bytes() == wheels[name].read_bytes()
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_an_index_is_told_for_which_pythons_it_is_and_gets_no_link_that_leads_nowhere(
+    name: str, wheels: dict[str, Path]
+) -> None:
+    said = said_of(wheels[name])
+    versions = [f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13, 14)]
+    assert [line for line in said.get_all("Classifier", []) if re.search(r":: 3\.\d", line)] == versions
+    assert said["Description-Content-Type"] == "text/markdown"
+    description = str(said.get_payload())
+    assert len(description.splitlines()) > 3
+    assert not RELATIVE.search(description)
+
+
+def test_links_of_the_readme_become_absolute_where_the_source_is_known() -> None:
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    hook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    said: dict[str, object] = {"version": "1.2.3", "urls": {"Source": "https://source.test/posthouse"}}
+    hook.IndexReadme(str(ROOT), {}).update(said)
+    text = said["readme"]["text"]  # type: ignore[index]
+    places = re.findall(r"\]\(https://source\.test/posthouse/blob/v1\.2\.3/([^)#]+)", text)
+    assert len(places) > 20
+    assert [place for place in places if not (ROOT / place).exists()] == []
+    assert not RELATIVE.search(text)
 
 
 def test_posthouse_works_alone(alone: Environment) -> None:
@@ -92,6 +176,22 @@ def test_posthouse_works_alone(alone: Environment) -> None:
     assert str(alone.packages) in alone.python("import posthouse; print(posthouse.__file__)").stdout
     assert alone.posthouse("--version").stdout.startswith("posthouse ")
     assert "demo" not in alone.posthouse("--help").stdout
+
+
+def test_the_quickstart_needs_no_clone_and_leaves_nothing_behind(alone: Environment) -> None:
+    played = alone.posthouse("quickstart", "--orders", "12", "--json")
+    assert played.returncode == 0, played.stderr
+    figures = json.loads(played.stdout)
+    assert (figures["committed"], figures["applied"], figures["workers_killed"]) == (36, 36, 1)
+    assert alone.left_behind() == []
+
+
+def test_a_quickstart_that_is_told_to_end_leaves_nothing_behind_either(alone: Environment) -> None:
+    with alone.started("quickstart") as process:
+        until(lambda: list(alone.temporary.glob("*/workers.log")), "its workers did not start")
+        process.send_signal(signal.SIGTERM)
+    assert process.returncode == 130
+    assert alone.left_behind() == []
 
 
 def test_without_melmastoon_there_is_neither_its_verb_nor_its_envelope(alone: Environment) -> None:

@@ -287,3 +287,59 @@ def test_an_app_has_few_public_names() -> None:
     """A tripwire: what is for the inside belongs to what is `opened`."""
     names = {name for name in dir(App(Service("shop"))) if not name.startswith("_")}
     assert len(names) <= 15, sorted(names)
+
+
+# A store that every host uses, and a broker that one host sees.
+
+SERVER = "postgresql://shop@nowhere.invalid/shop"
+
+
+@pytest.mark.parametrize("broker", [None, "embedded:///log.db", "embedded:///log.db?retention=60", "memory://"])
+def test_a_store_on_a_server_refuses_a_broker_that_one_host_sees(
+    broker: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = App(Shop().orders, store=SERVER, broker=broker)
+    with pytest.raises(ConfigurationError) as refused:
+        asyncio.run(app.open())
+    sentence = str(refused.value)
+    assert "consumers on another host would never see its events" in sentence
+    assert 'broker="postgresql://…"' in sentence
+    assert "POSTHOUSE_BROKER" in sentence
+    place = broker or "embedded:///posthouse-log.db"
+    assert f"{place}{'&' if '?' in place else '?'}single_host=true" in sentence
+    assert not list(tmp_path.iterdir()), "what is refused leaves no file behind"
+
+
+def test_an_outbox_refuses_it_too_before_anything_is_written() -> None:
+    shop = Shop()
+    App(shop.orders, store=SERVER)
+    with pytest.raises(ConfigurationError, match="single_host=true"):
+        shop.orders.outbox.add_now(object(), shop.placed(order_id="o1"), tenant="t1")
+
+
+@pytest.mark.parametrize("broker", ["embedded:///log.db?single_host=true", "memory://?single_host=1"])
+def test_such_a_broker_is_taken_where_it_is_asked_for_by_name(broker: str) -> None:
+    assert App(Shop().orders, store=SERVER, broker=broker).opened.ports.reach.judgement == "ok"
+
+
+def test_a_broker_given_as_an_object_was_asked_for_by_name() -> None:
+    assert (
+        App(Shop().orders, store=SERVER, broker=MemoryBroker(clock=SystemClock())).opened.ports.reach.judgement == "ok"
+    )
+
+
+@pytest.mark.parametrize("broker", [SERVER, "nats://somewhere:4222", "kafka://somewhere:9092"])
+def test_a_broker_that_every_host_reaches_is_not_even_opened_for_that(broker: str) -> None:
+    assert App(Shop().orders, store=SERVER, broker=broker).opened.ports.reach.judgement == "ok"
+
+
+@pytest.mark.parametrize("said", ["single_host=false", "single_host="])
+def test_saying_no_is_not_saying_yes(said: str) -> None:
+    assert App(Shop().orders, store=SERVER, broker=f"embedded:///log.db?{said}").opened.ports.reach.judgement == "fail"
+
+
+@pytest.mark.parametrize("broker", ["embedded:///log.db?single_hots=true", "memory://?single_hots=true"])
+def test_a_misspelt_single_host_is_answered_with_the_right_one(broker: str) -> None:
+    with pytest.raises(ConfigurationError, match="Did you mean 'single_host'"):
+        _ = App(Shop().orders, broker=broker).broker

@@ -27,8 +27,8 @@ from posthouse.brokers.sqs.url import SqsOptions
 from posthouse.cli.logs import JsonLines, PlainLines
 from posthouse.clock import SystemClock
 from posthouse.errors import BrokerUnavailable, ConfigurationError
-from posthouse.receiving.holding import with_error, words_of
-from posthouse.redaction import redacted
+from posthouse.receiving.holding import with_error
+from posthouse.redaction import redacted, words_of
 from posthouse.stores import DRIVER_OPTIONS as POSTGRES_OPTIONS
 from posthouse.stores import PostgresOptions
 from posthouse.stores.sqlite.url import SqliteOptions

@@ -27,7 +27,7 @@ if not settings.configured:  # in a project of its own: settings.py, models.py, 
     django.setup()
 
 shop = Service("shop")
-App(shop, store=URL)
+App(shop, store=URL, broker=URL)  # or any other that every host reaches
 
 
 class Order(models.Model):

@@ -14,7 +14,7 @@ URL = os.environ["SHOP_DATABASE"]  # postgresql://shop@db/shop
 engine = create_async_engine(URL.replace("postgresql:", "postgresql+asyncpg:", 1))
 sessions = async_sessionmaker(engine)
 shop = Service("shop")
-App(shop, store=URL)
+App(shop, store=URL, broker=URL)  # or any other that every host reaches
 
 
 class Base(DeclarativeBase):

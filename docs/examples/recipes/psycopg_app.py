@@ -8,7 +8,7 @@ from posthouse import App, Event, Payload, Service
 
 URL = os.environ["SHOP_DATABASE"]  # postgresql://shop@db/shop
 shop = Service("shop")
-App(shop, store=URL)
+App(shop, store=URL, broker=URL)  # or any other that every host reaches
 
 
 @shop.event("order.placed.v1", key="order_id")

@@ -8,29 +8,31 @@ from typing import NamedTuple
 from urllib.parse import SplitResult
 
 from posthouse.broker import Broker
+from posthouse.brokers.options import said_in
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.local.url import split
 
-__all__ = ["open_broker"]
+__all__ = ["is_for_one_host", "open_broker"]
 
 FromUrl = Callable[[SplitResult, Clock], Broker]
 
 
 class Adapter(NamedTuple):
     """`module` has the `from_url` of one kind of broker, and is imported when a URL asks for it: its driver may be an optional
-    dependency, which `needs` names and `extra` brings."""
+    dependency, which `needs` names and `extra` brings. What a `local` one stores is seen on one host only."""
 
     module: str
     needs: str = ""
     extra: str = ""
+    local: bool = False
 
 
 REDIS = Adapter("redis.url", "a redis:// broker needs redis-py", "redis")
 ADAPTERS = {
-    "embedded": Adapter("embedded.url"),
+    "embedded": Adapter("embedded.url", local=True),
     "kafka": Adapter("kafka.url", "a kafka:// broker needs confluent-kafka", "kafka"),
-    "memory": Adapter("memory"),
+    "memory": Adapter("memory", local=True),
     "nats": Adapter("nats.url", "a nats:// broker needs nats-py", "nats"),
     "postgresql": Adapter("postgres.url", "a postgresql:// broker needs asyncpg", "postgres"),
     "pubsub": Adapter("pubsub.url", "a pubsub:// broker needs google-cloud-pubsub", "pubsub"),
@@ -62,6 +64,13 @@ def open_broker(url: str, *, clock: Clock) -> Broker:
             f"no broker is called {parts.scheme!r} in {url!r}.{did_you_mean(parts.scheme, ADAPTERS)}"
         )
     return _from_url(adapter)(parts, clock)
+
+
+def is_for_one_host(url: str) -> bool:
+    """Whether it names a broker that one host alone sees, and does not say `single_host=true`: that all processes run there."""
+    parts = split(url)
+    adapter = ADAPTERS.get(parts.scheme)
+    return adapter is not None and adapter.local and said_in(parts).get("single_host") not in ("true", "1")
 
 
 def _from_url(adapter: Adapter) -> FromUrl:

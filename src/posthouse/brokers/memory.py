@@ -10,9 +10,10 @@ import msgspec
 
 from posthouse.broker import Capabilities, Delivery, Frame, Progress, Start, Stream, Topology, Verdict
 from posthouse.brokers.admission import admit
+from posthouse.brokers.options import options_of, said_in
 from posthouse.checks import Check
 from posthouse.clock import Clock
-from posthouse.errors import BrokerError, did_you_mean
+from posthouse.errors import BrokerError, ConfigurationError, did_you_mean
 from posthouse.survey import Resource, wanted
 
 
@@ -261,6 +262,16 @@ class MemoryStream:
         return found
 
 
+class MemoryOptions(msgspec.Struct, frozen=True):
+    """What may follow the `?`. `single_host` is for those who choose a broker, as that of an `embedded:` URL."""
+
+    single_host: bool = False
+
+
 def from_url(parts: SplitResult, clock: Clock) -> MemoryBroker:
-    """`memory://` is all that there is to say."""
+    """`memory://` is all that there is to say. Raises ConfigurationError with every problem."""
+    problems: list[str] = []
+    options_of("memory", said_in(parts), MemoryOptions(), problems)
+    if problems:
+        raise ConfigurationError(*problems)
     return MemoryBroker(clock=clock)

@@ -97,6 +97,7 @@ async def _broker_checks(app: App) -> Sequence[Check]:
     """The survey comes first: it tells the broker which topics to judge."""
     surveyed = [await _topology_check(app)] if isinstance(app.broker, Surveyed) else []
     return [
+        app.opened.ports.reach,
         *await app.broker.checks(),
         *surveyed,
         *(check for service in app.services for check in order_checks(service)),

@@ -17,6 +17,7 @@ from posthouse.receiving.holding import OUTLIVED, Holder
 from posthouse.receiving.inbound import InboundEvent
 from posthouse.receiving.order import OrderDecision, classify, is_outlived, ordering_key
 from posthouse.receiving.policy import Quarantine
+from posthouse.seam import Failures
 from posthouse.store import HeldEvent, HeldState, InboxEntry, KeyPosition, Seen, Store, Transaction
 
 log = logging.getLogger("posthouse.consumer")
@@ -99,6 +100,7 @@ class Claimer:
     adopts: Mapping[str, bool]
     """Per topic: whether the first number seen of a key counts as its beginning."""
     store: Store
+    failures: Failures
 
     async def claim(self, tx: Transaction, events: Sequence[InboundEvent]) -> Claimed:
         """Which of the events are ours to run now; the others were dealt with, in this transaction."""
@@ -241,7 +243,7 @@ class Claimer:
 
     @cached_property
     def holder(self) -> Holder:
-        return Holder(self.store)
+        return Holder(self.store, self.failures)
 
 
 def _refuse_in_silence(inbound: InboundEvent, held: HeldEvent) -> None:

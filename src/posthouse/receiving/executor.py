@@ -29,11 +29,11 @@ from posthouse.pulse import alive
 from posthouse.receiving.claim import Claimer
 from posthouse.receiving.collisions import despite_collisions
 from posthouse.receiving.handler import Answer, Handler
-from posthouse.receiving.holding import words_of
 from posthouse.receiving.inbound import Decoder, InboundEvent
 from posthouse.receiving.policy import Again, decide
 from posthouse.receiving.run import Runner, by_tenant
 from posthouse.receiving.settle import Settler
+from posthouse.redaction import words_of
 from posthouse.seam import EnvelopeBuilder, SchemaGuard, Seam, VersionUsage
 from posthouse.store import HeldEvent, Store
 
@@ -76,7 +76,7 @@ class Executor:
 
     @cached_property
     def claimer(self) -> Claimer:
-        return Claimer(self.consumer, self.handlers, self.adopts, self.store)
+        return Claimer(self.consumer, self.handlers, self.adopts, self.store, self.seam.failures)
 
     @cached_property
     def runner(self) -> Runner:
@@ -84,7 +84,7 @@ class Executor:
 
     @cached_property
     def settler(self) -> Settler:
-        return Settler(self.claimer)
+        return Settler(self.claimer, self.clock, self.seam.failures)
 
     @property
     def workers(self) -> int:
@@ -149,10 +149,12 @@ class Executor:
                     and await self.settler.ended_by_commit([inbound], error)
                 ):
                     return
-                if not new or outcome != Again(0.0):  # what is held is run again by whoever runs held events
-                    await self.settler.settle(inbound, error, outcome, attempts)
-                    self.due.set()
-                    return
+                if new and outcome == Again(0.0):  # what is held is run again by whoever runs held events
+                    self.settler.report(inbound, error, outcome, attempts)
+                    continue
+                await self.settler.settle(inbound, error, outcome, attempts)
+                self.due.set()
+                return
 
     async def _ask(self, inbound: InboundEvent) -> Answer:
         """What the outside says to an event that is ours to run, as far as can be seen before it is claimed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import traceback
 from collections.abc import AsyncIterator, Mapping
 
@@ -13,7 +12,8 @@ from posthouse.events import timestamp
 from posthouse.pulse import alive
 from posthouse.receiving.order import is_outlived
 from posthouse.receiving.policy import DEFAULT, Policy
-from posthouse.redaction import redacted
+from posthouse.redaction import redacted, storable, words_of
+from posthouse.seam import Failure, Failures
 from posthouse.store import (
     HeldEvent,
     HeldFilter,
@@ -26,14 +26,10 @@ from posthouse.store import (
     Transaction,
 )
 
-log = logging.getLogger("posthouse.consumer")
-
 OUTLIVED = "fork: it was lost with its server, whose successor has given its number to another event"
 OUT_OF_LINE: tuple[HeldState, ...] = ("quarantined", "skipped")
 """They keep nobody of their key waiting."""
 
-ERROR_LIMIT = 2_000
-"""Characters of an error's words that are kept."""
 HEADER_LIMIT = 2_000
 """Characters of one part of a dead letter's story."""
 CARRIED, CARRIED_BYTES = 48, 32 * 1024
@@ -48,6 +44,7 @@ class Holder:
     """Writes held events and their dead letters, inside transactions that somebody else began."""
 
     store: Store
+    failures: Failures = dataclasses.field(default_factory=Failures)
 
     async def dead_letter(self, transaction: Transaction, held: HeldEvent, reason: str, policy: Policy) -> bool:
         """No further run. The key stops behind it or goes on, as the policy says; a copy goes to the dead letters. False when
@@ -61,7 +58,9 @@ class Holder:
             await self.skip(transaction, buried, policy)
         return True
 
-    async def quarantine(self, transaction: Transaction, held: HeldEvent, reason: str) -> bool:
+    async def quarantine(
+        self, transaction: Transaction, held: HeldEvent, reason: str, error: Exception | None = None
+    ) -> bool:
         """Out of line, for people to look at: it never runs by itself and keeps nobody waiting. False when it is not held any
         more, in its turn, or was quarantined before."""
         aside = msgspec.structs.replace(held, state="quarantined", reason=reason)
@@ -71,7 +70,7 @@ class Holder:
             aside = _beside(aside)
             if not await self.put(transaction, aside):
                 return False
-        log.error("%s: event %s is quarantined: %s", held.consumer, aside.entry.event_id, reason)
+        self.failures.report(_quarantined(aside, error))
         await self._publish_dead(transaction, aside)
         return True
 
@@ -159,6 +158,23 @@ async def held_events(store: Store, wanted: HeldFilter) -> AsyncIterator[HeldEve
         after = page[-1].id
 
 
+def _quarantined(held: HeldEvent, error: Exception | None) -> Failure:
+    entry = held.entry
+    return Failure(
+        error=error,
+        reason=held.reason,
+        outcome="quarantined",
+        consumer=held.consumer,
+        event_type=held.type,
+        event_id=entry.event_id,
+        topic=entry.topic,
+        tenant=entry.tenant,
+        key=entry.key,
+        attempt=held.attempts,
+        command=f"posthouse held list TARGET --consumer {held.consumer} --state quarantined",
+    )
+
+
 def _beside(held: HeldEvent) -> HeldEvent:
     """The same under its id and the digest of its bytes: another event has the id."""
     entry = held.entry
@@ -175,20 +191,6 @@ def with_error(held: HeldEvent, error: BaseException) -> HeldEvent:
     """Keep the error's class, words and place; never the values of variables."""
     stack = storable(redacted("".join(traceback.format_exception(error)))[-STACK_LIMIT:])
     return msgspec.structs.replace(held, error=f"{type(error).__name__}: {words_of(error)}", stack=stack)
-
-
-def words_of(error: BaseException) -> str:
-    """What an error says, as text that every log and database takes, whatever the error is made of."""
-    try:
-        text = str(error)
-    except Exception:
-        text = "(it cannot be put into words)"
-    return storable(redacted(text)[:ERROR_LIMIT])
-
-
-def storable(text: str) -> str:
-    """Text without NUL characters and halves of surrogate pairs, which databases and wires refuse."""
-    return text.encode(errors="backslashreplace").decode().replace("\x00", "\\x00")
 
 
 def _story(held: HeldEvent) -> dict[str, str]:

@@ -14,8 +14,8 @@ from posthouse.events import PLATFORM, Event, decode_any
 from posthouse.events.limits import MAX_BYTES
 from posthouse.receiving.fact import Fact, fact_of
 from posthouse.receiving.handler import Handler
-from posthouse.receiving.holding import storable, words_of
 from posthouse.receiving.policy import DEFAULT, Policy
+from posthouse.redaction import storable, words_of
 from posthouse.seam import Seam
 from posthouse.seam.inward import open_frame
 from posthouse.store import HeldEvent, HeldState, InboxEntry

@@ -10,6 +10,8 @@ from posthouse.clock import Clock
 from posthouse.errors import StoreError
 from posthouse.pulse import Pulse
 from posthouse.receiving.executor import Executor
+from posthouse.redaction import words_of
+from posthouse.seam import Failure
 from posthouse.store import HeldEvent
 
 log = logging.getLogger("posthouse.held")
@@ -120,8 +122,27 @@ class Retrier:
                 await self._executor.retry(event)
         except StoreError as error:
             log.warning("%s: held events wait for the store: %s", self._executor.consumer, error)
-        except Exception:
-            log.exception("%s: running the held event %d failed", self._executor.consumer, event.id)
+        except Exception as error:
+            self._report(event, error)
+
+    def _report(self, event: HeldEvent, error: Exception) -> None:
+        """Nobody foresaw this one: the event is there again when its claim is over."""
+        entry = event.entry
+        self._executor.seam.failures.report(
+            Failure(
+                error=error,
+                reason=words_of(error),
+                outcome="retry",
+                consumer=event.consumer,
+                event_type=event.type,
+                event_id=entry.event_id,
+                topic=entry.topic,
+                tenant=entry.tenant,
+                key=entry.key,
+                attempt=event.attempts,
+                next_at=self._clock.now() + self._visibility,
+            )
+        )
 
     async def _keep_claims(self) -> None:
         while True:

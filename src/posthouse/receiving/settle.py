@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Sequence
 
 import msgspec
 
-from posthouse.errors import TransactionClosed, ValueRefused
+from posthouse.clock import Clock
+from posthouse.errors import RetryNow, TransactionClosed, ValueRefused
 from posthouse.pulse import alive
 from posthouse.receiving.claim import Claimer, Hold
-from posthouse.receiving.holding import with_error, words_of
+from posthouse.receiving.holding import with_error
 from posthouse.receiving.inbound import InboundEvent, under_digest
 from posthouse.receiving.policy import Again, Dead, Outcome, Quarantine
+from posthouse.redaction import words_of
+from posthouse.seam import Failure, Failures
 from posthouse.store import HeldEvent, Transaction
-
-log = logging.getLogger("posthouse.consumer")
 
 ENDED = "its transaction was committed before its block ended: what it did then stands, and what it said is lost"
 
@@ -26,11 +26,13 @@ class Settler:
     """Settles failures for the consumer of `claimer`."""
 
     claimer: Claimer
+    clock: Clock
+    failures: Failures
 
     async def settle(self, inbound: InboundEvent, error: Exception, outcome: Outcome, attempts: int) -> None:
         """The run number `attempts` failed and was rolled back: write what follows from it."""
         alive()
-        self._report(inbound, error, outcome, attempts)
+        self.report(inbound, error, outcome, attempts)
         if inbound.held is not None:
             await self._settle_held(inbound, inbound.held, error, outcome)
             return
@@ -53,7 +55,7 @@ class Settler:
             for inbound in events:
                 alive()
                 held = inbound.to_held(self.claimer.consumer, "quarantined", ENDED, attempts=1)
-                await self.claimer.holder.quarantine(tx, with_error(held, error), ENDED)
+                await self.claimer.holder.quarantine(tx, with_error(held, error), ENDED, error)
         return True
 
     async def let_in(self, inbound: InboundEvent, held: HeldEvent) -> None:
@@ -71,27 +73,57 @@ class Settler:
         """Whether a held event has no run left, and is dead from now on."""
         if held.attempts <= inbound.policy.max_attempts:
             return False
+        self.report(inbound, None, Dead("attempts spent, the last of them in a crash"), inbound.policy.max_attempts)
         async with self.claimer.store.begin() as tx:
             await self.claimer.holder.dead_letter(tx, held, "attempts spent", inbound.policy)
         return True
+
+    def report(self, inbound: InboundEvent, error: Exception | None, outcome: Outcome, attempts: int) -> None:
+        """Tell the log and the hook of it, before it is written: rather twice than never. RetryNow is no failure, and what
+        is quarantined is told by whoever writes it."""
+        if isinstance(outcome, Quarantine) or (isinstance(error, RetryNow) and isinstance(outcome, Again)):
+            return
+        consumer, entry, policy = self.claimer.consumer, inbound.entry, inbound.policy
+        dead = isinstance(outcome, Dead)
+        state = "dead" if policy.on_dead == "stop" else "skipped"
+        self.failures.report(
+            Failure(
+                error=error,
+                reason=outcome.reason if isinstance(outcome, Dead) else "" if error is None else words_of(error),
+                outcome="dead" if dead else "retry",
+                consumer=consumer,
+                handler="" if inbound.handler is None else inbound.handler.name,
+                event_type=inbound.event.type if inbound.event is not None else "",
+                event_id=entry.event_id,
+                topic=entry.topic,
+                tenant=entry.tenant,
+                key=entry.key,
+                attempt=attempts,
+                max_attempts=policy.max_attempts,
+                next_at=self.clock.now() + outcome.seconds if isinstance(outcome, Again) else None,
+                command=f"posthouse held list TARGET --consumer {consumer} --state {state}" if dead else "",
+            )
+        )
 
     async def _settle_new(self, inbound: InboundEvent, error: Exception, outcome: Outcome, attempts: int) -> None:
         """Hold an event from the broker, unless somebody dealt with it meanwhile."""
         held = inbound.to_held(self.claimer.consumer, "retrying", words_of(error), attempts=attempts)
         async with self.claimer.store.begin() as tx:
             if await self.claimer.is_next(tx, inbound):
-                await self._write(tx, inbound, with_error(held, error), outcome)
+                await self._write(tx, inbound, with_error(held, error), outcome, error)
             else:  # if its turn comes only here, because those before it are set aside, it must not pass as applied
                 await self.claimer.claim_out_of_line(tx, msgspec.structs.replace(inbound, redelivered=True))
 
     async def _settle_held(self, inbound: InboundEvent, held: HeldEvent, error: Exception, outcome: Outcome) -> None:
         held = msgspec.structs.replace(with_error(held, error), reason=words_of(error))
         async with self.claimer.store.begin() as tx:
-            kept = await self._write(tx, inbound, held, outcome)
+            kept = await self._write(tx, inbound, held, outcome, error)
             if not kept and isinstance(error, TransactionClosed):  # it was taken out, and that was committed
-                await self.claimer.holder.quarantine(tx, msgspec.structs.replace(held, id=0, turn=0), ENDED)
+                await self.claimer.holder.quarantine(tx, msgspec.structs.replace(held, id=0, turn=0), ENDED, error)
 
-    async def _write(self, tx: Transaction, inbound: InboundEvent, held: HeldEvent, outcome: Outcome) -> bool:
+    async def _write(
+        self, tx: Transaction, inbound: InboundEvent, held: HeldEvent, outcome: Outcome, error: Exception
+    ) -> bool:
         """False when it is not held any more, in its turn."""
         holder = self.claimer.holder
         match outcome:
@@ -100,17 +132,7 @@ class Settler:
             case Dead(reason):
                 return await holder.dead_letter(tx, held, reason, inbound.policy)
             case Quarantine(reason):
-                kept = await holder.quarantine(tx, held, reason)
+                kept = await holder.quarantine(tx, held, reason, error)
                 if kept:
                     await holder.skip(tx, held, inbound.policy)
                 return kept
-
-    def _report(self, inbound: InboundEvent, error: Exception, outcome: Outcome, attempts: int) -> None:
-        if isinstance(outcome, Quarantine):
-            return  # whoever writes it says so
-        what = f"is dead ({outcome.reason})" if isinstance(outcome, Dead) else f"runs again in {outcome.seconds:.1f} s"
-        log.log(
-            logging.ERROR if isinstance(outcome, Dead) else logging.WARNING,
-            "%s: event %s failed (run %d) and %s: %s",
-            self.claimer.consumer, inbound.entry.event_id, attempts, what, words_of(error),
-        )  # fmt: skip

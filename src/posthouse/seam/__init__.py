@@ -5,6 +5,7 @@ store. Whatever is to be done, measured or refused at one of them has its place 
 """
 
 from posthouse.seam.context import EventContext, context_of
+from posthouse.seam.failures import Failure, Failures, OnFailure
 from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.seam.rules import Rules
 from posthouse.seam.schema_guard import SchemaGuard
@@ -16,7 +17,10 @@ __all__ = [
     "Crossing",
     "EnvelopeBuilder",
     "EventContext",
+    "Failure",
+    "Failures",
     "Figure",
+    "OnFailure",
     "OutwardStep",
     "Rules",
     "SchemaGuard",

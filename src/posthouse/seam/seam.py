@@ -19,6 +19,7 @@ from types import TracebackType
 
 from posthouse.broker import Broker, Delivery, Frame, Stream, Verdict
 from posthouse.events import Event
+from posthouse.seam.failures import Failures
 from posthouse.seam.rules import Rules
 from posthouse.seam.timing import OK, Measured, Timing, outcome_of
 from posthouse.store import Transaction
@@ -50,6 +51,8 @@ class Seam:
     decrypt: InwardStep | None = None
     timing: Timing = dataclasses.field(default_factory=Timing)
     """How long each crossing took, and how it ended."""
+    failures: Failures = dataclasses.field(default_factory=Failures)
+    """Where failures are told; `App(…, on_failure=…)` gives it a hook."""
 
     @cached_property
     def at_flush(self) -> Sequence[OutwardStep]:

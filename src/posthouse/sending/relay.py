@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Hashable, Sequence
 
@@ -13,8 +14,9 @@ from posthouse.clock import Clock, backoff, new_id
 from posthouse.errors import BrokerError, StoreError
 from posthouse.pulse import Pulse
 from posthouse.redaction import redacted
-from posthouse.seam import Seam
+from posthouse.seam import Failure, Seam
 from posthouse.seam.frames import frames_of
+from posthouse.seam.outward import event_in
 from posthouse.sending.breaker import Breaker
 from posthouse.store import OutboxReader, OutboxRow, OutboxShard, Poll, RelaySource, Store, StuckRow, WalReader, parked
 
@@ -213,12 +215,21 @@ class Relay:
         spent = attempts >= settings.quarantine_attempts and age >= settings.quarantine_after
         quarantined = verdict.final or spent
         row = stuck.row
-        log.log(
-            logging.ERROR if quarantined else logging.WARNING,
-            "%s refused event %s of key %s (try %d): %s%s",
-            row.topic, row.event_id, row.key, attempts, verdict.reason, "; quarantined" if quarantined else "",
-        )  # fmt: skip
         delay = backoff(attempts + 1, settings.first_delay, settings.stuck_delay)
+        self._seam.failures.report(
+            Failure(
+                reason=f"the broker refused it: {redacted(verdict.reason)}",
+                outcome="quarantined" if quarantined else "retry",
+                event_type=_type_of(row),
+                event_id=row.event_id,
+                topic=row.topic,
+                tenant=row.tenant,
+                key=row.key,
+                attempt=attempts,
+                next_at=None if quarantined else self._clock.now() + delay,
+                command="posthouse outbox list TARGET" if quarantined else "",
+            )
+        )
         return StuckRow(
             row=row,
             attempts=attempts,
@@ -258,3 +269,10 @@ class Relay:
                 await self._outbox.release(self._owner)
         except StoreError as error:
             log.warning("shards were not released and will expire: %s", error)
+
+
+def _type_of(row: OutboxRow) -> str:
+    """The subject; empty where the row cannot be read."""
+    with contextlib.suppress(Exception):
+        return event_in(row).type
+    return ""

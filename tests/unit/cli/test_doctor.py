@@ -225,3 +225,16 @@ def test_a_promise_that_many_findings_weaken_names_one_and_counts_the_others() -
     assert because() == "it answers before the frame is stored for good"
     assert because("fsync is off") == "fsync is off"
     assert because("fsync is off", "one", "two") == "fsync is off (and 2 more of the checks above)"
+
+
+def test_a_store_on_a_server_with_a_log_of_one_host_is_a_failure_with_its_fix(project: Project) -> None:
+    text = (project.folder / "shop.py").read_text()
+    project.write(
+        "shop.py", text + '\nfrom posthouse import App\n\nApp(orders, store="postgresql://shop@localhost:1/shop")\n'
+    )
+    result = project.run("doctor", "shop:orders", "--json")
+    assert result.exit_code == 1
+    reach = checks_of(json.loads(result.stdout), "broker")["reach"]
+    assert reach["judgement"] == "fail"
+    assert "embedded:///posthouse-log.db, which one host alone sees" in reach["found"]
+    assert "single_host=true" in reach["fix"]

@@ -16,11 +16,13 @@ from posthouse.local.sqlite import Synchronous
 
 
 class EmbeddedOptions(msgspec.Struct, frozen=True):
-    """What may follow the `?`; each is a parameter of EmbeddedBroker."""
+    """What may follow the `?`; each is a parameter of EmbeddedBroker, but for `single_host`, which is for those who choose a
+    broker: all processes run on this host, and none ever will on another."""
 
     retention: Annotated[float, msgspec.Meta(gt=0)] = 7 * 86_400.0
     partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 8
     synchronous: Synchronous = "FULL"
+    single_host: bool = False
 
 
 def from_url(parts: SplitResult, clock: Clock) -> EmbeddedBroker:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
 from typing import cast
 
@@ -40,13 +39,12 @@ from posthouse.processes.saga.transition import (
 )
 from posthouse.processes.saga.turn import Turn
 from posthouse.receiving.policy import Again, decide
-from posthouse.redaction import redacted
+from posthouse.redaction import words_of
+from posthouse.seam import Failure
 from posthouse.seam.outward import event_in
 from posthouse.sending import Tx
 from posthouse.store import OutboxRow
 from posthouse.store.sagas import Armed, SagaInput, SagaRow, SagaTurn, Said
-
-log = logging.getLogger("posthouse.saga")
 
 NOT_ITS_OWN = (StoreUnavailable, StoreFull, CommitUnknown, TransactionClosed, DeadlineExceeded)
 """What no undo can be blamed for: the whole turn is rolled back and comes again."""
@@ -200,13 +198,13 @@ class Course:
         attempts = self.row.undoing.attempts if self.row.undoing is not None else 0
         while (error := await self._try(undo)) is not None:
             attempts += 1
-            words = redacted(f"{undo.method}: {type(error).__name__}: {error}")
-            log.warning("%s %s of %s: %s", self.row.saga, self.row.id, self.row.tenant, words)
+            words = f"{undo.method}: {type(error).__name__}: {words_of(error)}"
             answer = decide(self.of.policy, error, attempts)
             if not isinstance(answer, Again):
                 self.row = attempted(self.row, attempts, words)
-                self._give_up(words)
+                self._give_up(words, undo.method, error, attempts)
                 return False
+            self._report(undo.method, error, words, attempts, again=self.now + answer.seconds)
             if answer.seconds > 0:
                 self.row = attempted(self.row, attempts, words)
                 self._undo_failed = words
@@ -249,10 +247,32 @@ class Course:
             )
         return self.of.encode(self._saga)
 
-    def _give_up(self, words: str) -> None:
+    def _give_up(self, words: str, method: str = "", error: Exception | None = None, attempts: int = 0) -> None:
         self.row = failed(self.row, words)
         self._undo_failed = words
-        log.error("compensation of %s %s (tenant %s) failed: %s", self.row.saga, self.row.id, self.row.tenant, words)
+        self._report(method or self._method, error, words, attempts)
+
+    def _report(
+        self, method: str, error: Exception | None, words: str, attempts: int, again: float | None = None
+    ) -> None:
+        row, cls = self.row, self.of.cls
+        self._tx.seam.failures.report(
+            Failure(
+                error=error,
+                reason=words,
+                outcome="dead" if again is None else "retry",
+                consumer=self.of.consumer,
+                handler=f"{cls.__module__}.{cls.__qualname__}.{method}",
+                event_type=self._given.type,
+                event_id=self._given.event_id,
+                tenant=row.tenant,
+                key=row.id,
+                attempt=attempts,
+                max_attempts=self.of.policy.max_attempts,
+                next_at=again,
+                command=f"posthouse saga show TARGET {row.saga} {row.id}" if again is None else "",
+            )
+        )
 
 
 def as_raw(event_type: EventType[object], value: object) -> msgspec.Raw:

@@ -14,7 +14,7 @@ from posthouse.processes.saga.book import SagaBook
 from posthouse.processes.saga.conductor import Conductor
 from posthouse.processes.saga.course import Course
 from posthouse.processes.saga.transition import compensating
-from posthouse.seam.handling import on_loop
+from posthouse.seam.deadline import on_loop
 from posthouse.sending import Tx
 from posthouse.store import Store
 from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn

@@ -28,7 +28,7 @@ class Billing:
         self,
         *,
         store: str = "sqlite://",
-        broker: str = "memory://",
+        broker: str = "memory://?single_host=true",
         snapshot_every: int | None = None,
         revision: int = 1,
         conflicts: Conflicts | None = None,
