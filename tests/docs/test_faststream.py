@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.docs.test_recipes import PATIENCE, loaded
 from tests.kit.servers.nats import NatsServer
+
+RECIPE = Path(__file__).parents[2] / "docs" / "examples" / "recipes" / "faststream_app.py"
+PATIENCE = 30.0
 
 HEADERS = {
     "ce-specversion": "1.0",
@@ -41,12 +45,21 @@ class Neighbours:
             await asyncio.sleep(0.02)
 
 
+def loaded() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("faststream_app", RECIPE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 async def test_faststream_reads_what_a_service_says_and_is_heard_by_it(
     nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOP_NATS", nats_server.url)
     monkeypatch.chdir(tmp_path)
-    recipe: Any = loaded("faststream_app")
+    recipe: Any = loaded()
     neighbours = Neighbours(recipe)
     async with recipe.shop.running(), recipe.broker, asyncio.timeout(PATIENCE):
         await recipe.broker.start()

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from alembic.operations import Operations
 from sqlalchemy import Column, Engine, Integer, MetaData, Table, create_engine, inspect, select, text
 
 from posthouse.errors import ConfigurationError
@@ -18,8 +14,6 @@ from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.metadata import metadata, metadata_of
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import add
-
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "alembic_env.py"
 
 
 @pytest.fixture
@@ -110,33 +104,3 @@ async def test_the_tables_can_be_queried(postgres_url: str, engine: Engine) -> N
 def test_create_all_is_refused(engine: Engine) -> None:
     with pytest.raises(ConfigurationError, match="posthouse db upgrade"):
         metadata.create_all(engine)
-
-
-def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("alembic_env", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-async def test_a_revision_of_alembic_makes_a_store(postgres_url: str, engine: Engine) -> None:
-    recipe = example()
-    with engine.begin() as connection, Operations.context(MigrationContext.configure(connection)):
-        recipe.upgrade()
-    store = PostgresStore(postgres_url)
-    assert await store.pending_migrations(post=True) == []
-    assert await add(store, row("k")) == 1
-    await store.aclose()
-    assert differences(engine, recipe.target_metadata[1], schema="posthouse") == []
-
-
-async def test_alembic_leaves_our_tables_alone_when_asked(postgres_url: str, engine: Engine) -> None:
-    await upgrade(postgres_url, "posthouse")
-    with engine.connect() as connection:
-        options = {"include_schemas": True, "include_name": example().include_name}
-        context = MigrationContext.configure(connection, opts=options)
-        assert compare_metadata(context, MetaData()) == []
-        context = MigrationContext.configure(connection, opts={"include_schemas": True})
-        assert compare_metadata(context, MetaData()) != [], "without it they would be dropped"

@@ -48,7 +48,8 @@ def open_broker(url: str, *, clock: Clock) -> Broker:
 
     `embedded:///log.db` is relative to the working directory, `embedded:////var/lib/log.db` is absolute, and
     `?retention=86400&partitions=4` sets options of EmbeddedBroker. `postgresql://user@host/db?pooler=transaction` takes
-    options of PostgresBroker and of the driver (`sslmode` …). `nats://a:4222,b:4222?replicas=3` names servers of one
+    options of PostgresBroker and of the driver (`sslmode` …); `django://default` is the database of that name in Django's
+    DATABASES. `nats://a:4222,b:4222?replicas=3` names servers of one
     cluster and options of NatsBroker. `redis://user:word@host:6379/0?retention=3600` takes options of RedisBroker and of
     the driver; `rediss://` is the same through TLS. `sqs://eu-central-1` is SNS and SQS of a region, with options of SqsBroker.
     `pubsub://project?endpoint=europe-west1-pubsub.googleapis.com` is a Google Cloud project with options of PubSubBroker.
@@ -58,11 +59,14 @@ def open_broker(url: str, *, clock: Clock) -> Broker:
     Raises ConfigurationError with every problem of the URL.
     """
     parts = split(url)
+    if parts.scheme == "django":
+        from posthouse.local.django import database_of
+
+        parts = database_of(parts)
     adapter = ADAPTERS.get(parts.scheme)
     if adapter is None:
-        raise ConfigurationError(
-            f"no broker is called {parts.scheme!r} in {url!r}.{did_you_mean(parts.scheme, ADAPTERS)}"
-        )
+        known = [*ADAPTERS, "django"]
+        raise ConfigurationError(f"no broker is called {parts.scheme!r} in {url!r}.{did_you_mean(parts.scheme, known)}")
     return _from_url(adapter)(parts, clock)
 
 

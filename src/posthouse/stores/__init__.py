@@ -15,7 +15,7 @@ from posthouse.stores.options import options_of
 
 __all__ = ["open_store"]
 
-SCHEMES = ("sqlite", "postgresql")
+SCHEMES = ("sqlite", "postgresql", "django")
 
 
 class PostgresOptions(msgspec.Struct, frozen=True):
@@ -46,10 +46,15 @@ def open_store(url: str, *, clock: Clock) -> Store:
 
     `sqlite:///shop.db` is relative to the working directory, `sqlite:////var/lib/shop.db` is absolute, `sqlite://` is
     in memory, and `?synchronous=NORMAL&shards=16` sets options of SqliteStore. `postgresql://user@host/shop?schema=events`
-    is a PostgreSQL database, whose own options (`sslmode` and the like) may stand there too. Raises ConfigurationError
+    is a PostgreSQL database, whose own options (`sslmode` and the like) may stand there too; `django://default?schema=events` is
+    the one of that name in Django's DATABASES, as they are now. Raises ConfigurationError
     with every problem of the URL.
     """
     parts = split(url)
+    if parts.scheme == "django":
+        from posthouse.local.django import database_of
+
+        parts = database_of(parts)
     if parts.scheme == "sqlite":
         from posthouse.stores.sqlite.url import from_url  # every adapter is imported when a URL asks for it
 

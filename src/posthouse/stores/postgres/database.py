@@ -97,8 +97,7 @@ class Database:
         """A statement for the schema in use."""
         found = self._texts.get(sql)
         if found is None:
-            schema = self.settings.schema
-            found = self._texts[sql] = OUR_NAME.sub(f"{schema}.", sql.replace("{schema}", schema))
+            found = self._texts[sql] = in_schema(sql, self.settings.schema)
         return found
 
     async def run(self, sql: str, *parameters: object, check: bool = True) -> Rows:
@@ -232,6 +231,11 @@ class Database:
     async def _end(self, process: int) -> None:
         with contextlib.suppress(StoreError):
             await self.run(END_SESSION, process, check=False)
+
+
+def in_schema(sql: str, schema: str) -> str:
+    """A statement of ours for tables that are in this schema."""
+    return OUR_NAME.sub(f"{schema}.", sql.replace("{schema}", schema))
 
 
 def notifier_name(url: str, schema: str) -> str:

@@ -1,8 +1,6 @@
-"""FastAPI and SQLAlchemy: a request writes a row and says a fact in one session; a handler gets a session too."""
+"""A shop with FastAPI and asynchronous SQLAlchemy: an order comes in, a parcel is packed."""
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
@@ -10,11 +8,12 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from posthouse import App, Event, Payload, Service
 
-URL = os.environ["SHOP_DATABASE"]  # postgresql://shop@db/shop
+URL = os.environ["DATABASE_URL"]  # postgresql://shop@db/shop
 engine = create_async_engine(URL.replace("postgresql:", "postgresql+asyncpg:", 1))
 sessions = async_sessionmaker(engine)
+app = FastAPI()
 shop = Service("shop")
-App(shop, store=URL, broker=URL)  # or any other that every host reaches
+App(shop, store=URL, broker=URL)
 
 
 class Base(DeclarativeBase):
@@ -28,27 +27,13 @@ class Order(Base):
 
 class Parcel(Base):
     __tablename__ = "parcels"
-    order_id: Mapped[str] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    order_id: Mapped[str]
 
 
 @shop.event("order.placed.v1", key="order_id")
 class OrderPlaced(Payload):
     order_id: str
-
-
-@shop.event("parcel.packed.v1", key="order_id")
-class ParcelPacked(Payload):
-    order_id: str
-
-
-@asynccontextmanager
-async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-    async with shop.running():  # or only=["relay"], with the consumers in a process of their own
-        yield
-    await engine.dispose()
-
-
-app = FastAPI(lifespan=lifespan)
 
 
 @app.post("/orders/{order_id}")
@@ -60,6 +45,5 @@ async def place(order_id: str) -> dict[str, str]:
 
 
 @shop.on(OrderPlaced)
-async def pack(event: Event[OrderPlaced], session: AsyncSession) -> ParcelPacked:
+async def pack(event: Event[OrderPlaced], session: AsyncSession) -> None:
     session.add(Parcel(order_id=event.data.order_id))
-    return ParcelPacked(order_id=event.data.order_id)
