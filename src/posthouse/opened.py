@@ -32,7 +32,7 @@ from posthouse.sending import Relay, TransactionScope, Tx, record
 from posthouse.sending.transaction import Begun
 from posthouse.service import Service
 from posthouse.settings import Settings
-from posthouse.store import CoreStore, Parameters, RelaySource, Store, has_process_tables
+from posthouse.store import CoreStore, Parameters, RelaySource, Store, Worker, has_process_tables
 from posthouse.stores import open_store
 
 log = logging.getLogger("posthouse.app")
@@ -298,7 +298,7 @@ class Opened:
             action_retention=settings.action_retention,
             saga_retention=settings.saga_retention if any(s.declared.saga_types for s in self.services) else None,
             seam=self.seam,
-            process=process_name(),
+            worker=worker_of([service.name for service in self.services]),
             version_usage=self.version_usage,
             projections=self.projections.keeper if self.projections.declared else None,
         )
@@ -376,6 +376,28 @@ def builder_of(service: Service, clock: Clock, settings: Settings, seam: Seam | 
 def process_name() -> str:
     """This process, among those of all machines."""
     return f"{socket.gethostname()}-{os.getpid()}"
+
+
+def worker_of(services: Sequence[str]) -> Worker:
+    """This process, as one that runs them."""
+    return Worker(
+        id="",
+        services=services,
+        name=process_name(),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        version=_version(),
+        commit=os.environ.get("POSTHOUSE_COMMIT", ""),
+    )
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # slow to import, and only who runs needs it
+
+    try:
+        return version("posthouse")
+    except PackageNotFoundError:  # frozen into an executable without it
+        return "unknown"
 
 
 def guard_of(service: Service, clock: Clock) -> SchemaGuard:

@@ -9,9 +9,12 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import Literal
 
+import msgspec
+
 from posthouse.broker import Broker
-from posthouse.clock import Clock
+from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError, StoreError
+from posthouse.heartbeat import Heartbeat
 from posthouse.processes import Timers
 from posthouse.processes.projection import Keeper
 from posthouse.pulse import Pulse
@@ -19,7 +22,7 @@ from posthouse.receiving import Consumer, Retrier
 from posthouse.seam import Seam, VersionUsage
 from posthouse.sending import Relay
 from posthouse.sending.breaker import Breaker
-from posthouse.store import Store, has_process_tables
+from posthouse.store import Store, Worker, has_process_tables
 
 log = logging.getLogger("posthouse.runtime")
 
@@ -57,8 +60,8 @@ class Runtime:
     retriers: Sequence[Retrier]
     inbox_retention: float
     seam: Seam
-    process: str
-    """What it is called among the processes of its services."""
+    worker: Worker
+    """This process among those that run its services."""
     version_usage: VersionUsage = dataclasses.field(default_factory=VersionUsage)
     action_retention: float | None = None
     """For how many seconds it is kept what operators did; None: for ever."""
@@ -85,7 +88,13 @@ class Runtime:
 
     async def run(self, stop: asyncio.Event, only: Collection[Part] = PARTS) -> None:
         """Run the parts until `stop`, then let each finish what it has in flight."""
-        loops: list[tuple[str, Run, Pulse]] = [("housekeeping", self._keep_house, self.pulse)]
+        parts = [part for part in PARTS if part in only]
+        worker = msgspec.structs.replace(self.worker, id=new_id(), parts=parts)
+        heartbeat = Heartbeat(self.store, self.clock, self.seam.timing, worker)
+        loops: list[tuple[str, Run, Pulse]] = [
+            ("heartbeat", heartbeat.run, heartbeat.pulse),
+            ("housekeeping", self._keep_house, self.pulse),
+        ]
         if "relay" in only:
             loops.append(("relay", self.relay.run, self.relay.pulse))
         if "timers" in only:
@@ -103,7 +112,7 @@ class Runtime:
         async with asyncio.TaskGroup() as group:
             for name, run, pulse in loops:
                 group.create_task(self._keep_running(name, run, stop, pulse), name=f"posthouse {self.name} {name}")
-        await self._write_down_the_rest()
+        await self._write_down_the_rest(heartbeat)
         log.info("%s stopped", self.name)
 
     async def begun(self, running: asyncio.Future[None]) -> None:
@@ -179,9 +188,8 @@ class Runtime:
         now = self.clock.now()
         for service in self.services:
             self.version_usage.note("running", service, "", now)
-        with self.pulse.doing("noting what was seen and timed"):
+        with self.pulse.doing("noting what was seen"):
             await self.version_usage.write(self.store.version_usage, now)
-            await self.seam.timing.write(self.store.timing, self.name, self.process)
 
     async def _forget_sagas(self) -> None:
         if self.saga_retention is None or not has_process_tables(self.store):
@@ -192,11 +200,11 @@ class Runtime:
                 full = await self.store.sagas.purge(self.saga_retention, SAGA_BATCH) == SAGA_BATCH
             await asyncio.sleep(0)
 
-    async def _write_down_the_rest(self) -> None:
-        """What was seen since the last time; without it, the store is at most an hour behind."""
+    async def _write_down_the_rest(self, heartbeat: Heartbeat) -> None:
+        """That this is the end, and what was seen since the last time; without it, the store is at most an hour behind."""
         try:
             await self.version_usage.write(self.store.version_usage, self.clock.now(), every=0.0)
-            await self.seam.timing.write(self.store.timing, self.name, self.process)
+            await heartbeat.end()
         except StoreError as error:
             log.warning("%s: what was seen and timed last could not be written: %s", self.name, error)
 

@@ -22,6 +22,8 @@ from posthouse.store import Counts
 Verdict = Literal["adds up", "does not add up", "cannot tell"]
 
 
+FOR_GOOD = ("dead", "quarantined")
+"""States that nothing ends but an operator's word."""
 DROPPED = "the broker has dropped frames before they were read"
 GONE = "frames are gone from the broker that it may not have read"
 TWICE = "a consumer has them in hand or did not acknowledge them, or the broker has repeats"
@@ -118,13 +120,20 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one or several services. `unsent` and `timers` are per service, `stuck` counts refused outbox rows; those
-    refused for good are not among the unsent ones."""
+    for good are not among the unsent ones, and counted as `refused`, copies in dead letter topics aside."""
 
     lines: Sequence[Line]
     unsent: Mapping[str, int]
     stuck: Mapping[str, int]
     timers: Mapping[str, int]
     notes: Sequence[str]
+    refused: Mapping[str, int] = {}
+
+    @property
+    def dead(self) -> int:
+        """Events that go nowhere until a person decides: held as dead or set aside, or refused by the broker for good."""
+        held = [line.held.get(state, 0) for line in self.lines for state in FOR_GOOD]
+        return sum(held) + sum(self.refused.values())
 
     @property
     def quiet(self) -> bool:
@@ -178,6 +187,7 @@ async def status(services: Sequence[Service]) -> Status:
         lines=lines,
         unsent={name: sum(c.unsent.values()) - sum(c.refused.values()) for name, c in counts.items()},
         stuck={name: c.stuck for name, c in counts.items()},
+        refused={name: sum(n for t, n in c.refused.items() if t in producers) for name, c in counts.items()},
         timers={name: c.timers for name, c in counts.items()},
         notes=[
             *sorted({note for app in apps for note in app.broker.sheet.notes} | {*_ends(apps)}),
@@ -188,7 +198,7 @@ async def status(services: Sequence[Service]) -> Status:
 
 async def timing_of(services: Sequence[Service]) -> Sequence[ServiceTiming]:
     """What the running processes of these services have timed, as they wrote it to their stores."""
-    found = [one for app in apps_of(services) for one in await read_timing(app.store.timing)]
+    found = [one for app in apps_of(services) for one in await read_timing(app.store.workers)]
     names = {service.name for service in services}
     return list({one.service: one for one in found if names.intersection(one.service.split(", "))}.values())
 

@@ -288,7 +288,7 @@ async def test_every_crossing_is_timed_and_written_down_for_others_to_see(shop_w
     assert ("publish", "shop", "ok") in crossed
     assert {"outward", "inward", "handler", "publish", "receive", "transaction"} == {place[0] for place in crossed}
     assert figures["outward", "shop.order.placed.v1", "ok"].count == 1
-    (written,) = await read_timing(shop.app.store.timing)
+    (written,) = await read_timing(shop.app.store.workers)
     assert (written.service, written.processes) == ("shop", 1)
     assert {figure.crossing for figure in written.figures} == {place[0] for place in crossed}
 

@@ -17,11 +17,14 @@ from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, complain, print_json, print_table, say, stdout
 from posthouse.cli.target import Targets, load_all
 from posthouse.cli.timing import show_timing
+from posthouse.cli.workers import mixed, show_workers, unattended
 from posthouse.errors import BrokerUnavailable, ConfigurationError, StoreUnavailable
+from posthouse.liveness import Attendance, attendance, is_running
 from posthouse.seam.timing import ServiceTiming
 from posthouse.service import Service
 from posthouse.status import Line, Status, Verdict, timing_of, worst
 from posthouse.status import status as read_status
+from posthouse.store import Worker
 
 LOOKS = 5
 PAUSE = 0.2
@@ -31,31 +34,41 @@ moved from the first look to the last, it is missing, whatever else is on its wa
 COLUMNS = ("CONSUMER", "TOPIC", "COMMITTED", "APPLIED", "IN FLIGHT", "HELD", "SKIPPED", "STRANGE", "")
 
 
-CANNOT_TELL = 3
+FINE, NEEDS_YOU, CANNOT_TELL, NOBODY = 0, CHECK_FAILED, 3, 4
+"""How it ends: nothing to do; events are missing, too many, or dead; nobody can tell; work waits for a part that nobody runs.
+2 is what every command ends with that was asked for something it cannot do."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What `--json` prints. `moving` is True while events are on their way: then a difference means nothing. It
     is False where what is on its way stands still beside a line that does not add up."""
 
+    code: int
+    """With what it ends."""
     verdict: Verdict
     adds_up: bool
     moving: bool
     lines: Sequence[Mapping[str, object]]
     unsent: Mapping[str, int]
     stuck: Mapping[str, int]
+    dead: int
     timers: Mapping[str, int]
     wake: Mapping[str, str]
     notes: Sequence[str]
+    workers: Sequence[Mapping[str, object]]
+    """Every process that ran in the last day, with what it runs and its last sign of life."""
+    unattended: Sequence[str]
+    """Sentences on what nobody runs."""
     timing: Sequence[ServiceTiming] = ()
     """With `--verbose`: what running processes have timed."""
 
 
 class Look(NamedTuple):
-    """The figures at the last look and those at the first, how relays learn of a commit, and what was timed."""
+    """The figures at the last look and those at the first, who runs, how relays learn of a commit, and what was timed."""
 
     figures: Status
     before: Status
+    attended: Sequence[Attendance]
     wake: Mapping[str, str]
     timing: Sequence[ServiceTiming]
 
@@ -69,10 +82,13 @@ def status(
         bool, typer.Option("--verbose", help="Also how long publishing, receiving, handlers and transactions took.")
     ] = False,
 ) -> None:
-    """Show whether everything that was committed is applied, in flight or held.
+    """Show whether everything that was committed is applied, in flight or held, and who runs.
 
-    Name producers and consumers together to compare with what the producers committed. It ends with code 1 if events are missing
-    or too many, and with code 3 if nobody can tell: while they move, and where broker or database are away.
+    Name producers and consumers together to compare with what the producers committed.
+
+    Exit codes, the first that is true: 2 it was asked for what cannot be (a misspelled option, a store that is not there);
+    1 events are missing, too many, dead or set aside; 4 work waits for a part that nobody runs; 3 nobody can tell, because
+    events move, or broker or database are away; 0 all is well.
     """
     if watch and as_json:
         raise ConfigurationError("--watch is for people, --json for programs: choose one")
@@ -85,19 +101,28 @@ def status(
 
 def _show_once(services: Sequence[Service], as_json: bool, verbose: bool) -> None:
     try:
-        figures, before, wake, timing = asyncio.run(_look(services, verbose))
+        figures, before, attended, wake, timing = asyncio.run(_look(services, verbose))
     except (StoreUnavailable, BrokerUnavailable) as error:
         complain(f"posthouse: cannot tell: {error}")
         raise typer.Exit(CANNOT_TELL) from error
     settled = figures.settled(before)
     if as_json:
-        print_json(report_of(figures, wake, settled, timing))
+        print_json(report_of(figures, wake, settled, attended, timing))
     else:
-        show(figures, wake, settled)
+        show(figures, wake, settled, attended)
         if verbose:
             show_timing(timing)
-    if (verdict := outcome(figures, settled)) != "adds up":
-        raise typer.Exit(CHECK_FAILED if verdict == "does not add up" else CANNOT_TELL)
+    raise typer.Exit(code_of(figures, settled, attended))
+
+
+def code_of(figures: Status, settled: Sequence[Line], attended: Sequence[Attendance]) -> int:
+    """The worst that is certain comes first: what only a person can mend, then what a process would."""
+    verdict = outcome(figures, settled)
+    if verdict == "does not add up" or figures.dead:
+        return NEEDS_YOU
+    if any(one.waiting for one in attended):
+        return NOBODY
+    return CANNOT_TELL if verdict == "cannot tell" else FINE
 
 
 def outcome(figures: Status, settled: Sequence[Line]) -> Verdict:
@@ -113,19 +138,27 @@ def moving(figures: Status, settled: Sequence[Line]) -> bool:
 
 
 def report_of(
-    figures: Status, wake: Mapping[str, str], settled: Sequence[Line], timing: Sequence[ServiceTiming] = ()
+    figures: Status,
+    wake: Mapping[str, str],
+    settled: Sequence[Line],
+    attended: Sequence[Attendance],
+    timing: Sequence[ServiceTiming] = (),
 ) -> Report:
-    """The figures with what follows from them, and how each service's relay learns of a commit."""
+    """The figures with what follows from them, who runs, and how each service's relay learns of a commit."""
     return Report(
+        code=code_of(figures, settled, attended),
         verdict=outcome(figures, settled),
         adds_up=figures.verdict == "adds up",
         moving=moving(figures, settled),
         lines=[_said(line) for line in figures.lines],
         unsent=figures.unsent,
         stuck=figures.stuck,
+        dead=figures.dead,
         timers=figures.timers,
         wake=wake,
         notes=figures.notes,
+        workers=[_worker(worker) for one in attended for worker in one.workers],
+        unattended=[sentence for one in attended for sentence in unattended(one)],
         timing=timing,
     )
 
@@ -135,7 +168,12 @@ def _said(line: Line) -> Mapping[str, object]:
     return {**msgspec.structs.asdict(line), **follows}
 
 
-def show(figures: Status, wake: Mapping[str, str], settled: Sequence[Line]) -> None:
+def _worker(worker: Worker) -> Mapping[str, object]:
+    facts = msgspec.structs.asdict(worker)
+    return {**{name: value for name, value in facts.items() if name != "figures"}, "running": is_running(worker)}
+
+
+def show(figures: Status, wake: Mapping[str, str], settled: Sequence[Line], attended: Sequence[Attendance]) -> None:
     """The figures for people."""
     if figures.lines:
         print_table(COLUMNS, [_row(line, line in settled) for line in figures.lines])
@@ -144,6 +182,14 @@ def show(figures: Status, wake: Mapping[str, str], settled: Sequence[Line]) -> N
         ("SERVICE", "UNSENT", "STUCK", "TIMERS", "WAKE-UP"),
         [(n, figures.unsent[n], figures.stuck[n], figures.timers[n], wake[n]) for n in figures.unsent],
     )
+    say("")
+    if show_workers(attended):
+        say("")
+    for one in attended:
+        for sentence in unattended(one):
+            say(sentence, "bold red" if one.waiting else "yellow")
+        for sentence in mixed(one):
+            say(sentence, "yellow")
     for line in figures.lines:
         if line.reason:
             say(f"{line.consumer} in {line.topic}: {line.verdict}, {line.reason}", "yellow")
@@ -165,7 +211,8 @@ async def _look(services: Sequence[Service], verbose: bool) -> Look:
                 break
             await asyncio.sleep(PAUSE)
             figures = await read_status(services)
-        return Look(figures, before, wake, await timing_of(services) if verbose else ())
+        attended = await attendance(services, figures)
+        return Look(figures, before, attended, wake, await timing_of(services) if verbose else ())
 
 
 async def _wakes(services: Sequence[Service]) -> Mapping[str, str]:
@@ -180,7 +227,8 @@ async def _watch(services: Sequence[Service], every: float, verbose: bool) -> No
             console = stdout()
             if console.is_terminal:
                 console.clear()
-            show(figures, wake, figures.settled(before) if before else ())
+            attended = await attendance(services, figures)
+            show(figures, wake, figures.settled(before) if before else (), attended)
             if verbose:
                 show_timing(await timing_of(services))
             before = figures

@@ -19,7 +19,7 @@ VERBS: Mapping[str, str] = {
     "quickstart": "Two services, three tenants, one poison event, one killed worker: and nothing is lost.",
     "new": "Write a small service project that runs at once.",
     "run": "Run relay, consumers and timers of one or several services.",
-    "status": "Show whether everything that was committed is applied, in flight or held.",
+    "status": "Show whether everything that was committed is applied, in flight or held, and who runs.",
     "doctor": "Look at the store and the broker of each service: settings, roles, tables, open transactions, and the "
     "promise that results. Changes nothing.",
     "held": "Look at events that could not be applied, and deal with them.",

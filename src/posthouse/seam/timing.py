@@ -11,7 +11,7 @@ import msgspec
 
 from posthouse.clock import SystemClock
 from posthouse.errors import RuleBroken
-from posthouse.store import ProcessTiming, TimingTable
+from posthouse.store import Worker, WorkerTable
 
 Crossing = Literal["outward", "inward", "handler", "publish", "receive", "transaction"]
 """outward: a fact on its way out, named by its subject. inward: a frame on its way in, by its consumer. handler: a call of one,
@@ -24,8 +24,6 @@ OK = "ok"
 MOST = 1_000
 """So many different (crossing, name, outcome) are told apart; whatever comes later is counted under `OTHERS`."""
 OTHERS = "(others)"
-LONGEST_NAME = 256
-"""So much of the names of an App's services is written: they are in an index, which takes no text of any length."""
 
 SHORTEST = -20
 """The first bucket holds what took less than 2**-20 seconds, about a microsecond; each next one is twice as wide."""
@@ -33,7 +31,10 @@ BUCKETS = 28
 """The last one holds all that took 64 seconds and more."""
 
 KEEP = 3600.0
-"""Seconds for which the figures of a process are kept that has written none since."""
+"""Seconds for which the figures of a worker are shown that has given no sign of life since."""
+
+NOTHING = b"[]"
+"""The figures of a worker that has not written any yet."""
 
 Place = tuple[Crossing, str, str]
 
@@ -104,9 +105,9 @@ class Timing:
             for (crossing, name, outcome), cell in sorted(self._cells.items(), key=lambda item: item[0])
         ]
 
-    async def write(self, table: TimingTable, service: str, process: str) -> None:
-        """Let other processes see the figures: `posthouse status --verbose` is one."""
-        await table.write(service[:LONGEST_NAME], process, msgspec.json.encode(self.figures()), keep=KEEP)
+    def encoded(self) -> bytes:
+        """The figures as others read them from the store: `posthouse status --verbose` is one."""
+        return msgspec.json.encode(self.figures())
 
     def _new(self, crossing: Crossing, name: str, outcome: str) -> _Cell:
         place = (crossing, name, outcome) if len(self._cells) < MOST else (crossing, OTHERS, OTHERS)
@@ -159,11 +160,12 @@ class ServiceTiming(msgspec.Struct, frozen=True, kw_only=True):
     figures: Sequence[Figure]
 
 
-async def read_timing(table: TimingTable) -> list[ServiceTiming]:
-    """What processes have written lately, by service."""
-    services: dict[str, list[ProcessTiming]] = {}
+async def read_timing(table: WorkerTable) -> list[ServiceTiming]:
+    """What workers have written lately, by their services."""
+    services: dict[str, list[Worker]] = {}
     for row in await table.read():
-        services.setdefault(row.service, []).append(row)
+        if row.age <= KEEP and row.figures != NOTHING:
+            services.setdefault(", ".join(row.services), []).append(row)
     return [
         ServiceTiming(
             service=service,

@@ -1,7 +1,7 @@
 """PORT: a store is a database that takes part in the user's transaction.
 
 It holds small tables, each a role of its own: what goes out (`outbox`), what was applied (`inbox`), what could not be
-(`held`), what is due later (`timers`), which versions are in use (`version_usage`), what was timed (`timing`), what operators did (`actions`). That is the
+(`held`), what is due later (`timers`), which versions are in use (`version_usage`), who runs (`workers`), what operators did (`actions`). That is the
 core, `CoreStore`. For processes there is more, `ProcessTables`: where they stand (`sagas`), what happened to each thing (`streams`), which
 generations read models have (`projections`).
 Methods that take a transaction as their first argument write inside it and never commit; the others are transactions of
@@ -36,9 +36,9 @@ from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
 from posthouse.store.streams import StreamTable
 from posthouse.store.timers import Timer, TimerTable
-from posthouse.store.timing import ProcessTiming, TimingTable
 from posthouse.store.transaction import Parameters, Rows, Submit, Transaction
 from posthouse.store.version_usage import UsageRole, VersionUsageTable, VersionUse
+from posthouse.store.workers import Worker, WorkerTable
 
 __all__ = [
     "BLOCKING",
@@ -63,7 +63,6 @@ __all__ = [
     "Parameters",
     "Poll",
     "ProcessTables",
-    "ProcessTiming",
     "RelaySource",
     "Restoration",
     "Rows",
@@ -73,7 +72,6 @@ __all__ = [
     "Submit",
     "Timer",
     "TimerTable",
-    "TimingTable",
     "Transaction",
     "Transactions",
     "Upkeep",
@@ -81,6 +79,8 @@ __all__ = [
     "VersionUsageTable",
     "VersionUse",
     "WalReader",
+    "Worker",
+    "WorkerTable",
     "has_process_tables",
     "parked",
     "shard_of",
@@ -233,7 +233,7 @@ class CoreStore(Transactions, Upkeep, OutboxSignals, Protocol):
     held: HeldTable
     timers: TimerTable
     version_usage: VersionUsageTable
-    timing: TimingTable
+    workers: WorkerTable
     actions: ActionTable
 
     async def aclose(self) -> None:

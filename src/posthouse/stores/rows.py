@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from posthouse.store import HeldEvent, InboxEntry, KeyPosition, OutboxRow, StuckRow, Timer, shard_of
+from posthouse.store import HeldEvent, InboxEntry, KeyPosition, OutboxRow, StuckRow, Timer, Worker, shard_of
 from posthouse.store.actions import Action, Changes
 from posthouse.store.sagas import SagaRow, with_progress
 from posthouse.store.streams import StreamEvent
@@ -20,6 +20,7 @@ HELD = (
 OUTBOX = "id, topic, tenant, key, sequence, lineage, event_id, headers, body"
 TIMER = "name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body"
 SAGA = "number, saga, tenant, id, status, turn, reason, started_at, changed_at, ended_at, progress, state"
+WORKER = 'id, services, name, host, pid, version, "commit", parts'
 ACTION = "id, verb, by, why, service, consumer, topic, tenant, key, event_id, target, changed, count, outcome"
 STREAM_EVENT = "tenant, aggregate, stream, version, event_id, type, headers, body, position"
 
@@ -147,6 +148,33 @@ def timer_of(columns: Sequence[Any]) -> Timer:
         idempotency_key=idempotency_key,
     )
     return Timer(name=name, due_at=due_at, row=row)
+
+
+def worker_columns(worker: Worker) -> tuple[object, ...]:
+    """In the order of WORKER."""
+    return (
+        worker.id, ", ".join(worker.services), worker.name, worker.host, worker.pid, worker.version, worker.commit,
+        ", ".join(worker.parts),
+    )  # fmt: skip
+
+
+def worker_of(columns: Sequence[Any]) -> Worker:
+    """From the columns of WORKER, since when, the last sign of life, whether it stopped, and its figures."""
+    id, services, name, host, pid, version, commit, parts, since, age, stopped, figures = columns
+    return Worker(
+        id=id,
+        services=services.split(", "),
+        name=name,
+        host=host,
+        pid=pid,
+        version=version,
+        commit=commit,
+        parts=parts.split(", "),
+        since=since,
+        age=age,
+        stopped=bool(stopped),
+        figures=bytes(figures),
+    )
 
 
 def action_columns(action: Action) -> tuple[object, ...]:

@@ -81,7 +81,7 @@ class Project:
                 for order_id, total in orders:
                     tx.publish(made(order_id=order_id, total_cents=total), after=after, timer=timer)
 
-        self._with_service(work)
+        self.with_service(work)
 
     def settle(self, applied: int, held: int) -> None:
         """Run the service until so many events are applied and held."""
@@ -99,7 +99,7 @@ class Project:
             frames = [Frame(topic="shop.orders.order", id=new_id(), body=body) for body in bodies]
             assert all(verdict.accepted for verdict in await app_of(service).broker.publish(frames))
 
-        self._with_service(work)
+        self.with_service(work)
 
     def settle_strange(self, strange: int) -> None:
         """Run the service until so many frames are quarantined in which no event could be read, and nothing moves."""
@@ -121,7 +121,7 @@ class Project:
             async with service.transaction("t1") as tx:
                 found.extend(await tx.execute("SELECT order_id, total_cents FROM invoice ORDER BY rowid"))
 
-        self._with_service(work)
+        self.with_service(work)
         return found
 
     def forget(self) -> None:
@@ -141,9 +141,9 @@ class Project:
             stop.set()
             await running
 
-        self._with_service(work)
+        self.with_service(work)
 
-    def _with_service(self, work: Callable[[Service], Awaitable[None]]) -> None:
+    def with_service(self, work: Callable[[Service], Awaitable[None]]) -> None:
         self.forget()
         service = load("shop:orders")
 

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sqlite3
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from typing import Any
 
+import pytest
+
+from posthouse.app import app_of
+from posthouse.liveness import is_running
+from posthouse.opened import process_name
+from posthouse.service import Service
+from tests.kit.waiting import eventually
 from tests.unit.cli.conftest import Project
+
+
+def report(project: Project, *options: str) -> dict[str, Any]:
+    """What it says as JSON, whatever it ends with; the code is in it too."""
+    result = project.run("status", "shop:orders", "--json", *options)
+    found: dict[str, Any] = json.loads(result.stdout)
+    assert result.exit_code == found["code"]
+    return found
 
 
 def test_a_line_adds_up_with_held_events_in_it(poisoned: Project) -> None:
     result = poisoned.run("status", "shop:orders")
-    assert result.exit_code == 0
+    assert result.exit_code == 1, "a dead event waits for a person"
     assert "adds up ✓" in result.stdout
     assert "1 blocked, 1 dead" in result.stdout
 
 
 def test_the_figures_are_one_json_value(poisoned: Project) -> None:
-    report = poisoned.json("status", "shop:orders")
-    assert isinstance(report, dict)
-    assert report["adds_up"] is True
-    (line,) = report["lines"]
+    said = report(poisoned)
+    assert said["adds_up"] is True
+    (line,) = said["lines"]
     assert {name: line[name] for name in ("committed", "applied", "in_flight", "held", "skipped", "difference")} == {
         "committed": 4,
         "applied": 2,
@@ -32,10 +53,9 @@ def test_the_figures_are_one_json_value(poisoned: Project) -> None:
 
 def test_unsent_events_are_in_flight(project: Project) -> None:
     project.place(("a", 1), ("b", 2))
-    report = project.json("status", "shop:orders")
-    assert isinstance(report, dict)
-    assert report["lines"][0]["in_flight"] == 2
-    assert (report["moving"], report["unsent"]) == (True, {"orders": 2})
+    said = report(project)
+    assert said["lines"][0]["in_flight"] == 2
+    assert (said["moving"], said["unsent"]) == (True, {"orders": 2})
 
 
 def test_a_service_that_never_ran_adds_up_at_zero(project: Project) -> None:
@@ -61,9 +81,9 @@ def test_a_missing_event_beside_one_that_waits_ends_with_code_1_too(poisoned: Pr
     assert result.exit_code == 1
     assert "1 missing" in result.stdout
     assert "moving" not in result.stdout
-    report = poisoned.run("status", "shop:orders", "--json")
-    assert report.exit_code == 1
-    said = json.loads(report.stdout)
+    again = poisoned.run("status", "shop:orders", "--json")
+    assert again.exit_code == 1
+    said = json.loads(again.stdout)
     assert (said["verdict"], said["moving"], said["unsent"]) == ("does not add up", False, {"orders": 1})
 
 
@@ -79,9 +99,9 @@ def test_what_nobody_can_tell_ends_with_code_3_and_a_reason(poisoned: Project) -
     result = poisoned.run("status", "shop:orders")
     assert result.exit_code == 3
     assert "cannot tell, 1 of them not found: the group may have begun after them" in result.stdout
-    report = poisoned.run("status", "shop:orders", "--json")
-    assert report.exit_code == 3
-    assert '"adds_up": false' in report.stdout or '"adds_up":false' in report.stdout
+    again = poisoned.run("status", "shop:orders", "--json")
+    assert again.exit_code == 3
+    assert '"adds_up": false' in again.stdout or '"adds_up":false' in again.stdout
 
 
 def lose(project: Project, state: str = "dead") -> None:
@@ -93,10 +113,9 @@ def lose(project: Project, state: str = "dead") -> None:
 def test_junk_of_a_stranger_takes_nothing_from_what_adds_up(poisoned: Project) -> None:
     poisoned.put(b"junk", b"more")
     poisoned.settle_strange(2)
-    report = poisoned.json("status", "shop:orders")
-    assert isinstance(report, dict)
-    assert (report["verdict"], report["lines"][0]["strange"]) == ("adds up", 2)
-    assert report["lines"][0]["held"] == {"blocked": 1, "dead": 1}
+    said = report(poisoned)
+    assert (said["verdict"], said["lines"][0]["strange"]) == ("adds up", 2)
+    assert said["lines"][0]["held"] == {"blocked": 1, "dead": 1}
 
 
 def test_junk_of_a_stranger_makes_up_for_nothing_that_is_lost(poisoned: Project) -> None:
@@ -116,9 +135,8 @@ def test_a_dead_letter_that_was_refused_for_good_hides_nothing(poisoned: Project
     """With its story it is larger than the frame was, and larger than the log takes: it stays in the outbox for ever."""
     poisoned.put(b"x" * (8 * 1024 * 1024 - 10))
     poisoned.settle_strange(1)
-    report = poisoned.json("status", "shop:orders")
-    assert isinstance(report, dict)
-    assert (report["moving"], report["unsent"], report["stuck"]) == (False, {"orders": 0}, {"orders": 1})
+    said = report(poisoned)
+    assert (said["moving"], said["unsent"], said["stuck"]) == (False, {"orders": 0}, {"orders": 1})
     lose(poisoned)
     result = poisoned.run("status", "shop:orders")
     assert result.exit_code == 3
@@ -136,9 +154,8 @@ def test_watch_and_json_exclude_each_other(project: Project) -> None:
 
 
 def test_it_says_how_a_commit_is_noticed(project: Project) -> None:
-    report = project.json("status", "shop")
-    assert isinstance(report, dict)
-    assert report["wake"] == {"orders": "socket + polling every 0.05 s"}
+    said = report(project)
+    assert said["wake"] == {"orders": "socket + polling every 0.05 s"}
     assert "socket" in project.run("status", "shop").stdout
 
 
@@ -152,19 +169,104 @@ def test_a_broker_that_is_away_is_no_loss_but_nobody_can_tell(project: Project) 
 
 def test_verbose_shows_how_long_each_crossing_of_a_process_took(poisoned: Project) -> None:
     result = poisoned.run("status", "--verbose", "shop:orders")
-    assert result.exit_code == 0
     assert "orders: timed by one process" in result.stdout
     for crossing in ("inward", "handler", "publish", "receive", "transaction"):
         assert crossing in result.stdout
-    report = poisoned.json("status", "--verbose", "shop:orders")
-    assert isinstance(report, dict)
-    (timed,) = report["timing"]
+    said = report(poisoned, "--verbose")
+    (timed,) = said["timing"]
     handled = {figure["outcome"]: figure["count"] for figure in timed["figures"] if figure["crossing"] == "handler"}
     assert handled == {"ok": 2, "ValueError": 1}
-    plain = poisoned.json("status", "shop:orders")
-    assert isinstance(plain, dict)
+    plain = report(poisoned)
     assert plain["timing"] == []
 
 
 def test_verbose_says_when_no_process_has_run_yet(project: Project) -> None:
     assert "no process has written what it timed yet" in project.run("status", "--verbose", "shop").stdout
+
+
+def test_a_service_that_runs_well_and_has_nothing_left_ends_with_code_0(project: Project) -> None:
+    project.place(("a", 1))
+    project.settle(applied=1, held=0)
+    said = report(project)
+    assert (said["code"], said["verdict"], said["dead"]) == (0, "adds up", 0)
+
+
+def test_dead_and_quarantined_events_end_with_code_1_until_somebody_decides(poisoned: Project) -> None:
+    assert report(poisoned)["code"] == 1
+    poisoned.run("held", "quarantine", "shop:orders", "1")
+    poisoned.settle(applied=3, held=1)
+    assert (report(poisoned)["code"], report(poisoned)["dead"]) == (1, 1)
+    poisoned.run("held", "skip", "shop:orders", "1")
+    assert report(poisoned)["code"] == 0
+
+
+def test_work_that_waits_while_nobody_runs_ends_with_code_4(project: Project) -> None:
+    project.place(("a", 1), ("b", 2))
+    result = project.run("status", "shop:orders")
+    assert result.exit_code == 4
+    assert (
+        "nobody runs orders: no process has in the last day; `posthouse run` starts it; waiting: 2 events in the outbox, "
+        "2 events to be applied" in result.stdout
+    )
+    project.settle(applied=2, held=0)
+    result = project.run("status", "shop:orders")
+    assert result.exit_code == 0, "nobody runs it, and nothing waits"
+    assert "stopped in good order" in result.stdout
+
+
+def test_timers_that_nobody_will_fire_are_work_too(project: Project) -> None:
+    project.place(("a", 1), after=3600.0)
+    assert report(project)["unattended"][0].endswith("waiting: 1 timer to be fired")
+    assert report(project)["code"] == 4
+
+
+def test_it_says_who_runs_since_when_which_version_and_what(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSTHOUSE_COMMIT", "a1b2c3d")
+    project.place(("a", 1))
+
+    async def look(service: Service) -> None:
+        async with service.running():
+            await eventually(lambda: alive(service))
+            command = [sys.executable, "-m", "posthouse", "status", "shop:orders"]
+            other = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+            said = (await other.communicate())[0].decode()
+            for part in (process_name(), "relay, consumers, timers", version("posthouse"), "a1b2c3d", "s ago", "runs"):
+                assert part in said
+            assert "nobody" not in said
+
+    project.with_service(look)
+    (worker,) = report(project)["workers"]
+    assert (worker["stopped"], worker["running"], worker["pid"]) == (True, False, os.getpid())
+
+
+def test_a_part_that_nobody_runs_is_named_and_so_are_mixed_versions(project: Project) -> None:
+    project.place(("a", 1))
+    pretend(project, parts="consumers", version="1.0")
+    pretend(project, parts="consumers, timers", version="1.1")
+    result = project.run("status", "shop:orders")
+    assert result.exit_code == 4
+    assert "of orders no relay runs" in result.stdout
+    assert "waiting: 1 event in the outbox" in result.stdout
+    assert "orders runs in 2 versions: posthouse 1.0 in one process, posthouse 1.1 in one process" in result.stdout
+
+
+def test_who_fell_silent_does_not_run(project: Project) -> None:
+    project.place(("a", 1))
+    pretend(project, parts="relay, consumers, timers", age=7200.0)
+    result = project.run("status", "shop:orders")
+    assert result.exit_code == 4
+    assert "silent" in result.stdout
+    assert "nobody runs orders: desk-7 gave its last sign of life 2 h ago" in result.stdout
+
+
+def pretend(project: Project, *, parts: str, version: str = "1.0", age: float = 0.0) -> None:
+    """A process of another machine."""
+    with sqlite3.connect(project.folder / "orders.db") as connection:
+        seen = time.time() - age
+        row = (f"{parts}-{version}", "orders", "desk-7", "desk", 7, version, "", parts, seen - 60, seen, 0, b"[]")
+        connection.execute(f"INSERT INTO posthouse_worker VALUES ({', '.join('?' * len(row))})", row)
+    connection.close()
+
+
+async def alive(service: Service) -> bool:
+    return any(is_running(worker) for worker in await app_of(service).store.workers.read())

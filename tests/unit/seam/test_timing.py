@@ -6,7 +6,8 @@ import pytest
 
 from posthouse.clock import ManualClock
 from posthouse.seam import Timing
-from posthouse.seam.timing import LONGEST_NAME, MOST, OTHERS, merged
+from posthouse.seam.timing import MOST, OTHERS, merged, read_timing
+from posthouse.store import Worker
 from posthouse.stores import open_store
 
 
@@ -85,11 +86,19 @@ def test_figures_of_several_processes_add_up(clock: ManualClock, timing: Timing)
     assert sum(orders.buckets) == 2
 
 
-async def test_the_names_of_many_services_are_written_as_far_as_an_index_takes_them(timing: Timing) -> None:
-    store = open_store("sqlite://", clock=ManualClock())
+async def test_workers_that_are_gone_for_an_hour_are_left_out(timing: Timing) -> None:
+    clock = ManualClock()
+    store = open_store("sqlite://", clock=clock)
     await store.upgrade()
-    await timing.write(store.timing, ", ".join(f"service_{number}" for number in range(400)), "host-1")
-    (written,) = await store.timing.read()
+    timing.note("transaction", "orders", timing.now())
+    for id in ("gone", "silent", "here"):
+        worker = Worker(id=id, services=["billing", "orders"], name=id, host="desk", pid=1, version="1")
+        await store.workers.beat(worker, keep=86_400.0, figures=None if id == "silent" else timing.encoded())
+        clock.advance(3_601.0 if id == "gone" else 1.0)
+    (written,) = await read_timing(store.workers)
     await store.aclose()
-    assert written.service.startswith("service_0, service_1")
-    assert len(written.service) == LONGEST_NAME
+    assert (written.service, written.processes, [figure.count for figure in written.figures]) == (
+        "billing, orders",
+        1,
+        [1],
+    )

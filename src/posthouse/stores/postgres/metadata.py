@@ -136,12 +136,15 @@ def _whole_store(metadata: MetaData) -> None:
         PrimaryKeyConstraint("role", "party", "subject", name="version_usage_pkey"),
     )
     Table(
-        "timing",
+        "worker",
         metadata,
-        *_columns(Text, "service", "process"),
-        *_columns(Double, "written_at"),
+        _text("id", primary_key=True),
+        *_columns(Text, "services", "name", "host"),
+        *_columns(Integer, "pid"),
+        *_columns(Text, "version", "commit", "parts"),
+        *_columns(Double, "started_at", "seen_at"),
+        *_columns(Boolean, "stopped"),
         *_columns(LargeBinary, "figures"),
-        PrimaryKeyConstraint("service", "process", name="timing_pkey"),
     )
     Table(
         "action",

@@ -63,14 +63,21 @@ CREATE TABLE posthouse.version_usage (
     PRIMARY KEY (role, party, subject)
 );
 
--- What running processes have timed, one row for each. Nothing of a tenant is in it.
-CREATE TABLE posthouse.timing (
-    service text NOT NULL,  -- whose process it is
-    process text NOT NULL,  -- its name
-    written_at double precision NOT NULL,  -- when it wrote last
-    figures bytea NOT NULL,  -- what it timed, as JSON
-    PRIMARY KEY (service, process)
-);
+-- Who runs: one row for each start of a process, until a day after its last sign of life. Nothing of a tenant is in it.
+CREATE TABLE posthouse.worker (
+    id text PRIMARY KEY,  -- of this start
+    services text NOT NULL,  -- what it runs, with commas
+    name text NOT NULL,  -- host and process, as in envelopes
+    host text NOT NULL,  -- of the machine or container
+    pid integer NOT NULL,  -- of the process there
+    version text NOT NULL,  -- of Posthouse
+    commit text NOT NULL,  -- of the application, as POSTHOUSE_COMMIT says; empty where it does not
+    parts text NOT NULL,  -- of relay, consumers and timers, with commas
+    started_at double precision NOT NULL,  -- first sign of life
+    seen_at double precision NOT NULL,  -- last one
+    stopped boolean NOT NULL,  -- whether that was the end, in good order
+    figures bytea NOT NULL  -- what it timed, as JSON
+) WITH (fillfactor = 50);
 
 -- What operators did, and why; added with the act itself. `tenant`, `topic`, `key`, `consumer` and `event_id` are empty where
 -- they do not apply.

@@ -25,10 +25,10 @@ from posthouse.store import (
     Parameters,
     Restoration,
     TimerTable,
-    TimingTable,
     Transaction,
     VersionUsageTable,
     WalReader,
+    WorkerTable,
 )
 from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.store.projections import ProjectionTable
@@ -52,10 +52,10 @@ from posthouse.stores.postgres.schema import MOST_SHARDS, applied, is_post, migr
 from posthouse.stores.postgres.separation import Separation
 from posthouse.stores.postgres.streams import PostgresStreams
 from posthouse.stores.postgres.timers import PostgresTimers
-from posthouse.stores.postgres.timing import PostgresTiming
 from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction
 from posthouse.stores.postgres.upgrade import upgraded
 from posthouse.stores.postgres.version_usage import PostgresVersionUsage
+from posthouse.stores.postgres.workers import PostgresWorkers
 from posthouse.stores.sessions import refusal, shape_of
 
 WEEK = 7 * 86_400.0
@@ -147,7 +147,7 @@ class PostgresStore:
         self.held: HeldTable = PostgresHeld(self._database, clock)
         self.timers: TimerTable = PostgresTimers(self._database, self._outbox, idempotency_window)
         self.version_usage: VersionUsageTable = PostgresVersionUsage(self._database, clock)
-        self.timing: TimingTable = PostgresTiming(self._database, clock)
+        self.workers: WorkerTable = PostgresWorkers(self._database, clock)
         self.actions: ActionTable = PostgresActions(self._database, clock)
         self.sagas: SagaTable = PostgresSagas(self._database, clock)
         self.streams: StreamTable = PostgresStreams(self._database)

@@ -25,10 +25,10 @@ from posthouse.store import (
     Parameters,
     Restoration,
     TimerTable,
-    TimingTable,
     Transaction,
     VersionUsageTable,
     WalReader,
+    WorkerTable,
 )
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
@@ -47,8 +47,8 @@ from posthouse.stores.sqlite.schema import MOST_SHARDS, applied, migrations, mis
 from posthouse.stores.sqlite.steps import carry_out
 from posthouse.stores.sqlite.streams import SqliteStreams
 from posthouse.stores.sqlite.timers import SqliteTimers
-from posthouse.stores.sqlite.timing import SqliteTiming
 from posthouse.stores.sqlite.version_usage import SqliteVersionUsage
+from posthouse.stores.sqlite.workers import SqliteWorkers
 from posthouse.stores.waiting import waiting_checks
 
 WEEK = 7 * 86_400.0
@@ -136,7 +136,7 @@ class SqliteStore:
         self.held: HeldTable = SqliteHeld(self._database, self._clock)
         self.timers: TimerTable = SqliteTimers(self._database, self._clock, self._outbox)
         self.version_usage: VersionUsageTable = SqliteVersionUsage(self._database, self._clock)
-        self.timing: TimingTable = SqliteTiming(self._database, self._clock)
+        self.workers: WorkerTable = SqliteWorkers(self._database, self._clock)
         self.actions: ActionTable = SqliteActions(self._database, self._clock)
         self.sagas: SagaTable = SqliteSagas(self._database, self._clock)
         self.streams: StreamTable = SqliteStreams(self._database)

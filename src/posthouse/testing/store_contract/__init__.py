@@ -21,9 +21,9 @@ from posthouse.testing.store_contract.streams import HistoryContract, StreamCont
 from posthouse.testing.store_contract.stuck import StuckContract
 from posthouse.testing.store_contract.tables import TableContract
 from posthouse.testing.store_contract.timers import TimerContract
-from posthouse.testing.store_contract.timing import TimingContract
 from posthouse.testing.store_contract.transactions import TransactionContract
 from posthouse.testing.store_contract.version_usage import VersionUsageContract
+from posthouse.testing.store_contract.workers import WorkerContract
 
 __all__ = ["CoreStoreContract", "StoreContract"]
 
@@ -37,7 +37,7 @@ class CoreStoreContract(
     InboxContract,
     HeldContract,
     TimerContract,
-    TimingContract,
+    WorkerContract,
     ActionContract,
     VersionUsageContract,
 ):

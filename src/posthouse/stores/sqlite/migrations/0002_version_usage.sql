@@ -8,14 +8,21 @@ CREATE TABLE posthouse_version_usage (
     PRIMARY KEY (role, party, subject)
 ) WITHOUT ROWID;
 
--- What running processes have timed, one row for each.
-CREATE TABLE posthouse_timing (
-    service TEXT NOT NULL,
-    process TEXT NOT NULL,
-    written_at REAL NOT NULL,
-    figures BLOB NOT NULL,
-    PRIMARY KEY (service, process)
-) WITHOUT ROWID;
+-- Who runs: one row for each start of a process, until a day after its last sign of life.
+CREATE TABLE posthouse_worker (
+    id TEXT PRIMARY KEY,
+    services TEXT NOT NULL,
+    name TEXT NOT NULL,
+    host TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    version TEXT NOT NULL,
+    "commit" TEXT NOT NULL,
+    parts TEXT NOT NULL,
+    started_at REAL NOT NULL,
+    seen_at REAL NOT NULL,
+    stopped INTEGER NOT NULL,
+    figures BLOB NOT NULL
+);
 
 -- What operators did, and why; added with the act itself. What does not apply is empty.
 CREATE TABLE posthouse_action (

@@ -1,0 +1,80 @@
+"""Who runs, for `posthouse status`: the processes, and what waits for nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from posthouse.cli.output import Cell, counted, print_table, span
+from posthouse.liveness import Attendance, is_running
+from posthouse.runtime import Part
+from posthouse.store import Worker
+
+COLUMNS = ("PROCESS", "SERVICES", "RUNS", "POSTHOUSE", "COMMIT", "SINCE", "LAST SIGN", "")
+
+WAITING: dict[Part, str] = {
+    "relay": "{} in the outbox",
+    "consumers": "{} to be applied",
+    "timers": "{} to be fired",
+}
+
+
+def show_workers(found: Sequence[Attendance]) -> bool:
+    """Whoever runs, and whoever fell silent; those that stopped in good order are left out. Whether there was any."""
+    rows = [_row(worker) for one in found for worker in one.workers if not worker.stopped]
+    if rows:
+        print_table(COLUMNS, rows)
+    return bool(rows)
+
+
+def unattended(one: Attendance) -> list[str]:
+    """Sentences on what nobody runs, and on what waits for that."""
+    waiting = [WAITING[part].format(counted(number, _THINGS[part])) for part, number in one.waiting.items()]
+    left = f"; waiting: {', '.join(waiting)}" if waiting else ""
+    if not one.running:
+        return [f"nobody runs {one.services}: {_last(one.workers)}; `posthouse run` starts it{left}"]
+    if not one.missing:
+        return []
+    parts = " and no ".join(one.missing)
+    return [f"of {one.services} no {parts} runs, in no process: start one without --only, or with it{left}"]
+
+
+def mixed(one: Attendance) -> list[str]:
+    """A sentence on several versions at once."""
+    if len(one.versions) < 2:
+        return []
+    said = [
+        f"{_version(*of)} in {'one process' if number == 1 else f'{number:,} processes'}"
+        for of, number in sorted(one.versions.items())
+    ]
+    return [f"{one.services} runs in {len(said)} versions: {', '.join(said)}"]
+
+
+_THINGS: dict[Part, str] = {"relay": "event", "consumers": "event", "timers": "timer"}
+
+
+def _last(workers: Sequence[Worker]) -> str:
+    if not workers:
+        return "no process has in the last day"
+    last = min(workers, key=lambda worker: worker.age)
+    how = "stopped in good order" if last.stopped else "gave its last sign of life"
+    return f"{last.name} {how} {span(last.age)} ago"
+
+
+def _version(version: str, commit: str) -> str:
+    return f"posthouse {version}{f' at {commit}' if commit else ''}"
+
+
+def _row(worker: Worker) -> tuple[Cell, ...]:
+    runs = is_running(worker)
+    return (
+        worker.name,
+        ", ".join(worker.services),
+        ", ".join(worker.parts),
+        worker.version,
+        worker.commit,
+        span(worker.since),
+        f"{span(worker.age)} ago",
+        Text("runs", "green") if runs else Text("silent", "bold red"),
+    )

@@ -1,0 +1,52 @@
+"""Heartbeat: a worker's sign of life in its store, every few seconds, with what it timed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from posthouse.clock import Clock
+from posthouse.errors import StoreError
+from posthouse.pulse import Pulse
+from posthouse.seam import Timing
+from posthouse.store import CoreStore, Worker
+
+log = logging.getLogger("posthouse.heartbeat")
+
+BEAT = 5.0
+"""Seconds between two signs of life; the figures go with every second one."""
+
+SILENT = 4 * BEAT
+"""Seconds without one after which a worker counts as gone."""
+
+KEEP = 86_400.0
+"""Seconds for which those who are gone are remembered."""
+
+
+class Heartbeat:
+    """Of one run. Whoever cannot reach the store gives no sign: the loops beside it complain about that."""
+
+    def __init__(self, store: CoreStore, clock: Clock, timing: Timing, worker: Worker) -> None:
+        self._store = store
+        self._clock = clock
+        self._timing = timing
+        self._worker = worker
+        self.pulse = Pulse()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Beat until `stop`."""
+        with_figures = False
+        while True:
+            try:
+                with self.pulse.doing("giving a sign of life"):
+                    figures = self._timing.encoded() if with_figures else None
+                    await self._store.workers.beat(self._worker, keep=KEEP, figures=figures)
+            except StoreError as error:
+                log.debug("no sign of life: %s", error)
+            with_figures = not with_figures
+            if await self._clock.wait(stop, BEAT):
+                return
+
+    async def end(self) -> None:
+        """Say that it stopped in good order, with the last figures. Raises StoreError."""
+        await self._store.workers.beat(self._worker, keep=KEEP, figures=self._timing.encoded(), stopped=True)

@@ -1,0 +1,75 @@
+"""Liveness: who runs some services, and what waits for a part that nobody runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from posthouse.app import App, apps_of
+from posthouse.heartbeat import SILENT
+from posthouse.runtime import PARTS, Part
+from posthouse.service import Service
+from posthouse.status import Status
+from posthouse.store import Worker
+
+
+class Attendance(msgspec.Struct, frozen=True, kw_only=True):
+    """Who runs the services of one App. `workers` are all that are remembered, those that are gone too; `missing` the parts that
+    it needs and nobody runs; `waiting` how many events or timers each of these keeps waiting."""
+
+    services: str
+    workers: Sequence[Worker]
+    missing: Sequence[Part]
+    waiting: Mapping[Part, int]
+
+    @property
+    def running(self) -> Sequence[Worker]:
+        return [worker for worker in self.workers if is_running(worker)]
+
+    @property
+    def versions(self) -> Mapping[tuple[str, str], int]:
+        """How many run each version of Posthouse and of the application."""
+        found: dict[tuple[str, str], int] = {}
+        for worker in self.running:
+            found[worker.version, worker.commit] = found.get((worker.version, worker.commit), 0) + 1
+        return found
+
+
+def is_running(worker: Worker) -> bool:
+    """Whether it gave a sign of life lately, and did not say that it stopped."""
+    return not worker.stopped and worker.age <= SILENT
+
+
+async def attendance(services: Sequence[Service], figures: Status) -> Sequence[Attendance]:
+    """Who runs each of the Apps of these services."""
+    return [await _of(app, figures) for app in apps_of(services)]
+
+
+async def _of(app: App, figures: Status) -> Attendance:
+    names = {service.name for service in app.services}
+    workers = [worker for worker in await app.store.workers.read() if names.intersection(worker.services)]
+    work = _work(app, figures)
+    there = {part for worker in workers if is_running(worker) for part in worker.parts}
+    missing = [part for part in PARTS if part in work and part not in there]
+    return Attendance(
+        services=app.opened.name,
+        workers=workers,
+        missing=missing,
+        waiting={part: work[part] for part in missing if work[part]},
+    )
+
+
+def _work(app: App, figures: Status) -> dict[Part, int]:
+    """The parts that it needs, and how much each has to do."""
+    unsent, timers = figures.unsent[app.opened.name], figures.timers[app.opened.name]
+    groups = app.topology().groups
+    lines = [line for line in figures.lines if line.consumer in groups]
+    work: dict[Part, int] = {}
+    if unsent or any(service.declared.topics for service in app.services):
+        work["relay"] = unsent
+    if groups:
+        work["consumers"] = sum(line.in_flight - line.refused + line.held.get("retrying", 0) for line in lines)
+    if timers:
+        work["timers"] = timers
+    return work

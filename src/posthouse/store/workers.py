@@ -1,0 +1,43 @@
+"""PORT: who runs. A worker is a process that runs services, or a part of what they need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker. `id` is drawn anew at each start; `name` is host and process, as envelopes have it. `version` is that of
+    Posthouse, `commit` what the application says of itself in POSTHOUSE_COMMIT. `figures` are those of its seam, as JSON.
+
+    As it is read: it runs for `since` seconds, gave its last sign of life `age` seconds ago, both by the store's clock, and
+    `stopped` says that it ended in good order.
+    """
+
+    id: str
+    services: Sequence[str]
+    name: str
+    host: str
+    pid: int
+    version: str
+    commit: str = ""
+    parts: Sequence[str] = ()
+    since: float = 0.0
+    age: float = 0.0
+    stopped: bool = False
+    figures: bytes = b"[]"
+
+
+class WorkerTable(Protocol):
+    """One row for each worker. Written every few seconds, and never in the transaction of an event."""
+
+    async def beat(self, worker: Worker, *, keep: float, figures: bytes | None = None, stopped: bool = False) -> None:
+        """A sign of life; the first one adds the row. `figures` replaces those of before, None leaves them. Forgets those who
+        gave none for `keep` seconds."""
+        ...
+
+    async def read(self) -> Sequence[Worker]:
+        """Whoever is there, sorted by services, name and start."""
+        ...
