@@ -15,6 +15,7 @@ from posthouse.errors import ConfigurationError
 from posthouse.events import Actor
 from posthouse.opened import Opened, Ports
 from posthouse.operators import OperatorsLog
+from posthouse.options import checked
 from posthouse.processes import Projections, SagaInstances
 from posthouse.receiving import HeldEvents
 from posthouse.runtime import PARTS, Part
@@ -35,6 +36,7 @@ class App:
     it was logged; nothing waits for it, and nothing that it does changes what becomes of the event.
     """
 
+    @checked
     def __init__(
         self,
         *services: Service,

@@ -192,7 +192,8 @@ class Reject(HandlerSignal):
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """` Did you mean 'x'?` for the closest choice, or the list of choices when none is close."""
     known = sorted(choices)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    plain = {choice.lower(): choice for choice in known}
+    close = difflib.get_close_matches(word.lower(), plain, n=1, cutoff=0.5)
     if close:
-        return f" Did you mean {close[0]!r}?"
+        return f" Did you mean {plain[close[0]]!r}?"
     return f" Known: {', '.join(known)}." if known else ""

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import date
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import ClassVar, Literal, TypeVar, Unpack, cast, overload
+from typing import ClassVar, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
-from posthouse.contracts import Retention, Terms, Topics, declare, event_type_of, flow_of
+from posthouse.contracts import Retention, Terms, Topics, declare, event_type_of, events_of, flow_of
 from posthouse.contracts.retirement import refusal
 from posthouse.contracts.versions import cast_of
 from posthouse.declarations import Declarations, Setup
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.events import CODECS, DEFAULT_TENANT, Actor, Event, Subject
+from posthouse.events.subject import subject_for, why_no_token
 from posthouse.host import Host
+from posthouse.options import checked
 from posthouse.processes import Aggregate, Conflicts, Projection, Saga
 from posthouse.processes.projection import Terms as ModelTerms
 from posthouse.processes.stream import Evolve
 from posthouse.processes.stream.declaring import aggregate_of
-from posthouse.receiving import Calling, HeldEvents, Policy, Uses, handler_of
+from posthouse.receiving import Calling, HeldEvents, Policy, Uses, consumer_name, handler_of
 from posthouse.receiving.typed import HandlerOptions, Handles
 from posthouse.runtime import PARTS, Part
 from posthouse.seam import EnvelopeBuilder, EventContext
@@ -38,8 +41,31 @@ F = TypeVar("F", bound=Callable[..., object])
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 Envelope = Literal["structured", "binary"] | str
+
+
+def _with_parentheses(guess: Callable[[type], str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Say what to write to whoever decorates a class without having called the decorator."""
+
+    def around(method: Callable[P, R]) -> Callable[P, R]:
+        @wraps(method)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            service, *rest = args
+            if len(rest) == 1 and not kwargs and isinstance(rest[0], type):
+                written = f"@{service.name}.{method.__name__}({guess(rest[0])})"  # type: ignore[attr-defined]  # a Service
+                raise ConfigurationError(f"{written} is how it is written above the class {rest[0].__name__}")
+            return method(*args, **kwargs)
+
+        return call
+
+    return around
+
+
+def _name(function: object) -> str:
+    return str(getattr(function, "__name__", "tables"))
 
 
 class Service:
@@ -48,12 +74,14 @@ class Service:
     `topics` maps event types to topics: one per `aggregate` keeps all facts about one thing in order, one per `subject` gives
     each type its own. `envelope` is the form of its events on the wire. `owner` is the team that answers for its events,
     `residency` the region that their data must not leave; an event may say otherwise. `schemas` is the folder of frozen
-    schemas: what it says must be in there, and what it reads is compared with it.
+    schemas: what it says must be in there, and what it reads is compared with it. `not_past` lists facts whose verb is no past
+    tense, as `verb` or `aggregate.verb`.
     """
 
     default_host: ClassVar[Callable[[Service], Host] | None] = None
     """Makes the host of a service that has none: `posthouse.app` says so here when it is imported."""
 
+    @checked
     def __init__(
         self,
         name: str,
@@ -64,7 +92,11 @@ class Service:
         owner: str = "",
         residency: str | None = None,
         schemas: str | Path | None = None,
+        not_past: Collection[str] = (),
     ) -> None:
+        for word in filter(None, (name, namespace)):
+            if wrong := why_no_token(word):
+                raise ConfigurationError(f"the service {name!r}: {word!r} {wrong}")
         if envelope not in CODECS:
             raise ConfigurationError(f"there is no envelope {envelope!r}.{did_you_mean(envelope, CODECS)}")
         self.name = name
@@ -73,6 +105,7 @@ class Service:
         self.owner = owner
         self.declared = Declarations(name, namespace, None if schemas is None else Path(schemas))
         """What has been declared so far."""
+        self.not_past = tuple(not_past)
         self._topics: Topics = topics
         self._terms = Terms(owner=owner, residency=residency).checked(name)
         self._host: Host | None = None
@@ -93,6 +126,8 @@ class Service:
 
     # What it says and hears.
 
+    @_with_parentheses(lambda given: f"'{subject_for(given.__name__)}'")
+    @checked
     def event(
         self,
         subject: str,
@@ -114,7 +149,7 @@ class Service:
         made the fact: it travels in the envelope too, and consumers hold one that comes without. `cross_tenant`: it is about
         several tenants, or for readers of all; then its topic must be on the list of the rules.
         """
-        full = Subject.relative(subject, service=self.name, namespace=self.namespace)
+        full = Subject.relative(subject, service=self.name, namespace=self.namespace, exceptions=self.not_past)
         if (retired := refusal(str(full), self.declared.retired)) is not None:
             raise ConfigurationError(retired)
         terms = Terms(
@@ -126,11 +161,13 @@ class Service:
         )
         return self._event(full, key, self._topics, terms, provenance)
 
+    @_with_parentheses(lambda given: f"'other.{subject_for(given.__name__)}'")
+    @checked
     def external(
         self, subject: str, *, key: str | None = None, topics: Topics | None = None
     ) -> Callable[[type[T]], type[T]]:
         """Declare a fact of another service, as this one reads it: the full subject, and only the fields it needs."""
-        return self._event(Subject.parse(subject), key, topics or self._topics)
+        return self._event(Subject.parse(subject, past=False), key, topics or self._topics)
 
     def _event(
         self,
@@ -141,6 +178,8 @@ class Service:
         provenance: str | None = None,
     ) -> Callable[[type[T]], type[T]]:
         def made(cls: type[T]) -> type[T]:
+            if not isinstance(cls, type):
+                raise ConfigurationError(f"{subject} is declared by a class that has its fields, not by {cls!r:.60}")
             event_type = declare(cls, subject, key=key, topics=topics, terms=terms, provenance=provenance)
             self.declared.catalogue.add(event_type)
             return event_type.payload.cls
@@ -161,9 +200,10 @@ class Service:
     @overload
     def on(self, *events: type[object], **options: Unpack[HandlerOptions]) -> Callable[[F], F]: ...
 
+    @checked
     def on(
         self,
-        *events: type[object],
+        *events: object,
         consumer: str | None = None,
         policy: Policy | None = None,
         reads: Sequence[str] | None = None,
@@ -183,18 +223,17 @@ class Service:
         any change of the event may touch it. `publishes` names the events that it publishes through its Tx; those of
         its return annotation are known.
         """
-        if not events:
-            raise ConfigurationError(f"{self.name}.on() needs at least one event class")
-        name = self.name if consumer is None else f"{self.name}.{consumer}"
+        types = events_of(f"{self.name}.on", events)
+        name = self.name if consumer is None else f"{self.name}.{consumer_name(consumer)}"
 
         def register(function: F) -> F:
-            types = [event_type_of(cls) for cls in events]
             uses = Uses.of(types, reads, publishes, by=self.name)
             self.declared.add_handler(name, handler_of(function, types, policy or Policy(), uses, calling))
             return function
 
         return register
 
+    @checked
     def upcast(self, old: type[Old], *, to: type[New]) -> Callable[[Callable[[Old], New]], Callable[[Old], New]]:
         """Let handlers of `to` also take `old`, an earlier version of the same fact, as the decorated function lifts it.
 
@@ -208,6 +247,7 @@ class Service:
 
         return register
 
+    @checked
     def downcast(self, new: type[New], *, to: type[Old]) -> Callable[[Callable[[New], Old]], Callable[[New], Old]]:
         """Publish each `new` also as `to`, an earlier version of the same fact, as the decorated function makes it.
 
@@ -221,6 +261,7 @@ class Service:
 
         return register
 
+    @checked
     def flow(
         self,
         name: str,
@@ -236,13 +277,20 @@ class Service:
         flows = self.declared.flows
         flows[name] = flow_of(name, starts, then, may, description, known=flows)
 
+    @checked
     def setup(self, function: Setup) -> Setup:
         """Run the decorated function once when the service opens, in a transaction of its own; for your own tables."""
+        if not inspect.iscoroutinefunction(function) or len(inspect.signature(function).parameters) != 1:
+            raise ConfigurationError(
+                f"{self.name}.setup takes an async function of a Tx: `async def {_name(function)}(tx: Tx)`"
+            )
         self.declared.setups.append(function)
         return function
 
     # What takes its time.
 
+    @_with_parentheses(lambda given: f"'{given.__name__.lower()}', correlate='order_id'")
+    @checked
     def saga(self, name: str, *, correlate: str, policy: Policy | None = None) -> Callable[[type[S]], type[S]]:
         """Run the decorated class as a process. Its `correlate` field is its id, and the field of that name in the events
         that it takes finds it. It is a consumer of its own; `policy` is for its events and its undos alike."""
@@ -255,6 +303,7 @@ class Service:
 
         return register
 
+    @checked
     def aggregate(
         self,
         name: str,
@@ -290,6 +339,7 @@ class Service:
         declared.aggregates[name] = cast("Aggregate[object, object]", made)
         return made
 
+    @checked
     def projection(
         self,
         name: str,

@@ -261,7 +261,7 @@ async def test_what_was_opened_is_closed_though_the_broker_fails_to() -> None:
 
 
 def test_a_setting_that_does_not_exist_is_answered_with_one_that_does() -> None:
-    with pytest.raises(ConfigurationError, match=r"no setting 'in_fligth'\. Did you mean 'in_flight'"):
+    with pytest.raises(ConfigurationError, match=r"Settings has no option 'in_fligth'\. Did you mean 'in_flight'"):
         Settings(in_fligth=5)  # type: ignore[call-arg]
 
 

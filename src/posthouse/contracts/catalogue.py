@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Generic, Literal, TypeVar
 
@@ -15,6 +16,7 @@ from posthouse.contracts.payloads import as_payload_class, payload_of
 from posthouse.contracts.terms import Terms
 from posthouse.errors import ConfigurationError, ContractError, RuleBroken, did_you_mean
 from posthouse.events.envelope import Metadata
+from posthouse.events.limits import plain
 from posthouse.events.subject import Subject
 
 T = TypeVar("T")
@@ -23,6 +25,7 @@ Topics = Literal["aggregate", "subject"]
 """One topic per aggregate keeps all facts of one thing in order; one per subject gives each type a topic of its own."""
 
 _MARK = "__posthouse_event__"
+_EVENT = re.compile(r"Event\[(?:\w+\.)*(\w+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,9 +74,13 @@ class EventType(Generic[T]):
         if self.key is None:
             return None
         found = getattr(value, self.key)
-        if not isinstance(found, (str, int)) or found == "":
-            raise ContractError(f"{self.name}: the key field {self.key!r} must be a text or a number, not {found!r}")
-        return str(found)
+        if isinstance(found, str) and found:
+            return plain(found)
+        if not isinstance(found, int) or isinstance(found, bool):
+            raise ContractError(
+                f"{self.name}: the key field {self.key!r} must be a text or a whole number, not {found!r}"
+            )
+        return str(int(found))
 
 
 def declare(
@@ -123,11 +130,78 @@ def schema_place(subject: Subject) -> str:
 
 
 def event_type_of(cls: type[T]) -> EventType[T]:
-    """The event type that a class was declared for."""
-    found = cls.__dict__.get(_MARK)
+    """The event type that a class was declared for. ConfigurationError, with what was perhaps meant, for anything else."""
+    found = getattr(cls, "__dict__", {}).get(_MARK)
     if not isinstance(found, EventType):
-        raise ConfigurationError(f"{cls.__name__} is not an event: declare it with @service.event or @service.external")
+        raise ConfigurationError(no_event(cls))
     return found
+
+
+def event_type_for(payload: T) -> EventType[T]:
+    """The event type of a payload. ConfigurationError, with what was perhaps meant, for what is none."""
+    found = type(payload).__dict__.get(_MARK)
+    if not isinstance(found, EventType):
+        raise ConfigurationError(no_payload(payload))
+    return found
+
+
+def no_event(given: object) -> str:
+    """Why something is not the class of an event, and what to give instead."""
+    if isinstance(given, str):
+        return f"{given!r} is a text: give the class of the event, not its name"
+    if is_event(given):
+        name = type(given).__name__
+        return f"{name}(…) is one event: give its class, {name}"
+    if not isinstance(given, type):
+        return f"{_called(given)} is not the class of an event"
+    bases = [base.__name__ for base in given.__mro__[1:] if is_event_class(base)]
+    if bases:
+        return (
+            f"{given.__name__} is not an event, {bases[0]} is: declare it too, with @service.event, or give {bases[0]}"
+        )
+    return f"{given.__name__} is not an event: declare it with @service.event or @service.external"
+
+
+def no_payload(given: object) -> str:
+    """Why something cannot be published, and what to publish instead."""
+    if isinstance(given, type) and is_event_class(given):
+        return f"{given.__name__} is a class: publish a fact, {given.__name__}(…)"
+    if isinstance(given, type):
+        return no_event(given)
+    if isinstance(given, str | bytes | Mapping | list | tuple | set):
+        kind = "text" if isinstance(given, str) else type(given).__name__
+        return f"a {kind} is not an event: declare a class with @service.event, and publish one of it"
+    if given is None:
+        return "None is not an event: publish one, as in tx.publish(OrderPlaced(…))"
+    if inspect.iscoroutine(given):
+        given.close()
+        return f"{given.__name__}(…) was not awaited: publish what it returns, not the call"
+    return no_event(type(given))
+
+
+def events_of(call: str, given: Sequence[object]) -> list[EventType[object]]:
+    """The event types of classes; `call` is how they were given, as in `orders.on`. ConfigurationError for anything else."""
+    if len(given) == 1 and inspect.isroutine(given[0]):
+        function = given[0]
+        raise ConfigurationError(
+            f"@{call} needs to know its event: write @{call}({_event_of(function)}) above {function.__name__}"
+        )
+    if not given:
+        raise ConfigurationError(f"{call}() names no event: write {call}(OrderPlaced), or several of them")
+    found = [(one, getattr(one, "__dict__", {}).get(_MARK)) for one in given]
+    if problems := [f"{call}: {no_event(one)}" for one, known in found if not isinstance(known, EventType)]:
+        raise ConfigurationError(*problems)
+    return [known for _, known in found if known is not None]
+
+
+def _event_of(function: object) -> str:
+    """What a function is annotated with, for a suggestion."""
+    annotations = map(str, getattr(function, "__annotations__", {}).values())
+    return next((found[1] for text in annotations if (found := _EVENT.search(text))), "OrderPlaced")
+
+
+def _called(given: object) -> str:
+    return f"the function {given.__name__}" if inspect.isroutine(given) else f"{given!r:.60}"
 
 
 def is_event(value: object) -> bool:

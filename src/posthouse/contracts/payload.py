@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from math import isfinite
 from typing import Protocol, TypeVar, dataclass_transform
+from uuid import UUID
 
 import msgspec
 
@@ -56,6 +60,35 @@ class SelfExplaining:
 
     def learn(self, writers: Iterable[str]) -> None:
         """Nothing to learn."""
+
+
+def not_finite(value: object, path: str = "$") -> str | None:
+    """Where in a value there is a number that JSON has no word for, in words; None when there is none. Encoders write null in
+    its place, and nobody would know."""
+    if isinstance(value, float | Decimal):
+        if isfinite(value):
+            return None
+        return (
+            f"{value} at `{path}` is no number that JSON can say: leave it out, or make the field one that may be None"
+        )
+    inner: Iterable[tuple[str, object]] = ()
+    if isinstance(value, Mapping):
+        inner = ((f"{path}.{name}", one) for name, one in value.items())
+    elif isinstance(value, list | tuple | set | frozenset):
+        inner = ((f"{path}[{place}]", one) for place, one in enumerate(value))
+    return next((found for where, one in inner if (found := not_finite(one, where))), None)
+
+
+def may_lack_number(data: bytes) -> bool:
+    """Whether JSON could stand for a number that it cannot say; most does not, and need not be looked through."""
+    return b"null" in data or b"NaN" in data or b"nfinity" in data
+
+
+def lost_number(data: bytes, value: object) -> str | None:
+    """`not_finite` of a value that was encoded as this JSON, looked for only where the bytes let one suspect it."""
+    if not may_lack_number(data):
+        return None
+    return not_finite(msgspec.to_builtins(value, builtin_types=(Decimal, datetime, date, time, timedelta, UUID)))
 
 
 def misfit(cls: type, error: Exception | str) -> ContractError:

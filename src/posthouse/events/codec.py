@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from posthouse.errors import DecodeError, EventError, EventTooLarge
 from posthouse.events.envelope import Event
-from posthouse.events.limits import KIB, MAX_LINEAGE, MAX_SEQUENCE, PUBLISH_LIMIT, SHORT, too_long
+from posthouse.events.limits import KIB, MAX_LINEAGE, MAX_SEQUENCE, PUBLISH_LIMIT, SURE, wrong_text
 
 METADATA_LIMIT = 4 * KIB
 """Bytes of one encoded event, its data aside."""
@@ -90,7 +90,7 @@ def check_sayable(event: Event[bytes]) -> None:
 def checked(event: Event[bytes]) -> Event[bytes]:
     """The event, if every store can keep its texts and numbers; DecodeError otherwise."""
     if wrong := _unkeepable(event):
-        raise DecodeError("too_long" if "bytes" in wrong else "integer", wrong)
+        raise DecodeError("integer" if wrong.startswith("sequence") else "too_long", wrong)
     return event
 
 
@@ -105,9 +105,9 @@ def _unkeepable(event: Event[bytes]) -> str | None:
     if (number is not None and not 0 <= number <= MAX_SEQUENCE) or not 0 <= event.lineage <= MAX_LINEAGE:
         return f"sequence is at most {MAX_SEQUENCE}, lineage at most {MAX_LINEAGE}"
     actor, fact = event.actor, event.extensions.get(DUAL_OF) if event.extensions else None
-    if actor is None and fact is None and _is_short(event):
+    if actor is None and fact is None and _is_sound(event):
         return None
-    return too_long((
+    return wrong_text((
         ("id", event.id), ("type", event.type), ("source", event.source), ("tenant", event.tenant), ("key", event.key),
         ("correlation", event.correlation), ("causation", event.causation), ("idempotency_key", event.idempotency_key),
         ("actor", actor.kind if actor else None), ("actor", actor.id if actor else None),
@@ -115,18 +115,20 @@ def _unkeepable(event: Event[bytes]) -> str | None:
     ))  # fmt: skip
 
 
-def _is_short(event: Event[bytes]) -> bool:
-    """Whether no text comes near its limit, as in most events."""
-    return (
-        len(event.id) <= SHORT
-        and len(event.type) <= SHORT
-        and len(event.source) <= SHORT
-        and len(event.tenant) <= SHORT
-        and len(event.key or "") <= SHORT
-        and len(event.correlation or "") <= SHORT
-        and len(event.causation or "") <= SHORT
-        and len(event.idempotency_key or "") <= SHORT
-    )
+def _is_sound(event: Event[bytes]) -> bool:
+    """Whether its texts are texts that keep every limit together, as those of most events: at the price of one look."""
+    key, correlation, causation, idempotency_key = event.key, event.correlation, event.causation, event.idempotency_key
+    try:
+        together = "".join((
+            event.id, event.type, event.source, event.tenant,
+            "" if key is None else key,
+            "" if correlation is None else correlation,
+            "" if causation is None else causation,
+            "" if idempotency_key is None else idempotency_key,
+        ))  # fmt: skip
+    except TypeError:
+        return False
+    return len(together) <= SURE and together.isascii() and together.isprintable()
 
 
 def header_size(headers: Mapping[str, str]) -> int:

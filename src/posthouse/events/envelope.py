@@ -9,6 +9,9 @@ from typing import Generic, Literal, TypeVar, cast
 
 import msgspec
 
+from posthouse.errors import EventError
+from posthouse.events.limits import plain
+
 P = TypeVar("P", covariant=True)
 Q = TypeVar("Q")
 
@@ -29,6 +32,13 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     id: str
+
+    def __post_init__(self) -> None:
+        for field, text in (("kind", self.kind), ("id", self.id)):
+            if not isinstance(text, str):
+                raise EventError(f"an actor has texts: write Actor(…, {field}={str(text)!r:.60}), not {text!r:.60}")
+            if type(text) is not str:
+                msgspec.structs.force_setattr(self, field, plain(text))
 
 
 class Producer(msgspec.Struct, frozen=True, kw_only=True):

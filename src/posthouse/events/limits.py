@@ -48,7 +48,9 @@ MAX_BYTES: Mapping[str, int] = {
 }
 """The longest text of each field, in bytes of UTF-8. An index of PostgreSQL takes 2,704 bytes in a row, and that of held events
 has tenant, consumer, topic, key and id together. Actor counts for its kind and for its id, each."""
-SHORT = min(MAX_BYTES.values()) // 4
+SURE = min(MAX_BYTES.values())
+"""ASCII text of so many characters keeps every limit."""
+SHORT = SURE // 4
 """A text of so many characters keeps every limit, whatever they are."""
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -75,12 +77,37 @@ def _shallow(levels: int) -> Any:
     return value
 
 
-def too_long(texts: Iterable[tuple[str, str | None]]) -> str | None:
-    """What is wrong with the first text that is longer than its field may be; None when none is."""
+def wrong_text(texts: Iterable[tuple[str, object]]) -> str | None:
+    """What is wrong with the first text that no reader or no store would take; None when all are fine, or None themselves.
+    Whoever publishes and whoever reads asks the same."""
     for field, text in texts:
-        if text and len(text) > SHORT and (size := len(text.encode(errors="replace"))) > MAX_BYTES[field]:
-            return f"{field} has {size:,} bytes, the longest has {MAX_BYTES[field]:,}"
+        if text is None or is_sound(text):
+            continue
+        if not isinstance(text, str):
+            return f"{field}={text!r:.60} is {type(text).__name__}, not a text: write {field}={_as_text(text)}"
+        if len(text) > SHORT and (size := len(text.encode(errors="replace"))) > MAX_BYTES.get(field, PUBLISH_LIMIT):
+            return f"{field} has {size:,} bytes, the longest has {MAX_BYTES.get(field, PUBLISH_LIMIT):,}"
+        if "\x00" in text:
+            return f"{field} holds a NUL character, which databases and readers refuse"
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            return f"{field} holds half a surrogate pair, which is no character"
     return None
+
+
+def is_sound(text: object) -> bool:
+    """Whether it is a text that nobody has anything against, as most are."""
+    return type(text) is str and len(text) <= SHORT and text.isascii() and text.isprintable()
+
+
+def plain(text: str) -> str:
+    """A text without what a subclass made of it: a member of an Enum of texts is what it says, not what it is called."""
+    return text if type(text) is str else str.__str__(text)
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bytes):
+        return f"{value.decode(errors='replace')!r:.60}"
+    return "'…'" if isinstance(value, type | Iterable) else f"{str(value)!r:.60}"
 
 
 @cache

@@ -37,8 +37,11 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     aggregate: str | None = None
 
     @classmethod
-    def parse(cls, text: str, *, namespace: str | None = None, exceptions: Collection[str] = ()) -> Subject:
-        """Read a full subject. `exceptions` adds verbs (`verb` or `aggregate.verb`) that need not be past tense.
+    def parse(
+        cls, text: str, *, namespace: str | None = None, exceptions: Collection[str] = (), past: bool = True
+    ) -> Subject:
+        """Read a full subject. `exceptions` adds verbs (`verb` or `aggregate.verb`) that need not be past tense; with
+        `past=False` none need: what others call their facts is up to them.
 
         Raises SubjectError, which says what is wrong, where, and what to write instead.
         """
@@ -49,7 +52,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         subject = cls(
             namespace=owner, service=names[0], aggregate=aggregate, verb=verb, version=_version(text, version)
         )
-        subject._refuse_present_tense(exceptions)
+        if past:
+            subject._refuse_present_tense(exceptions)
         return subject
 
     @classmethod
@@ -127,7 +131,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         guess = past_of(self.verb)
         raise SubjectError(
             f"{str(self)!r}: {self.verb!r} is not past tense{f'; did you mean {guess!r}?' if guess else '.'} "
-            f"An event is a fact that has happened; if this is one, declare {names[1]!r} as an exception"
+            f"An event is a fact that has happened; if this is one, say so: Service(…, not_past=[{names[1]!r}])"
         )
 
 
@@ -163,3 +167,14 @@ def _version(text: str, token: str) -> int:
             f"{text!r}: versions are v1, v2, … up to nine digits and without leading zeros, not {token!r}"
         )
     raise SubjectError(f"{text!r} ends in {token!r}, not in a version; did you mean '{text}.v1'?")
+
+
+def why_no_token(word: str) -> str:
+    """Why a word cannot be a part of a subject, and what could; empty when it can."""
+    return "" if _TOKEN.fullmatch(word) else _why_no_token(word, last=False)
+
+
+def subject_for(name: str) -> str:
+    """What the event of a class could be called: `OrderPlaced` is `order.placed.v1`."""
+    words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name)] or ["placed"]
+    return ".".join((*(["_".join(words[:-1])] if words[1:] else []), words[-1], "v1"))

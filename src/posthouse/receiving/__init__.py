@@ -2,7 +2,7 @@
 
 from posthouse.receiving.consumer import Consumer
 from posthouse.receiving.executor import Executor
-from posthouse.receiving.handler import Calling, Handler, handler_of
+from posthouse.receiving.handler import Calling, Handler, consumer_name, handler_of
 from posthouse.receiving.held import HeldEvents
 from posthouse.receiving.holding import dead_letter_topic
 from posthouse.receiving.lifting import lifted
@@ -19,6 +19,7 @@ __all__ = [
     "Policy",
     "Retrier",
     "Uses",
+    "consumer_name",
     "dead_letter_topic",
     "handler_of",
     "lifted",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import typing
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple, cast
 
-from posthouse.contracts import EventType
+from posthouse.contracts import EventType, is_event_class
 from posthouse.contracts.versions import Cast
 from posthouse.errors import ConfigurationError
 from posthouse.events import Event
@@ -19,6 +20,8 @@ from posthouse.seam import Seam
 from posthouse.seam.handling import call_async, call_plain
 from posthouse.sending import Tx
 from posthouse.store import Store, Transaction
+
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9])?")
 
 Answer = tuple[object, ...]
 """What the outside answered, alone; empty where nobody was asked."""
@@ -129,8 +132,14 @@ def handler_of(
     calling: Calling | None = None,
 ) -> Handler:
     """Read what a function wants, and what it says, from its signature."""
-    name = f"{function.__module__}.{function.__qualname__}"
+    name = name_of(function)
     parameters = list(inspect.signature(function).parameters.values())
+    if any(
+        parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) for parameter in parameters
+    ):
+        raise ConfigurationError(
+            f"{name} is called with its arguments by place: leave `*` and `**` out of its signature"
+        )
     if calling is not None:
         if len(parameters) != 3:
             raise ConfigurationError(
@@ -141,6 +150,7 @@ def handler_of(
             f"{name} takes {len(parameters)} arguments: a handler takes the event and, if it writes, a Tx"
         )
     hints = hints_of(function)
+    _refuse_first(name, hints.get(parameters[0].name), event_types)
     many = is_list(hints.get(parameters[0].name))
     shape = _shape(name, hints.get(parameters[1].name, Tx)) if len(parameters) > 1 else None
     if calling is not None and (many or policy.grouped):
@@ -162,6 +172,48 @@ def handler_of(
         uses.with_result(hints.get("return")),
         calling=calling,
     )
+
+
+def consumer_name(word: str) -> str:
+    """What a consumer may be called: brokers and tables have it in their names."""
+    if not NAME.fullmatch(word):
+        raise ConfigurationError(f"consumer={word!r}: it is a name of letters, digits and `_.-`, as in 'invoices'")
+    return word
+
+
+def name_of(function: Callable[..., object]) -> str:
+    """What a handler is called. ConfigurationError for what is no function, or yields."""
+    if not inspect.isroutine(function):
+        raise ConfigurationError(f"{function!r:.80} is no function: decorate one, `async def` or `def`")
+    name = f"{function.__module__}.{function.__qualname__}"
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise ConfigurationError(f"{name} yields: a handler returns what it publishes, one event or a list of them")
+    return name
+
+
+def _refuse_first(name: str, hint: object, event_types: Sequence[EventType[object]]) -> None:
+    """A handler's first argument is the event: its payload is inside."""
+    if hint is Tx or (isinstance(hint, type) and is_event_class(hint)):
+        wanted = event_types[0].payload.cls.__name__
+        raise ConfigurationError(
+            f"{name}: its first argument is annotated as {hint.__name__}, and will be the event: write `event: Event[{wanted}]`; "
+            "its payload is event.data"
+        )
+    said = [one for one in _inside(hint) if isinstance(one, type) and is_event_class(one)]
+    if wrong := [one.__name__ for one in said if not any(issubclass(known.payload.cls, one) for known in event_types)]:
+        wanted = " | ".join(known.payload.cls.__name__ for known in event_types)
+        raise ConfigurationError(
+            f"{name} is annotated for {', '.join(wrong)}, and is run for {wanted}: write Event[{wanted}]"
+        )
+
+
+def _inside(hint: object) -> Iterator[object]:
+    """What a hint is about: `list[Event[A | B]]` is about A and B."""
+    arguments = typing.get_args(hint)
+    if not arguments:
+        yield hint
+    for argument in arguments:
+        yield from _inside(argument)
 
 
 def is_list(hint: object) -> bool:

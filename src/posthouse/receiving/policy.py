@@ -8,21 +8,22 @@ import msgspec
 
 from posthouse.clock import backoff, longest_backoff
 from posthouse.errors import ContractError, DecodeError, FrameRefused, Reject, RetryLater, RetryNow
+from posthouse.options import Count, Options, Seconds, SomeSeconds
 
-Errors = tuple[type[BaseException], ...]
+Errors = tuple[type[Exception], ...]
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class Policy(Options):
     """The reliability of one handler. Durations are seconds."""
 
-    max_attempts: int = 7
+    max_attempts: Count = 7
     """How often an event is tried before it is dead; the first run counts, also one that a crash may have cut short: with
     1, an event that was in flight during a crash is dead."""
-    first_delay: float = 10.0
+    first_delay: Seconds = 10.0
     """The delay before the second run; it doubles from there."""
-    last_delay: float = 600.0
+    last_delay: Seconds = 600.0
     """No delay is longer."""
-    deadline: float = 30.0
+    deadline: SomeSeconds = 30.0
     """How long one run may take; a group is one run."""
     order: Literal["key", "none"] = "key"
     """`key`: events of one key in commit order, one at a time. `none`: as they come. One choice per consumer and topic."""
@@ -30,9 +31,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """What a key does behind a dead event: wait for an operator, or go on without it."""
     grouped: bool = False
     """The handler touches nothing but its transaction: events of different keys may share one."""
-    group_size: int = 100
+    group_size: Count = 100
     """At most so many events in one transaction, or in one call of a handler that takes a list."""
-    gap_deadline: float = 60.0
+    gap_deadline: Seconds = 60.0
     """How long a missing number may stay missing before the alarm."""
     retry_immediately: Errors = ()
     """Errors that are worth an immediate second try (RetryNow is always one)."""
@@ -49,15 +50,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         runs = range(1, self.max_attempts)
         return sum(longest_backoff(attempts, self.first_delay, self.last_delay) for attempts in runs)
 
-    def problems(self, name: str) -> list[str]:
-        """What cannot work, one sentence each."""
-        checks = (
-            (self.max_attempts >= 1, f"max_attempts must be at least 1, not {self.max_attempts}"),
-            (self.deadline > 0, f"deadline must be above 0 seconds, not {self.deadline:g}"),
-            (0 <= self.first_delay <= self.last_delay, "first_delay must lie between 0 and last_delay"),
-            (self.group_size >= 1, f"group_size must be at least 1, not {self.group_size}"),
-        )
-        return [f"{name}: {sentence}" for fine, sentence in checks if not fine]
+    def conflicts(self) -> list[str]:
+        if self.first_delay <= self.last_delay:
+            return []
+        return [
+            f"Policy: first_delay={self.first_delay:g} is longer than last_delay={self.last_delay:g}: raise last_delay"
+        ]
 
 
 DEFAULT = Policy()

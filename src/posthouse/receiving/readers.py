@@ -27,7 +27,6 @@ def problems_of(
     """Why a consumer could not run. `remembers` are the seconds of the inbox, `redelivery` those after which the broker may
     still deliver an event again."""
     for handler in set(handlers.values()):
-        yield from handler.policy.problems(handler.name)
         yield from handler.problems(store)
         horizon = handler.policy.horizon + redelivery
         if remembers < horizon:

@@ -69,11 +69,15 @@ class Runner:
         typed = [self._typed(handler, one.event) for one in events if one.event is not None]
         groups = by_tenant(typed, lambda event: event.tenant) if handler.many else [[event] for event in typed]
         calls = [Call(self._tx(tx, group[0]), group if handler.many else group[0], answer) for group in groups]
-        results = await handler.run(self.seam, self.store, tx, calls)
-        for call, result in zip(calls, results, strict=True):
-            call.tx.publish_all(result)
-        first, *others = [call.tx for call in calls]
-        await first.flush(*others)
+        try:
+            results = await handler.run(self.seam, self.store, tx, calls)
+            for call, result in zip(calls, results, strict=True):
+                call.tx.publish_all(result)
+            first, *others = [call.tx for call in calls]
+            await first.flush(*others)
+        finally:
+            for call in calls:
+                call.tx.close()  # for whatever the handler has left behind
 
     def _tx(self, tx: Transaction, event: Event[object]) -> Tx:
         return Tx(tx, self.store, self.builder, context_of(event), self.clock)

@@ -8,7 +8,7 @@ import msgspec
 
 from posthouse.broker import Capabilities
 from posthouse.clock import Clock, new_id
-from posthouse.contracts import EventType, event_type_of
+from posthouse.contracts import EventType, event_type_for
 from posthouse.contracts.versions import Cast, Casts, whole
 from posthouse.errors import ConfigurationError, ContractError, EventError, EventTooLarge
 from posthouse.events import (
@@ -24,6 +24,8 @@ from posthouse.events import (
     decode_any,
     timestamp,
 )
+from posthouse.events.codec import check_sayable
+from posthouse.events.limits import plain
 from posthouse.seam.context import EventContext
 from posthouse.seam.seam import Seam
 from posthouse.seam.timing import outcome_of
@@ -111,7 +113,7 @@ class EnvelopeBuilder:
     ) -> list[OutboxRow]:
         """The row for one fact, and behind it one for each older version that is published beside it. `extensions` travel
         with each. `finish` them before they are stored."""
-        casts = whole(self._downcasts, event_type_of(type(payload)).name) if self._downcasts else ()
+        casts = whole(self._downcasts, event_type_for(payload).name) if self._downcasts else ()
         if not casts:
             return [self.build_one(payload, context, at=at, idempotency_key=idempotency_key, fact=extensions)]
         at = self.clock.now() if at is None else at
@@ -139,11 +141,13 @@ class EnvelopeBuilder:
         EventError or EventTooLarge; nothing has been written then."""
         timing = self.seam.timing
         began = timing.now()
-        event_type = event_type_of(type(payload))
+        event_type = event_type_for(payload)
         try:
             data = self._validate(event_type, payload, context)
             if event_type.name not in self._allowed[context.tenant == PLATFORM]:
                 self._keep_rules(event_type, context.tenant)
+            if isinstance(idempotency_key, str):
+                idempotency_key = plain(idempotency_key)
             event = self._envelope(event_type, payload, data, context, at, idempotency_key, event_id or new_id(), fact)
             row = _unfinished if self.seam.at_flush else self._row
             made = row(event_type.topic, event, idempotency_key)
@@ -177,8 +181,6 @@ class EnvelopeBuilder:
 
     def _validate(self, event_type: EventType[object], payload: object, context: EventContext) -> bytes:
         """The data of a fact that this service may say and that fits its type."""
-        if not context.tenant:
-            raise ConfigurationError("every event needs a tenant: pass tenant=…, that of whoever it is about")
         if event_type.subject.service != self._producer.service:
             raise ConfigurationError(
                 f"{event_type.name} belongs to the service {event_type.subject.service!r}: {self._producer.service!r} may read "
@@ -262,6 +264,7 @@ def _beside(first: OutboxRow, row: OutboxRow, cast: Cast) -> OutboxRow:
 
 
 def _unfinished(topic: str, event: Event[bytes], idempotency_key: str | None) -> OutboxRow:
+    check_sayable(event)
     return Unfinished(
         topic=topic,
         tenant=event.tenant,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import get_args
-
-import msgspec
 
 from posthouse.contracts import EventType
 from posthouse.contracts.terms import Retention
 from posthouse.errors import RuleBroken
 from posthouse.events import PLATFORM
+from posthouse.options import Options
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class Rules(Options):
     """The lists that a platform keeps. In a pattern `*` stands for anything.
 
     Without any, a fact of the tenant `platform` and one that is declared `cross_tenant` is refused, and nothing else is: the
@@ -26,11 +26,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Topics that may hold facts that are declared `cross_tenant`: that are about, or for, several tenants."""
     region: str = ""
     """Where the broker keeps what is published; empty: where its own sheet says, and anywhere if that says nothing."""
-    residency: Mapping[str, Collection[str]] = {}
+    residency: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
     """The regions that a residency stands for beside the one of its own name, as in `{"eu": ["europe-west1"]}`."""
     provenance: Collection[str] = ()
     """Subjects of facts that a model makes, beside those that name a field for it: they must have one."""
-    retention: Mapping[str, Retention] = {}
+    retention: Mapping[str, Retention] = dataclasses.field(default_factory=dict)
     """The retention class that subjects must be declared with, by pattern; the first that fits counts."""
 
     def check(self, event_type: EventType[object], tenant: str, region: str = "") -> None:

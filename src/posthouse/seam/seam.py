@@ -19,6 +19,7 @@ from types import TracebackType
 
 from posthouse.broker import Broker, Delivery, Frame, Stream, Verdict
 from posthouse.events import Event
+from posthouse.options import Options
 from posthouse.seam.failures import Failures
 from posthouse.seam.rules import Rules
 from posthouse.seam.timing import OK, Measured, Timing, outcome_of
@@ -36,8 +37,7 @@ InwardStep = Callable[[Event[bytes]], Awaitable[Event[bytes]]]
 other error is a failure of its handler."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Seam:
+class Seam(Options):
     """What a process does at each crossing. A step that is None is not there, and costs nothing."""
 
     rules: Rules = dataclasses.field(default_factory=Rules)

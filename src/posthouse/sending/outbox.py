@@ -78,6 +78,7 @@ class Outbox:
             yield bridge
             drive(tx.flush())
         finally:
+            tx.close()
             bridge.close()
             detach()
 

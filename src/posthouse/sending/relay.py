@@ -12,6 +12,7 @@ import msgspec
 from posthouse.broker import Broker, Verdict
 from posthouse.clock import Clock, backoff, new_id
 from posthouse.errors import BrokerError, StoreError
+from posthouse.options import Count, Options, Seconds, SomeSeconds
 from posthouse.pulse import Pulse
 from posthouse.redaction import redacted
 from posthouse.seam import Failure, Seam
@@ -23,31 +24,38 @@ from posthouse.store import OutboxReader, OutboxRow, OutboxShard, Poll, RelaySou
 log = logging.getLogger("posthouse.relay")
 
 
-class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
+class RelaySettings(Options):
     """How a relay works. Durations are seconds."""
 
     source: RelaySource = "poll"
     """Where rows come from: `poll` asks the outbox, `wal` follows the database's log and needs a store that has one."""
-    batch: int = 500
+    batch: Count = 500
     """At most so many rows are published at once while the relay keeps up."""
-    backlog_batch: int = 1000
+    backlog_batch: Count = 1000
     """The most when it does not: then a look costs more than the rows. As many may come again after a crash."""
-    backlog_bytes: int = 8 * 1024 * 1024
+    backlog_bytes: Count = 8 * 1024 * 1024
     """About how large the bodies of such a batch may be together."""
-    lease: float = 10.0
+    lease: SomeSeconds = 10.0
     """How long a relay may be silent before others take its shards."""
-    idle: float = 1.0
+    idle: SomeSeconds = 1.0
     """The longest wait between two looks when nobody rings."""
-    first_delay: float = 0.2
+    first_delay: Seconds = 0.2
     """The delay after a first failure; it doubles from there."""
-    last_delay: float = 30.0
+    last_delay: Seconds = 30.0
     """No delay after a failed publish is longer; a stuck key follows `stuck_delay`."""
-    stuck_delay: float = 600.0
+    stuck_delay: Seconds = 600.0
     """The longest delay between two tries of a row that the broker refused."""
-    quarantine_attempts: int = 50
+    quarantine_attempts: Count = 50
     """A refused row is quarantined after so many tries …"""
-    quarantine_after: float = 6 * 3600.0
+    quarantine_after: Seconds = 6 * 3600.0
     """… that span at least so long."""
+
+    def conflicts(self) -> list[str]:
+        if self.first_delay <= self.last_delay:
+            return []
+        return [
+            f"RelaySettings: first_delay={self.first_delay:g} is longer than last_delay={self.last_delay:g}: raise last_delay"
+        ]
 
 
 class Relay:

@@ -79,7 +79,12 @@ class SyncTx:
         return self._open.tenant
 
     def publish(
-        self, payload: object, *, idempotency_key: str | None = None, after: float = 0.0, timer: str | None = None
+        self,
+        payload: object,
+        *,
+        idempotency_key: str | None = None,
+        after: float | None = None,
+        timer: str | None = None,
     ) -> str:
         """As `Tx.publish`."""
         return self._open.publish(payload, idempotency_key=idempotency_key, after=after, timer=timer)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import date
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
 from posthouse.clock import Clock, day_of
 from posthouse.contracts import is_event
-from posthouse.errors import StoreError
+from posthouse.errors import ConfigurationError, StoreError, TransactionClosed
+from posthouse.events.limits import wrong_text
+from posthouse.options import Seconds, misfit
 from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.seam.seam import Seam
@@ -26,6 +28,8 @@ Begun = tuple[AbstractAsyncContextManager[object], "Tx"]
 Begin = Callable[[EventContext], Awaitable[Begun]]
 
 _numbers = itertools.count(1)
+
+BLOCK = "this is a block, not a transaction yet: write `async with orders.transaction() as tx:` and use tx inside"
 
 
 class Mark(NamedTuple):
@@ -41,8 +45,11 @@ class Tx:
 
     __slots__ = (
         "__weakref__",
+        "_asked",
+        "_begun",
         "_builder",
         "_clock",
+        "_closed",
         "_dropped",
         "_rows",
         "_savepoints",
@@ -64,6 +71,9 @@ class Tx:
         self._dropped: list[str] = []
         self._savepoints = transaction.savepoints
         self._savepoints.follow(self)
+        self._closed = False
+        self._asked = self._begun = 0
+        """Statements that were asked for, and those that were begun: whoever forgets an await does not begin his."""
         self.context = context
 
     @property
@@ -106,12 +116,25 @@ class Tx:
         """The driver's own connection, for what `execute` cannot do. Never commit it."""
         return self._transaction.connection
 
-    async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
-        """Run one statement of yours in this transaction: `:name` and a mapping, or the driver's own style and a sequence."""
+    def execute(self, sql: str, parameters: Parameters = ()) -> Coroutine[Any, Any, Rows]:
+        """Run one statement of yours in this transaction: `:name` and a mapping, or the driver's own style and a sequence.
+        It has to be awaited: a transaction with a statement that was not is refused."""
+        self._refuse_closed()
+        self._asked += 1
+        return self._execute(sql, parameters)
+
+    async def _execute(self, sql: str, parameters: Parameters) -> Rows:
+        self._begun += 1
+        self._refuse_closed()
         return await self._transaction.execute(sql, parameters)
 
     def publish(
-        self, payload: object, *, idempotency_key: str | None = None, after: float = 0.0, timer: str | None = None
+        self,
+        payload: object,
+        *,
+        idempotency_key: str | None = None,
+        after: float | None = None,
+        timer: str | None = None,
     ) -> str:
         """Say a fact when this transaction commits; returns the event's id.
 
@@ -119,10 +142,12 @@ class Tx:
         id unless given); a fact with a key draws its id anew when it fires, newer than all that its key said meanwhile. The same `idempotency_key` for the same tenant and topic is the same fact, said once; the id
         that stands is then the first one's, which is not known before the commit.
         """
-        if after <= 0 and timer is None:
+        self._refuse_closed()
+        if after is None and timer is None:
             rows = self._builder.build(payload, self.context, idempotency_key=idempotency_key)
             self.append(rows)
             return rows[0].event_id
+        after = _seconds(after, timer)
         due_at = self._clock.now() + max(after, 0.0)
         rows = self._builder.build(payload, self.context, at=due_at, idempotency_key=idempotency_key)
         names = self._names(timer or rows[0].event_id)
@@ -150,11 +175,12 @@ class Tx:
 
     async def build(self, payload: object, extensions: Mapping[str, str]) -> Sequence[OutboxRow]:
         """The rows that would say a fact, its own first; for whoever also keeps it elsewhere, and then gives them to `append`."""
+        self._refuse_closed()
         rows = self._builder.build(payload, self.context, extensions=extensions)
         return await self._builder.finish(self._transaction, rows)
 
     def append(self, rows: Iterable[OutboxRow]) -> None:
-        """Say what `drafts` has written when this transaction commits."""
+        """Say what `build` has written when this transaction commits."""
         if self._savepoints.late:
             asyncio.get_running_loop().call_soon(self._add, list(rows))
         else:
@@ -172,6 +198,7 @@ class Tx:
     async def schedule(self, payload: object, *, timer: str, after: float) -> str:
         """Set a timer of the library's own at once rather than with the flush, so that whoever shares the transaction can
         cancel it, and the rows that go out stay the last thing before the commit; returns the event's id."""
+        self._refuse_closed()
         due_at = self._clock.now() + after
         row = self._builder.build_one(payload, self.context, at=due_at)
         (row,) = await self._builder.finish(self._transaction, [row])
@@ -181,6 +208,8 @@ class Tx:
     async def cancel(self, timer: str) -> bool:
         """Stop a timer of this tenant, in every setting: what was stored before, and what this transaction has set since;
         False when it has fired or never was."""
+        self._refuse_closed()
+        _seconds(0.0, timer)
         await self.settled()
         first, *beside = self._names(timer)
         self._drop(beside)
@@ -236,6 +265,8 @@ class Tx:
         """Write what was said so far, here and in others around the same transaction: the rows in one statement. Whoever
         began the transaction calls it before the commit."""
         await self.settled()
+        for tx in (self, *others):
+            tx._refuse_what_was_not_awaited()
         said = [tx for tx in (self, *others) if tx._rows or tx._timers or tx._dropped]
         if not said:
             return
@@ -254,6 +285,24 @@ class Tx:
             self._refuse_what_was_lost()
             await self._flush_timers([self])
             self._timers, self._dropped = [], []
+
+    def close(self) -> None:
+        """The block was left: what is said or done from now on would be lost, and is refused."""
+        self._closed = True
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise TransactionClosed(
+                "the block of this transaction was left: what is said here now would never be sent. Do it inside the block, or "
+                "begin another transaction"
+            )
+
+    def _refuse_what_was_not_awaited(self) -> None:
+        if self._asked != self._begun:
+            raise StoreError(
+                f"{self._asked - self._begun} of the statements of this transaction never ran, so that it is rolled back: write "
+                "`await tx.execute(…)`"
+            )
 
     def _refuse_what_was_lost(self) -> None:
         if lost := self._savepoints.lost:
@@ -274,6 +323,19 @@ class Tx:
             else:
                 (row,) = await self._builder.finish(self._transaction, [timer.row])
                 await self._store.timers.set(self._transaction, msgspec.structs.replace(timer, row=row))
+
+
+def _seconds(after: float | None, timer: str | None) -> float:
+    """How long a timer waits. ConfigurationError for a name that is none, and for one without a time."""
+    if timer == "":
+        raise ConfigurationError("a timer's name may not be empty: leave it out, or give it one")
+    if wrong := wrong_text((("timer", timer),)):
+        raise ConfigurationError(wrong)
+    if after is None:
+        raise ConfigurationError(f"timer={timer!r} names a timer that has no time: give after=… too, in seconds")
+    if problem := misfit("publish", "after", after, Seconds):
+        raise ConfigurationError(problem)
+    return after
 
 
 class TransactionScope:
@@ -297,6 +359,24 @@ class TransactionScope:
             try:
                 await self._tx.flush()
             except BaseException as failed:
+                self._tx.close()
                 await self._transaction.__aexit__(type(failed), failed, failed.__traceback__)
                 raise
+        self._tx.close()
         await self._transaction.__aexit__(kind, error, trace)
+
+    def __enter__(self) -> NoReturn:
+        raise ConfigurationError(
+            "a transaction is begun with `async with`; code without an event loop begins its own, and publishes with "
+            "`outbox.add_now(…)` or `with outbox.joined(…)`"
+        )
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def __await__(self) -> NoReturn:
+        raise ConfigurationError(BLOCK)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in ("cancel", "execute", "publish", "savepoint"):
+            raise ConfigurationError(BLOCK)
+        raise AttributeError(f"a transaction that was not begun has no {name!r}: {BLOCK}")

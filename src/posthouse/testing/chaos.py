@@ -5,27 +5,26 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from posthouse.broker import Broker, Capabilities, Delivery, Frame, Progress, Start, Stream, Topology, Verdict
 from posthouse.checks import Check
 from posthouse.errors import BrokerUnavailable
+from posthouse.options import Chance, Options
 
 
-class Chaos(msgspec.Struct, frozen=True, kw_only=True):
+class Chaos(Options):
     """Chances from 0 to 1, drawn anew for every call or frame."""
 
-    lose_answer: float = 0.0
+    lose_answer: Chance = 0.0
     """A publish is stored, but the answer is lost: BrokerUnavailable."""
-    unreachable: float = 0.0
+    unreachable: Chance = 0.0
     """A publish fails before anything is stored: BrokerUnavailable."""
-    refuse: float = 0.0
+    refuse: Chance = 0.0
     """A frame is refused, and those of its key behind it."""
-    duplicate: float = 0.0
+    duplicate: Chance = 0.0
     """A frame is handed out a second time in the same batch."""
-    shuffle: float = 0.0
+    shuffle: Chance = 0.0
     """A batch is handed out in any order."""
-    lose_ack: float = 0.0
+    lose_ack: Chance = 0.0
     """Acknowledgements never arrive: the frames come again after a restart."""
 
 

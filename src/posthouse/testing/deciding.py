@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from posthouse.contracts import event_type_of
+from posthouse.contracts import event_type_for
 from posthouse.errors import PosthouseError
 from posthouse.processes.stream import Aggregate, Decision, decided, folded
 
@@ -91,7 +91,7 @@ def _check(aggregate: Aggregate[S, E], events: Sequence[E], what: str) -> None:
     known = {event_type.name: event_type for event_type in aggregate.events}
     keys = set()
     for event in events:
-        event_type = known.get(event_type_of(type(event)).name)
+        event_type = known.get(event_type_for(event).name)
         if event_type is None:
             raise AssertionError(f"{event!r} {what}, which is none of the events of {aggregate.name!r}")
         try:

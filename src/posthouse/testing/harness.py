@@ -14,7 +14,7 @@ import msgspec
 from posthouse.app import App, app_of, apps_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import ManualClock
-from posthouse.contracts import event_type_of
+from posthouse.contracts import event_type_for, event_type_of
 from posthouse.errors import ConfigurationError, PosthouseError
 from posthouse.events import STRUCTURED, Event, Producer, decode_any
 from posthouse.runtime import Runtime
@@ -124,7 +124,7 @@ class Harness:
 
     async def publish(self, payload: object, *, tenant: str = "t1", correlation: str | None = None) -> str:
         """Say a fact as its owner would; returns its id. The owner may be a service that is not in this harness."""
-        event_type = event_type_of(type(payload))
+        event_type = event_type_for(payload)
         for service in self.services:
             if service.name == event_type.subject.service:
                 async with service.transaction(tenant, correlation=correlation) as tx:

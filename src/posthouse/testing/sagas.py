@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from posthouse.clock import new_id
-from posthouse.contracts import event_type_of
+from posthouse.contracts import event_type_for, event_type_of
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.events import Event, timestamp
 from posthouse.processes import Saga, SagaType
@@ -184,7 +184,7 @@ class SagaCase(Generic[S]):
         self._bench.statements.clear()
 
     def _event(self, payload: object) -> Event[object]:
-        said = event_type_of(type(payload))
+        said = event_type_for(payload)
         read = self._of.event_types.get(said.name)
         if read is None:
             known = did_you_mean(said.name, self._of.event_types)

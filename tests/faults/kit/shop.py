@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import re
@@ -229,7 +230,7 @@ class Shop:
             answers = [await self._book(event, tx) for event in events]
             return [answer for answer in answers if answer is not None]
 
-        policy = msgspec.structs.replace(self.policy, grouped=conditions.handling == "grouped")
+        policy = dataclasses.replace(self.policy, grouped=conditions.handling == "grouped")
         billing.on(*FACTS, policy=policy)(book_all if conditions.handling == "list" else book)
 
         @self.orders.on(InvoiceIssued, policy=self.policy)
@@ -253,7 +254,7 @@ class Shop:
         async def loose(event: Event[Fact], tx: Tx) -> None:
             await self._enter("ledger_loose", event, tx)
 
-        replace, on = msgspec.structs.replace, self.billing.on
+        replace, on = dataclasses.replace, self.billing.on
         on(*FACTS, consumer="grouped", policy=replace(self.policy, grouped=True))(grouped)
         on(*FACTS, consumer="listed", policy=self.policy)(listed)
         on(*FACTS, consumer="loose", policy=replace(self.policy, order="none"))(loose)

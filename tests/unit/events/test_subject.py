@@ -88,7 +88,7 @@ def test_build_keeps_the_same_rules() -> None:
         ("booking.check_in.v1", "did you mean 'checked_in'?"),
         ("orders.order.shipping.v1", "did you mean 'shipped'?"),
         ("orders.order.creation.v1", "'creation' is not past tense. An event"),
-        ("orders.order.place.v1", "declare 'order.place' as an exception"),
+        ("orders.order.place.v1", "if this is one, say so: Service(…, not_past=['order.place'])"),
         ("a.b", "has 2 tokens; write [namespace.]service.[aggregate.]verb_past.vN"),
         ("a.b.c.d.placed.v1", "has 6 tokens"),
         ("shop.Orders.order.placed.v1", "token 2 ('Orders') is not snake_case"),

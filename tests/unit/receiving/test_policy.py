@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from posthouse.errors import ContractError, DecodeError, Reject, RetryLater, RetryNow
+from posthouse.errors import ConfigurationError, ContractError, DecodeError, Reject, RetryLater, RetryNow
 from posthouse.receiving.policy import Again, Dead, Policy, decide
 
 
@@ -42,10 +42,15 @@ def test_an_immediate_retry_is_an_attempt_too() -> None:
 
 
 def test_every_problem_of_a_policy_is_named() -> None:
-    problems = Policy(max_attempts=0, deadline=0, first_delay=9, last_delay=1, group_size=0).problems("f")
-    assert len(problems) == 4
-    assert all(sentence.startswith("f: ") for sentence in problems)
-    assert Policy().problems("f") == []
+    with pytest.raises(ConfigurationError) as refused:
+        Policy(max_attempts=0, deadline=0, group_size=0)
+    assert refused.value.problems == (
+        "Policy(max_attempts=0): it is a whole number, 1 or more",
+        "Policy(deadline=0): it is a number of seconds above 0",
+        "Policy(group_size=0): it is a whole number, 1 or more",
+    )
+    with pytest.raises(ConfigurationError, match="first_delay=9 is longer than last_delay=1: raise last_delay"):
+        Policy(first_delay=9, last_delay=1)
 
 
 def test_any_number_of_deliveries_has_delays_and_a_horizon() -> None:

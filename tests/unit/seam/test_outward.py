@@ -97,7 +97,7 @@ def test_what_follows_from_a_story_without_a_name_is_named_after_its_first_fact(
 
 
 def test_every_event_needs_a_tenant() -> None:
-    with pytest.raises(ConfigurationError, match="needs a tenant"):
+    with pytest.raises(EventError, match="needs a tenant"):
         builder().build_one(ViewSeen(), EventContext(tenant=""))
 
 

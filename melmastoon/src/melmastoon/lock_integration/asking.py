@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import msgspec
-from msgspec.structs import replace
 
 from melmastoon.facts.lock_integration import Vendor, lock_integration
 from melmastoon.lock_integration.devices import vendor_of

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
+import msgspec
+
 from posthouse.app import app_of
 from posthouse.cli.check.sources import sources_in, sources_of
 from posthouse.contracts import EventType
@@ -22,6 +24,8 @@ def facts_of(
 ) -> Facts:
     """Everything that can be known without opening a store or a broker. Files are named from `root`; `modules` are read beside
     those that declare something."""
+    not_past = tuple(fact for service in services for fact in service.not_past)
+    settings = msgspec.structs.replace(settings, not_past=(*settings.not_past, *not_past))
     sources = sources_in(settings.sources, root) if settings.sources else sources_of(services, modules, root)
     return Facts(
         document=catalogue_of(services),

@@ -29,7 +29,7 @@ def show(examination: Examination) -> None:
 def show_rule(rule: Rule) -> None:
     """What `--explain` says."""
     say(Text.assemble((rule.id, "bold"), f"  {rule.severity.value}: {rule.title}"))
-    print_facts([("found", rule.sees), ("why", rule.why), ("fix", rule.fix), ("from", rule.seeds)])
+    print_facts([("found", rule.sees), ("why", rule.why), ("fix", rule.fix)])
 
 
 def as_sarif(examination: Examination) -> dict[str, object]:

@@ -11,9 +11,9 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from posthouse.contracts.normal import fields_of
-from posthouse.contracts.payload import JSON, PayloadType, SelfExplaining, misfit
+from posthouse.contracts.payload import JSON, PayloadType, SelfExplaining, may_lack_number, misfit, not_finite
 from posthouse.contracts.schema import json_schema
-from posthouse.errors import ConfigurationError
+from posthouse.errors import ConfigurationError, ContractError
 
 T = TypeVar("T")
 
@@ -46,9 +46,13 @@ class _PydanticPayload(SelfExplaining, Generic[T]):
 
     def encode(self, value: T) -> bytes:
         try:
-            data = cast("BaseModel", value).model_dump_json(by_alias=True).encode()
+            data = cast("BaseModel", value).model_dump_json(by_alias=True, warnings="error").encode()
+            if may_lack_number(data) and (lost := not_finite(cast("BaseModel", value).model_dump(by_alias=True))):
+                raise misfit(self.cls, lost)
             self._model.model_validate_json(data)
-        except ValueError as error:
+        except ContractError:
+            raise
+        except (ValueError, TypeError) as error:
             raise misfit(self.cls, error) from error
         return data
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from posthouse.contracts.normal import fields_of
-from posthouse.contracts.payload import JSON, PayloadType, SelfExplaining, misfit
+from posthouse.contracts.payload import JSON, PayloadType, SelfExplaining, lost_number, misfit
 from posthouse.contracts.payloads.formats import with_formats
 from posthouse.contracts.schema import json_schema
 from posthouse.errors import ConfigurationError
@@ -37,11 +37,14 @@ class _TypedPayload(SelfExplaining, Generic[T]):
         self._encoder = msgspec.json.Encoder()
 
     def encode(self, value: T) -> bytes:
+        data = b""
         try:
             data = self._encoder.encode(value)
             self._decoder.decode(data)
         except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise misfit(self.cls, error) from error
+            raise misfit(self.cls, lost_number(data, value) or error) from error
+        if lost := lost_number(data, value):
+            raise misfit(self.cls, lost)
         return data
 
     def decode(self, data: bytes) -> T:

@@ -59,6 +59,11 @@ class Attributes(msgspec.Struct, kw_only=True, gc=False):
 NAMES = frozenset(Attributes.__struct_fields__)
 MAY_BE_EMPTY = frozenset(("actorkind", "actorid", "producerservice"))
 """Attributes whose empty text says something: there is an actor or a producer, and this of it is not known."""
+SAID = {
+    "subject": "key", "tenantid": "tenant", "correlationid": "correlation", "causationid": "causation",
+    "idempotencykey": "idempotency_key", "dataresidency": "residency",
+}  # fmt: skip
+"""What users call an attribute that has another name on the wire."""
 RESERVED = (NAMES | {"data"}) - {"partitionkey", "sequence"}
 """Names that no extension may have. A foreign partition key, or a sequence that is written otherwise, stays an extension."""
 
@@ -97,18 +102,28 @@ def attributes_of(event: Event[bytes]) -> Written:
         retentionclass=None if metadata.retention == "hot" else metadata.retention,
         dataresidency=metadata.residency,
         offlinereplay=metadata.offline_replay or None,
-        aiprovenance=None if metadata.ai_provenance is None else _encode(metadata.ai_provenance).decode(),
+        aiprovenance=None if metadata.ai_provenance is None else _provenance(metadata.ai_provenance),
         outboxid=metadata.outbox_id,
         traceparent=event.traceparent,
         tracestate=event.tracestate,
     )
 
 
+def _provenance(found: Mapping[str, object]) -> str:
+    text = _encode(found)
+    try:
+        if guard(text) == found:
+            return text.decode()
+    except DecodeError as error:
+        raise EventError(f"the provenance of an event cannot be published, {error}") from None
+    raise EventError(f"the provenance of an event cannot be published: {found!r:.200} is not what JSON makes of it")
+
+
 def check_texts(wire: Written) -> None:
     """Raise EventError for an attribute that is there and empty, which readers refuse."""
     for name in Attributes.__struct_fields__:
         if getattr(wire, name) == "" and name not in MAY_BE_EMPTY:
-            raise EventError(f"{name} of an event may not be empty: leave it out")
+            raise EventError(f"{SAID.get(name, name)} of an event may not be empty: leave it out")
 
 
 def check_data(event: Event[bytes]) -> None:

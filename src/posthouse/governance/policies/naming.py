@@ -88,7 +88,7 @@ RULES = (
         title="A subject that breaks the grammar, or says nothing",
         sees="Subjects that do not parse as `[namespace.]service.[aggregate.]verb_past.vN`; names such as `order.event_created` or "
         "`order.data_stored`; an aggregate that stands in its own verb. Verbs that are no past tense are refused when they are "
-        "declared; in a catalogue of others they are found here, unless `not_past` lists them.",
+        "declared, unless `Service(…, not_past=[…])` lists them; in a catalogue of others they are found here, unless `not_past` does.",
         why="Topics, permissions, schemas and metrics are named after the subject; once published it can never be changed.",
         fix="Name the thing and what happened to it, in the past tense; `not_past` in the settings lists facts that are none.",
         seeds="A, Event Design, Naming; C §2; D §3.1",

@@ -8,11 +8,12 @@ import weakref
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol, TypeVar
 
-from posthouse.contracts import EventType, event_type_of
+from posthouse.contracts import EventType, events_of
 from posthouse.errors import ConfigurationError
+from posthouse.options import checked
 from posthouse.processes.projection.model import NAME, Model, table_name
 from posthouse.receiving import Handler, Policy, Uses
-from posthouse.receiving.handler import hints_of, is_list
+from posthouse.receiving.handler import hints_of, is_list, name_of
 from posthouse.seam.stripping import Stripper, undecided, unknown
 from posthouse.sending import Tx
 from posthouse.store import Store
@@ -98,21 +99,18 @@ class Projection:
         self._home = service
         self._asked: weakref.WeakKeyDictionary[Tx, int] = weakref.WeakKeyDictionary()
 
-    def on(
-        self, *events: type[object], policy: Policy | None = None, reads: Sequence[str] | None = None
-    ) -> Callable[[F], F]:
+    @checked
+    def on(self, *events: object, policy: Policy | None = None, reads: Sequence[str] | None = None) -> Callable[[F], F]:
         """Run the decorated async function for these events, once for each generation, in order per key, in one
         transaction with the model's rows. It takes the event, or a list of events of one tenant (with `cross_tenant` of
         any), and a Model. It returns nothing: what follows from an event for others is said by `model.publish`."""
-        if not events:
-            raise ConfigurationError(f"projection {self.name!r}: on() needs at least one event class")
+        types = events_of(f"{self.name}.on", events)
 
         def register(function: F) -> F:
-            types = [event_type_of(cls) for cls in events]
             self._refuse(function, types)
             first, *_ = inspect.signature(function).parameters
             handler = Handler(
-                name=_name(function),
+                name=name_of(function),
                 function=function,
                 event_types=tuple(types),
                 policy=policy or DEFAULT,
@@ -170,7 +168,7 @@ class Projection:
 
     def _refuse(self, function: Callable[..., object], types: Collection[EventType[object]]) -> None:
         problems = undecided(types, self.terms.strips, self.terms.keeps) if self.terms.cross_tenant else []
-        name, said = _name(function), Uses().with_result(hints_of(function).get("return"))
+        name, said = name_of(function), Uses().with_result(hints_of(function).get("return"))
         if not inspect.iscoroutinefunction(function):
             problems.append(f"{name} is a plain function: make it async, so that it can await its model")
         if len(inspect.signature(function).parameters) != 2:
@@ -179,7 +177,3 @@ class Projection:
             problems.append(f"{name} returns events: say them by model.publish, which is quiet during a rebuild")
         if problems:
             raise ConfigurationError(*(f"projection {self.name!r}: {problem}" for problem in problems))
-
-
-def _name(function: Callable[..., object]) -> str:
-    return f"{function.__module__}.{function.__qualname__}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, cast
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Protocol, cast
 
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.store import Parameters, Rows
@@ -23,7 +23,7 @@ class Writing(Protocol):
         """The driver's own connection."""
         ...
 
-    async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
+    def execute(self, sql: str, parameters: Parameters = ()) -> Coroutine[Any, Any, Rows]:
         """Run one statement."""
         ...
 
@@ -87,9 +87,9 @@ class Model:
         """The driver's own connection, for what `execute` cannot do, such as COPY. Never commit it."""
         return self._tx.connection
 
-    async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
+    def execute(self, sql: str, parameters: Parameters = ()) -> Coroutine[Any, Any, Rows]:
         """Run one statement in the transaction of the events."""
-        return await self._tx.execute(sql, parameters)
+        return self._tx.execute(sql, parameters)
 
     async def execute_many(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
         """Run one statement for each set of parameters: for handlers that take a list of events."""

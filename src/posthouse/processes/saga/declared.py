@@ -9,6 +9,7 @@ from functools import cached_property
 import msgspec
 
 from posthouse.contracts import EventType
+from posthouse.contracts.payload import lost_number
 from posthouse.errors import ContractError
 from posthouse.events import Event
 from posthouse.events.limits import UNREADABLE
@@ -123,6 +124,8 @@ class SagaType:
         try:
             state = msgspec.json.encode(saga)
             self._decoder.decode(state)
+            if lost := lost_number(state, saga):
+                raise ValueError(lost)
         except (*UNREADABLE, TypeError) as error:
             raise ContractError(f"the state of the saga {self.name!r} cannot be stored: {error}") from error
         return state

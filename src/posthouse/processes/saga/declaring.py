@@ -29,8 +29,7 @@ def saga_type_of(cls: type[Saga], name: str, *, service: str, correlate: str, po
     if not _is_saga(cls):
         raise ConfigurationError(f"{cls!r} is no saga: derive it from posthouse.Saga")
     methods = list(_methods(cls))
-    problems = [*_problems(cls, name, correlate, methods), *policy.problems(f"the saga {name!r}")]
-    if problems:
+    if problems := list(_problems(cls, name, correlate, methods)):
         raise ConfigurationError(*(f"{cls.__name__}: {problem}" for problem in problems))
     started = next(method for method in methods if method[2].kind == "starts")
     steps = [method for method in methods if method[2].kind == "step"]

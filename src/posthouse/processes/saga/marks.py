@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Literal, TypeVar, overload
 
 import msgspec
 
+from posthouse.contracts import events_of
+from posthouse.errors import ConfigurationError
 from posthouse.events import Event
+from posthouse.options import misfit
 from posthouse.processes.saga.turn import Turn
 
 S = TypeVar("S")
@@ -50,6 +54,13 @@ def marks_of(function: object) -> tuple[MethodMark, ...]:
 F = TypeVar("F", bound=Callable[..., object])
 
 
+def _classes(mark: str, *given: object) -> tuple[type, ...]:
+    """What was given to a mark; ConfigurationError unless they are classes, which is asked for more when the saga is declared."""
+    if not given or not all(isinstance(one, type) for one in given):
+        events_of(mark, given)
+    return tuple(one for one in given if isinstance(one, type))
+
+
 def _marked(mark: MethodMark) -> Callable[[F], F]:
     def note(function: F) -> F:
         setattr(function, MARKS, (*marks_of(function), mark))
@@ -65,9 +76,9 @@ def starts(event: type[P], /, *, correlate: str | None = None) -> Callable[[With
 def starts(given: Callable[..., object], /, *, correlate: str | None = None) -> Callable[..., object]:
     """The first step. `@starts` alone: `start_saga` runs it. `@starts(Event)`: the event starts a saga, whose other fields
     begin with their defaults."""
-    if isinstance(given, type):
-        return _marked(MethodMark(kind="starts", events=(given,), correlate=correlate))
-    return _marked(MethodMark(kind="starts"))(given)
+    if inspect.isroutine(given):
+        return _marked(MethodMark(kind="starts"))(given)
+    return _marked(MethodMark(kind="starts", events=_classes("starts", given), correlate=correlate))
 
 
 @overload
@@ -80,7 +91,7 @@ def step(
 ) -> Callable[[With[S, P | Q, R]], With[S, P | Q, R]]: ...
 def step(*events: type, correlate: str | None = None, early: Early = "wait") -> Callable[..., object]:
     """Take an event (or one of two). When the method returns, the step is done: compensation will run its undo."""
-    return _marked(MethodMark(kind="step", events=events, correlate=correlate, early=early))
+    return _marked(MethodMark(kind="step", events=_classes("step", *events), correlate=correlate, early=early))
 
 
 @overload
@@ -94,13 +105,13 @@ def on(
 def on(*events: type, correlate: str | None = None, early: Early = "wait") -> Callable[..., object]:
     """React to an event (or one of two) without a step that could be undone. `correlate` names the field in which this
     event carries the saga's id; `early` says what becomes of one whose saga was not started."""
-    return _marked(MethodMark(kind="on", events=events, correlate=correlate, early=early))
+    return _marked(MethodMark(kind="on", events=_classes("on", *events), correlate=correlate, early=early))
 
 
 def late(event: type[P], /, *, correlate: str | None = None) -> Callable[[With[S, P, R]], With[S, P, R]]:
     """Take an event that comes when the saga compensates or has ended, as a payment that was captured after all. Without
     it, what comes late is noted in the history and changes nothing. Beside it, another method may take the event in time."""
-    return _marked(MethodMark(kind="late", events=(event,), correlate=correlate, early="ignore"))
+    return _marked(MethodMark(kind="late", events=_classes("late", event), correlate=correlate, early="ignore"))
 
 
 def undo(
@@ -113,12 +124,20 @@ def undo(
 ) -> Callable[[Alone[S, R]], Alone[S, R]]:
     """The compensation of a step. With `until` it is over when that event has come; if it does not come `within` so many
     seconds, compensation has failed."""
-    events = () if until is None else (until,)
+    if problem := misfit("undo", "within", within, float):
+        raise ConfigurationError(problem)
+    if not marks_of(step):
+        raise ConfigurationError(
+            f"@undo names the step that it undoes: write @undo(charge) above the method, not {getattr(step, '__name__', step)!r:.60}"
+        )
+    events = () if until is None else _classes("undo", until)
     return _marked(MethodMark(kind="undo", events=events, step=step, seconds=within, correlate=correlate))
 
 
 def deadline(seconds: float, /) -> Callable[[Alone[S, R]], Alone[S, R]]:
     """What to do when a deadline passes, so many seconds after `turn.set` armed it."""
+    if problem := misfit("deadline", "seconds", seconds, float):
+        raise ConfigurationError(f"{problem}: write @deadline(600) above the method" if callable(seconds) else problem)
     return _marked(MethodMark(kind="deadline", seconds=seconds))
 
 

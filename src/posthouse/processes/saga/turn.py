@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Literal, NamedTuple
 
 from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.options import Seconds, misfit
 from posthouse.sending import Tx
 from posthouse.store import Parameters, Rows
 
@@ -50,22 +51,27 @@ class Turn:
         return self.tx.tenant
 
     def publish(
-        self, payload: object, *, idempotency_key: str | None = None, after: float = 0.0, timer: str | None = None
+        self,
+        payload: object,
+        *,
+        idempotency_key: str | None = None,
+        after: float | None = None,
+        timer: str | None = None,
     ) -> str:
         """Say a fact when the turn commits, as `Tx.publish` does; returns the event's id."""
         return self.tx.publish(payload, idempotency_key=idempotency_key, after=after, timer=timer)
 
-    async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
-        """Run one statement of yours in the same transaction."""
-        return await self.tx.execute(sql, parameters)
+    def execute(self, sql: str, parameters: Parameters = ()) -> Coroutine[Any, Any, Rows]:
+        """Run one statement of yours in the same transaction, as `Tx.execute` does."""
+        return self.tx.execute(sql, parameters)
 
     def set(self, method: Callable[[Turn], object], after: float | None = None) -> None:
         """Arm a deadline, `turn.set(self.hold_expired)`, or move it when it is armed. It passes `after` seconds from now;
         without them, after those that it was declared with."""
         name = self._deadline(method, "set")
         seconds = self._deadlines[name] if after is None else after
-        if seconds < 0:
-            raise ConfigurationError(f"{self._method}: {name} cannot be set {-seconds:g} s into the past")
+        if problem := misfit(f"{self._method}: turn.set", "after", seconds, Seconds):
+            raise ConfigurationError(problem)
         self.set_for[name] = seconds
 
     def clear(self, method: Callable[[Turn], object]) -> None:

@@ -10,7 +10,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from posthouse.contracts import EventType, event_type_of
+from posthouse.contracts import EventType, event_type_for
 from posthouse.errors import ConfigurationError, ContractError, StoreCollision, VersionConflict, did_you_mean
 from posthouse.events import DEFAULT_TENANT, Actor, Event
 from posthouse.processes.stream.conflicts import Conflicts
@@ -182,7 +182,7 @@ class Aggregate(Generic[S, E]):
             rows = [
                 StreamEvent(
                     stream.tenant, stream.aggregate, stream.id, version, fact[0].event_id,
-                    event_type_of(type(event)).name, fact[0].headers, fact[0].body,
+                    event_type_for(event).name, fact[0].headers, fact[0].body,
                 )
                 for version, (event, fact) in enumerate(zip(events, facts, strict=True), before + 1)
             ]  # fmt: skip
@@ -198,7 +198,7 @@ class Aggregate(Generic[S, E]):
     def _refuse_strangers(self, stream: Stream, events: Sequence[E]) -> None:
         known = {event_type.name: event_type for event_type in self.events}
         for event in events:
-            name = event_type_of(type(event)).name
+            name = event_type_for(event).name
             if name not in known:
                 raise ContractError(
                     f"{stream}: {name} is none of its events: add it to events=….{did_you_mean(name, known)}"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from posthouse.clock import backoff
+from posthouse.options import Count, Options, Seconds
 
 
-class Conflicts(msgspec.Struct, frozen=True, kw_only=True):
+class Conflicts(Options):
     """Who writes to a stream that has grown meanwhile loads it again and decides anew. Durations are seconds."""
 
-    attempts: int = 10
+    attempts: Count = 10
     """How often a decision is made; the first one counts."""
-    first_pause: float = 0.01
+    first_pause: Seconds = 0.01
     """The longest pause before the second one; it doubles from there."""
-    last_pause: float = 0.5
+    last_pause: Seconds = 0.5
     """No pause is longer."""
 
     def pause(self, attempts: int) -> float:
@@ -22,10 +21,9 @@ class Conflicts(msgspec.Struct, frozen=True, kw_only=True):
         again."""
         return backoff(attempts, self.first_pause, self.last_pause, spread=1.0)
 
-    def problems(self, name: str) -> list[str]:
-        """What cannot work, one sentence each."""
-        checks = (
-            (self.attempts >= 1, f"conflicts: attempts must be at least 1, not {self.attempts}"),
-            (0 <= self.first_pause <= self.last_pause, "conflicts: first_pause must lie between 0 and last_pause"),
-        )
-        return [f"{name}: {sentence}" for fine, sentence in checks if not fine]
+    def conflicts(self) -> list[str]:
+        if self.first_pause <= self.last_pause:
+            return []
+        return [
+            f"Conflicts: first_pause={self.first_pause:g} is longer than last_pause={self.last_pause:g}: raise last_pause"
+        ]

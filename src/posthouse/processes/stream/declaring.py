@@ -36,7 +36,7 @@ def aggregate_of(
 ) -> Aggregate[S, E]:
     """An aggregate of a service that has `others` already, each with its events, and that `owns` some. Raises
     ConfigurationError with all that cannot work."""
-    problems = [*_name_problems(name, others), *_event_problems(events, owns, others), *conflicts.problems("it")]
+    problems = [*_name_problems(name, others), *_event_problems(events, owns, others)]
     snapshots = None
     if snapshot_every is not None and snapshot_every < 1:
         problems.append(f"snapshot_every must be at least 1, not {snapshot_every}: leave it out for no snapshots")

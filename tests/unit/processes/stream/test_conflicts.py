@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from posthouse.errors import ConfigurationError
 from posthouse.processes import Conflicts
 
 
@@ -15,8 +18,7 @@ def test_pauses_grow_up_to_the_last_and_lie_anywhere_below() -> None:
 
 
 def test_what_cannot_work_is_said() -> None:
-    assert Conflicts().problems("it") == []
-    assert Conflicts(attempts=0, first_pause=2.0).problems("it") == [
-        "it: conflicts: attempts must be at least 1, not 0",
-        "it: conflicts: first_pause must lie between 0 and last_pause",
-    ]
+    with pytest.raises(ConfigurationError, match=r"Conflicts\(attempts=0\): it is a whole number, 1 or more"):
+        Conflicts(attempts=0)
+    with pytest.raises(ConfigurationError, match=r"first_pause=2 is longer than last_pause=0.5: raise last_pause"):
+        Conflicts(first_pause=2.0)

@@ -10,7 +10,6 @@ import pytest
 from posthouse import App, Payload, Service
 from posthouse.app import app_of
 from posthouse.errors import ConfigurationError
-from posthouse.processes import Conflicts
 from tests.unit.processes.stream.folios import Billing, Charged, Folio, FolioOpened, evolve
 
 
@@ -74,10 +73,9 @@ def test_a_name_is_a_text_that_people_can_read(name: str) -> None:
 
 
 def test_an_aggregate_without_events_is_refused_with_everything_else() -> None:
-    conflicts = Conflicts(attempts=0)
     with pytest.raises(ConfigurationError) as raised:
-        Service("billing").aggregate("folio", initial=int, evolve=add, events=(), snapshot_every=0, conflicts=conflicts)
-    assert len(raised.value.problems) == 3
+        Service("billing").aggregate("folio", initial=int, evolve=add, events=(), snapshot_every=0)
+    assert len(raised.value.problems) == 2
 
 
 def test_a_class_that_is_no_event_is_refused() -> None:
