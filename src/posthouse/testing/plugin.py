@@ -1,6 +1,6 @@
 """The pytest plugin: `pytest_plugins = ["posthouse.testing.plugin"]` in your conftest.py, and tests have a PostgreSQL database.
 
-It is not loaded by itself: projects that do not ask for it pay nothing. Nothing is imported before a test asks for a fixture.
+It is not loaded by itself, so that it costs nothing in projects that do not ask for it.
 """
 
 from __future__ import annotations
@@ -67,21 +67,22 @@ def posthouse_tables(posthouse_url: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def _posthouse_kept(
+def posthouse_database(
     _posthouse_scratch: ScratchDatabase, posthouse_tables: None, posthouse_schema: str
 ) -> ScratchDatabase:
+    """The database with all tables, yours and Posthouse's; `reset()` puts it back as it is now."""
     _posthouse_scratch.upgrade(posthouse_schema)
     _posthouse_scratch.keep()
     return _posthouse_scratch
 
 
 @pytest.fixture
-def posthouse_store(_posthouse_kept: ScratchDatabase, posthouse_schema: str) -> Iterator[str]:
+def posthouse_store(posthouse_database: ScratchDatabase, posthouse_schema: str) -> Iterator[str]:
     """The URL of the store, for `Harness(…, store=posthouse_store)`. The database is as it was after `posthouse_tables` when the
     test begins, and again when it ends: Posthouse's tables, yours, and all sequences."""
-    _posthouse_kept.reset()
-    yield _posthouse_kept.url + store_options(_posthouse_kept.url, posthouse_schema)
-    _posthouse_kept.reset()
+    posthouse_database.reset()
+    yield posthouse_database.url + store_options(posthouse_database.url, posthouse_schema)
+    posthouse_database.reset()
 
 
 def store_options(url: str, schema: str) -> str:

@@ -6,15 +6,15 @@ import asyncpg
 import pytest
 
 from posthouse.testing.plugin import (
-    _posthouse_kept,
     _posthouse_scratch,
+    posthouse_database,
     posthouse_schema,
     posthouse_store,
     posthouse_url,
 )
 from tests.kit.servers.postgres import PostgresServer
 
-__all__ = ["_posthouse_kept", "_posthouse_scratch", "posthouse_schema", "posthouse_store", "posthouse_url"]
+__all__ = ["_posthouse_scratch", "posthouse_database", "posthouse_schema", "posthouse_store", "posthouse_url"]
 
 TABLES = """
 CREATE TABLE kind (name text PRIMARY KEY, rank int GENERATED ALWAYS AS IDENTITY, twice int GENERATED ALWAYS AS (2) STORED);
