@@ -7,6 +7,7 @@ with it. Neither the tables of Posthouse nor a broker are needed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -177,8 +178,12 @@ class CapturedJoined:
         return await self.session.run(sql, parameters)
 
     async def book(self) -> Book:
-        """Where it is written down, after making sure that it is in a transaction."""
+        """Where it is written down, after making sure that it is in a transaction, which an INSERT would have begun here."""
         await self.session.refuse_autocommit(self._kind)
+        if self._kind == "PostgreSQL":
+            await self.session.ours("SELECT 1", ())
+        elif getattr(self.session.theirs, "in_transaction", True) is False:
+            await self.session.ours("BEGIN", ())
         if self.session.late:
             await asyncio.sleep(0)  # what was done before is heard of with the loop's next turn
         return await self._capturing.book_of(self.session)
@@ -275,13 +280,17 @@ class CapturingStore:
         self._said = said
         self._clock = clock
         self._kind: Kind = "PostgreSQL" if url.startswith("postgres") else "SQLite"
-        self._inner = open_store("sqlite://", clock=clock)
         self._own: Store | None = None
         self._books: dict[int, tuple[object, Book]] = {}
-        self.outbox = CapturedOutbox(self._inner.outbox, said)
-        self.timers = CapturedTimers(self._inner.timers, said)
-        self.sagas = Elsewhere(self._inner.sagas, "a saga")
-        self.streams = Elsewhere(self._inner.streams, "an aggregate")
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """A service that was closed may be opened again."""
+        self._inner = inner = open_store("sqlite://", clock=self._clock)
+        self.outbox = CapturedOutbox(inner.outbox, self._said)
+        self.timers = CapturedTimers(inner.timers, self._said)
+        self.sagas = Elsewhere(inner.sagas, "a saga")
+        self.streams = Elsewhere(inner.streams, "an aggregate")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -309,6 +318,7 @@ class CapturingStore:
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+        self._begin_anew()
         if self._own is not None:
             await self._own.aclose()
             self._own = None
@@ -331,7 +341,8 @@ class CapturingStore:
         """Listen to nobody any more."""
         for _, book in self._books.values():
             if book.detach is not None:
-                book.detach()
+                with contextlib.suppress(Exception):  # a connection that was closed cannot be told
+                    book.detach()
                 book.detach = None
         self._books.clear()
 
@@ -395,12 +406,11 @@ async def _book(tx: Transaction) -> Book:
 
 def _without_tables(url: str, clock: Any) -> Store:
     """A store for transactions alone, that does not miss its tables."""
-    store = open_store(url, clock=clock)
+    store: Any = open_store(url, clock=clock)
     if url.startswith("postgres"):
-        from posthouse.stores.postgres import PostgresStore
         from posthouse.stores.postgres.schema import Place
 
-        assert isinstance(store, PostgresStore)
-        for database in (store._database, store._application):
-            database.place = Place("captured", 1)
-    return store
+        store._database.place = store._application.place = Place("captured", 1)
+    else:
+        store._database._shards = 1
+    return cast("Store", store)

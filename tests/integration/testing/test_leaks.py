@@ -29,6 +29,10 @@ class Opened(Payload):
     key: str
 
 
+def one_more(state: int, fact: Opened) -> int:
+    return state + 1
+
+
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Any]:
     connection = await asyncpg.connect(url)
@@ -54,7 +58,7 @@ async def a_busy_test(url: str, store: str) -> list[int | None]:
     service = Service("shop")
     counted = service.event("thing.counted.v1", key="key")(Counted)
     opened = service.event("account.opened.v1", key="key")(Opened)
-    accounts = service.aggregate("account", initial=int, evolve=lambda state, _: state + 1, events=[opened])
+    accounts = service.aggregate("account", initial=int, evolve=one_more, events=[opened])
 
     @service.on(counted, policy=Policy(first_delay=60.0))
     async def count(event: Event[Counted], tx: Tx) -> None:

@@ -104,7 +104,8 @@ def scratches(url: str) -> set[str]:
 
 def test_sessions_side_by_side_do_not_meet_and_leave_nothing_behind(project: Path, ground: str) -> None:
     before = scratches(ground)
-    sessions = [started(project, ground) for _ in range(2)]
+    (project / "pytest.ini").write_text(f"[pytest]\nposthouse_test_server = {ground}\n")
+    sessions = [started(project, server) for server in (ground, None)]
     for session in sessions:
         assert "3 passed" in ended(session)
     assert scratches(ground) == before
@@ -151,11 +152,6 @@ def test_without_a_server_the_test_fails_and_says_what_to_set(project: Path) -> 
     said = ended(started(project, None))
     assert "no PostgreSQL server is named for tests: set POSTHOUSE_TEST_SERVER, or posthouse_test_server" in said
     assert "3 errors" in said
-
-
-def test_the_server_may_be_named_in_the_configuration(project: Path, ground: str) -> None:
-    (project / "pytest.ini").write_text(f"[pytest]\nposthouse_test_server = {ground}\n")
-    assert "3 passed" in ended(started(project, None))
 
 
 async def test_a_harness_refuses_a_database_that_was_not_made_for_tests(ground: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import weakref
 from collections.abc import MutableMapping
 from typing import Any
@@ -32,12 +34,13 @@ class AiosqliteSession(Session):
             sql = arguments[0] if arguments and isinstance(arguments[0], str) else getattr(function, "__name__", "")
             try:
                 found = await execute(function, *arguments, **options)
+                savepoints.hear(sql)
             except BaseException:
                 savepoints.hear_failed(sql)
                 raise
             finally:
-                savepoints.see(theirs.in_transaction)
-            savepoints.hear(sql)
+                with contextlib.suppress(sqlite3.ProgrammingError, ValueError):  # it was just closed
+                    savepoints.see(theirs.in_transaction)
             return found
 
         savepoints.see(theirs.in_transaction)

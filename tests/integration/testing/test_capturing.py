@@ -1,0 +1,253 @@
+"""The outbox that keeps what is said for the test, on every library's transactions: no table of ours, no broker, and what is rolled
+back was not said."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+import asyncpg
+import psycopg
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from posthouse import App, Payload, Saga, Service, Turn, starts
+from posthouse.errors import ConfigurationError, EventTooLarge
+from posthouse.testing import Said, capture_outbox
+from tests.integration.django_site import allowed_on_a_loop, django_on
+
+
+class OrderPlaced(Payload):
+    order_id: str
+
+
+class WordSaid(Payload):
+    word: str
+
+
+class Shop:
+    """A service as it is in production: its store has no tables, its broker does not exist."""
+
+    def __init__(self, store: str) -> None:
+        self.service = Service("shop")
+        App(self.service, store=store, broker="nats://nobody.invalid:4222")
+        self.placed = self.service.event("order.placed.v1", key="order_id")(OrderPlaced)
+
+    def ids(self, said: Said) -> list[str]:
+        return [event.data.order_id for event in said.of(self.placed)]
+
+
+# A door: opens a transaction of one library, gives what can be joined and how a statement is run, and commits unless it fails.
+Door = Callable[[str], Any]
+Run = Callable[[str], Any]
+
+
+@contextmanager
+def by_psycopg(url: str) -> Iterator[tuple[Any, Run]]:
+    with psycopg.connect(url) as connection:
+        yield connection, connection.execute
+
+
+@contextmanager
+def by_session(url: str) -> Iterator[tuple[Any, Run]]:
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    try:
+        with Session(engine) as session, session.begin():
+            yield session, lambda sql: session.execute(text(sql))
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def by_django(url: str) -> Iterator[tuple[Any, Run]]:
+    from django.db import transaction
+
+    with allowed_on_a_loop(), django_on(url) as connection, transaction.atomic():
+        yield connection, lambda sql: connection.cursor().execute(sql)
+
+
+@contextmanager
+def by_sqlite3(url: str) -> Iterator[tuple[Any, Run]]:
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute("BEGIN")
+        yield connection, connection.execute
+
+
+@asynccontextmanager
+async def by_asyncpg(url: str) -> AsyncIterator[tuple[Any, Run]]:
+    connection = await asyncpg.connect(url)
+    try:
+        async with connection.transaction():
+            yield connection, connection.execute
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def by_async_psycopg(url: str) -> AsyncIterator[tuple[Any, Run]]:
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        yield connection, connection.execute
+
+
+@asynccontextmanager
+async def by_async_session(url: str) -> AsyncIterator[tuple[Any, Run]]:
+    engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
+    try:
+        async with AsyncSession(engine) as session, session.begin():
+            yield session, lambda sql: session.execute(text(sql))
+    finally:
+        await engine.dispose()
+
+
+@asynccontextmanager
+async def by_aiosqlite(url: str) -> AsyncIterator[tuple[Any, Run]]:
+    async with aiosqlite.connect(url.removeprefix("sqlite:///")) as connection:
+        await connection.execute("BEGIN")
+        try:
+            yield connection, connection.execute
+        except BaseException:
+            await connection.rollback()
+            raise
+        await connection.commit()
+
+
+PLAIN: list[Door] = [by_psycopg, by_session, by_django, by_sqlite3]
+ASYNCHRONOUS: list[Door] = [by_asyncpg, by_async_psycopg, by_async_session, by_aiosqlite]
+
+
+@pytest.fixture
+def url(door: Door, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if "sqlite" in door.__name__:
+        return f"sqlite:///{tmp_path}/shop.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+class Oops(Exception):
+    pass
+
+
+@pytest.mark.parametrize("door", PLAIN, ids=lambda door: door.__name__)
+def test_a_plain_transaction_says_what_it_commits(door: Door, url: str) -> None:
+    shop = Shop(url)
+    add = shop.service.outbox.add_now
+    with capture_outbox(shop.service) as said:
+        with door(url) as (theirs, run):
+            add(theirs, shop.placed(order_id="kept"))
+            run("SAVEPOINT part")
+            add(theirs, shop.placed(order_id="unsaid"))
+            run("ROLLBACK TO SAVEPOINT part")
+            with shop.service.outbox.joined(theirs, "t2") as tx:
+                tx.publish(shop.placed(order_id="joined"))
+                tx.publish(shop.placed(order_id="later"), after=60.0, timer="soon")
+        with contextlib.suppress(Oops), door(url) as (theirs, run):
+            add(theirs, shop.placed(order_id="lost"))
+            raise Oops
+    assert shop.ids(said) == ["kept", "joined"]
+    assert [event.tenant for event in said.of(shop.placed)] == ["default", "t2"]
+    assert [(later.event.data.order_id, later.after, later.timer) for later in said.later(shop.placed)] == [
+        ("later", 60.0, "soon")
+    ]
+    assert said.subjects == ["shop.order.placed.v1"] * 2
+
+
+@pytest.mark.parametrize("door", ASYNCHRONOUS, ids=lambda door: door.__name__)
+async def test_an_asynchronous_transaction_says_what_it_commits(door: Door, url: str) -> None:
+    shop = Shop(url)
+    add = shop.service.outbox.add
+    with capture_outbox(shop.service) as said:
+        async with door(url) as (theirs, run):
+            await add(theirs, shop.placed(order_id="kept"))
+            await run("SAVEPOINT part")
+            await add(theirs, shop.placed(order_id="unsaid"))
+            await run("ROLLBACK TO SAVEPOINT part")
+            async with shop.service.joined(theirs) as tx:
+                tx.publish(shop.placed(order_id="joined"))
+        with contextlib.suppress(Oops):
+            async with door(url) as (theirs, run):
+                await add(theirs, shop.placed(order_id="lost"))
+                raise Oops
+        await asyncio.sleep(0)
+    assert shop.ids(said) == ["kept", "joined"]
+
+
+@pytest.mark.parametrize("door", [by_async_session, by_aiosqlite], ids=["PostgreSQL", "SQLite"])
+async def test_transactions_of_the_service_itself_need_no_tables_either(door: Door, url: str) -> None:
+    shop = Shop(url)
+    async with capture_outbox(shop.service) as said:
+        async with shop.service.running(), shop.service.transaction() as tx:
+            await tx.execute("CREATE TABLE parcel (order_id text)")
+            tx.publish(shop.placed(order_id="kept"))
+        with contextlib.suppress(Oops):
+            async with shop.service.transaction() as tx:
+                tx.publish(shop.placed(order_id="lost"))
+                raise Oops
+        assert await shop.service.record("INSERT INTO parcel VALUES ('o1')", (), shop.placed(order_id="recorded"))
+        assert not await shop.service.record("DELETE FROM parcel WHERE order_id = 'x'", (), shop.placed(order_id="not"))
+    assert shop.ids(said) == ["kept", "recorded"]
+
+
+@pytest.mark.parametrize("door", [by_psycopg])
+def test_facts_are_checked_as_ever(door: Door, url: str) -> None:
+    shop = Shop(url)
+    foreign = Service("other").event("word.said.v1")(WordSaid)
+    with capture_outbox(shop.service) as said, psycopg.connect(url) as connection:
+        outbox = shop.service.outbox
+        with pytest.raises(ConfigurationError, match="belongs to the service 'other'"):
+            outbox.add_now(connection, foreign(word="a"))
+        with pytest.raises(EventTooLarge):
+            outbox.add_now(connection, shop.placed(order_id="x" * 300_000))
+        with pytest.raises(ConfigurationError, match="cannot join a builtins"):
+            outbox.add_now(object(), shop.placed(order_id="o1"))
+        (first,) = outbox.add_now(connection, shop.placed(order_id="once"), idempotency_key="i1")
+        assert outbox.add_now(connection, shop.placed(order_id="twice"), idempotency_key="i1") == [first]
+        connection.commit()
+        connection.autocommit = True
+        with pytest.raises(ConfigurationError, match="commits every statement by itself"):
+            outbox.add_now(connection, shop.placed(order_id="o1"))
+    assert shop.ids(said) == ["once"]
+
+
+@pytest.mark.parametrize("door", [by_psycopg])
+def test_a_saga_is_left_to_the_harness(door: Door, url: str) -> None:
+    shop = Shop(url)
+
+    @shop.service.saga("wait", correlate="id")
+    class Wait(Saga):
+        id: str
+
+        @starts
+        def begin(self, turn: Turn) -> None: ...
+
+    with (
+        capture_outbox(shop.service),
+        psycopg.connect(url) as theirs,
+        shop.service.outbox.joined(theirs) as tx,
+        pytest.raises(ConfigurationError, match=r"a saga is not captured: .* Test it with the Harness"),
+    ):
+        tx.call(shop.service.start_saga, Wait(id="w1"))
+
+
+@pytest.mark.parametrize("door", [by_session])
+def test_afterwards_the_service_is_as_it_was_and_the_session_is_not_listened_to(door: Door, url: str) -> None:
+    shop = Shop(url)
+    host = shop.service.host
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with Session(engine) as session:
+        with capture_outbox(shop.service) as said:
+            for number in range(3):  # a session takes another connection with each transaction
+                shop.service.outbox.add_now(session, shop.placed(order_id=str(number)))
+                session.rollback() if number == 1 else session.commit()
+        assert shop.ids(said) == ["0", "2"]
+        with pytest.raises(Exception, match="posthouse db upgrade"):
+            shop.service.outbox.add_now(session, shop.placed(order_id="o1"))
+    assert shop.service.host is host
+    assert shop.ids(said) == ["0", "2"]
+    engine.dispose()
