@@ -18,6 +18,7 @@ from posthouse.brokers.memory import MemoryBroker
 from posthouse.contracts import event_type_of
 from posthouse.errors import ConfigurationError
 from posthouse.events import Event, decode_any
+from posthouse.local.url import split
 from posthouse.service import Service
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
 from posthouse.store.savepoints import Detach, Savepoints, Step
@@ -392,10 +393,15 @@ class capture_outbox:
 
 def _url_of(app: App) -> str:
     """Where the App has its store; also of one that was given as it is."""
-    given = app.opened.ports.store if not isinstance(app._given[0], str | None) else None
-    database = getattr(given, "_database", None)
-    url: str = getattr(database, "url", "sqlite://") if given is not None else app.opened.ports.store_url
-    return url
+    given = app._given[0]
+    if given is not None and not isinstance(given, str):
+        return str(getattr(getattr(given, "_database", None), "url", "sqlite://"))
+    parts = split(app.opened.ports.store_url)
+    if parts.scheme == "django":
+        from posthouse.local.django import database_of
+
+        parts = database_of(parts)
+    return parts.geturl()
 
 
 async def _book(tx: Transaction) -> Book:

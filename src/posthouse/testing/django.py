@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
-from urllib.parse import quote
 
+from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 from django.test import TestCase, TransactionTestCase
 
 from posthouse.errors import ConfigurationError
+from posthouse.local.django import database_of
+from posthouse.local.url import split
 from posthouse.service import Service
 from posthouse.testing.capturing import Said, capture_outbox
-from posthouse.testing.scratch import BorrowedDatabase
+from posthouse.testing.scratch import BorrowedDatabase, store_url
 from posthouse.testing.synchronous import SyncHarness
 
 _borrowed: dict[str, BorrowedDatabase] = {}
@@ -51,14 +54,15 @@ class HarnessTestCase(TransactionTestCase):
 @contextmanager
 def django_harness(*services: Service, using: str = DEFAULT_DB_ALIAS) -> Iterator[SyncHarness]:
     """The same for a test of pytest-django that has `@pytest.mark.django_db(transaction=True)`: `with django_harness(shop) as harness`."""
-    url = url_of_test_database(using)
+    url, schema = url_of_test_database(using), str(getattr(settings, "POSTHOUSE_SCHEMA", "posthouse"))
     borrowed = _borrowed.get(url)
     if borrowed is None:
-        borrowed = _borrowed[url] = BorrowedDatabase(url)
+        borrowed = BorrowedDatabase(url, schema)
         borrowed.make()
+        _borrowed[url] = borrowed
     borrowed.reset()
     try:
-        with SyncHarness(*services, store=f"{url}?durable=false") as harness:
+        with SyncHarness(*services, store=store_url(url, schema)) as harness:
             yield harness
     finally:
         borrowed.reset()
@@ -67,20 +71,13 @@ def django_harness(*services: Service, using: str = DEFAULT_DB_ALIAS) -> Iterato
 def url_of_test_database(using: str = DEFAULT_DB_ALIAS) -> str:
     """The URL of the test database that Django's runner made. ConfigurationError when it made none: what is named in the settings is
     not touched."""
-    settings = connections[using].settings_dict
-    name, wanted = str(settings["NAME"]), settings.get("TEST", {}).get("NAME") or "test_"
-    if connections[using].vendor != "postgresql":
-        raise ConfigurationError(
-            f"Django's database {using!r} is {connections[using].vendor}: handlers are run on PostgreSQL"
-        )
+    of_it = connections[using].settings_dict
+    name, wanted = str(of_it["NAME"]), (of_it.get("TEST") or {}).get("NAME") or TEST_DATABASE_PREFIX
     if not name.startswith(wanted):
         raise ConfigurationError(
             f"Django's database {using!r} is {name!r}, which its test runner did not make: run this with `manage.py test` or pytest-django"
         )
-    user, password = settings.get("USER") or "", settings.get("PASSWORD") or ""
-    who = f"{quote(str(user), safe='')}{':' + quote(str(password), safe='') if password else ''}@" if user else ""
-    where = f"{settings.get('HOST') or 'localhost'}{':' + str(settings['PORT']) if settings.get('PORT') else ''}"
-    return f"postgresql://{who}{where}/{quote(name, safe='')}"
+    return database_of(split(f"django://{using}")).geturl().removesuffix("?")
 
 
 def _declared(case: OutboxTestCase | HarnessTestCase) -> Sequence[Service]:

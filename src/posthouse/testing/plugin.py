@@ -80,12 +80,8 @@ def posthouse_database(
 def posthouse_store(posthouse_database: ScratchDatabase, posthouse_schema: str) -> Iterator[str]:
     """The URL of the store, for `Harness(…, store=posthouse_store)`. The database is as it was after `posthouse_tables` when the
     test begins, and again when it ends: Posthouse's tables, yours, and all sequences."""
-    posthouse_database.reset()
-    yield posthouse_database.url + store_options(posthouse_database.url, posthouse_schema)
-    posthouse_database.reset()
+    from posthouse.testing.scratch import store_url
 
-
-def store_options(url: str, schema: str) -> str:
-    """What follows a URL so that it is a test's store: few connections, on a server that need not survive a crash."""
-    chosen = "durable=false" if schema == "posthouse" else f"schema={schema}&durable=false"
-    return f"{'&' if '?' in url else '?'}{chosen}"
+    posthouse_database.reset()
+    yield store_url(posthouse_database.url, posthouse_schema)
+    posthouse_database.reset()

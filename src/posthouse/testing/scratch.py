@@ -156,6 +156,15 @@ def server_of(url: str) -> SplitResult:
     return parts._replace(scheme="postgresql", query=options)
 
 
+def store_url(database: str, schema: str) -> str:
+    """The URL of a test's store in that database, whose server need not survive a crash."""
+    parts = urlsplit(database)
+    options = [*parse_qsl(parts.query), ("durable", "false")]
+    return parts._replace(
+        query=urlencode(options if schema == "posthouse" else [*options, ("schema", schema)])
+    ).geturl()
+
+
 async def refuse_others(url: str) -> None:
     """ConfigurationError unless the database was made for tests."""
     async with _connected(server_of(url).geturl()) as connection:
