@@ -396,12 +396,12 @@ def _url_of(app: App) -> str:
     given = app._given[0]
     if given is not None and not isinstance(given, str):
         return str(getattr(getattr(given, "_database", None), "url", "sqlite://"))
-    parts = split(app.opened.ports.store_url)
-    if parts.scheme == "django":
+    url = app.opened.ports.store_url
+    if url.startswith("django:"):
         from posthouse.local.django import database_of
 
-        parts = database_of(parts)
-    return parts.geturl()
+        return database_of(split(url)).geturl()
+    return url
 
 
 async def _book(tx: Transaction) -> Book:
