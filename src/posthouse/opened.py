@@ -295,6 +295,8 @@ class Opened:
             ],
             retriers=[Retrier(executor, clock) for executor in executors],
             inbox_retention=settings.inbox_retention,
+            outbox_retention=settings.outbox_retention,
+            outbox_retention_bytes=settings.outbox_retention_bytes,
             action_retention=settings.action_retention,
             saga_retention=settings.saga_retention if any(s.declared.saga_types for s in self.services) else None,
             seam=self.seam,

@@ -65,6 +65,10 @@ class Runtime:
     version_usage: VersionUsage = dataclasses.field(default_factory=VersionUsage)
     action_retention: float | None = None
     """For how many seconds it is kept what operators did; None: for ever."""
+    outbox_retention: float = 0.0
+    """For how many seconds events that were sent are kept, as long as that takes no more than …"""
+    outbox_retention_bytes: int = 0
+    """… so many bytes."""
     saga_retention: float | None = None
     """For how many seconds sagas that ended are kept; None where there are none to forget."""
     housekeeping_every: float = 10.0
@@ -176,7 +180,9 @@ class Runtime:
         full = True
         while full:
             with self.pulse.doing("purging the outbox"):
-                sent = await self.store.outbox.purge(PURGE_BATCH)
+                sent = await self.store.outbox.purge(
+                    PURGE_BATCH, keep=self.outbox_retention, room=self.outbox_retention_bytes
+                )
             with self.pulse.doing("purging the inbox"):
                 known = await self.store.inbox.purge(self.inbox_retention, PURGE_BATCH)
             full = PURGE_BATCH in (sent, known)

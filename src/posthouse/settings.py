@@ -18,6 +18,10 @@ class Settings(Options):
     """The largest event, in bytes, that is published or read. A broker that takes less has the last word."""
     inbox_retention: Seconds = 30 * DAY
     """For so long unordered events are remembered: a duplicate that comes later is applied again."""
+    outbox_retention: Seconds = DAY
+    """For so long an event that was sent is kept, so that `posthouse outbox resend` can send it again; 0: not at all."""
+    outbox_retention_bytes: Count = 2**30
+    """About so much is kept for that, at most: the oldest go first."""
     saga_retention: Seconds = 90 * DAY
     """For so long a saga that ended is kept, with its history."""
     action_retention: Seconds = 365 * DAY

@@ -606,3 +606,37 @@ async def test_nothing_is_lost_or_out_of_order_while_relays_die_and_leaves_are_e
     assert truncated.total() >= 20
     await drain(store)
     assert (await store.counts()).committed[TOPIC] == len(writers.committed)
+
+
+# What was sent is kept for a while.
+
+
+async def test_three_partitions_keep_what_was_sent_and_the_first_one_left_goes_when_its_time_is_over(
+    store: PostgresStore, keeper: Keeper
+) -> None:
+    old = "UPDATE posthouse.meta SET slot_since = slot_since - interval '1 day'"
+    for number in range(4):
+        await add(store, row(f"k{number}"))
+        await drain(store)
+        await keeper.connection.execute(old)
+        await store.outbox.purge(100, keep=3600.0, room=2**30)
+    assert (await keeper.written(), await keeper.rows()) == (3, {0: 1, 1: 1, 2: 1, 3: 1}), "nothing is old enough to go"
+    await keeper.connection.execute("UPDATE posthouse.meta SET slot_left[1] = slot_left[1] - 3601")
+    await store.outbox.purge(100, keep=3600.0, room=2**30)
+    assert await keeper.rows() == {1: 1, 2: 1, 3: 1}
+    await store.outbox.purge(100, keep=3600.0, room=2**30)
+    assert await keeper.written() == 0, "an empty one is there to be written to"
+
+
+async def test_the_partition_that_was_left_first_goes_early_when_there_is_no_more_room(
+    store: PostgresStore, keeper: Keeper
+) -> None:
+    rotate = "SELECT posthouse.rotate(65536, 1, 600, 3600, 262144)"
+    for number in range(4):
+        await add(store, *(row(f"k{n}", body=os.urandom(1024)) for n in range(80)))
+        await drain(store)
+        assert await keeper.connection.fetchval(rotate) == ([] if number < 3 else [0]), "only when all four are full"
+    assert await keeper.written() == 3
+    assert await keeper.empty(0)
+    assert await keeper.connection.fetchval(rotate) == [], "the others stay"
+    assert await keeper.written() == 0

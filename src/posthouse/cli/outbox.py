@@ -1,4 +1,4 @@
-"""`posthouse outbox list|retry`: rows that the broker refused, and those that wait behind them."""
+"""`posthouse outbox list|retry`: rows that the broker refused, and those that wait behind them; `resend` what it lost."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from posthouse.cli.group import BAD_INPUT
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, complain, counted, one_line, print_json, print_table, say, span
+from posthouse.cli.resending import resend
 from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError
 from posthouse.events import timestamp
 from posthouse.service import Service
 from posthouse.store import StuckRow
 
-app = typer.Typer(no_args_is_help=True, help="Look at events that the broker refused, and try them again.")
+app = typer.Typer(
+    no_args_is_help=True, help="Look at events that the broker refused and try them again; send again what it lost."
+)
+app.command()(resend)
 
 COLUMNS = ("ID", "STATE", "TOPIC", "TENANT", "KEY", "TRIES", "SINCE", "NEXT", "WHY")
 

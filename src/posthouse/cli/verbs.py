@@ -24,7 +24,7 @@ VERBS: Mapping[str, str] = {
     "promise that results. Changes nothing.",
     "held": "Look at events that could not be applied, and deal with them.",
     "actions": "List what operators did, newest first: who, when, why, with what, and what it changed.",
-    "outbox": "Look at events that the broker refused, and try them again.",
+    "outbox": "Look at events that the broker refused and try them again; send again what it lost.",
     "saga": "Look at sagas, and help those that cannot go on by themselves.",
     "projection": "Read models: how fresh they are, and how they are made anew.",
     "timers": "List pending timers, soonest first, or cancel one.",

@@ -73,6 +73,14 @@ class StuckRow(msgspec.Struct, frozen=True, kw_only=True):
     next_at: float = 0.0
 
 
+class SentFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rows that were sent; None means any."""
+
+    topic: str | None = None
+    tenant: str | None = None
+    key: str | None = None
+
+
 class OutboxReader(Protocol):
     """Committed rows, as a relay that leases shards reads them. Only durations come in, and go out: what is due is decided by
     the store's own clock, because those of the relays may differ."""
@@ -129,9 +137,16 @@ class OutboxTable(OutboxReader, Protocol):
         """Committed rows that were not purged yet, sent or not, by id, those behind `after`; for people."""
         ...
 
-    async def purge(self, limit: int) -> int:
+    async def sent(self, wanted: SentFilter, after: int, limit: int) -> Sequence[OutboxRow]:
+        """Rows that the broker has accepted and that were not purged yet, by id, those behind `after`: with the number and the
+        lineage that they were sent with, to be sent again. What is stuck was not sent."""
+        ...
+
+    async def purge(self, limit: int, *, keep: float = 0.0, room: int = 0) -> int:
         """Delete up to `limit` rows that every shard has passed and nothing waits for; and forgotten idempotency keys. A
-        store may besides empty whole parts of its table at one stroke: those rows are not counted."""
+        store may besides empty whole parts of its table at one stroke: those rows are not counted. Rows stay for `keep` seconds
+        after they were passed, by the store's clock, or somewhat longer, to be sent again if need be; the oldest go earlier
+        when all that is kept for that takes more than about `room` bytes."""
         ...
 
 

@@ -111,6 +111,7 @@ def _whole_store(metadata: MetaData) -> None:
         *_columns(Text, "timeline?"),
         Column("slot", SmallInteger, nullable=False, server_default=text("0")),
         Column("slot_since", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+        Column("slot_left", ARRAY(Double()), nullable=False, server_default=text("'{0,0,0,0}'::double precision[]")),
         Column("streams", Integer, nullable=False, server_default=text("1")),
         Column("runs", Integer, nullable=False, server_default=text("0")),
         Column("run_since", DateTime(timezone=True)),

@@ -14,7 +14,7 @@ from typing import Any
 from posthouse.clock import Clock
 from posthouse.errors import StoreError
 from posthouse.pulse import alive
-from posthouse.store import OutboxRow, OutboxShard, Poll, StuckRow, Transaction, parked
+from posthouse.store import OutboxRow, OutboxShard, Poll, SentFilter, StuckRow, Transaction, parked
 from posthouse.stores.postgres.append import APPEND_WORDS, append_call, appending
 from posthouse.stores.postgres.backlog import Page, Pages
 from posthouse.stores.postgres.cursor import Drawn, Move, Whole
@@ -69,18 +69,29 @@ SETTLE_TOGETHER = f"SELECT posthouse.settle_together($1, $2, {HELD}, $6::text::s
 SETTLE_PAGE = "SELECT posthouse.settle_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 
 # Let writers go on to an empty partition; the partitions that may be emptied.
-ROTATE = "SELECT posthouse.rotate($1, $2, $3)"
+ROTATE = "SELECT posthouse.rotate($1, $2, $3, $4, $5, $6)"
 
 # Empty a partition if nothing in it is needed.
 EMPTY = "SELECT posthouse.empty_partition($1)"
 
 # Delete rows that no shard needs any more, where that is too little for a partition to be emptied.
-DELETE_SENT = "SELECT posthouse.delete_sent($1, $2)"
+DELETE_SENT = "SELECT posthouse.delete_sent($1, $2, $3, $4)"
 
 # What is there, sent or not.
 KEPT = f"""
 SELECT {OUTBOX}
 FROM posthouse.outbox WHERE id > $1 ORDER BY id LIMIT $2
+"""
+
+# What was sent and is there still.
+SENT = """
+SELECT o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body
+FROM posthouse.outbox o JOIN posthouse.shard l ON l.number = o.shard LEFT JOIN posthouse.backlog b ON b.number = l.backlog
+WHERE o.id > $1 AND ($3::text IS NULL OR o.topic = $3) AND ($4::text IS NULL OR o.tenant = $4) AND ($5::text IS NULL OR o.key = $5)
+    AND (pg_visible_in_snapshot(o.xid, l.s1)
+        OR coalesce(pg_visible_in_snapshot(o.xid, b.s2) AND o.id <= b.last_id, false))
+    AND NOT EXISTS (SELECT 1 FROM posthouse.stuck s WHERE s.id = o.id)
+ORDER BY o.id LIMIT $2
 """
 
 # Intents whose window is over.
@@ -265,14 +276,18 @@ class PostgresOutbox(StuckRows):
     async def kept(self, after: int, limit: int) -> Sequence[OutboxRow]:
         return [outbox_row(*columns) for columns in await self._database.run(KEPT, after, limit)]
 
-    async def purge(self, limit: int) -> int:
-        await self._database.run(FORGET, self.now(), limit)
-        for partition in untyped(
-            (await self._database.run(ROTATE, PARTITION_BYTES, SMALL_BYTES, PARTITION_AGE)).scalar()
-        ):
+    async def sent(self, wanted: SentFilter, after: int, limit: int) -> Sequence[OutboxRow]:
+        parameters = (after, limit, wanted.topic, wanted.tenant, wanted.key)
+        return [outbox_row(*columns) for columns in await self._database.run(SENT, *parameters)]
+
+    async def purge(self, limit: int, *, keep: float = 0.0, room: int = 0) -> int:
+        now = self.now()
+        await self._database.run(FORGET, now, limit)
+        sizes = (PARTITION_BYTES, SMALL_BYTES, PARTITION_AGE)
+        for partition in untyped((await self._database.run(ROTATE, *sizes, keep, room, now)).scalar()):
             await self._database.run_committed(EMPTY, partition)
             alive()
-        return int(untyped((await self._database.run(DELETE_SENT, limit, SMALL_BYTES)).scalar()))
+        return int(untyped((await self._database.run(DELETE_SENT, limit, SMALL_BYTES, keep, now)).scalar()))
 
 
 _topic = operator.attrgetter("topic")

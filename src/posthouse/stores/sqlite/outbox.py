@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.store import OutboxRow, OutboxShard, Poll, StuckRow, Transaction, parked
+from posthouse.store import OutboxRow, OutboxShard, Poll, SentFilter, StuckRow, Transaction, parked
 from posthouse.stores.rows import outbox_row, stuck_row
 from posthouse.stores.sqlite.append import appending
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
@@ -131,21 +131,51 @@ RETRY = "UPDATE posthouse_stuck SET next_at = ?, quarantined = 0 WHERE id = ?"
 # What is there, sent or not.
 KEPT = f"SELECT {COLUMNS} FROM posthouse_outbox o WHERE o.id > ? ORDER BY o.id LIMIT ?"
 
+# What was sent and is there still.
+SENT = f"""
+SELECT {COLUMNS} FROM posthouse_outbox o CROSS JOIN posthouse_shard l ON l.number = o.shard
+WHERE o.id > ?1 AND o.id <= l.cursor AND NOT EXISTS (SELECT 1 FROM posthouse_stuck s WHERE s.id = o.id)
+    AND (?3 IS NULL OR o.topic = ?3) AND (?4 IS NULL OR o.tenant = ?4) AND (?5 IS NULL OR o.key = ?5)
+ORDER BY o.id LIMIT ?2
+"""
+
 # Purging.
 
-# Rows that every shard has passed and that are not stuck.
+# Rows that every shard has passed and that are not stuck, up to an id.
 PURGE = """
 DELETE FROM posthouse_outbox WHERE id IN (
     SELECT id FROM posthouse_outbox
-    WHERE id <= (SELECT min(cursor) FROM posthouse_shard) AND id NOT IN (SELECT id FROM posthouse_stuck)
+    WHERE id <= (SELECT min(cursor) FROM posthouse_shard) AND id <= ? AND id NOT IN (SELECT id FROM posthouse_stuck)
     ORDER BY id LIMIT ?)
 """
+
+# How far every shard is, and how far that was noted.
+PASSED = "SELECT (SELECT min(cursor) FROM posthouse_shard), (SELECT coalesce(max(id), 0) FROM posthouse_passed)"
+
+# Note it: the rows between two notes, with about what a row takes besides.
+NOTE_PASSED = """
+INSERT INTO posthouse_passed (id, at, bytes)
+SELECT ?1, ?2, coalesce(sum(length(body) + coalesce(length(headers), 0) + 150), 0) FROM posthouse_outbox WHERE id > ?3 AND id <= ?1
+"""
+
+# Up to which row nothing is kept any more: passed long enough ago, or too much came behind it.
+KEPT_ENOUGH = """
+SELECT max(id) FROM (SELECT id, at, sum(bytes) OVER (ORDER BY id DESC) AS so_far FROM posthouse_passed)
+WHERE at <= ? OR so_far > ?
+"""
+
+# Forget the notes on rows that are gone.
+FORGET_PASSED = "DELETE FROM posthouse_passed WHERE id < ?"
 
 # Intents whose window is over.
 FORGET = """
 DELETE FROM posthouse_idempotency WHERE (tenant, topic, idempotency_key) IN (
     SELECT tenant, topic, idempotency_key FROM posthouse_idempotency WHERE until <= ? ORDER BY until LIMIT ?)
 """
+
+
+ALL = 2**63 - 1
+"""Not below any id."""
 
 
 class Cursor(msgspec.Struct, frozen=True):
@@ -289,10 +319,27 @@ class SqliteOutbox:
     async def kept(self, after: int, limit: int) -> Sequence[OutboxRow]:
         return [outbox_row(*columns) for columns in await self._database.select(KEPT, (after, limit))]
 
-    async def purge(self, limit: int) -> int:
+    async def sent(self, wanted: SentFilter, after: int, limit: int) -> Sequence[OutboxRow]:
+        parameters = (after, limit, wanted.topic, wanted.tenant, wanted.key)
+        return [outbox_row(*columns) for columns in await self._database.select(SENT, parameters)]
+
+    async def purge(self, limit: int, *, keep: float = 0.0, room: int = 0) -> int:
         async with self._database.begin(books=True) as tx:
             tx.run(FORGET, (self._clock.now(), limit))
-            return tx.run(PURGE, (limit,)).rowcount
+            upto = self._kept_enough(tx, keep, room) if keep else ALL
+            gone = tx.run(PURGE, (upto, limit)).rowcount
+            if gone < limit:
+                tx.run(FORGET_PASSED, (upto,))
+            return gone
+
+    def _kept_enough(self, tx: SqliteTransaction, keep: float, room: int) -> int:
+        """Up to which row nothing is kept any more; notes how far the outbox was sent by now."""
+        passed, noted = _numbers(tx.run(PASSED).one())
+        now = self._clock.now()
+        if passed > noted:
+            tx.run(NOTE_PASSED, (passed, now, noted))
+        found = tx.run(KEPT_ENOUGH, (now - keep, room)).scalar()
+        return int(str(found)) if found is not None else 0
 
 
 def _mask(numbers: Iterable[int]) -> int:

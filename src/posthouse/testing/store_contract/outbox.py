@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from posthouse.store import Store
+from posthouse.store import SentFilter, Store
 from posthouse.testing.store_contract.fixtures import StoreFixtures
-from posthouse.testing.store_contract.samples import row
+from posthouse.testing.store_contract.samples import row, stuck
 from posthouse.testing.store_contract.steps import add, drain, failing
 
 
 class OutboxContract(StoreFixtures):
-    """What `OutboxTable.append`, `OutboxTable.kept` and `OutboxTable.purge` promise."""
+    """What `OutboxTable.append`, `OutboxTable.kept`, `OutboxTable.sent` and `OutboxTable.purge` promise."""
 
     # Appending
 
@@ -103,6 +103,63 @@ class OutboxContract(StoreFixtures):
         await store.outbox.purge(100)
         assert 0 < sent < 40
         assert len(await drain(store, "b")) == 40 - sent
+
+    async def test_purge_keeps_what_was_sent_for_as_long_as_asked(self, store: Store) -> None:
+        await add(store, row("k"), row(None))
+        await drain(store)
+        for _ in range(4):
+            assert await store.outbox.purge(100, keep=400.0, room=2**30) == 0
+            assert len(await store.outbox.sent(SentFilter(), 0, 10)) == 2
+            await self.later(99.0)
+        await add(store, row("k"))
+        assert [found.sequence for found in await drain(store)] == [2]
+        for _ in range(6):  # a store may keep somewhat more than was asked for, never for ever
+            await self.later(401.0)
+            await store.outbox.purge(100, keep=400.0, room=2**30)
+        assert await store.outbox.kept(0, 10) == []
+
+    async def test_purge_keeps_nothing_that_was_sent_unless_asked(self, store: Store) -> None:
+        await add(store, row("k"))
+        await drain(store)
+        await store.outbox.purge(100, keep=400.0, room=2**30)
+        await store.outbox.purge(100)
+        assert await store.outbox.kept(0, 10) == []
+
+    # Sending again
+
+    async def test_what_was_sent_is_read_again_as_it_was_and_nothing_else(self, store: Store) -> None:
+        await add(store, row("a"), row("b", tenant="t2"), row("a", topic="shop.other"), row(None))
+        sent = await drain(store)
+        await add(store, row("a"))
+        assert await store.outbox.sent(SentFilter(), 0, 10) == sent, "the last one waits for the relay"
+        shards = await store.outbox.lease("a", 10)
+        poll = await store.outbox.poll(shards, 10)
+        assert await store.outbox.settle("a", poll, [stuck(found) for found in poll.rows])
+        assert await store.outbox.sent(SentFilter(), 0, 10) == sent, "the broker refused it"
+        assert await store.outbox.settle_stuck("a", shards, [poll.rows[0].id], [])
+        assert await store.outbox.sent(SentFilter(), 0, 10) == [*sent, *poll.rows]
+
+    async def test_what_was_sent_is_read_page_by_page_and_by_what_is_wanted(self, store: Store) -> None:
+        await add(store, *(row(f"k{number % 2}", tenant=f"t{number % 3}") for number in range(12)))
+        await add(store, row("k0", topic="shop.other", tenant="t0"))
+        sent = await drain(store)
+        first = await store.outbox.sent(SentFilter(), 0, 7)
+        assert [*first, *await store.outbox.sent(SentFilter(), first[-1].id, 7)] == sent
+        for wanted in (
+            SentFilter(topic="shop.other"),
+            SentFilter(tenant="t1"),
+            SentFilter(key="k0"),
+            SentFilter(topic=sent[0].topic, tenant="t0", key="k0"),
+            SentFilter(topic="nothing"),
+        ):
+            fits = [
+                one
+                for one in sent
+                if wanted.topic in (None, one.topic)
+                and wanted.tenant in (None, one.tenant)
+                and wanted.key in (None, one.key)
+            ]
+            assert await store.outbox.sent(wanted, 0, 100) == fits, wanted
 
     async def test_numbers_go_on_after_a_purge(self, store: Store) -> None:
         await add(store, row("k"))

@@ -13,6 +13,8 @@ from posthouse.clock import ManualClock
 from posthouse.errors import CommitUnknown, ConfigurationError, StoreError, StoreUnavailable
 from posthouse.store import OutboxRow, Restoration
 from posthouse.stores.sqlite import SqliteStore
+from posthouse.testing.store_contract.samples import row as sample
+from posthouse.testing.store_contract.steps import drain
 
 
 def row(key: str | None = "k", topic: str = "t") -> OutboxRow:
@@ -255,3 +257,19 @@ async def test_a_file_that_is_replaced_under_a_process_takes_no_more_commits(pat
     shards = await again.outbox.lease("a", 60)
     assert [one.key for one in (await again.outbox.poll(shards, 10)).rows] == ["before"]
     await again.aclose()
+
+
+async def test_what_is_kept_of_what_was_sent_takes_no_more_room_than_it_may(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = SqliteStore(tmp_path / "shop.db", clock=clock)
+    await store.upgrade()
+    kept: list[int] = []
+    for _ in range(6):
+        await add(store, *(sample("k", body=bytes(850)) for _ in range(10)))
+        await drain(store)
+        clock.advance(10)
+        await store.outbox.purge(1000, keep=3600.0, room=25_000)
+        kept.append(len(await store.outbox.kept(0, 1000)))
+    assert kept == [10, 20, 20, 20, 20, 20], "of the last ten thousand bytes each, two fit"
+    assert (await store.outbox.kept(0, 1000))[0].sequence == 41, "the oldest went first"
+    await store.aclose()

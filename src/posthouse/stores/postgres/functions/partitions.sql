@@ -5,25 +5,40 @@ BEGIN
 END $$;
 
 -- Let writers go on to an empty partition once theirs is large, or old and not small; sizes in bytes, with indexes. When none is
--- empty they stay. Returns the partitions that may be emptied.
-CREATE FUNCTION posthouse.rotate(large bigint, small bigint, old double precision)
-RETURNS smallint[] LANGUAGE plpgsql AS $$
+-- empty they stay. Returns the partitions that may be emptied. What was sent is kept for `keep` seconds from when its partition was
+-- left: then partitions are as old as a third of that when they are left, three of them cover it, and the one that was left first goes
+-- earlier when writers need an empty one, because theirs has a quarter of `room`.
+CREATE FUNCTION posthouse.rotate(
+    large bigint, small bigint, old double precision, keep double precision DEFAULT 0, room bigint DEFAULT 0,
+    now_given double precision DEFAULT NULL
+) RETURNS smallint[] LANGUAGE plpgsql AS $$
 DECLARE
+    moment double precision := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
     here record;
     size bigint;
     following smallint;
+    needed smallint;
 BEGIN
-    SELECT m.slot, m.slot_since < clock_timestamp() - old * interval '1 second' AS old INTO here FROM posthouse.meta m;
+    IF keep > 0 THEN
+        large := greatest(large, room / 4);
+        old := greatest(old, keep / 3);
+        small := 0;
+    END IF;
+    SELECT m.slot, m.slot_left, m.slot_since < to_timestamp(moment - old) AS old INTO here FROM posthouse.meta m;
     size := pg_total_relation_size(posthouse.partition(here.slot));
-    IF size >= large OR (here.old AND size >= small) THEN
+    IF size >= large OR (here.old AND size >= small AND pg_relation_size(posthouse.partition(here.slot)) > 0) THEN
         SELECT (here.slot + step) % 4 INTO following FROM generate_series(1, 3) step
         WHERE pg_relation_size(posthouse.partition((here.slot + step) % 4)) = 0 ORDER BY step LIMIT 1;
         IF FOUND THEN
-            UPDATE posthouse.meta m SET slot = following, slot_since = clock_timestamp() WHERE m.slot = here.slot;
+            UPDATE posthouse.meta m SET slot = following, slot_since = to_timestamp(moment), slot_left[here.slot + 1] = moment
+            WHERE m.slot = here.slot;
+        ELSIF size >= large THEN
+            SELECT n INTO needed FROM generate_series(0, 3) n WHERE n <> here.slot ORDER BY here.slot_left[n + 1] LIMIT 1;
         END IF;
     END IF;
     RETURN ARRAY(SELECT n FROM generate_series(0, 3) n, posthouse.meta m
-        WHERE n <> m.slot AND pg_relation_size(posthouse.partition(n)) > 0);
+        WHERE n <> m.slot AND pg_relation_size(posthouse.partition(n)) > 0
+            AND (keep <= 0 OR m.slot_left[n + 1] <= moment - keep OR n = needed));
 END $$;
 
 -- Whether the caller sees every row: under row-level security a check could pass over rows that are still to be sent.
@@ -118,17 +133,21 @@ BEGIN
     RETURN true;
 END $$;
 
--- Delete up to so many rows that were dealt with, from partitions that are not worth a truncation; how many.
-CREATE FUNCTION posthouse.delete_sent(most integer, small bigint) RETURNS integer LANGUAGE plpgsql
+-- Delete up to so many rows that were dealt with, from partitions that are not worth a truncation; how many. Where rows are kept for a
+-- while, from those that were left so long ago, if they cannot be truncated.
+CREATE FUNCTION posthouse.delete_sent(most integer, small bigint, keep double precision DEFAULT 0, now_given double precision DEFAULT NULL)
+RETURNS integer LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $$
 DECLARE
+    moment double precision := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
     swept integer := 0;
     gone integer;
 BEGIN
     FOR n IN -1..3 LOOP
         CONTINUE WHEN pg_relation_size(posthouse.partition(n)) = 0
-            OR (n >= 0 AND pg_total_relation_size(posthouse.partition(n)) > small AND posthouse.may_truncate());
+            OR (n >= 0 AND (keep > 0 OR pg_total_relation_size(posthouse.partition(n)) > small) AND posthouse.may_truncate())
+            OR (n >= 0 AND keep > 0 AND (SELECT n = m.slot OR m.slot_left[n + 1] > moment - keep FROM posthouse.meta m));
         EXECUTE format($sql$
             DELETE FROM posthouse.outbox WHERE slot = %1$s AND ctid = ANY (ARRAY(
                 SELECT p.ctid FROM posthouse.shard l CROSS JOIN LATERAL (

@@ -78,6 +78,14 @@ CREATE TABLE posthouse_sent (
     count INTEGER NOT NULL
 ) WITHOUT ROWID;
 
+-- Up to which row the outbox was sent at a time, and how many bytes that is since the time before: rows that were sent are kept
+-- for a while by it.
+CREATE TABLE posthouse_passed (
+    id INTEGER PRIMARY KEY,
+    at REAL NOT NULL,
+    bytes INTEGER NOT NULL
+);
+
 -- Whether a consumer takes the first number it sees of a key; decided at its first start.
 CREATE TABLE posthouse_consumer (
     consumer TEXT NOT NULL,
