@@ -12,15 +12,13 @@ import sys
 import sysconfig
 import venv
 import zipfile
-from collections.abc import Iterator
 from email import message_from_bytes
 from email.message import Message
-from importlib import metadata
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
+from tests.kit.pythons import needed, share
 from tests.kit.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -43,19 +41,6 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {wheel.name.partition("-")[0]: wheel for wheel in folder.glob("*.whl")}
 
 
-def needed(*names: str) -> Iterator[metadata.Distribution]:
-    """The distributions that these need at run time, each once, without extras and without themselves."""
-    seen, wanted = set(names), [*names]
-    while wanted:
-        for line in metadata.requires(wanted.pop()) or ():
-            requirement = Requirement(line)
-            if requirement.name in seen or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
-                continue
-            seen.add(requirement.name)
-            wanted.append(requirement.name)
-            yield metadata.distribution(requirement.name)
-
-
 class Environment:
     """One with what both depend on at run time, and nothing else."""
 
@@ -66,9 +51,7 @@ class Environment:
         self.work, self.temporary = folder / "work", folder / "temporary"
         self.work.mkdir()
         self.temporary.mkdir()
-        for found in needed(*SOURCES):
-            for top in {file.parts[0] for file in found.files or () if file.parts[0] != ".."}:
-                (self.packages / top).symlink_to(Path(str(found.locate_file(top))))
+        share([*needed(*SOURCES)], self.packages)
 
     def install(self, wheel: Path) -> None:
         call("pip", "-q", "--python", str(self._bin / "python"), "install", "--no-deps", "--no-index", str(wheel))

@@ -70,7 +70,9 @@ def _refuse_taken(folder: Path) -> None:
 def _write(name: str, folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     written: list[str] = []
-    for template in sorted(resources.files("posthouse.cli").joinpath("templates").iterdir(), key=lambda t: t.name):
+    for template in sorted(
+        resources.files("posthouse.cli").joinpath("templates/plain").iterdir(), key=lambda t: t.name
+    ):
         file = template.name.removesuffix(SUFFIX)
         text = Template(template.read_text(encoding="utf-8")).substitute(name=name)
         (folder / file).write_text(text, encoding="utf-8")

@@ -12,10 +12,11 @@ import contextlib
 import logging
 import os
 import sqlite3
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from posthouse.clock import backoff
 from posthouse.errors import ConfigurationError, PosthouseError, StoreError, StoreFull, StoreUnavailable, ValueRefused
@@ -51,6 +52,23 @@ Inode = tuple[int, int]
 T = TypeVar("T")
 
 
+class NumbersAsNames(sqlite3.Connection):
+    """For Python 3.12.0 to 3.12.3, which take `?1` for a name and warn of it when they get a sequence."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        return super().execute(sql, _named(parameters) if "?1" in sql else parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
+        return super().executemany(sql, map(_named, parameters) if "?1" in sql else parameters)
+
+
+def _named(parameters: Sequence[Any]) -> Mapping[str, Any]:
+    return {str(number): value for number, value in enumerate(parameters, 1)}
+
+
+CONNECTION = NumbersAsNames if (3, 12) <= sys.version_info < (3, 12, 4) else sqlite3.Connection
+
+
 def connect(path: Path | str, *, synchronous: Synchronous = "FULL") -> sqlite3.Connection:
     """A connection in WAL mode with no implicit BEGIN and no implicit checkpoint; `:memory:` is allowed.
 
@@ -59,7 +77,12 @@ def connect(path: Path | str, *, synchronous: Synchronous = "FULL") -> sqlite3.C
     """
     with mapped(f"opening {path}"):
         connection = sqlite3.connect(
-            path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
+            path,
+            timeout=0,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+            factory=CONNECTION,
         )
         try:
             connection.execute("PRAGMA journal_mode=WAL")

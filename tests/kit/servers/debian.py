@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -20,16 +21,18 @@ FETCHING = 300.0
 """Seconds for the registry."""
 WHOLE = "whole"
 """A file that says that all packages of a folder are there."""
+KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
-def unpacked(server: str, *packages: str) -> Path:
-    """A root folder with these packages and what they need that is not on the system; it goes when the run ends. Where they
-    cannot be had, the tests that need them are skipped."""
+def unpacked(server: str, *packages: str, suite: str = "") -> Path:
+    """A root folder with these packages and what they need that is not on the system; it goes when the run ends. From
+    another suite than the system's they come with everything that they need, the C library too. Where they cannot be had,
+    the tests that need them are skipped."""
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         give_up(server, f"not on this machine, which is no Debian that could bring it: install {packages[0]}")
     try:
         with once("apt"):
-            fetched = _fetched(packages)
+            fetched = _fetched(packages, suite)
         place = Path(tempfile.mkdtemp(prefix=f"posthouse-{packages[0]}-"))
         atexit.register(shutil.rmtree, place, ignore_errors=True)
         place.chmod(0o755)  # some servers run as another user
@@ -53,22 +56,50 @@ def environment(root: Path) -> dict[str, str]:
     return dict(os.environ) if root == Path("/") else {**os.environ, "LD_LIBRARY_PATH": libraries(root)}
 
 
-def _fetched(packages: Sequence[str]) -> list[Path]:
+def _fetched(packages: Sequence[str], suite: str) -> list[Path]:
     place = CACHE / "debian" / packages[0]
     if not (place / WHOLE).exists():
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-        try:
-            _download(place, packages)
-        except subprocess.CalledProcessError:  # no list of packages yet, or an old one: a list of our own
-            lists = CACHE / "debian" / "lists"
-            (lists / "lists" / "partial").mkdir(parents=True, exist_ok=True)
-            (lists / "cache" / "archives" / "partial").mkdir(parents=True, exist_ok=True)
-            own = ("-o", f"Dir::State::Lists={lists / 'lists'}", "-o", f"Dir::Cache={lists / 'cache'}")
-            _run(place, "apt-get", "update", "-qq", *own)
-            _download(place, packages, *own)
+        if suite:
+            _download_anew(place, packages, suite, *_elsewhere(suite))
+        else:
+            try:
+                _download(place, packages)
+            except subprocess.CalledProcessError:  # no list of packages yet, or an old one: a list of our own
+                _download_anew(place, packages, "lists")
         (place / WHOLE).touch()
     return sorted(place.glob("*.deb"))
+
+
+def _download_anew(place: Path, packages: Sequence[str], name: str, *options: str) -> None:
+    """By a list of packages of our own."""
+    lists = CACHE / "debian" / name
+    (lists / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+    (lists / "cache" / "archives" / "partial").mkdir(parents=True, exist_ok=True)
+    own = (*options, "-o", f"Dir::State::Lists={lists / 'lists'}", "-o", f"Dir::Cache={lists / 'cache'}")
+    _run(place, "apt-get", "update", "-qq", *own)
+    _download(place, packages, *own)
+
+
+def _elsewhere(suite: str) -> tuple[str, ...]:
+    """Ask this system's registry for another suite, as if nothing were installed."""
+    apt = Path("/etc/apt")
+    sources = [file.read_text() for file in (apt / "sources.list", *apt.glob("sources.list.d/*")) if file.is_file()]
+    found = re.search(r"https?://\S+/debian/?(?=\s)", "\n".join(sources))
+    if found is None:
+        raise OSError("no registry of Debian's packages among this system's sources")
+    place = CACHE / "debian" / suite
+    place.mkdir(parents=True, exist_ok=True)
+    signed = f"[signed-by={KEYS}] " if Path(KEYS).exists() else ""
+    (place / "sources.list").write_text(f"deb {signed}{found[0]} {suite} main\n")
+    (place / "status").touch()
+    settings = {"Dir::Etc::SourceList": place / "sources.list", "Dir::Etc::SourceParts": "/dev/null"}
+    return tuple(
+        word
+        for name, value in {**settings, "Dir::State::Status": place / "status"}.items()
+        for word in ("-o", f"{name}={value}")
+    )
 
 
 def _download(place: Path, packages: Sequence[str], *options: str) -> None:
