@@ -24,6 +24,8 @@ WHERE c.relkind IN ('r', 'p') AND c.relname = ANY (CAST(:tables AS text[]))
 GROUP BY n.oid, n.nspname HAVING count(*) = cardinality(CAST(:tables AS text[]))
 """
 STORE = ["migration", "incarnation", "outbox", "inbox", "generation"]
+BASELINE = "posthouse_baseline"
+"""What `posthouse.testing` keeps in the databases of tests."""
 LOG = ["log", "run", "topics", "heads", "frames", "cursors"]
 
 # The tables of read models, which are among the user's own.
@@ -74,7 +76,7 @@ def _on_postgres(connection: Connection) -> Ours:
     logs = connection.execute(text(HAVING), {"tables": LOG}).all()
     readable = [schema.replace('"', '""') for schema, may_read in stores if may_read]
     models = [name for schema in readable for name in connection.scalars(text(MODELS.format(schema=schema)))]
-    return Ours(frozenset(schema for schema, _ in [*stores, *logs]), frozenset(models))
+    return Ours(frozenset([BASELINE, *(schema for schema, _ in [*stores, *logs])]), frozenset(models))
 
 
 def _on_sqlite(connection: Connection) -> Ours:

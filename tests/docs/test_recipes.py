@@ -28,7 +28,7 @@ from tests.kit.servers.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "docs" / "examples" / "recipes"
-PATIENCE = 60.0
+PATIENCE = 120.0
 MOST_LINES = 10
 ORDERS = [f"o{number}" for number in range(40)]
 HALF = len(ORDERS) // 2
@@ -49,18 +49,21 @@ class Recipe(NamedTuple):
     target: str
     tests: Sequence[str]
     tables: tuple[str, str] = ("orders", "parcels")
+    afterwards: Sequence[Sequence[str]] = ()
+    """What must be fine when everything has run, on a database that has all our schemas."""
 
 
-PYTEST = (sys.executable, "-m", "pytest", "-q")
-ALCHEMY_TABLES = (*POSTHOUSE, "db", "upgrade", "app")
+ALEMBIC = (sys.executable, "-m", "alembic")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 RECIPE = {
     "fastapi": Recipe(
         page="fastapi-sqlalchemy.md",
-        makes_tables=[(sys.executable, "-m", "alembic", "upgrade", "head")],
+        makes_tables=[(*ALEMBIC, "upgrade", "head")],
         serves=(sys.executable, "-m", "uvicorn", "app:app", "--log-level", "warning", "--port", PORT),
         posthouse=POSTHOUSE,
         target="app",
         tests=PYTEST,
+        afterwards=[(*ALEMBIC, "check")],
     ),
     "django": Recipe(
         page="django.md",
@@ -70,10 +73,11 @@ RECIPE = {
         target="shop.events",
         tests=(*MANAGE, "test"),
         tables=("shop_order", "shop_parcel"),
+        afterwards=[(*MANAGE, "makemigrations", "--check")],
     ),
     "flask": Recipe(
         page="flask.md",
-        makes_tables=[(sys.executable, "-m", "flask", "init-db"), ALCHEMY_TABLES],
+        makes_tables=[(sys.executable, "-m", "flask", "init-db"), (*POSTHOUSE, "db", "upgrade", "app")],
         serves=(sys.executable, "-m", "flask", "run", "--port", PORT),
         posthouse=POSTHOUSE,
         target="app",
@@ -201,6 +205,8 @@ def two_hosts(name: str, server: PostgresServer, folder: Path) -> Found:
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(PATIENCE) == 0
         status = [json.loads(host.posthouse("status", "--json")) for host in (first, second)]
+        for command in first.recipe.afterwards:
+            first.call(*command)
         return Found(shop.orders(), shop.parcels(), status)
 
 
@@ -243,7 +249,7 @@ def stories(
         yield {name: at_once.submit(two_hosts, name, postgres_server, tmp_path_factory.mktemp(name)) for name in NAMES}
 
 
-@pytest.mark.timeout(300)  # the first one waits for all of them
+@pytest.mark.timeout(400)  # the first one waits for all of them
 @pytest.mark.parametrize("name", NAMES)
 def test_on_two_hosts_everything_is_applied_once_whoever_is_killed(
     name: str, stories: Mapping[str, Future[Found]]
@@ -254,6 +260,18 @@ def test_on_two_hosts_everything_is_applied_once_whoever_is_killed(
     for status in found.status:
         assert status["verdict"] == "adds up"
         assert [(line["committed"], line["applied"]) for line in status["lines"]] == [(len(ORDERS), len(ORDERS))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_tests_of_a_recipe_pass_as_its_user_runs_them(
+    name: str, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    with postgres_server.database() as url:
+        host = Host(name, url, tmp_path / name)
+        host.environment["POSTHOUSE_TEST_SERVER"] = postgres_server.url
+        if host.recipe.tests == PYTEST:
+            del host.environment["DATABASE_URL"]  # the session makes a database of its own
+        host.call(*host.recipe.tests)
 
 
 # What it took.
