@@ -13,6 +13,7 @@ from posthouse.broker import Broker, Topology
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.events import Actor
+from posthouse.health import Health
 from posthouse.opened import Opened, Ports
 from posthouse.operators import OperatorsLog
 from posthouse.options import checked
@@ -23,6 +24,7 @@ from posthouse.seam import EventContext, Failures, OnFailure, Seam
 from posthouse.sending import TransactionScope, Tx
 from posthouse.service import Service
 from posthouse.settings import Settings
+from posthouse.starting import ENTER_WITHIN, open_in_time, prepared, serve
 from posthouse.store import CoreStore, RelaySource, Store
 
 
@@ -95,25 +97,30 @@ class App:
         self, *, only: Collection[Part] = PARTS, relay: RelaySource | None = None, stop: asyncio.Event | None = None
     ) -> None:
         """Run relay, consumers and timers until `stop` is set; what is in flight is finished. `relay` says where its rows
-        come from, in place of the relay's settings."""
-        runtime = await self.opened.prepare(relay if "relay" in only else "poll")
-        await runtime.run(stop or asyncio.Event(), only)
+        come from, in place of the relay's settings. Store and broker that are away are waited for."""
+        stop = stop or asyncio.Event()
+        for runtime in await prepared([self.opened], relay if "relay" in only else "poll", stop, wait=True):
+            await runtime.run(stop, only)
 
     @asynccontextmanager
     async def running(self, *, only: Collection[Part] = PARTS, relay: RelaySource | None = None) -> AsyncIterator[None]:
         """`run` in the background of a block, as in the lifespan of a web application; then stop and close. One block at a
-        time, for all its services: ConfigurationError for a second one."""
+        time, for all its services: ConfigurationError for a second one. The block is entered while the broker is away, and
+        what it publishes waits in the outbox; a store that is away is waited for, at most 30 s: StoreUnavailable then."""
         opened = self.opened
         if opened.runs:
             raise ConfigurationError(f"{opened.name} runs already: one running() is for all services of an App")
         opened.runs = True
-        stop = asyncio.Event()
+        stop, entered = asyncio.Event(), asyncio.Event()
         try:
-            runtime = await opened.prepare(relay if "relay" in only else "poll")
-            task = asyncio.create_task(runtime.run(stop, only))
+            await open_in_time(opened)
+            task = asyncio.create_task(serve(opened, relay if "relay" in only else "poll", only, stop, entered))
+            entering = asyncio.create_task(entered.wait())
             try:
-                if "consumers" in only:
-                    await runtime.begun(task)
+                await asyncio.wait([task, entering], timeout=ENTER_WITHIN, return_when=asyncio.FIRST_COMPLETED)
+                entered.set()
+                if task.done():
+                    task.result()
                 yield
             finally:
                 stop.set()
@@ -122,6 +129,10 @@ class App:
             opened.runs = False
             if not self.opened.runs:  # else somebody closed this one, and runs it anew
                 await self.aclose()
+
+    def health(self) -> Health:
+        """Whether it may be left alone and may be sent work, and which part waits for what, as it was seen last."""
+        return self.opened.health()
 
     async def aclose(self) -> None:
         """Close store and broker. Idempotent; one that was given URLs can be opened again, also on another event loop."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from posthouse.health import Health
 from posthouse.receiving import HeldEvents
 from posthouse.runtime import PARTS, Part
 from posthouse.seam import EnvelopeBuilder, EventContext
@@ -47,5 +48,7 @@ class Host(Protocol):
     def running(
         self, *, only: Collection[Part] = PARTS, relay: RelaySource | None = None
     ) -> AbstractAsyncContextManager[None]: ...
+
+    def health(self) -> Health: ...
 
     async def aclose(self) -> None: ...

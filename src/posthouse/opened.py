@@ -21,11 +21,14 @@ from posthouse.contracts.personal import personal_fields
 from posthouse.errors import ConfigurationError, StoreOutdated
 from posthouse.events import CODECS, METADATA_LIMIT, Producer
 from posthouse.frozen import lock_in
+from posthouse.health import Health, PartHealth
 from posthouse.local.sharing import Shares, Sharing
+from posthouse.outage import Outages, Waiting
 from posthouse.processes import Projections, Timers
 from posthouse.processes.projection import Wiring
 from posthouse.receiving import Consumer, Executor, Handler, Retrier, dead_letter_topic
 from posthouse.receiving.readers import is_ordered, problems_of, topics_of
+from posthouse.redaction import redacted
 from posthouse.runtime import Runtime
 from posthouse.seam import EnvelopeBuilder, EventContext, SchemaGuard, Seam, VersionUsage
 from posthouse.sending import Relay, TransactionScope, Tx, record
@@ -116,6 +119,9 @@ class Opened:
         self.clock = clock
         self.settings = settings
         self.seam = seam
+        self.outages = Outages(
+            clock, f"the database ({redacted(ports.store_url)})", f"the broker ({redacted(ports.broker_url)})"
+        )
         self.version_usage = VersionUsage()
         self.builders = {service.name: builder_of(service, clock, settings, seam) for service in services}
         self.guards = {service.name: guard_of(service, clock) for service in services}
@@ -127,6 +133,7 @@ class Opened:
                 start=settings.start,
                 in_flight=settings.in_flight,
                 seam=seam,
+                outages=self.outages,
                 executor=self.executor,
             )
         )
@@ -135,6 +142,8 @@ class Opened:
         self._opener: asyncio.Task[object] | None = None
         """The task that opens, whose set-up functions run in transactions before all is ready."""
         self._runtime: Runtime | None = None
+        self.problem = ""
+        """Why it cannot run, as it was found after the block was entered that it runs in."""
 
     # Opening.
 
@@ -219,6 +228,20 @@ class Opened:
 
     # What runs.
 
+    def health(self) -> Health:
+        """See `App.health`."""
+        runtime, outages = self._runtime, self.outages
+        store, broker = outages.waiting(outages.store), outages.waiting(outages.broker)
+        waiting = {**store, **broker}
+        loops = list(dict.fromkeys([*(() if runtime is None else runtime.loops), *waiting]))
+        parts = [
+            _part("store", self.ready, next(iter(store.values()), None)),
+            _part("broker", runtime is not None or not self.runs, next(iter(broker.values()), None)),
+            *(_part(name, True, waiting.get(name)) for name in loops),
+        ]
+        stuck = runtime is not None and bool(runtime.left_behind)
+        return Health(live=not (self.problem or stuck), ready=self.ready and not store, parts=parts)
+
     async def prepare(self, source: RelaySource | None = None) -> Runtime:
         """Open everything, check that it can keep the promise, make the topics, and build the tasks, once. `source`: where
         the relay's rows come from, in place of its settings; the log is refused when it cannot be followed."""
@@ -287,13 +310,20 @@ class Opened:
             store=store,
             broker=broker,
             clock=clock,
-            relay=Relay(store, broker, clock, settings.relay, tail, sent, self.seam, self.name),
-            timers=Timers(store, clock),
+            relay=Relay(store, broker, clock, settings.relay, tail, sent, self.seam, self.name, self.outages),
+            timers=Timers(store, clock, self.outages),
             consumers=[
-                Consumer(executor, broker, clock, start=settings.start, in_flight=settings.in_flight)
+                Consumer(
+                    executor,
+                    broker,
+                    clock,
+                    start=settings.start,
+                    in_flight=settings.in_flight,
+                    outages=self.outages,
+                )
                 for executor in executors
             ],
-            retriers=[Retrier(executor, clock) for executor in executors],
+            retriers=[Retrier(executor, clock, self.outages) for executor in executors],
             inbox_retention=settings.inbox_retention,
             outbox_retention=settings.outbox_retention,
             outbox_retention_bytes=settings.outbox_retention_bytes,
@@ -301,6 +331,7 @@ class Opened:
             saga_retention=settings.saga_retention if any(s.declared.saga_types for s in self.services) else None,
             seam=self.seam,
             worker=worker_of([service.name for service in self.services]),
+            outages=self.outages,
             version_usage=self.version_usage,
             projections=self.projections.keeper if self.projections.declared else None,
         )
@@ -323,6 +354,12 @@ class Opened:
             guard=self.guards[service],
             seam=self.seam,
         )
+
+
+def _part(name: str, begun: bool, waiting: Waiting | None) -> PartHealth:
+    if waiting is not None:
+        return PartHealth(name=name, state="waiting", since=waiting.since, reason=waiting.reason)
+    return PartHealth(name=name, state="ready" if begun else "starting")
 
 
 def standing(service: Service) -> Mapping[str, Mapping[str, Handler]]:

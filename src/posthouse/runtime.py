@@ -15,6 +15,7 @@ from posthouse.broker import Broker
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError, StoreError
 from posthouse.heartbeat import Heartbeat
+from posthouse.outage import Outages
 from posthouse.processes import Timers
 from posthouse.processes.projection import Keeper
 from posthouse.pulse import Pulse
@@ -62,6 +63,8 @@ class Runtime:
     seam: Seam
     worker: Worker
     """This process among those that run its services."""
+    outages: Outages
+    """Which of its servers are away."""
     version_usage: VersionUsage = dataclasses.field(default_factory=VersionUsage)
     action_retention: float | None = None
     """For how many seconds it is kept what operators did; None: for ever."""
@@ -75,6 +78,8 @@ class Runtime:
     projections: Keeper | None = None
     pulse: Pulse = dataclasses.field(default_factory=Pulse)
     """Of the housekeeping."""
+    loops: list[str] = dataclasses.field(default_factory=list)
+    """What runs, by name."""
     left_behind: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
     """Loops that hung and did not end when they were cancelled."""
 
@@ -113,6 +118,7 @@ class Runtime:
                 keeping = partial(self.projections.run, keep=self._keep_running)
                 loops.append(("projections", keeping, self.projections.pulse))
         log.info("%s runs %s", self.name, ", ".join(name for name, _, _ in loops))
+        self.loops[:] = [name for name, _, _ in loops]
         async with asyncio.TaskGroup() as group:
             for name, run, pulse in loops:
                 group.create_task(self._keep_running(name, run, stop, pulse), name=f"posthouse {self.name} {name}")
@@ -172,8 +178,10 @@ class Runtime:
         while not await self.clock.wait(stop, self.housekeeping_every):
             try:
                 await self.tidy()
+                self.outages.answered("housekeeping")
             except (StoreError, BrokerError) as error:
-                log.warning("%s: housekeeping waits: %s", self.name, error)
+                self.outages.failed("housekeeping", error)
+        self.outages.left("housekeeping")
 
     async def tidy(self) -> None:
         """One round of housekeeping, in small steps that let others in between."""

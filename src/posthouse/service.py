@@ -18,6 +18,7 @@ from posthouse.declarations import Declarations, Setup
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.events import CODECS, DEFAULT_TENANT, Actor, Event, Subject
 from posthouse.events.subject import subject_for, why_no_token
+from posthouse.health import Health
 from posthouse.host import Host
 from posthouse.options import checked
 from posthouse.processes import Aggregate, Conflicts, Projection, Saga
@@ -438,6 +439,10 @@ class Service:
     ) -> AbstractAsyncContextManager[None]:
         """`App.running` of its host: relay, consumers and timers in the background of a block, then everything is closed."""
         return self.host.running(only=only, relay=relay)
+
+    def health(self) -> Health:
+        """`App.health` of its host."""
+        return self.host.health()
 
     async def aclose(self) -> None:
         """`App.aclose` of its host."""

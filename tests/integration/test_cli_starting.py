@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -170,7 +169,7 @@ async def test_a_broker_that_comes_later_is_waited_for(house: House, nats_server
     port = free_port()
     house.furnish("sqlite:///shop.db", f"nats://127.0.0.1:{port}")
     process = house.start()
-    await house.until(lambda: house.log().count("waiting for the broker (nats://127.0.0.1") >= 2, "two tries")
+    await house.until(lambda: "the broker (nats://127.0.0.1" in house.log(), "the first try")
     assert process.poll() is None
     async with Proxy("127.0.0.1", nats_server.port, listen=port):
         await house.until(lambda: "shop: relay, consumers, timers on" in house.log(), "the start")
@@ -185,7 +184,7 @@ async def test_a_database_that_comes_later_is_waited_for(house: House, postgres_
     port = free_port()
     house.furnish(through(postgres_url, port), "embedded:///log.db?single_host=true")
     process = house.start()
-    await house.until(lambda: house.log().count("waiting for the database (postgresql://") >= 2, "two tries")
+    await house.until(lambda: "the database (postgresql://" in house.log(), "the first try")
     assert process.poll() is None
     async with Proxy("127.0.0.1", urlsplit(postgres_url).port or 0, listen=port):
         await house.until(lambda: "shop: relay, consumers, timers on" in house.log(), "the start")
@@ -201,8 +200,8 @@ async def test_a_database_session_that_ends_during_the_start_is_begun_anew(house
         house.furnish(through(postgres_url, link.port), "embedded:///log.db?single_host=true")
         link.after(1, "cut")
         process = house.start()
-        for cuts, said in enumerate((4, 7, 0), 1):
-            await house.until(partial(_has_waited, house, cuts), "the wait")
+        for said in (4, 7, 0):
+            await house.until(lambda: link.refuses, "the cut")
             await link.heal()
             if said:
                 link.after(said, "cut")
@@ -213,17 +212,13 @@ async def test_a_database_session_that_ends_during_the_start_is_begun_anew(house
         assert (await house.ended(process))[0] == 0
 
 
-def _has_waited(house: House, times: int) -> bool:
-    return house.log().count("waiting for the database") >= times
-
-
 @pytest.mark.parametrize("away", ["refused", "silent"])
 async def test_whoever_waits_for_the_broker_still_obeys(house: House, nats_server: NatsServer, away: str) -> None:
     async with Proxy("127.0.0.1", nats_server.port) as link:
         await (link.cut() if away == "refused" else link.stall())
         house.furnish("sqlite:///shop.db", f"nats://127.0.0.1:{link.port}")
         process = house.start()
-        await house.until(lambda: "waiting for the broker" in house.log(), "the first try")
+        await house.until(lambda: " is away, start waits" in house.log(), "the first try")
         process.send_signal(signal.SIGTERM)
         code, seconds = await house.ended(process)
         assert code == 0
@@ -234,7 +229,7 @@ async def test_without_waiting_it_ends_at_once_and_says_why(house: House) -> Non
     house.furnish("sqlite:///shop.db", f"nats://127.0.0.1:{free_port()}")
     code, _ = await house.ended(house.start("--no-wait"))
     assert code not in (0, None)
-    assert "waiting" not in house.log()
+    assert "is away" not in house.log()
 
 
 @pytest.mark.parametrize(
@@ -244,7 +239,7 @@ async def test_what_is_wrong_fails_at_once(house: House, nats_server: NatsServer
     house.furnish("sqlite:///shop.db", broker.format(port=nats_server.port))
     code, _ = await house.ended(house.start())
     assert code not in (0, None)
-    assert "waiting" not in house.log()
+    assert "is away" not in house.log()
 
 
 # Ending

@@ -14,12 +14,12 @@ import typer
 from posthouse.app import App, apps_of
 from posthouse.cli.logs import Level, log_to_stderr
 from posthouse.cli.signals import stopping
-from posthouse.cli.starting import prepared
 from posthouse.cli.target import Targets, load_all
 from posthouse.cli.watchdog import Watchdog, end_process
 from posthouse.errors import ConfigurationError
 from posthouse.redaction import redacted
 from posthouse.runtime import PARTS, Part
+from posthouse.starting import prepared
 from posthouse.store import RelaySource
 
 log = logging.getLogger("posthouse.run")
@@ -133,7 +133,8 @@ async def _work(apps: Sequence[App], plan: Plan, stop: asyncio.Event) -> None:
             f"on {redacted(app.opened.ports.store_url)}, through {redacted(app.opened.ports.broker_url)}"
             for app in apps
         ]
-        runtimes = await prepared(apps, plan.relay if "relay" in plan.only else "poll", stop, wait=plan.wait)
+        relay = plan.relay if "relay" in plan.only else "poll"
+        runtimes = await prepared([app.opened for app in apps], relay, stop, wait=plan.wait)
         if runtimes:
             for app, place in zip(apps, places, strict=True):
                 log.info("%s: %s %s", app.opened.name, ", ".join(plan.only), place)

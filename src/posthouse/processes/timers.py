@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from posthouse.clock import Clock
 from posthouse.errors import StoreError
+from posthouse.outage import Outages
 from posthouse.pulse import Pulse
 from posthouse.store import Store
-
-log = logging.getLogger("posthouse.timers")
 
 BATCH = 200
 LOOK = 1.0
@@ -22,7 +20,8 @@ HELD_UP = 0.05
 class Timers:
     """One scheduler. Any number of processes may run one: the store lets each timer fire once."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, outages: Outages | None = None) -> None:
+        self._outages = outages or Outages(clock)
         self._store = store
         self._clock = clock
         self.pulse = Pulse()
@@ -34,12 +33,14 @@ class Timers:
             try:
                 with self.pulse.doing("firing timers"):
                     wait = 0.0 if await self._store.timers.fire(BATCH) else await self._until_next()
+                self._outages.answered("timers")
             except StoreError as error:
-                log.warning("timers wait for the store: %s", error)
+                self._outages.failed("timers", error)
                 wait = LOOK
             wait -= self._clock.monotonic() - asked  # time went on while it answered
             if wait > 0:
                 await self._clock.wait(stop, wait)
+        self._outages.left("timers")
 
     async def _until_next(self) -> float:
         seconds = await self._store.timers.next_due()

@@ -53,7 +53,7 @@ class Acknowledger:
             with self._pulse.doing("acknowledging"):
                 await self._stream.ack(committed)
         except BrokerError as error:
-            log.warning(
+            log.info(
                 "%s: %d acknowledgements were lost, the inbox will know them: %s", self._consumer, len(committed), error
             )
 

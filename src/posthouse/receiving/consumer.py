@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from posthouse.broker import Broker, Delivery, Start, Stream
-from posthouse.clock import Clock
+from posthouse.clock import Clock, backoff
 from posthouse.errors import BrokerError, StoreError
+from posthouse.outage import Outages
 from posthouse.pulse import Pulse
 from posthouse.receiving.acknowledge import Acknowledger
 from posthouse.receiving.executor import NOTHING_KNOWN, Executor
@@ -22,21 +23,31 @@ log = logging.getLogger("posthouse.consumer")
 Item = tuple[Delivery, InboundEvent]
 
 RECEIVE_WAIT = 1.0
-PAUSE = 0.5
-"""Seconds between two tries while the broker or the database is away."""
+FIRST_PAUSE, LAST_PAUSE = 0.5, 5.0
+"""Seconds between the first two tries while the broker or the database is away, and at the most."""
 
 
 class Consumer:
     """One member of a consumer group, again and again: whenever broker or database are in trouble it starts over."""
 
     def __init__(
-        self, executor: Executor, broker: Broker, clock: Clock, *, start: Start = "earliest", in_flight: int = 1000
+        self,
+        executor: Executor,
+        broker: Broker,
+        clock: Clock,
+        *,
+        start: Start = "earliest",
+        in_flight: int = 1000,
+        outages: Outages | None = None,
     ) -> None:
         self.name = executor.consumer
         self.pulse = Pulse()
         self.start = start
         self.begun = asyncio.Event()
         """It has joined its group once: where the group begins is settled."""
+        self._outages = outages or Outages(clock)
+        self._failures = 0
+        """Memberships in a row that ended in trouble, or could not begin."""
         self._executor = executor
         self._broker = broker
         self._clock = clock
@@ -64,19 +75,32 @@ class Consumer:
                         self.name, self._topics, start=self.start, window=self._in_flight
                     )
             except BrokerError as error:
-                log.warning("%s cannot subscribe, next try in %.1f s: %s", self.name, PAUSE, error)
-                await self._clock.wait(stop, PAUSE)
+                await self._back_off(stop, error)
                 continue
             self.begun.set()
-            membership = self._membership = Membership(self._executor, stream, self.pulse, self._in_flight)
+            membership = self._membership = Membership(
+                self._executor, stream, self.pulse, self._in_flight, self._answered
+            )
             patience = self.pulse.last_words
             try:
-                if await membership.last(stop):
-                    await self._clock.wait(stop, PAUSE)
+                if troubles := await membership.last(stop):
+                    await self._back_off(stop, *troubles)
                 patience = self.pulse.patience
             finally:
                 self._membership = None
                 await self._leave(stream, patience)
+        self._outages.left(self.name)
+
+    async def _back_off(self, stop: asyncio.Event, *troubles: Exception) -> None:
+        for trouble in troubles:
+            self._outages.failed(self.name, trouble)
+        self._failures += 1
+        await self._clock.wait(stop, backoff(self._failures, FIRST_PAUSE, LAST_PAUSE))
+
+    def _answered(self) -> None:
+        """An event was dealt with, or the broker has nothing for us."""
+        self._failures = 0
+        self._outages.answered(self.name)
 
     async def _leave(self, stream: Stream, patience: float) -> None:
         """A stream that does not close is left behind: the broker replaces it when its lease is over."""
@@ -88,15 +112,19 @@ class Consumer:
         elif not leaving.cancelled() and (error := leaving.exception()) is not None:
             if not isinstance(error, BrokerError):
                 raise error
-            log.warning("%s left the group without a word: %s", self.name, error)
+            log.info("%s left the group without a word: %s", self.name, error)
 
 
 class Membership:
     """From subscribing to leaving: a task that receives, and as many workers as the store can use. What is given up
     keeps to itself: nothing of it is seen by the next one."""
 
-    def __init__(self, executor: Executor, stream: Stream, pulse: Pulse, in_flight: int) -> None:
+    def __init__(
+        self, executor: Executor, stream: Stream, pulse: Pulse, in_flight: int, answered: Callable[[], None]
+    ) -> None:
         self.name = executor.consumer
+        self._answered = answered
+        """Told when an event was dealt with, or the broker has none."""
         self._executor = executor
         self._stream = stream
         self._pulse = pulse
@@ -116,9 +144,9 @@ class Membership:
     def idle(self) -> bool:
         return self._queue.idle and self._acks.idle
 
-    async def last(self, stop: asyncio.Event) -> bool:
-        """Until `stop`, or until the broker or the database is in trouble (True): then everything starts over from what is
-        acknowledged."""
+    async def last(self, stop: asyncio.Event) -> Sequence[Exception]:
+        """Until `stop`, or until the broker or the database is in trouble, which is returned: then everything starts over
+        from what is acknowledged."""
         halt = asyncio.Event()
         workers = [asyncio.create_task(self._work(halt)) for _ in range(self._executor.workers)]
         receiver = asyncio.create_task(self._receive())
@@ -142,8 +170,7 @@ class Membership:
         for trouble in troubles:
             if not isinstance(trouble, BrokerError | StoreError):
                 raise trouble
-            log.warning("%s starts over in %.1f s: %s", self.name, PAUSE, trouble)
-        return bool(troubles)
+        return troubles
 
     async def _receive(self) -> None:
         """Frames from the broker, decoded, into the queue of their keys."""
@@ -155,6 +182,8 @@ class Membership:
                 continue
             with self._pulse.doing("receiving", longer=RECEIVE_WAIT):
                 received = await self._executor.seam.receive(self._stream, self.name, room, RECEIVE_WAIT)
+            if not received and self.idle:
+                self._answered()
             for delivery in received:
                 inbound = self._executor.decoder.from_delivery(delivery)
                 entry = inbound.entry
@@ -196,6 +225,7 @@ class Membership:
                 await self._stream.nack(deliveries)
             self._done_with(deliveries)
             raise
+        self._answered()
         self._done_with(deliveries)
         self._acks.add(deliveries)
 

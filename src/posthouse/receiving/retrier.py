@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from posthouse.clock import Clock
 from posthouse.errors import StoreError
+from posthouse.outage import Outages
 from posthouse.pulse import Pulse
 from posthouse.receiving.executor import Executor
 from posthouse.redaction import words_of
@@ -38,7 +39,9 @@ class Retrier:
     renewed while their runs take no longer than they may: whoever hangs does not hide an event for ever.
     """
 
-    def __init__(self, executor: Executor, clock: Clock) -> None:
+    def __init__(self, executor: Executor, clock: Clock, outages: Outages | None = None) -> None:
+        self.name = f"{executor.consumer}, held"
+        self._outages = outages or Outages(clock)
         self._executor = executor
         self._clock = clock
         self._alarmed: set[int] = set()
@@ -76,6 +79,7 @@ class Retrier:
                 task.cancel()
             raise
         finally:
+            self._outages.left(self.name)
             waking.cancel()
             try:
                 if self._running:
@@ -96,9 +100,11 @@ class Retrier:
             return LOOK  # whoever is done stirs
         try:
             with self.pulse.doing("looking for held events"):
-                return 0.0 if await self._begin() else await self._until_next()
+                wait = 0.0 if await self._begin() else await self._until_next()
+            self._outages.answered(self.name)
+            return wait
         except StoreError as error:
-            log.warning("%s: held events wait for the store: %s", self._executor.consumer, error)
+            self._outages.failed(self.name, error)
             return LOOK
 
     async def _begin(self) -> asyncio.Task[None] | None:
@@ -121,7 +127,7 @@ class Retrier:
             with self.pulse.doing("running a held event", longer=self._longest):
                 await self._executor.retry(event)
         except StoreError as error:
-            log.warning("%s: held events wait for the store: %s", self._executor.consumer, error)
+            self._outages.failed(self.name, error)
         except Exception as error:
             self._report(event, error)
 
@@ -154,7 +160,7 @@ class Retrier:
                     with self.pulse.doing("keeping held events from others"):
                         await self._executor.store.held.keep(kept, self._visibility)
             except StoreError as error:
-                log.warning("%s: what runs could not be kept from others: %s", self._executor.consumer, error)
+                self._outages.failed(self.name, error)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """The next one of its key may be due now."""

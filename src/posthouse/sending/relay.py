@@ -13,6 +13,7 @@ from posthouse.broker import Broker, Verdict
 from posthouse.clock import Clock, backoff, new_id
 from posthouse.errors import BrokerError, StoreError
 from posthouse.options import Count, Options, Seconds, SomeSeconds
+from posthouse.outage import Outages
 from posthouse.pulse import Pulse
 from posthouse.redaction import redacted
 from posthouse.seam import Failure, Seam
@@ -72,7 +73,9 @@ class Relay:
         sent: Callable[[Sequence[OutboxRow]], None] | None = None,
         seam: Seam | None = None,
         name: str = "relay",
+        outages: Outages | None = None,
     ) -> None:
+        self._outages = outages or Outages(clock)
         self._seam = seam or Seam()
         self._name = name
         self._outbox: OutboxReader = tail or store.outbox
@@ -100,8 +103,8 @@ class Relay:
             while not stop.is_set():
                 try:
                     moved = await self.step()
-                    if self._breaker.succeeded():
-                        log.info("the relay is publishing again")
+                    self._breaker.succeeded()
+                    self._outages.answered("relay")
                     if not moved or self._caught_up:
                         seen = await self._idle(seen, stop)
                 except (BrokerError, StoreError) as error:
@@ -109,6 +112,7 @@ class Relay:
                         self._leased_at = float("-inf")  # perhaps it is another server now: ask it for shards
                     await self._back_off(error, stop)
         finally:
+            self._outages.left("relay")
             await self._give_up()
             if self._tail is not None:
                 await self._tail.aclose()
@@ -267,9 +271,8 @@ class Relay:
         self._leased_at = float("-inf")
 
     async def _back_off(self, error: Exception, stop: asyncio.Event) -> None:
-        delay = self._breaker.failed()
-        log.warning("relay waits %.1f s after failure %d in a row: %s", delay, self._breaker.failures, error)
-        await self._clock.wait(stop, delay)
+        self._outages.failed("relay", error)
+        await self._clock.wait(stop, self._breaker.failed())
 
     async def _give_up(self) -> None:
         try:

@@ -57,6 +57,11 @@ class Proxy:
         self._flowing.clear()
 
     @property
+    def refuses(self) -> bool:
+        """Whether it was cut, and nobody gets through."""
+        return self._refusing
+
+    @property
     def stalled(self) -> bool:
         return not self._flowing.is_set()
 

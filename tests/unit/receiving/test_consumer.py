@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -154,6 +155,7 @@ async def test_an_acknowledgement_that_the_broker_does_not_hear_is_said_and_forg
     stream = await broker.subscribe("books", [TOPIC])
     acks = Acknowledger("books", Deaf(stream), Pulse())
     acks.add(await stream.receive(1, 1.0))
-    await acks.flush()
+    with caplog.at_level(logging.INFO, "posthouse.consumer"):
+        await acks.flush()
     assert acks.idle
     assert "1 acknowledgements were lost" in caplog.text

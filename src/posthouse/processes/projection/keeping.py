@@ -60,12 +60,14 @@ class Keeper:
                 self._nudged.clear()
                 try:
                     await self.look(keep)
+                    self._wiring.outages.answered("projections")
                 except (StoreError, BrokerError) as error:
-                    log.warning("projections wait: %s", error)
+                    self._wiring.outages.failed("projections", error)
                 if not stop.is_set():
                     await self._wiring.clock.wait(self._nudged, LOOK)
         finally:
             waking.cancel()
+            self._wiring.outages.left("projections")
             if self._clearing is not None:
                 self._clearing.cancel()
                 await asyncio.wait([self._clearing])
@@ -125,7 +127,7 @@ class Keeper:
                     with self.pulse.doing("noting how fresh a generation is"):
                         await self._wiring.store.projections.note(*place, face.event_at, face.applied_at)
                 except StoreError as error:
-                    log.warning("%s: how fresh it is could not be noted: %s", place[0], error)
+                    log.info("%s: how fresh it is could not be noted: %s", place[0], error)
 
     async def _clear_lost(self, projection: str, number: int) -> None:
         log.warning("%s: generation %d was lost with its server, or cleared away by others", projection, number)

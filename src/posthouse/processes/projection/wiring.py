@@ -9,6 +9,7 @@ from typing import Protocol
 
 from posthouse.broker import Broker, Start
 from posthouse.clock import Clock
+from posthouse.outage import Outages
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.feeding import Aggregates, Face, handlers_of
 from posthouse.pulse import Pulse
@@ -58,6 +59,7 @@ class Wiring:
     start: Start
     in_flight: int
     seam: Seam
+    outages: Outages
     executor: Callable[[str, str, Mapping[str, Handler], Start], Awaitable[Executor]]
     """For a service and a consumer group."""
 
@@ -98,8 +100,10 @@ class Wiring:
         handlers = handlers_of(self.handlers(projection), face, self.store, self.clock)
         start = self._start(generation)
         executor = await self.executor(projection.service, projection.group(generation.number), handlers, start)
-        consumer = Consumer(executor, self.broker, self.clock, start=start, in_flight=self.in_flight)
-        return Member(face, consumer, Retrier(executor, self.clock))
+        consumer = Consumer(
+            executor, self.broker, self.clock, start=start, in_flight=self.in_flight, outages=self.outages
+        )
+        return Member(face, consumer, Retrier(executor, self.clock, self.outages))
 
     def _start(self, generation: Generation) -> Start:
         match generation.source:
