@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 SHOP = """
-from posthouse import Event, Payload, Policy, Service, Tx
+from posthouse import Event, Model, Payload, Policy, Service, Tx
 
 shop = Service("shop")
 
@@ -69,6 +69,27 @@ async def many_others(events: list[Event[Paid]], tx: Tx) -> None: ...
 
 
 shop.on(Placed, consummer="f")  # wrong
+
+listings = shop.projection("listings")
+
+
+@listings.on(Placed)
+async def listed(event: Event[Placed], model: Model) -> None: ...
+
+
+@listings.on(Paid, Sent, policy=Policy(group_size=10))
+async def many_listed(events: list[Event[Paid | Sent]], model: Model) -> None: ...
+
+
+@listings.on(Placed)  # wrong
+async def another_listed(event: Event[Paid], model: Model) -> None: ...
+
+
+@listings.on(Placed, Paid)  # wrong
+async def many_others_listed(events: list[Event[Sent]], model: Model) -> None: ...
+
+
+listings.on(Placed, consumer="f")  # wrong
 """
 
 

@@ -13,12 +13,17 @@ Rest = ParamSpec("Rest")
 Result = TypeVar("Result")
 
 
-class HandlerOptions(TypedDict, total=False):
+class ReadingOptions(TypedDict, total=False):
+    """What may be said about a handler of a projection: see `Projection.on`."""
+
+    policy: Policy | None
+    reads: Sequence[str] | None
+
+
+class HandlerOptions(ReadingOptions, total=False):
     """What may be said about a handler: see `Service.on`."""
 
     consumer: str | None
-    policy: Policy | None
-    reads: Sequence[str] | None
     publishes: Sequence[type[object]]
     calling: Calling | None
 

@@ -6,19 +6,24 @@ import dataclasses
 import inspect
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, Unpack, overload
 
 from posthouse.contracts import EventType, events_of
 from posthouse.errors import ConfigurationError
+from posthouse.events import Event
 from posthouse.options import checked
 from posthouse.processes.projection.model import NAME, Model, table_name
 from posthouse.receiving import Handler, Policy, Uses
 from posthouse.receiving.handler import hints_of, is_list, name_of
+from posthouse.receiving.typed import Handles, ReadingOptions
 from posthouse.seam.stripping import Stripper, undecided, unknown
 from posthouse.sending import Tx
 from posthouse.store import Store
 
 F = TypeVar("F", bound=Callable[..., object])
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
 Founder = Callable[[Model], Awaitable[None]]
 
 DEFAULT = Policy(grouped=True, group_size=500)
@@ -99,8 +104,22 @@ class Projection:
         self._home = service
         self._asked: weakref.WeakKeyDictionary[Tx, int] = weakref.WeakKeyDictionary()
 
+    @overload
+    def on(self, event: type[A], /, **options: Unpack[ReadingOptions]) -> Handles[Event[A]]: ...
+
+    @overload
+    def on(self, first: type[A], second: type[B], /, **options: Unpack[ReadingOptions]) -> Handles[Event[A | B]]: ...
+
+    @overload
+    def on(
+        self, first: type[A], second: type[B], third: type[C], /, **options: Unpack[ReadingOptions]
+    ) -> Handles[Event[A | B | C]]: ...
+
+    @overload
+    def on(self, *events: type[object], **options: Unpack[ReadingOptions]) -> Callable[[F], F]: ...
+
     @checked
-    def on(self, *events: object, policy: Policy | None = None, reads: Sequence[str] | None = None) -> Callable[[F], F]:
+    def on(self, *events: object, policy: Policy | None = None, reads: Sequence[str] | None = None) -> object:
         """Run the decorated async function for these events, once for each generation, in order per key, in one
         transaction with the model's rows. It takes the event, or a list of events of one tenant (with `cross_tenant` of
         any), and a Model. It returns nothing: what follows from an event for others is said by `model.publish`."""
