@@ -111,7 +111,7 @@ async def main() -> None:
         await harness.advance(30.0)
         async for row in app_of(reservation).sagas.find():
             print(f"{row.id} is {row.status}{row.reason and ': ' + row.reason}")
-        view = await app_of(reservation).sagas.show("booking", "t1", "refused")
+        view = await app_of(reservation).sagas.show("booking", "refused", tenant="t1")
         for turn in view.history:
             undone = f", undoes by {', '.join(turn.undone)}" if turn.undone else ""
             print(f"{turn.turn} {turn.input.type} → {turn.method}{undone}: {turn.status}")

@@ -110,7 +110,7 @@ async def test_a_statement_that_fails_in_an_undo_is_undone_alone_and_tried_again
             await service.start_saga(tx, Order(order_id="o1"))
         await say(service, Lost(order_id="o1"))
         async with asyncio.timeout(PATIENCE):
-            while (view := await app_of(service).sagas.show("order", "t1", "o1")).row.status != "compensating":
+            while (view := await app_of(service).sagas.show("order", "o1", tenant="t1")).row.status != "compensating":
                 await drained(service)
         assert view.row.undoing is not None
         assert "duplicate key" in view.row.undoing.error
@@ -140,7 +140,7 @@ async def test_a_deadline_and_an_event_have_one_winner_with_two_processes(postgr
                 await drained(first)
         await drained(first)
         for row in rows:
-            turns = (await app_of(first).sagas.show("order", "t1", row.id)).history
+            turns = (await app_of(first).sagas.show("order", row.id, tenant="t1")).history
             inputs = [(turn.input.kind, turn.late) for turn in turns[1:]]
             won = [("event", False)] if row.status == "completed" else [("deadline", False), ("event", True)]
             assert inputs == won, row

@@ -145,14 +145,14 @@ class _Replay:
     async def _operate(self, given: SagaInput) -> None:
         row, desk = self._view.row, self._bench.desk
         said = msgspec.json.decode(bytes(given.data), type=dict[str, str])
-        key, by, note = (row.saga, row.tenant, row.id), said.get("by", ""), said.get("note", "")
+        key, tenant, by, note = (row.saga, row.id), row.tenant, said.get("by", ""), said.get("note", "")
         match given.type:
             case "retry":
-                await desk.retry(*key, by=by)
+                await desk.retry(*key, tenant=tenant, by=by)
             case "resume":
-                await desk.resume(*key, by=by, note=note)
+                await desk.resume(*key, tenant=tenant, by=by, note=note)
             case "cancel":
-                await desk.cancel(*key, note, by=by)
+                await desk.cancel(*key, note, tenant=tenant, by=by)
 
     def _event(self, given: SagaInput) -> Event[object]:
         event_type = self._of.event_types.get(given.type)

@@ -85,19 +85,19 @@ class SagaCase(Generic[S]):
     async def retry(self, *, by: str = "") -> SagaCase[S]:
         """An operator has what failed run again."""
         self._begin()
-        await self._bench.desk.retry(self._of.name, self._tenant, self._id, by=by)
+        await self._bench.desk.retry(self._of.name, self._id, tenant=self._tenant, by=by)
         return self
 
     async def resume(self, *, by: str = "", note: str = "") -> SagaCase[S]:
         """An operator has done by hand what failed."""
         self._begin()
-        await self._bench.desk.resume(self._of.name, self._tenant, self._id, by=by, note=note)
+        await self._bench.desk.resume(self._of.name, self._id, tenant=self._tenant, by=by, note=note)
         return self
 
     async def cancel(self, reason: str, *, by: str = "") -> SagaCase[S]:
         """An operator has everything undone."""
         self._begin()
-        await self._bench.desk.cancel(self._of.name, self._tenant, self._id, reason, by=by)
+        await self._bench.desk.cancel(self._of.name, self._id, reason, tenant=self._tenant, by=by)
         return self
 
     # What followed.

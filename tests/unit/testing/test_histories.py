@@ -112,15 +112,15 @@ async def recorded() -> list[SagaView]:
         await harness.publish(first.paid(order_id="paid"))
         await harness.publish(first.doubted(order_id="doubted"))
         await harness.settled()
-        await app_of(first.shop).sagas.retry("order", "t1", "doubted", by="anna")
-        await app_of(first.shop).sagas.cancel("order", "t1", "doubted", "enough", by="anna")
+        await app_of(first.shop).sagas.retry("order", "doubted", tenant="t1", by="anna")
+        await app_of(first.shop).sagas.cancel("order", "doubted", "enough", tenant="t1", by="anna")
         async with first.shop.transaction("t1") as tx:
             await first.shop.start_saga(tx, first.order(order_id="slow"))
         await harness.settled()
         first.fails = 2
         await harness.advance(30)
         await harness.advance(10)
-        await app_of(first.shop).sagas.resume("order", "t1", "slow", note="by hand")
+        await app_of(first.shop).sagas.resume("order", "slow", tenant="t1", note="by hand")
         return [view async for view in histories(first.shop)]
 
 

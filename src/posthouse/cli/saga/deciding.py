@@ -29,7 +29,15 @@ def retry(
     target: Target, saga: SagaName, saga_id: SagaId, tenant: Tenant = None, by: By = "", as_json: AsJson = False
 ) -> None:
     """Run what failed again: the undo of a failed compensation, or what a partial saga declares for it."""
-    _decide(target, saga, saga_id, tenant, lambda desk, row, who: desk.retry(*_key(row), by=who), by, as_json)
+    _decide(
+        target,
+        saga,
+        saga_id,
+        tenant,
+        lambda desk, row, who: desk.retry(*_key(row), tenant=row.tenant, by=who),
+        by,
+        as_json,
+    )
 
 
 def resume(
@@ -43,7 +51,13 @@ def resume(
 ) -> None:
     """Go on without what failed, because it was done by hand: the next undo follows, and a partial saga is completed."""
     _decide(
-        target, saga, saga_id, tenant, lambda desk, row, who: desk.resume(*_key(row), by=who, note=note), by, as_json
+        target,
+        saga,
+        saga_id,
+        tenant,
+        lambda desk, row, who: desk.resume(*_key(row), tenant=row.tenant, by=who, note=note),
+        by,
+        as_json,
     )
 
 
@@ -60,11 +74,19 @@ def cancel(
     """Undo every step that was done, last one first; the saga ends as cancelled."""
     if not yes:
         typer.confirm(f"Undo every step of {saga} {saga_id}?", abort=True, err=True)
-    _decide(target, saga, saga_id, tenant, lambda desk, row, who: desk.cancel(*_key(row), reason, by=who), by, as_json)
+    _decide(
+        target,
+        saga,
+        saga_id,
+        tenant,
+        lambda desk, row, who: desk.cancel(*_key(row), reason, tenant=row.tenant, by=who),
+        by,
+        as_json,
+    )
 
 
-def _key(row: SagaRow) -> tuple[str, str, str]:
-    return row.saga, row.tenant, row.id
+def _key(row: SagaRow) -> tuple[str, str]:
+    return row.saga, row.id
 
 
 def _decide(target: str, saga: str, id: str, tenant: str | None, act: Act, by: str, as_json: bool) -> None:

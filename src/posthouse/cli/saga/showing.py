@@ -51,7 +51,7 @@ def show(target: Target, saga: SagaName, saga_id: SagaId, tenant: Tenant = None,
 async def _look(service: Service, of: SagaType, id: str, tenant: str | None) -> tuple[SagaView, Sequence[HeldEvent]]:
     async with opened([service]):
         row = await chosen(service, of.name, id, tenant)
-        view = await app_of(service).sagas.show(of.name, row.tenant, id)
+        view = await app_of(service).sagas.show(of.name, id, tenant=row.tenant)
         wanted = HeldFilter(consumer=of.consumer, tenant=row.tenant)
         held = [event async for event in service.held.find(wanted) if _is_for(of, event, id)]
         return view, held

@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from posthouse.errors import ConfigurationError, DeskError, did_you_mean
-from posthouse.events import Actor
+from posthouse.events import DEFAULT_TENANT, Actor
 from posthouse.processes.saga.book import SagaBook
 from posthouse.processes.saga.conductor import Conductor
 from posthouse.processes.saga.course import Course
@@ -38,7 +38,7 @@ Act = Callable[[Conductor, Course], Awaitable[None]]
 
 class SagaInstances:
     """The verbs, for the sagas of services that share a store. Each is one transaction, a turn of the saga, and in its
-    history. `by` names who asked."""
+    history. `tenant` is whose saga it is; leave it out where there is one only. `by` names who asked."""
 
     def __init__(self, books: Sequence[SagaBook], store: Store, begin: Begin) -> None:
         self._books = books
@@ -53,7 +53,7 @@ class SagaInstances:
                 yield row
             after = page[-1].number
 
-    async def show(self, saga: str, tenant: str, id: str) -> SagaView:
+    async def show(self, saga: str, id: str, *, tenant: str = DEFAULT_TENANT) -> SagaView:
         """One saga with its history; DeskError when there is none."""
         found = await self._table.find(SagaFilter(saga=saga, tenant=tenant, id=id), limit=1)
         if not found:
@@ -64,17 +64,19 @@ class SagaInstances:
         """How many there are per (saga, status)."""
         return await self._table.counts()
 
-    async def retry(self, saga: str, tenant: str, id: str, *, by: str = "") -> SagaRow:
+    async def retry(self, saga: str, id: str, *, tenant: str = DEFAULT_TENANT, by: str = "") -> SagaRow:
         """Run what failed again: of a failed compensation the undo, with all its attempts; of a partial saga the method
         that is marked with @partial_retry."""
         return await self._act("retry", _retry, saga, tenant, id, by=by)
 
-    async def resume(self, saga: str, tenant: str, id: str, *, by: str = "", note: str = "") -> SagaRow:
+    async def resume(
+        self, saga: str, id: str, *, tenant: str = DEFAULT_TENANT, by: str = "", note: str = ""
+    ) -> SagaRow:
         """What failed was done by hand: a compensation goes on without the failed undo, a partial saga is completed, after
         the method that is marked with @partial_resume."""
         return await self._act("resume", _resume, saga, tenant, id, by=by, note=note)
 
-    async def cancel(self, saga: str, tenant: str, id: str, reason: str, *, by: str = "") -> SagaRow:
+    async def cancel(self, saga: str, id: str, reason: str, *, tenant: str = DEFAULT_TENANT, by: str = "") -> SagaRow:
         """Compensate now; the saga ends as cancelled."""
 
         async def act(conductor: Conductor, course: Course) -> None:

@@ -147,7 +147,7 @@ class House:
             return await card(tx, "b1")
 
     async def saga(self, name: str, id: str = "b1") -> SagaView:
-        return await app_of(reservation).sagas.show(name, "t1", id)
+        return await app_of(reservation).sagas.show(name, id, tenant="t1")
 
     async def saga_status(self, name: str, id: str = "b1") -> str:
         return (await self.saga(name, id)).row.status

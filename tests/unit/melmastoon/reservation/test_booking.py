@@ -160,7 +160,7 @@ async def test_a_room_that_is_not_released_within_60_seconds_is_for_an_operator(
         assert await house.saga_status("booking") == "compensating"
         await house.waits(0.001)
         assert await house.saga_status("booking") == "compensation_failed"
-        await app_of(reservation).sagas.retry("booking", "t1", "b1")
+        await app_of(reservation).sagas.retry("booking", "b1", tenant="t1")
         await house.hears(released())
         assert await house.saga_status("booking") == "compensated"
         assert len(await house.said(BookingCancelled)) == 1
@@ -220,7 +220,7 @@ async def test_a_confirmed_booking_cannot_be_abandoned() -> None:
 async def test_an_operator_who_cancels_a_booking_saga_is_named_as_the_reason() -> None:
     async with open_house() as house:
         await house.hold()
-        await app_of(reservation).sagas.cancel("booking", "t1", "b1", "the guest rang and wept")
+        await app_of(reservation).sagas.cancel("booking", "b1", "the guest rang and wept", tenant="t1")
         await house.harness.settled()
         assert await house.said(BookingCancelled) == [cancelled("operator")]
         assert (await house.saga("booking")).row.reason == "the guest rang and wept"

@@ -245,7 +245,7 @@ async def test_what_the_desk_saw_to_by_hand_lets_the_guest_in() -> None:
         await house.check_in()
         await house.hears(PARTS["folio"], PARTS["key"])
         await house.waits(30.0)
-        await app_of(reservation).sagas.resume("check_in", "t1", "b1", by="s1", note="welcomed in person")
+        await app_of(reservation).sagas.resume("check_in", "b1", tenant="t1", by="s1", note="welcomed in person")
         await house.harness.settled()
         card = await house.card()
         assert (card.booking.status, card.missing, card.wants_attention) == ("checked_in", "", False)

@@ -291,9 +291,9 @@ async def test_a_balance_that_was_settled_by_hand_lets_the_guest_go_but_no_key_t
         await house.hears(invoice_voided())
         await house.waits(30.0)
         with pytest.raises(Reject, match="the key of booking b1 is not revoked yet"):
-            await app_of(reservation).sagas.resume("check_out", "t1", "b1", by="s1")
+            await app_of(reservation).sagas.resume("check_out", "b1", tenant="t1", by="s1")
         await house.hears(key_revoked())
-        await app_of(reservation).sagas.resume("check_out", "t1", "b1", by="s1", note="paid in the bar")
+        await app_of(reservation).sagas.resume("check_out", "b1", tenant="t1", by="s1", note="paid in the bar")
         await house.harness.settled()
         assert (await house.booking()).status == "checked_out"
         assert len(await house.said(CheckedOut)) == 1

@@ -51,7 +51,7 @@ async def test_two_tenants_may_have_a_booking_of_the_same_id() -> None:
         await house.hears(committed(), captured())
         assert (await house.booking()).status == "confirmed"
         await house.waits(30.0)  # nothing of t1 was heard for t2
-        assert (await app_of(reservation).sagas.show("booking", "t2", "b1")).row.status == "compensated"
+        assert (await app_of(reservation).sagas.show("booking", "b1", tenant="t2")).row.status == "compensated"
 
 
 async def test_a_booking_without_a_night_is_refused() -> None:

@@ -372,9 +372,9 @@ async def test_a_change_whose_price_was_seen_to_by_hand_is_done_but_nights_are_n
         await house.change_dates()
         await house.waits(30.0)
         with pytest.raises(Reject, match="the nights of booking b1 are not swapped"):
-            await app_of(reservation).sagas.resume("date_change", "t1", "c1", by="s1")
+            await app_of(reservation).sagas.resume("date_change", "c1", tenant="t1", by="s1")
         await house.hears(reallocated())
-        await app_of(reservation).sagas.resume("date_change", "t1", "c1", by="s1")
+        await app_of(reservation).sagas.resume("date_change", "c1", tenant="t1", by="s1")
         await house.harness.settled()
         card = await house.card()
         assert (card.booking.status, card.missing) == ("confirmed", "")

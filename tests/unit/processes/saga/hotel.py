@@ -145,7 +145,7 @@ async def start(id: str = "b1", tenant: str = "t1") -> bool:
 
 async def shown(id: str = "b1") -> SagaView:
     """A booking with its history."""
-    return await app_of(reservation).sagas.show("booking", "t1", id)
+    return await app_of(reservation).sagas.show("booking", id, tenant="t1")
 
 
 async def status(id: str = "b1") -> str:

@@ -26,7 +26,7 @@ from tests.unit.processes.saga.hotel import (
     status,
 )
 
-BOOKING = ("booking", "t1", "b1")
+BOOKING = ("booking", "b1")
 
 
 async def failed(h: Harness) -> None:
@@ -48,7 +48,7 @@ async def partial(h: Harness) -> None:
 
 async def test_a_retry_runs_the_failed_undo_again(h: Harness) -> None:
     await failed(h)
-    row = await app_of(reservation).sagas.retry(*BOOKING, by="ada")
+    row = await app_of(reservation).sagas.retry(*BOOKING, tenant="t1", by="ada")
     assert (row.status, row.reason) == ("compensated", "hold_expired")
     await h.settled()
     turn = (await shown()).history[-1]
@@ -62,7 +62,7 @@ async def test_a_retry_runs_the_failed_undo_again(h: Harness) -> None:
 async def test_a_retry_that_fails_has_all_its_attempts_again(h: Harness) -> None:
     await failed(h)
     Weather.drop_hold_fails = 2
-    row = await app_of(reservation).sagas.retry(*BOOKING)
+    row = await app_of(reservation).sagas.retry(*BOOKING, tenant="t1")
     assert row.status == "compensating"
     assert row.undoing is not None
     assert row.undoing.attempts == 1
@@ -78,7 +78,7 @@ async def test_a_retry_need_not_wait_for_the_schedule(h: Harness) -> None:
     await h.settled()
     await h.advance(30.0)
     assert await status() == "compensating"
-    assert (await app_of(reservation).sagas.retry(*BOOKING)).status == "compensated"
+    assert (await app_of(reservation).sagas.retry(*BOOKING, tenant="t1")).status == "compensated"
     figures = await h.advance(10.0)
     assert figures.timers == {"reservation": 0}
     assert await said(h, BookingCancelled) == 1
@@ -86,7 +86,7 @@ async def test_a_retry_need_not_wait_for_the_schedule(h: Harness) -> None:
 
 async def test_resume_goes_on_without_the_failed_undo(h: Harness) -> None:
     await failed(h)
-    row = await app_of(reservation).sagas.resume(*BOOKING, note="dropped by hand")
+    row = await app_of(reservation).sagas.resume(*BOOKING, tenant="t1", note="dropped by hand")
     assert (row.status, row.done) == ("compensated", ())
     await h.settled()
     assert await said(h, BookingCancelled) == 0
@@ -101,7 +101,7 @@ async def test_resume_undoes_the_steps_before_the_failed_one(h: Harness) -> None
     await h.settled()
     await h.advance(60.0)
     assert await status() == "compensation_failed"
-    assert (await app_of(reservation).sagas.resume(*BOOKING)).status == "compensated"
+    assert (await app_of(reservation).sagas.resume(*BOOKING, tenant="t1")).status == "compensated"
     await h.settled()
     assert await said(h, BookingCancelled) == 1
 
@@ -113,7 +113,7 @@ async def test_a_retry_of_an_undo_that_waits_calls_it_again_and_waits_again(h: H
     await h.publish(IntentFailed(booking="b1"))
     await h.settled()
     await h.advance(60.0)
-    row = await app_of(reservation).sagas.retry(*BOOKING)
+    row = await app_of(reservation).sagas.retry(*BOOKING, tenant="t1")
     assert row.status == "compensating"
     assert row.undoing is not None
     assert row.undoing.waiting
@@ -125,7 +125,7 @@ async def test_a_retry_of_an_undo_that_waits_calls_it_again_and_waits_again(h: H
 
 async def test_a_retry_of_a_partial_saga_runs_its_method_and_it_is_running_again(h: Harness) -> None:
     await partial(h)
-    row = await app_of(reservation).sagas.retry(*BOOKING)
+    row = await app_of(reservation).sagas.retry(*BOOKING, tenant="t1")
     assert row.status == "running"
     assert b'"tries":100' in row.state
     assert (await shown()).history[-1].method == "look_again"
@@ -136,7 +136,7 @@ async def test_a_retry_of_a_partial_saga_runs_its_method_and_it_is_running_again
 
 async def test_resume_completes_a_partial_saga_and_stops_its_deadlines(h: Harness) -> None:
     await partial(h)
-    row = await app_of(reservation).sagas.resume(*BOOKING, by="ada")
+    row = await app_of(reservation).sagas.resume(*BOOKING, tenant="t1", by="ada")
     assert (row.status, row.deadlines, row.ended_at) == ("completed", {}, h.clock.now())
     figures = await h.advance(30.0)
     assert figures.timers == {"reservation": 0}
@@ -147,7 +147,7 @@ async def test_resume_completes_a_partial_saga_and_stops_its_deadlines(h: Harnes
 async def test_cancel_compensates_and_ends_as_cancelled(h: Harness) -> None:
     await start()
     await h.settled()
-    row = await app_of(reservation).sagas.cancel(*BOOKING, "the guest called", by="ada")
+    row = await app_of(reservation).sagas.cancel(*BOOKING, "the guest called", tenant="t1", by="ada")
     assert (row.status, row.reason, row.deadlines) == ("cancelled", "the guest called", {})
     figures = await h.settled()
     assert [event.data.reason for event in await h.published(BookingCancelled)] == ["the guest called"]
@@ -158,7 +158,7 @@ async def test_a_cancelled_saga_that_waits_ends_as_cancelled_later(h: Harness) -
     await start()
     await h.publish(AllocationCommitted(allocation_id="a1", booking_id="b1"))
     await h.settled()
-    assert (await app_of(reservation).sagas.cancel(*BOOKING, "no")).status == "compensating"
+    assert (await app_of(reservation).sagas.cancel(*BOOKING, "no", tenant="t1")).status == "compensating"
     await h.publish(AllocationReleased(allocation_id="a1", booking_id="b1"))
     await h.settled()
     assert await status() == "cancelled"
@@ -173,24 +173,24 @@ async def test_a_verb_that_does_not_fit_changes_nothing(h: Harness) -> None:
         (app_of(reservation).sagas.resume, "nothing to resume"),
     ):
         with pytest.raises(DeskError, match=f"booking b1 is running: there is {words}"):
-            await verb(*BOOKING)
+            await verb(*BOOKING, tenant="t1")
     assert await shown() == before
-    await app_of(reservation).sagas.cancel(*BOOKING, "no")
+    await app_of(reservation).sagas.cancel(*BOOKING, "no", tenant="t1")
     with pytest.raises(DeskError, match="booking b1 is cancelled: only a running or partial saga can be cancelled"):
-        await app_of(reservation).sagas.cancel(*BOOKING, "again")
+        await app_of(reservation).sagas.cancel(*BOOKING, "again", tenant="t1")
 
 
 async def test_who_is_not_there_is_named(h: Harness) -> None:
     with pytest.raises(DeskError, match="no saga booking b9 of the tenant t1"):
-        await app_of(reservation).sagas.retry("booking", "t1", "b9")
+        await app_of(reservation).sagas.retry("booking", "b9", tenant="t1")
     with pytest.raises(ConfigurationError, match=r"no saga 'boking'. Did you mean 'booking'\?"):
-        await app_of(reservation).sagas.retry("boking", "t1", "b9")
+        await app_of(reservation).sagas.retry("boking", "b9", tenant="t1")
 
 
 async def test_sagas_are_listed_and_counted(h: Harness) -> None:
     for number in range(120):
         await start(f"b{number}")
-    await app_of(reservation).sagas.cancel("booking", "t1", "b7", "no")
+    await app_of(reservation).sagas.cancel("booking", "b7", "no", tenant="t1")
     assert [row.id for row in await every(SagaFilter())] == [f"b{number}" for number in range(120)]
     assert [row.id for row in await every(SagaFilter(status="cancelled"))] == ["b7"]
     assert await app_of(reservation).sagas.counts() == {("booking", "running"): 119, ("booking", "cancelled"): 1}
@@ -226,11 +226,11 @@ async def test_resume_runs_the_method_for_what_was_done_by_hand_and_that_decides
         async with desk.transaction("t1") as tx:
             await desk.start_saga(tx, InboxEntry(guest_id="g1"))
             await desk.start_saga(tx, InboxEntry(guest_id="g2", hasty=True))
-        row = await app_of(desk).sagas.resume("entry", "t1", "g1", by="ada")
+        row = await app_of(desk).sagas.resume("entry", "g1", tenant="t1", by="ada")
         with pytest.raises(ConfigurationError, match=r"InboxEntry.let_in calls turn.complete\(\)"):
-            await app_of(desk).sagas.resume("entry", "t1", "g2")
+            await app_of(desk).sagas.resume("entry", "g2", tenant="t1")
         await h.settled()
         assert row.status == "completed"
         assert [event.data.guest_id for event in await h.published(GuestArrived)] == ["g1"]
-        assert (await app_of(desk).sagas.show("entry", "t1", "g1")).history[-1].method == "let_in"
-        assert (await app_of(desk).sagas.show("entry", "t1", "g2")).row.status == "partial"
+        assert (await app_of(desk).sagas.show("entry", "g1", tenant="t1")).history[-1].method == "let_in"
+        assert (await app_of(desk).sagas.show("entry", "g2", tenant="t1")).row.status == "partial"

@@ -364,7 +364,7 @@ async def test_the_deadlines_of_one_undo_are_over_with_it(h: Harness) -> None:
     await h.publish(IntentFailed(booking="b1"))
     await h.settled()
     assert [*(await shown()).row.deadlines] == ["retry undo"]
-    await app_of(reservation).sagas.retry("booking", "t1", "b1")
+    await app_of(reservation).sagas.retry("booking", "b1", tenant="t1")
     assert [*(await shown()).row.deadlines] == ["undo within"]
     await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
     await h.settled()
