@@ -13,6 +13,7 @@ from posthouse.clock import Clock, ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
 from tests.conformance.broker_path import BrokerPathContract
+from tests.kit.long import LONG
 from tests.kit.servers.proxy import Proxy
 from tests.kit.servers.s3 import BUCKET, credentials
 
@@ -25,6 +26,7 @@ def opened(port: int, clock: Clock) -> Broker:
 class TestS3(BrokerContract):
     knows_what_was_given_back = False
     deadline = 60.0
+    stress = 10_000 if LONG else 2_000  # it is the emulator that is slow
     """Each frame is a few requests to a server that answers one at a time."""
 
     @pytest_asyncio.fixture(autouse=True)

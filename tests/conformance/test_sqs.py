@@ -11,6 +11,7 @@ from posthouse.clock import ManualClock, SystemClock
 from posthouse.testing.broker_contract import BrokerContract
 from posthouse.testing.broker_contract.fixtures import Link
 from tests.conformance.broker_path import BrokerPathContract
+from tests.kit.long import LONG
 from tests.kit.servers.proxy import Proxy
 from tests.kit.servers.sqs import SqsServer, url_at
 
@@ -21,6 +22,7 @@ class TestSqs(BrokerContract):
     most_in_hand = 10  # of a key that is in hand nothing more comes, and ten is the most of one answer
     standstill = 5.0
     deadline = 100.0  # moto needs 2 ms of CPU for each message of the 10,000
+    stress = 10_000 if LONG else 2_000  # it is the emulator that is slow
 
     @pytest.fixture(autouse=True)
     def _url(self, sqs_url: str) -> None:

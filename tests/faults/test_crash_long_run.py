@@ -27,7 +27,7 @@ from tests.kit.servers.restartable import RestartablePostgres, restartable_postg
 
 __all__ = ["restartable_postgres"]
 
-LONG = float(os.environ.get("POSTHOUSE_LONG", "60"))
+LONG = float(os.environ.get("POSTHOUSE_LONG", "40"))
 CONDITIONS = Conditions(
     speed=1.0, relay_lease=3.0, broker_lease=3.0, max_attempts=10_000, in_flight=30, log="postgres", more=True
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import random
 import string
 from collections.abc import Mapping, Sequence
@@ -18,13 +17,13 @@ from posthouse.brokers.memory import MemoryBroker, Stored
 from posthouse.clock import ManualClock, new_id
 from posthouse.events import CODECS, timestamp
 from posthouse.events import Event as Envelope
+from tests.kit.long import LONG
 
 from .scene import NOW, calm, rows
 from .stores import House, stores, worded
 
 __all__ = ["stores"]
 
-LONG = bool(os.environ.get("POSTHOUSE_LONG"))
 HOSTILE = 600 if LONG else 120
 HONEST = 60
 KEYS = 6

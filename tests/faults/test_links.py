@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from posthouse.brokers.nats import NatsBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import StoreError
 from tests.faults.plant import at_work, booking, effects, say, settled
+from tests.kit.long import LONG
 from tests.kit.servers.nats import NatsServer
 from tests.kit.servers.proxy import Proxy, Way
 from tests.kit.waiting import eventually
@@ -25,7 +25,6 @@ from tests.kit.waiting import eventually
 pytestmark = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"  # the NATS client lets go of sockets that were cut while it connected
 )
-LONG = bool(os.environ.get("POSTHOUSE_LONG"))
 KEY = "k"
 Fault = Callable[[], Awaitable[None]]
 

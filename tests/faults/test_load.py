@@ -17,12 +17,13 @@ from posthouse.status import status
 from posthouse.testing import rehost
 from tests.faults.plant import until
 from tests.faults.scene import crafted
+from tests.kit.long import LONG
 
 ROUNDS, NOISE = 20, 100
 """So often, so many events of the noisy tenant and then one of the quiet."""
 PARTITIONS = 4
 IN_FLIGHT = 200
-BACKLOG = 1_000_000 if os.environ.get("POSTHOUSE_LONG") else 50_000
+BACKLOG = 1_000_000 if LONG else 50_000
 BATCH = 1_000
 SMALL = RelaySettings(batch=50, backlog_batch=100, idle=0.2)
 MOST_GROWN = 24_000_000

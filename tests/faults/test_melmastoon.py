@@ -19,12 +19,12 @@ import pytest
 from melmastoon.demo.figures import Figures
 from melmastoon.demo.play import played
 from melmastoon.demo.runs import runs
+from tests.kit.long import LONG
 from tests.kit.servers.house import house
 from tests.kit.servers.postgres import Unavailable
 from tests.kit.servers.table import give_up
 
-LONG = "POSTHOUSE_LONG" in os.environ
-SEEDS, BOOKINGS = (200, 15) if LONG else (25, 4)
+SEEDS, BOOKINGS = (200, 15) if LONG else (10, 4)
 OUTCOME = ("bookings", "sagas_by_kind", "compensations", "partials", "money")
 """What must not depend on what is killed."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import os
 import random
 from collections.abc import AsyncIterator, Iterator
 
@@ -35,8 +34,8 @@ from tests.faults.kit.boundaries import PUBLISH, Boundaries, Boundary, Moment, a
 from tests.faults.kit.report import Report
 from tests.faults.kit.server_crashes import KINDS, Ground, Kind, Rolling, grounded
 from tests.faults.plant import settled, until
+from tests.kit.long import LONG
 
-LONG = "POSTHOUSE_LONG" in os.environ
 PATIENCE = 20.0
 """Seconds for a service to be at work again behind a server that is up."""
 TRIES, WAIT = 4, 1.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import time
 from collections.abc import AsyncIterator
@@ -16,11 +15,11 @@ from posthouse.app import app_of
 from posthouse.brokers.rabbitmq import RabbitmqBroker
 from posthouse.clock import SystemClock
 from tests.conformance.broker_path import House
+from tests.kit.long import LONG
 from tests.kit.servers.proxy import Proxy
 from tests.kit.servers.rabbitmq import RabbitmqServer
 from tests.kit.waiting import eventually
 
-LONG = "POSTHOUSE_LONG" in os.environ
 TURNS, EVENTS = (60, 5_000) if LONG else (10, 1_000)
 KEYS = 20
 SILENCE = 1.5

@@ -17,10 +17,10 @@ from tests.faults.kit.failpoint import Failpoint
 from tests.faults.kit.ground import Ground
 from tests.faults.kit.nursery import Child, Nursery
 from tests.faults.saga_scene import BOOKINGS, Stay
+from tests.kit.long import LONG
 
 pytestmark = pytest.mark.timeout(300)
 
-LONG = "POSTHOUSE_LONG" in os.environ
 SIDE_BY_SIDE = 4
 MEMORY = Path("/dev/shm")
 

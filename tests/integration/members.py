@@ -17,6 +17,7 @@ from typing import NamedTuple
 from posthouse.broker import Broker
 from posthouse.clock import new_id
 from tests.integration.broker_member import opened_broker
+from tests.kit.long import LONG
 from tests.kit.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +97,7 @@ async def storm(house: House, *, most: int, repeats: bool) -> dict[str, int]:
     """About twice a second somebody joins, leaves or is killed; at least one member stays. On a busy machine it lasts
     until somebody was killed, with frames in hand where there must be `repeats`, or a minute longer."""
     rng, done = random.Random(7), defaultdict[str, int](int)
-    end = time.monotonic() + 8.0
+    end = time.monotonic() + (8.0 if LONG else 4.0)
     while time.monotonic() < end or (time.monotonic() < end + 60 and not (house.repeats if repeats else done["kill"])):
         move = "join" if len(house.running) < 2 else rng.choice(["join", "leave", "kill"])
         if move == "join" and len(house.running) < most:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,9 +23,9 @@ from posthouse.store import HeldEvent, InboxEntry
 from posthouse.store.sagas import SagaFilter
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row
+from tests.kit.long import LONG
 from tests.kit.waiting import eventually
 
-LONG = bool(os.environ.get("POSTHOUSE_LONG"))
 SECONDS = 2.0 if LONG else 0.2
 """For how long two operations run against each other."""
 

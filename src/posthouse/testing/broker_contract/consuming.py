@@ -265,8 +265,10 @@ class ConsumingContract(BrokerFixtures):
             topic = await self.topic(broker)
             group = await self.group(broker, topic)
             stream = await other.subscribe(group, [topic])
-            collecting = asyncio.create_task(self.collect(stream, 10_000))
-            sent = [frame for _ in range(20) for frame in await self.publish(broker, topic, 500, keys=100)]
+            collecting = asyncio.create_task(self.collect(stream, self.stress))
+            sent = [
+                frame for _ in range(self.stress // 500) for frame in await self.publish(broker, topic, 500, keys=100)
+            ]
             got = await collecting
             assert ids(got) == ids_of(sent)
             if broker.sheet.ordered_publish:

@@ -83,6 +83,8 @@ class BrokerFixtures:
 
     deadline: float = 20.0
     """Seconds after which something that should have come counts as lost."""
+    stress: int = 10_000
+    """How many frames are sent and received in one go; fewer where an emulator would be measured."""
     quiet: float = 0.3
     """Seconds without a frame that count as proof that none will come."""
     server: Server | None = None

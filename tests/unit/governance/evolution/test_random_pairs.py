@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from itertools import islice
 
@@ -18,11 +17,12 @@ from posthouse.governance.evolution.json_schema.document import Document
 from posthouse.governance.evolution.json_schema.nodes import Pool
 from posthouse.governance.evolution.json_schema.proving import Prover
 from posthouse.governance.evolution.json_schema.witness import Finder
+from tests.kit.long import LONG
 from tests.unit.governance.evolution.random_schemas import Chance
 
 VALUES = 30
 PAIRS = 400
-SOME = 50_000 if "POSTHOUSE_LONG" in os.environ else 500
+SOME = 50_000 if LONG else 500
 
 
 def judged(old: object, new: object, mode: Mode = Mode.FULL) -> Verdict | None:
