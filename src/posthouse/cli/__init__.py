@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 from posthouse.cli.verbs import Verbs
+from posthouse.cli.words import spare_coercion
 
 __all__ = ["app", "main"]
 
+spare_coercion()
 app = typer.Typer(
     name="posthouse",
     cls=Verbs,

@@ -89,3 +89,21 @@ def test_a_plug_in_that_cannot_be_imported_says_so_and_breaks_nothing_else() -> 
 @pytest.mark.usefixtures("plugged")
 def test_no_plug_in_takes_the_place_of_one_of_our_verbs() -> None:
     assert "was committed is applied" in RUN.invoke(app, ["status", "--help"]).stdout
+
+
+def test_plain_words_are_not_coerced_by_pydantic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing it would be a quarter of what a command costs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.py").write_text('from posthouse import Service\nshop = Service("shop")\n')
+    arguments = ["status", "shop", "--json", "--every", "2"]
+    loaded = modules_after(f"from posthouse.cli import app; app({arguments[:3]}, standalone_mode=False)")
+    assert "posthouse.stores.sqlite" in loaded, "the command ran"
+    assert "pydantic" not in loaded
+    assert "pydantic" in modules_after(f"from posthouse.cli import app; app({arguments}, standalone_mode=False)")
+
+
+@pytest.mark.parametrize("every", ["soon", ""])
+def test_a_word_that_does_not_fit_is_refused_all_the_same(every: str) -> None:
+    refused = RUN.invoke(app, ["status", "shop", "--every", every])
+    assert refused.exit_code == 2
+    assert "--every" in refused.stderr
