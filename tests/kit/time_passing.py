@@ -89,7 +89,7 @@ class TimePassing:
             assert passed == []
             await harness.advance(3600)
             assert passed == pytest.approx([1234.5], abs=1e-5)
-            assert (await app_of(service).sagas.show("wait", "t1", "w1")).row.status == "completed"
+            assert (await app_of(service).sagas.show("wait", "w1", tenant="t1")).row.status == "completed"
 
     async def test_a_relay_goes_on_after_a_jump_far_past_its_lease(self, where: str) -> None:
         service = Service("shop")
