@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 from posthouse.checks import Check
@@ -14,12 +15,15 @@ from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
 from posthouse.local.postgres.connection import ServerConnection
 from posthouse.local.postgres.notifier import Notifier
+from posthouse.store import Rows
 from posthouse.stores import open_store
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.database import LAST_PAUSE, Database, notifier_name
 from posthouse.stores.postgres.schema import Place
 from posthouse.testing.scratch import refuse_others
 
+_asked: dict[tuple[object, ...], Any] = {}
+"""By URL and numbers: types of the server."""
 _known: dict[tuple[str, str], Place] = {}
 """By URL and schema: databases that were looked at, and found to be made for tests, with tables that fit."""
 
@@ -46,23 +50,51 @@ async def open_scratch(url: str, clock: Clock) -> PostgresStore:
 
 
 def _be_alone(database: Database) -> None:
-    """Statements of our own share one connection, and nobody listens for other machines."""
+    """Statements of our own share one connection, which is not given up when somebody no longer waits for one; types of the server
+    are asked for once; nobody tells other machines anything, or listens to them."""
     one_at_a_time = asyncio.Lock()
-    connected = database.connected
+    acquire, connected, run = database.acquire, database.connected, database.run
 
     @contextlib.asynccontextmanager
     async def in_turn() -> AsyncIterator[ServerConnection]:
         async with one_at_a_time, connected() as connection:
             yield connection
 
+    async def run_to_its_end(sql: str, *parameters: object, check: bool = True) -> Rows:
+        return await asyncio.shield(asyncio.ensure_future(run(sql, *parameters, check=check)))
+
+    async def acquire_knowing() -> ServerConnection:
+        connection = await acquire()
+        if "_introspect_types" not in vars(connection):
+            asked: Any = getattr(connection, "_introspect_types")  # noqa: B009 - the driver's own
+            vars(connection)["_introspect_types"] = partial(_types, database.url, asked)
+        return connection
+
+    database.acquire = acquire_knowing  # type: ignore[method-assign]
     database.connected = in_turn  # type: ignore[method-assign]
-    database.notifier = Notifier(
+    database.run = run_to_its_end  # type: ignore[method-assign]
+    database.notifier = _InProcess(
         notifier_name(database.url, database.settings.schema),
         "posthouse tests",
         listen_url=None,
         run=partial(database.run, check=False),
         floor=LAST_PAUSE,
     )
+
+
+class _InProcess(Notifier):
+    """Reaches this process only."""
+
+    def notify(self) -> None:
+        self.wake()
+
+
+async def _types(url: str, asked: Any, oids: Collection[int], timeout: float | None) -> Any:
+    """What asyncpg asks each new connection for, which takes longer than most tests."""
+    wanted = (url, *sorted(oids))
+    if wanted not in _asked:
+        _asked[wanted] = await asked(oids, timeout)
+    return _asked[wanted]
 
 
 async def _no_checks(*, today: bool = True) -> Sequence[Check]:

@@ -177,6 +177,7 @@ def _pool_of(share: Share) -> _Pool:
     )  # no loop can use another one's connections
     pool = made.get(key)
     if pool is None or pool.room < share.most:
-        pool = made[key] = _Pool(share.url, pooled=share.pooled, room=max(MOST, share.most))
+        alone = share.sharing is None  # a pool costs for each connection that it might have
+        pool = made[key] = _Pool(share.url, pooled=share.pooled, room=share.most if alone else max(MOST, share.most))
     pool.enter(share)
     return pool
