@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 from django.test import TestCase, TransactionTestCase
+from django.test.utils import _TestState
 
 from posthouse.errors import ConfigurationError
 from posthouse.local.django import database_of
@@ -73,7 +74,7 @@ def url_of_test_database(using: str = DEFAULT_DB_ALIAS) -> str:
     not touched."""
     of_it = connections[using].settings_dict
     name, wanted = str(of_it["NAME"]), (of_it.get("TEST") or {}).get("NAME") or TEST_DATABASE_PREFIX
-    if not name.startswith(wanted):
+    if not name.startswith(wanted) or not hasattr(_TestState, "saved_data"):
         raise ConfigurationError(
             f"Django's database {using!r} is {name!r}, which its test runner did not make: run this with `manage.py test` or pytest-django"
         )

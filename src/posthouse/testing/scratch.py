@@ -120,6 +120,8 @@ class BorrowedDatabase:
 
     async def _make(self) -> None:
         async with _connected(self.url) as connection:
+            if await connection.fetchval(SAID) != MARK:
+                await self._refuse_data(connection)
             await connection.execute(f"DROP SCHEMA IF EXISTS {self._schema} CASCADE")
             name = await connection.fetchval("SELECT quote_ident(current_database())")
             await connection.execute(f"COMMENT ON DATABASE {name} IS '{MARK}'")
@@ -127,6 +129,16 @@ class BorrowedDatabase:
         async with _connected(self.url) as connection:
             self._baseline = Baseline(connection, [self._schema])
             await self._baseline.take()
+
+    async def _refuse_data(self, connection: Any) -> None:
+        for table in ("key", "outbox", "inbox", "head", "held", "timer", "saga", "stream_event"):
+            name = f"{self._schema}.{table}"
+            if await connection.fetchval("SELECT to_regclass($1) IS NULL", name):
+                continue
+            if await connection.fetchval(f"SELECT EXISTS (SELECT FROM {name})"):
+                raise ConfigurationError(
+                    f"{name} of {urlsplit(self.url).path[1:]!r} has rows that no test made: this is not a database for tests. Drop it if it is"
+                )
 
     async def _reset(self) -> Sequence[str]:
         """Over a connection for this once: a runner that drops the database would meet one that is kept."""
