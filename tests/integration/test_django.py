@@ -97,6 +97,14 @@ def test_without_settings_it_says_how_to_have_them(tmp_path: Path) -> None:
     assert "`manage.py posthouse …`" in " ".join(run.stderr.split())
 
 
+def test_a_module_that_needs_django_says_how_to_run_it(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("from django.db.models import Model\nclass Order(Model): pass\n")
+    command = [sys.executable, "-m", "posthouse", "run", "app"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode != 0
+    assert "run this as `python manage.py posthouse …`" in " ".join(run.stderr.split())
+
+
 async def test_migrate_makes_the_tables_and_takes_them_back(postgres_url: str, default: dict[str, Any]) -> None:
     store = PostgresStore(postgres_url)
     operation = UpgradeStore()

@@ -140,7 +140,14 @@ def _failure(name: str, error: Exception) -> str:
         return f"{name} cannot be imported: {place}{error}"
     linecache.checkcache()
     story = "".join([*traceback.format_list(own), *traceback.format_exception_only(error)]).rstrip()
-    return f"{name} cannot be imported:\n{story}"
+    return f"{name} cannot be imported:\n{story}{_remedy(error)}"
+
+
+def _remedy(error: Exception) -> str:
+    """What to do about an application of Django's that was not set up."""
+    if type(error).__name__ not in ("ImproperlyConfigured", "AppRegistryNotReady"):
+        return ""
+    return "\nDjango is not set up here: with `posthouse.django` in INSTALLED_APPS, run this as `python manage.py posthouse …`"
 
 
 def _is_theirs(filename: str) -> bool:

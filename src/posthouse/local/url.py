@@ -15,8 +15,12 @@ ESCAPE = (
 )
 
 
+_WITH_DRIVER = ("postgresql", "sqlite")
+"""Schemes behind which SQLAlchemy names a driver, as in `postgresql+asyncpg:`; ours is our own."""
+
+
 def split(url: str) -> SplitResult:
-    """The parts of a URL. Raises ConfigurationError, without a word of the URL but its scheme, where its servers cannot be told
+    """The parts of a URL; one of SQLAlchemy's without its driver. Raises ConfigurationError, without a word of the URL but its scheme, where its servers cannot be told
     from its user and password."""
     scheme = url.partition(":")[0]
     try:
@@ -29,4 +33,5 @@ def split(url: str) -> SplitResult:
     spilt = parts.fragment or (not at and "@" in parts.path) or "@" in parts.query.partition("=")[0]
     if parts.netloc and (spilt or "@" in user):
         raise ConfigurationError(f"the {scheme} URL has a part behind its servers that looks like a password: {ESCAPE}")
-    return parts
+    scheme, driver, _ = parts.scheme.partition("+")
+    return parts._replace(scheme=scheme) if driver and scheme in _WITH_DRIVER else parts

@@ -6,6 +6,7 @@ import pytest
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.stores import open_store
+from posthouse.stores.postgres import PostgresStore
 
 
 async def test_a_relative_and_an_absolute_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,6 +25,17 @@ async def test_a_store_in_memory_leaves_no_file(tmp_path: Path, monkeypatch: pyt
     await store.upgrade()
     await store.aclose()
     assert os.listdir(tmp_path) == []
+
+
+async def test_a_url_of_sqlalchemy_is_taken_as_it_is(tmp_path: Path) -> None:
+    on_sqlite = open_store(f"sqlite+aiosqlite:///{tmp_path}/a.db", clock=SystemClock())
+    await on_sqlite.upgrade()
+    await on_sqlite.aclose()
+    assert (tmp_path / "a.db").exists()
+    on_postgres = open_store("postgresql+asyncpg://shop@db/shop?schema=facts", clock=SystemClock())
+    assert isinstance(on_postgres, PostgresStore)
+    assert on_postgres._database.url == "postgresql://shop@db/shop"
+    await on_postgres.aclose()
 
 
 async def test_options_reach_the_store(tmp_path: Path) -> None:

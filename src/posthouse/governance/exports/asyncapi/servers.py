@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import msgspec
+
+from posthouse.local.url import split
 
 
 class Server(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -26,7 +28,7 @@ PROTOCOLS = {
 
 def server_of(url: str) -> Server | None:
     """None where there is no server to reach: embedded brokers, and those that a service was given as objects."""
-    parts = urlsplit(url)
+    parts = split(url)
     host = parts.netloc.rpartition("@")[2]
     said = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     if parts.scheme == "pubsub":
