@@ -25,6 +25,7 @@ Verdict = Literal["adds up", "does not add up", "cannot tell"]
 FOR_GOOD = ("dead", "quarantined")
 """States that nothing ends but an operator's word."""
 DROPPED = "the broker has dropped frames before they were read"
+CAME = "{:,} that were accepted as lost came after all, or were given up: say `posthouse outbox accept-loss` again"
 GONE = "frames are gone from the broker that it may not have read"
 TWICE = "a consumer has them in hand or did not acknowledge them, or the broker has repeats"
 
@@ -41,6 +42,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     is one that the service has no more: what is held for it counts all the same, and what was committed for it cannot be told.
     `overlap`: so many of those in flight, at most, may be counted a second time: they are in a consumer's hands and may be
     applied, or the broker has more frames than were sent, so that some are repeats, junk, or still in the outbox as well.
+    `lost`: so many never came, and an operator has accepted it.
     """
 
     consumer: str
@@ -59,6 +61,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     gone: bool = False
     dropped: bool = False
     overlap: int = 0
+    lost: int = 0
 
     @property
     def moving(self) -> bool:
@@ -69,7 +72,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     def difference(self) -> int:
         """What is missing (above 0) or counted twice (below 0); of foreign lines nothing is known. While events move, a few
         are on both sides of a step; when nothing moves and nobody came late it is 0."""
-        found = self.applied + self.in_flight + sum(self.held.values()) + self.skipped
+        found = self.applied + self.in_flight + sum(self.held.values()) + self.skipped + self.lost
         return 0 if self.foreign or self.removed else self.committed - found
 
     @property
@@ -107,7 +110,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         if self.foreign:
             return "the service that says these events was not named"
         if self.difference < 0:
-            return f"{-self.difference:,} counted twice: {TWICE}" if self.verdict == "cannot tell" else ""
+            if self.verdict == "cannot tell":
+                return f"{-self.difference:,} counted twice: {TWICE}"
+            return CAME.format(-self.difference) if -self.difference <= self.lost else ""
         if self.difference == 0 and self.dropped:
             return f"{DROPPED}, and something else was counted instead"
         if self.difference == 0:
@@ -255,6 +260,7 @@ def _lines(own: Counts, reached: _Reached, producers: Mapping[str, Counts | None
                 uncounted=progress.uncounted,
                 refused=refused,
                 strange=own.strange.get((consumer, topic), 0),
+                lost=own.lost.get((consumer, topic), 0),
                 gone=progress.truncated and progress.whole,
                 dropped=progress.dropped,
                 overlap=overlap(

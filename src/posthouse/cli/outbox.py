@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from posthouse.app import app_of
+from posthouse.cli.accepting import accept_loss
 from posthouse.cli.group import BAD_INPUT
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
@@ -24,6 +25,7 @@ app = typer.Typer(
     no_args_is_help=True, help="Look at events that the broker refused and try them again; send again what it lost."
 )
 app.command()(resend)
+app.command()(accept_loss)
 
 COLUMNS = ("ID", "STATE", "TOPIC", "TENANT", "KEY", "TRIES", "SINCE", "NEXT", "WHY")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from posthouse.app import App, apps_of
 from posthouse.cli.group import CHECK_FAILED
+from posthouse.cli.losses import when
 from posthouse.cli.moment import moment_of
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, By, Why, Yes
@@ -135,13 +135,9 @@ def _show(results: Sequence[Resent], *, dry_run: bool, retention: Sequence[App])
 
 def _table(results: Sequence[Resent]) -> None:
     rows = [
-        (r.service, part.topic, part.tenant, part.events, part.keys, _time(part.oldest), _time(part.newest))
+        (r.service, part.topic, part.tenant, part.events, part.keys, when(part.oldest), when(part.newest))
         for r in results
         for part in r.parts
     ]
     if rows:
         print_table(COLUMNS, rows)
-
-
-def _time(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from posthouse.app import apps_of
 from posthouse.cli.group import CHECK_FAILED
+from posthouse.cli.losses import advice, losses
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, complain, print_json, print_table, say, stdout
@@ -20,11 +21,13 @@ from posthouse.cli.timing import show_timing
 from posthouse.cli.workers import mixed, show_workers, unattended
 from posthouse.errors import BrokerUnavailable, ConfigurationError, StoreUnavailable
 from posthouse.liveness import Attendance, attendance, is_running
+from posthouse.missing import Remedy, accepted, remedies
 from posthouse.seam.timing import ServiceTiming
 from posthouse.service import Service
 from posthouse.status import Line, Status, Verdict, timing_of, worst
 from posthouse.status import status as read_status
 from posthouse.store import Worker
+from posthouse.store.actions import Action
 
 LOOKS = 5
 PAUSE = 0.2
@@ -59,6 +62,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Every process that ran in the last day, with what it runs and its last sign of life."""
     unattended: Sequence[str]
     """Sentences on what nobody runs."""
+    remedies: Sequence[Remedy] = ()
+    """Of each line that lacks events, whether a store still has some of its topic."""
     timing: Sequence[ServiceTiming] = ()
     """With `--verbose`: what running processes have timed."""
 
@@ -71,6 +76,8 @@ class Look(NamedTuple):
     attended: Sequence[Attendance]
     wake: Mapping[str, str]
     timing: Sequence[ServiceTiming]
+    remedies: Sequence[Remedy]
+    accepted: Mapping[tuple[str, str], Action]
 
 
 def status(
@@ -96,22 +103,26 @@ def status(
     if watch:
         asyncio.run(_watch(services, every, verbose))
     else:
-        _show_once(services, as_json, verbose)
+        _show_once(services, targets, as_json, verbose)
 
 
-def _show_once(services: Sequence[Service], as_json: bool, verbose: bool) -> None:
+def _show_once(services: Sequence[Service], targets: Sequence[str], as_json: bool, verbose: bool) -> None:
     try:
-        figures, before, attended, wake, timing = asyncio.run(_look(services, verbose))
+        look = asyncio.run(looked(services, verbose=verbose))
     except (StoreUnavailable, BrokerUnavailable) as error:
         complain(f"posthouse: cannot tell: {error}")
         raise typer.Exit(CANNOT_TELL) from error
-    settled = figures.settled(before)
+    figures, attended = look.figures, look.attended
+    settled = figures.settled(look.before)
     if as_json:
-        print_json(report_of(figures, wake, settled, attended, timing))
+        report = report_of(figures, look.wake, settled, attended, look.timing)
+        print_json(msgspec.structs.replace(report, remedies=look.remedies))
     else:
-        show(figures, wake, settled, attended)
+        show(figures, look.wake, settled, attended)
+        for sentence in [*losses(figures.lines, look.accepted), *(advice(one, targets) for one in look.remedies)]:
+            say(sentence, "yellow")
         if verbose:
-            show_timing(timing)
+            show_timing(look.timing)
     raise typer.Exit(code_of(figures, settled, attended))
 
 
@@ -202,7 +213,8 @@ def show(figures: Status, wake: Mapping[str, str], settled: Sequence[Line], atte
         say("held events: see `posthouse held list`", "yellow")
 
 
-async def _look(services: Sequence[Service], verbose: bool) -> Look:
+async def looked(services: Sequence[Service], *, verbose: bool = False) -> Look:
+    """Look until all adds up, a few times at most."""
     async with opened(services):
         wake = await _wakes(services)
         figures = before = await read_status(services)
@@ -211,8 +223,15 @@ async def _look(services: Sequence[Service], verbose: bool) -> Look:
                 break
             await asyncio.sleep(PAUSE)
             figures = await read_status(services)
-        attended = await attendance(services, figures)
-        return Look(figures, before, attended, wake, await timing_of(services) if verbose else ())
+        return Look(
+            figures,
+            before,
+            await attendance(services, figures),
+            wake,
+            await timing_of(services) if verbose else (),
+            await remedies(services, figures.settled(before)),
+            await accepted(services, figures.lines),
+        )
 
 
 async def _wakes(services: Sequence[Service]) -> Mapping[str, str]:
@@ -244,7 +263,7 @@ def _row(line: Line, settled: bool) -> tuple[Cell, ...]:
         line.applied,
         f"{line.in_flight:,} ({line.refused:,} refused)" if line.refused else line.in_flight,
         Text(held or "0", "bold red" if "dead" in line.held else ""),
-        line.skipped,
+        f"{line.skipped:,} ({line.lost:,} lost)" if line.lost else line.skipped,
         line.strange,
         _verdict(line, settled),
     )

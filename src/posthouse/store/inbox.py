@@ -97,6 +97,10 @@ class InboxTable(Protocol):
         False, and nothing changed, when it is unordered and known already, perhaps since somebody was waited for."""
         ...
 
+    async def accept_loss(self, tx: Transaction, consumer: str, topic: str, count: int) -> None:
+        """Count so many events of a topic as lost that the consumer never got; below 0: so many have come after all."""
+        ...
+
     async def purged_until(self, consumer: str) -> float | None:
         """An unordered event whose `time` is not later than this may have been applied and forgotten; None when none was."""
         ...

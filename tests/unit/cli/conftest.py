@@ -72,7 +72,7 @@ class Project:
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)
 
-    def place(self, *orders: tuple[str, int], after: float = 0.0, timer: str | None = None) -> None:
+    def place(self, *orders: tuple[str, int], after: float | None = None, timer: str | None = None) -> None:
         """Commit one OrderPlaced per (order_id, total_cents)."""
 
         async def work(service: Service) -> None:

@@ -26,6 +26,7 @@ FROM (SELECT * FROM posthouse.applied_count UNION ALL SELECT * FROM posthouse.ap
 UNION ALL SELECT CASE WHEN type = '' AND state IN ('quarantined', 'skipped') THEN 'strange' ELSE 'held ' || state END AS what,
     consumer, topic, count(*), 0
 FROM posthouse.held GROUP BY consumer, topic, what
+UNION ALL SELECT 'lost', consumer, topic, lost, 0 FROM posthouse.loss WHERE lost <> 0
 UNION ALL SELECT 'timers', '', '', count(*), 0 FROM posthouse.timer
 UNION ALL SELECT 'runs', to_char(m.run_since, 'YYYY-MM-DD HH24:MI:SS TZH:TZM'),
     CASE WHEN m.run_since > clock_timestamp() - interval '1 day' THEN 'lately' ELSE '' END, m.runs, posthouse.is_ahead()::int
@@ -36,7 +37,7 @@ FROM posthouse.meta m
 async def counted(database: Database) -> Counts:
     """The figures."""
     found: dict[str, dict[Any, Any]] = {
-        what: {} for what in ("backlog", "sent", "stuck", "refused", "applied", "held", "strange")
+        what: {} for what in ("backlog", "sent", "stuck", "refused", "applied", "held", "strange", "lost")
     }
     given_up: Counter[tuple[str, str]] = Counter()
     timers = 0
@@ -52,8 +53,8 @@ async def counted(database: Database) -> Counts:
             given_up[first, second] += skipped
         elif what == "held skipped":
             given_up[first, second] += number
-        elif what == "strange":
-            found["strange"][first, second] = number
+        elif what in ("strange", "lost"):
+            found[what][first, second] = number
         elif what.startswith("held "):
             found["held"][first, second, what.removeprefix("held ")] = number
         else:
@@ -72,6 +73,7 @@ async def counted(database: Database) -> Counts:
         skipped=+given_up,
         held=found["held"],
         strange=found["strange"],
+        lost=found["lost"],
         timers=timers,
         notes=notes,
     )

@@ -86,6 +86,13 @@ SET applied = a.applied + excluded.applied, skipped = a.skipped + excluded.skipp
 """
 
 
+# What never came is lost.
+ACCEPT_LOSS = """
+INSERT INTO posthouse.loss AS l (consumer, topic, lost) VALUES ($1, $2, $3)
+ON CONFLICT (consumer, topic) DO UPDATE SET lost = l.lost + excluded.lost
+"""
+
+
 class PostgresInbox:
     """The inbox of a `PostgresStore`."""
 
@@ -118,6 +125,9 @@ class PostgresInbox:
             return True
         columns = self._inbox_columns(consumer, entry)
         return bool(await own(tx).run(ADVANCE_UNORDERED, *columns, *figures, entry.said))
+
+    async def accept_loss(self, tx: Transaction, consumer: str, topic: str, count: int) -> None:
+        await own(tx).run(ACCEPT_LOSS, consumer, topic, count)
 
     async def purged_until(self, consumer: str) -> float | None:
         rows = await self._database.run(FORGOTTEN, consumer)

@@ -293,6 +293,13 @@ def _receiving(metadata: MetaData) -> None:
         *_columns(BigInteger, "applied", "skipped"),
         PrimaryKeyConstraint("consumer", "topic", name="applied_pkey"),
     )
+    Table(
+        "loss",
+        metadata,
+        *_columns(Text, "consumer", "topic"),
+        *_columns(BigInteger, "lost"),
+        PrimaryKeyConstraint("consumer", "topic", name="loss_pkey"),
+    )
     _held(metadata)
 
 

@@ -315,6 +315,14 @@ CREATE TABLE posthouse.applied (
     PRIMARY KEY (consumer, topic)
 ) WITH (fillfactor = 50);
 
+-- How many events each consumer never got, as far as an operator has accepted it.
+CREATE TABLE posthouse.loss (
+    consumer text NOT NULL,
+    topic text NOT NULL,
+    lost bigint NOT NULL,  -- accepted so far
+    PRIMARY KEY (consumer, topic)
+);
+
 -- What could not be applied. Functions are given whole rows of it: the order of the columns counts.
 CREATE TABLE posthouse.held (
     id bigint GENERATED ALWAYS AS IDENTITY,  -- in the order of coming

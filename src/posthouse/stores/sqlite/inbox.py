@@ -91,6 +91,13 @@ ON CONFLICT (consumer) DO UPDATE SET until = max(until, excluded.until)
 """
 
 
+# What never came is lost.
+ACCEPT_LOSS = """
+INSERT INTO posthouse_loss (consumer, topic, lost) VALUES (?, ?, ?)
+ON CONFLICT (consumer, topic) DO UPDATE SET lost = lost + excluded.lost
+"""
+
+
 class SqliteInbox:
     """The inbox of a `SqliteStore`."""
 
@@ -137,6 +144,9 @@ class SqliteInbox:
         if counted:
             ours.count(consumer, entry.topic, skipped=skipped)
         return True
+
+    async def accept_loss(self, tx: Transaction, consumer: str, topic: str, count: int) -> None:
+        own(tx).run(ACCEPT_LOSS, (consumer, topic, count))
 
     async def purged_until(self, consumer: str) -> float | None:
         rows = await self._database.select(FORGOTTEN, (consumer,))

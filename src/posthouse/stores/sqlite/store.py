@@ -81,6 +81,9 @@ SELECT consumer, topic, CASE WHEN type = '' AND state IN ('quarantined', 'skippe
 FROM posthouse_held GROUP BY consumer, topic, what
 """
 
+# Events accepted as lost.
+LOST = "SELECT consumer, topic, lost FROM posthouse_loss WHERE lost <> 0"
+
 # Timers set.
 TIMERS = "SELECT count(*) FROM posthouse_timer"
 
@@ -280,6 +283,7 @@ def _counts(connection: sqlite3.Connection) -> Counts:
         skipped=+skipped,
         held={place: number for place, number in held.items() if place[2] != "strange"},
         strange=strange,
+        lost={(consumer, topic): number for consumer, topic, number in connection.execute(LOST)},
         timers=connection.execute(TIMERS).fetchone()[0],
     )
 

@@ -254,3 +254,16 @@ class InboxContract(StoreFixtures):
         assert not await claim(store, msgspec.structs.replace(ahead, time=now + 3600)), (
             "stored anew, as late as it was dated"
         )
+
+    async def test_what_never_came_is_counted_as_lost_until_it_comes_after_all(
+        self, store: Store, other: Store
+    ) -> None:
+        for count in (2, 3, -1):
+            async with store.begin() as tx:
+                await store.inbox.accept_loss(tx, CONSUMER, TOPIC, count)
+        async with failing(store) as tx:
+            await store.inbox.accept_loss(tx, CONSUMER, TOPIC, 9)
+        assert (await other.counts()).lost == {(CONSUMER, TOPIC): 4}
+        async with store.begin() as tx:
+            await store.inbox.accept_loss(tx, CONSUMER, TOPIC, -4)
+        assert (await store.counts()).lost == {}

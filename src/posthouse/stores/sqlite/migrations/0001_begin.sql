@@ -140,6 +140,14 @@ CREATE TABLE posthouse_applied (
     PRIMARY KEY (consumer, topic)
 ) WITHOUT ROWID;
 
+-- How many events each consumer never got, as far as an operator has accepted it.
+CREATE TABLE posthouse_loss (
+    consumer TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    lost INTEGER NOT NULL,
+    PRIMARY KEY (consumer, topic)
+) WITHOUT ROWID;
+
 -- What could not be applied.
 CREATE TABLE posthouse_held (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

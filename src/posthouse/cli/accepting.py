@@ -1,0 +1,77 @@
+"""`posthouse outbox accept-loss`: let the sum be right again where events are lost for good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from posthouse.cli.losses import advice
+from posthouse.cli.opening import opened
+from posthouse.cli.options import AsJson, By, Why, Yes
+from posthouse.cli.output import counted, print_json, say
+from posthouse.cli.status import looked
+from posthouse.cli.target import Targets, load_all
+from posthouse.errors import ConfigurationError, DeskError, did_you_mean
+from posthouse.missing import accept_loss as accept
+from posthouse.missing import nothing_to_accept
+from posthouse.status import Line, Status
+from posthouse.store.actions import Action
+
+
+def accept_loss(
+    targets: Targets,
+    consumer: Annotated[str, typer.Option(help="Which consumer lacks them: as `posthouse status` names it.")],
+    topic: Annotated[str, typer.Option(help="In which topic.")],
+    why: Why = "",
+    by: By = "",
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Accept that events which a consumer lacks are lost, so that the next loss is seen.
+
+    What is missing in that line now counts as lost, with your name and reason, and `posthouse status` goes on showing it. Nothing
+    else changes: should they come after all, they are applied, and saying this once more puts the figure right.
+    """
+    if not why.strip():
+        raise ConfigurationError("--why: say why they are lost; whoever reads the books later will ask")
+    services = load_all(targets)
+    look = asyncio.run(looked(services))
+    line = _line(look.figures, look.figures.settled(look.before), consumer, topic)
+    if reason := nothing_to_accept(line):
+        raise DeskError(reason)
+    if not yes and not as_json:
+        for remedy in look.remedies:
+            if (remedy.consumer, remedy.topic) == (consumer, topic) and remedy.since is not None:
+                say(advice(remedy, targets), "yellow")
+        typer.confirm(_question(line), abort=True, err=True)
+
+    async def write() -> Action:
+        async with opened(services):
+            return await accept(services, line, by=by, why=why)
+
+    action = asyncio.run(write())
+    if as_json:
+        print_json({"consumer": consumer, "topic": topic, "accepted": action.count, "lost": line.lost + action.count})
+    else:
+        say(f"{consumer} in {topic}: {counted(line.lost + action.count, 'event')} accepted as lost", "green")
+
+
+def _line(figures: Status, settled: Sequence[Line], consumer: str, topic: str) -> Line:
+    """The line that is meant; one whose figures move is not to be judged."""
+    found = next((line for line in figures.lines if (line.consumer, line.topic) == (consumer, topic)), None)
+    if found is None:
+        known = [f"{line.consumer} in {line.topic}" for line in figures.lines]
+        hint = did_you_mean(f"{consumer} in {topic}", known)
+        raise ConfigurationError(f"`posthouse status` has no line {consumer} in {topic}.{hint}")
+    if found not in settled:
+        raise DeskError(f"events of {consumer} in {topic} are on their way: look again when nothing moves")
+    return found
+
+
+def _question(line: Line) -> str:
+    if line.difference < 0:
+        return f"Count {counted(-line.difference, 'event')} of {line.consumer} in {line.topic} as lost no more?"
+    return f"Accept that {counted(line.difference, 'event')} of {line.consumer} in {line.topic} are lost?"
