@@ -170,8 +170,9 @@ class Opened:
             self.ready = True
 
     async def look(self) -> None:
-        """Open it to look at only: the tables are in place, and the set-up functions are not run."""
-        await self.bring_up()
+        """Open it to look at only: nothing is made, and the set-up functions are not run. Raises StoreOutdated where there is
+        nothing to look at."""
+        await self.ports.store.present()
         await self.projections.learn()
 
     async def bring_up(self) -> None:

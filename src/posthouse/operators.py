@@ -55,13 +55,13 @@ class OperatorsLog:
 
     async def note(self, tx: Transaction, action: Action) -> None:
         """Write it in the transaction of the act itself: both are there, or neither."""
-        await self._store.actions.add(tx, self._signed(action))
+        await self._store.actions.add(tx, self.signed(action))
 
     @contextlib.asynccontextmanager
     async def doing(self, action: Action) -> AsyncIterator[Act]:
         """Around an act elsewhere, in a broker or over many transactions: it is noted before it begins, and how it ended after.
         One that its process did not survive stays `begun`."""
-        begun = msgspec.structs.replace(self._signed(action), outcome=BEGUN)
+        begun = msgspec.structs.replace(self.signed(action), outcome=BEGUN)
         async with self._store.begin() as tx:
             await self._store.actions.add(tx, begun)
         act = Act()
@@ -76,7 +76,8 @@ class OperatorsLog:
         """What was done, newest first."""
         return await self._store.actions.find(wanted or ActionFilter(), limit)
 
-    def _signed(self, action: Action) -> Action:
+    def signed(self, action: Action) -> Action:
+        """As it is kept: with a name, and without secrets."""
         return msgspec.structs.replace(
             action,
             by=redacted(action.by.strip()) or operator_name(),

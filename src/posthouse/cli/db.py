@@ -10,12 +10,13 @@ import typer
 from rich.text import Text
 
 from posthouse.cli.group import CHECK_FAILED
-from posthouse.cli.options import AsJson, Yes
+from posthouse.cli.options import AsJson, By, Why, Yes
 from posthouse.cli.output import counted, print_json, print_table, say
 from posthouse.cli.roles import roles
 from posthouse.cli.target import store_of
-from posthouse.errors import ConfigurationError, did_you_mean
-from posthouse.store import Migration, Store
+from posthouse.errors import ConfigurationError, StoreOutdated, did_you_mean
+from posthouse.operators import OperatorsLog
+from posthouse.store import Action, Migration, Restoration, Store
 
 T = TypeVar("T")
 
@@ -54,12 +55,14 @@ def upgrade(
 @app.command()
 def status(target: StoreTarget, as_json: AsJson = False) -> None:
     """Show every migration and its state; ends with code 1 when one that a service needs is missing."""
-    steps, needed, pending = asyncio.run(_with_store(target, _states))
+    steps, needed, pending, nothing = asyncio.run(_with_store(target, _states))
     states = {step.name: _state(step, needed, pending) for step in steps}
     if as_json:
         print_json({"pending": needed, "migrations": states})
     else:
         print_table(("MIGRATION", "STATE"), [(name, _coloured(state)) for name, state in states.items()])
+        if nothing:
+            say(nothing, "yellow")
         _say_what_to_do(target, needed, pending)
     if needed:
         raise typer.Exit(CHECK_FAILED)
@@ -87,6 +90,8 @@ def sql(
 def restored(
     target: StoreTarget,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would do, and do nothing.")] = False,
+    by: By = "",
+    why: Why = "",
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -99,7 +104,8 @@ def restored(
         typer.confirm(
             f"Was the store of {target} brought back from a backup, and is nobody at work on it?", abort=True, err=True
         )
-    found = asyncio.run(_with_store(target, lambda store: store.restored(dry_run=dry_run)))
+    action = Action(verb="db restored", by=by, why=why, target="the store")
+    found = asyncio.run(_with_store(target, lambda store: _restored(store, dry_run, action)))
     if as_json:
         print_json({"lineage": found.lineage, "again": found.again, "dry_run": dry_run})
         return
@@ -134,12 +140,29 @@ def _say_what_to_do(target: str, needed: Sequence[str], pending: Sequence[str]) 
         say("the store is up to date", "green")
 
 
+async def _restored(store: Store, dry_run: bool, action: Action) -> Restoration:
+    await store.present()
+    return await store.restored(dry_run=dry_run, action=OperatorsLog(store).signed(action))
+
+
 async def _upgraded(store: Store, post: bool) -> tuple[Sequence[str], Sequence[str]]:
     return await store.upgrade(post=post), await store.pending_migrations(post=True)
 
 
-async def _states(store: Store) -> tuple[Sequence[Migration], Sequence[str], Sequence[str]]:
-    return store.migrations(), await store.pending_migrations(), await store.pending_migrations(post=True)
+async def _states(store: Store) -> tuple[Sequence[Migration], Sequence[str], Sequence[str], str]:
+    """Every step, those that are needed, those that are pending at all, and, where there is nothing yet, a sentence on that."""
+    steps, needed, pending = (
+        store.migrations(),
+        await store.pending_migrations(),
+        await store.pending_migrations(post=True),
+    )
+    nothing = ""
+    if len(pending) == len(steps):
+        try:
+            await store.present()
+        except StoreOutdated as error:
+            nothing = str(error)
+    return steps, needed, pending, nothing
 
 
 async def _with_store(target: str, ask: Callable[[Store], Awaitable[T]]) -> T:

@@ -11,7 +11,8 @@ from posthouse.service import Service
 
 @asynccontextmanager
 async def opened(services: Sequence[Service]) -> AsyncIterator[None]:
-    """Stores with their tables in place; the services' own set-up functions are not run. Closed at the end."""
+    """Stores that are there, with their tables: none is made by looking. The services' own set-up functions are not run. Closed
+    at the end."""
     apps = apps_of(services)
     try:
         for app in apps:

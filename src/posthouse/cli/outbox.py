@@ -6,20 +6,22 @@ import asyncio
 from collections.abc import Sequence
 from typing import Annotated
 
+import msgspec
 import typer
 
 from posthouse.app import app_of
 from posthouse.cli.accepting import accept_loss
 from posthouse.cli.group import BAD_INPUT
 from posthouse.cli.opening import opened
-from posthouse.cli.options import AsJson
+from posthouse.cli.options import AsJson, By, Why
 from posthouse.cli.output import Cell, complain, counted, one_line, print_json, print_table, say, span
 from posthouse.cli.resending import resend
 from posthouse.cli.target import Target, load
+from posthouse.clock import new_id
 from posthouse.errors import ConfigurationError
 from posthouse.events import timestamp
 from posthouse.service import Service
-from posthouse.store import StuckRow
+from posthouse.store import Action, StuckRow
 
 app = typer.Typer(
     no_args_is_help=True, help="Look at events that the broker refused and try them again; send again what it lost."
@@ -49,13 +51,15 @@ def retry(
     target: Target,
     row_ids: Annotated[list[int] | None, typer.Argument(metavar="ID", help="Numbers from `outbox list`.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every refused row, instead of numbers.")] = False,
+    by: By = "",
+    why: Why = "",
     as_json: AsJson = False,
 ) -> None:
     """Try refused events again now; ends their quarantine. A running relay takes them up."""
     service = load(target)
     if everything == bool(row_ids):
         raise ConfigurationError("say which: the numbers of stuck rows, or --all")
-    done, unknown = asyncio.run(_retry(service, row_ids))
+    done, unknown = asyncio.run(_retry(service, row_ids, Action(verb="outbox retry", by=by, why=why)))
     if as_json:
         print_json({"done": done, "unknown": unknown})
     else:
@@ -73,13 +77,32 @@ async def _stuck(service: Service) -> Sequence[StuckRow]:
         return await app_of(service).store.outbox.stuck()
 
 
-async def _retry(service: Service, row_ids: Sequence[int] | None) -> tuple[list[int], list[int]]:
+async def _retry(service: Service, row_ids: Sequence[int] | None, action: Action) -> tuple[list[int], list[int]]:
     """Those that were stuck and those that were not. Rows that wait behind others follow by themselves."""
     async with opened([service]):
-        table = app_of(service).store.outbox
-        ids = [s.row.id for s in await table.stuck() if s.attempts] if row_ids is None else row_ids
-        answers = {row_id: await table.retry_stuck(row_id) for row_id in ids}
+        app = app_of(service)
+        stuck = {found.row.id: found for found in await app.store.outbox.stuck()}
+        ids = [row_id for row_id, found in stuck.items() if found.attempts] if row_ids is None else row_ids
+        answers = {
+            row_id: row_id in stuck
+            and await app.store.outbox.retry_stuck(row_id, app.actions.signed(_about(stuck[row_id], action)))
+            for row_id in ids
+        }
     return [i for i, stuck in answers.items() if stuck], [i for i, stuck in answers.items() if not stuck]
+
+
+def _about(stuck: StuckRow, action: Action) -> Action:
+    row = stuck.row
+    return msgspec.structs.replace(
+        action,
+        id=new_id(),
+        target=f"stuck row {row.id}",
+        topic=row.topic,
+        tenant=row.tenant,
+        key=row.key or "",
+        event_id=row.event_id,
+        changed={"state": (_state(stuck), "due")},
+    )
 
 
 def _state(stuck: StuckRow) -> str:

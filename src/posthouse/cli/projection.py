@@ -18,7 +18,7 @@ from rich.text import Text
 from posthouse.app import app_of, apps_of
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.opening import opened
-from posthouse.cli.options import AsJson, Yes
+from posthouse.cli.options import AsJson, By, Why, Yes
 from posthouse.cli.output import Cell, counted, plain, print_json, print_table, say, span, stderr
 from posthouse.cli.target import Target, Targets, load, load_all
 from posthouse.processes import Plan, ProjectionStatus
@@ -98,6 +98,8 @@ def rebuild_command(
     with_held: Annotated[
         bool, typer.Option("--with-held", help="Swap even if events are held that could not be applied.")
     ] = False,
+    by: By = "",
+    why: Why = "",
     as_json: AsJson = False,
 ) -> None:
     """Build a new generation beside the one that is read, and swap it in; or go on with one that was begun.
@@ -112,7 +114,7 @@ def rebuild_command(
     )
     service = load(target)
     with _shown(quiet=as_json) as told:
-        done = asyncio.run(_rebuilt(service, name, plan, told))
+        done = asyncio.run(_rebuilt(service, name, plan, told, by, why))
     if as_json:
         print_json(done)
     else:
@@ -126,6 +128,8 @@ def drop_command(
     generation: Annotated[
         int | None, typer.Option(help="A retired one, by its number. Default: the one that is being built.")
     ] = None,
+    by: By = "",
+    why: Why = "",
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -136,7 +140,7 @@ def drop_command(
         typer.confirm(
             f"Drop {what} of {app_of(service).projections.named(name).consumer}, with its tables?", abort=True, err=True
         )
-    row = asyncio.run(_dropped(service, name, generation))
+    row = asyncio.run(_dropped(service, name, generation, by, why))
     if as_json:
         print_json({"projection": row.projection, "generation": row.number, "tables": row.tables})
     else:
@@ -148,21 +152,19 @@ async def _statuses(services: Sequence[Service]) -> list[ProjectionStatus]:
         return [one for app in apps_of(services) for one in await app.projections.status()]
 
 
-async def _rebuilt(service: Service, name: str, plan: Plan, told: Callable[[Progress], None]) -> Rebuilt:
+async def _rebuilt(
+    service: Service, name: str, plan: Plan, told: Callable[[Progress], None], by: str, why: str
+) -> Rebuilt:
     app_of(service).projections.named(name)
-    try:
+    async with opened([service]):
         await app_of(service).open()
-        return await app_of(service).projections.rebuild(name, plan, told)
-    finally:
-        await service.aclose()
+        return await app_of(service).projections.rebuild(name, plan, told, by=by, why=why)
 
 
-async def _dropped(service: Service, name: str, number: int | None) -> Generation:
-    try:
+async def _dropped(service: Service, name: str, number: int | None, by: str, why: str) -> Generation:
+    async with opened([service]):
         await app_of(service).open()
-        return await app_of(service).projections.drop(name, number)
-    finally:
-        await service.aclose()
+        return await app_of(service).projections.drop(name, number, by=by, why=why)
 
 
 @contextmanager

@@ -6,16 +6,19 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
+import msgspec
 import typer
 
 from posthouse.app import app_of
 from posthouse.broker import Progress
 from posthouse.cli.moment import moment_of
-from posthouse.cli.options import AsJson, Yes
+from posthouse.cli.opening import opened
+from posthouse.cli.options import AsJson, By, Why, Yes
 from posthouse.cli.output import print_json, print_table
 from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.service import Service
+from posthouse.store import Action
 
 
 def seek(
@@ -30,6 +33,9 @@ def seek(
         str | None, typer.Option(help="Whose place: a name from `posthouse topics`. Default: the service's own.")
     ] = None,
     topic: Annotated[str | None, typer.Option(help="In this topic. Default: in all that the consumer reads.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would move, and move nothing.")] = False,
+    by: By = "",
+    why: Why = "",
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -42,10 +48,15 @@ def seek(
     name = _consumer(service, consumer)
     topics = _topics(service, name, topic)
     moment = _moment(time, position, topics)
+    place = time if position is None else f"position {position}"
+    if dry_run:
+        _show_plan(service, name, topics, str(place), as_json)
+        return
     if not yes:
-        place = time if position is None else f"position {position}"
         typer.confirm(f"Move {name} to {place} in {', '.join(topics)}?", abort=True, err=True)
-    before, after = asyncio.run(_moved(service, name, topics, position, moment))
+    action = Action(verb="seek", by=by, why=why, consumer=name, topic=topics[0] if len(topics) == 1 else "")
+    action = msgspec.structs.replace(action, target=f"{name} to {place}", count=len(topics))
+    before, after = asyncio.run(_moved(service, name, topics, position, moment, action))
     if as_json:
         print_json(
             {
@@ -59,15 +70,35 @@ def seek(
 
 
 async def _moved(
-    service: Service, name: str, topics: Sequence[str], position: str | None, moment: float | None
+    service: Service, name: str, topics: Sequence[str], position: str | None, moment: float | None, action: Action
 ) -> tuple[Mapping[str, Progress], Mapping[str, Progress]]:
-    try:
-        before = await app_of(service).broker.progress(name, topics)
-        for topic in topics:
-            await app_of(service).broker.seek(name, topic, position=_position(position), time=moment)
-        return before, await app_of(service).broker.progress(name, topics)
-    finally:
-        await service.aclose()
+    app = app_of(service)
+    async with opened([service]):
+        before = await app.broker.progress(name, topics)
+        async with app.actions.doing(action) as act:
+            for topic in topics:
+                await app.broker.seek(name, topic, position=_position(position), time=moment)
+            after = await app.broker.progress(name, topics)
+            act.changed = {f"unread in {topic}": (before[topic].pending, after[topic].pending) for topic in topics}
+            act.count = len(topics)
+        return before, after
+
+
+def _show_plan(service: Service, name: str, topics: Sequence[str], place: str, as_json: bool) -> None:
+    """What is unread now; how much it would be, only the broker knows once it has moved."""
+
+    async def look() -> Mapping[str, Progress]:
+        async with opened([service]):
+            return await app_of(service).broker.progress(name, topics)
+
+    now = asyncio.run(look())
+    if as_json:
+        unread = {topic: {"unread": now[topic].pending} for topic in topics}
+        print_json({"consumer": name, "to": place, "dry_run": True, "topics": unread})
+    else:
+        print_table(
+            ("CONSUMER", "TOPIC", "UNREAD NOW", "WOULD MOVE TO"), [(name, t, now[t].pending, place) for t in topics]
+        )
 
 
 def _position(given: str | None) -> int | str | None:

@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from posthouse.clock import backoff
-from posthouse.errors import ConfigurationError, PosthouseError, StoreError, StoreFull, StoreUnavailable, ValueRefused
+from posthouse.errors import (
+    ConfigurationError,
+    PosthouseError,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    ValueRefused,
+    did_you_mean,
+)
 
 try:  # Windows has no flock; there every process checkpoints and the lock is SQLite's own.
     import fcntl
@@ -94,6 +102,22 @@ def connect(path: Path | str, *, synchronous: Synchronous = "FULL") -> sqlite3.C
             connection.close()
             raise
     return connection
+
+
+def absent(path: Path) -> str:
+    """A sentence on a file that is not there, with those beside it that it may be."""
+    if not path.parent.is_dir():
+        return f"{path} is not there, nor is its folder"
+    beside = [file.name for file in path.parent.glob(f"*{path.suffix}") if file.is_file()]
+    hint = did_you_mean(path.name, beside)
+    return f"{path} is not there.{hint if 'Did you mean' in hint else ''}"
+
+
+def look_into(path: Path) -> sqlite3.Connection:
+    """A connection to a file that is there, for reading: it neither makes the file nor changes how it is written. Raises
+    StoreUnavailable where that cannot be."""
+    with mapped(f"opening {path}"):
+        return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0, isolation_level=None)
 
 
 def check_place(path: Path) -> list[str]:

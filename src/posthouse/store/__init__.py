@@ -194,10 +194,15 @@ class Upkeep(Protocol):
         everything else raises StoreOutdated."""
         ...
 
-    async def restored(self, *, dry_run: bool = False) -> Restoration:
+    async def present(self) -> None:
+        """Raise StoreOutdated, which names the place and says what to do, where there are no tables of ours, or older ones. Makes
+        and changes nothing: whoever only looks asks this before anything else."""
+        ...
+
+    async def restored(self, *, dry_run: bool = False, action: Action | None = None) -> Restoration:
         """Say that this database was brought back from a backup: numbers given since will be given again, so they get a new
         lineage, by which consumers tell them from duplicates; what was perhaps not sent is sent again; every lease of
-        before is void. One transaction. With `dry_run` nothing is changed."""
+        before is void. One transaction, in which `action` is noted. With `dry_run` nothing is changed."""
         ...
 
     async def counts(self) -> Counts:

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from posthouse.store.actions import Action
 from posthouse.store.transaction import Transaction
 
 
@@ -129,8 +130,8 @@ class OutboxTable(OutboxReader, Protocol):
         """Every stuck row, for people."""
         ...
 
-    async def retry_stuck(self, row_id: int) -> bool:
-        """An operator asks for another try now; ends a quarantine."""
+    async def retry_stuck(self, row_id: int, action: Action | None = None) -> bool:
+        """An operator asks for another try now; ends a quarantine. `action` is noted in the same transaction."""
         ...
 
     async def kept(self, after: int, limit: int) -> Sequence[OutboxRow]:

@@ -95,3 +95,47 @@ def test_personal_fields_are_said_to_have_changed_and_no_more(project: Project) 
     assert project.run("held", "edit", "shop:orders", "1", "--set", "note=ada@home.example").exit_code == 0
     (action,) = listed(project)
     assert action["changed"] == {"state": ["dead", "retrying"], "note": ["…", "…"]}
+
+
+def test_a_seek_is_noted_before_it_begins_and_how_it_ended(project: Project) -> None:
+    project.place(("a", 1))
+    project.settle(applied=1, held=0)
+    where = ("seek", "shop:orders", "--time", "2020-01-01T00:00:00Z")
+    assert "WOULD MOVE TO" in project.run(*where, "--dry-run").stdout
+    assert listed(project) == []
+    assert project.run(*where, "--yes", *WHO).exit_code == 0
+    (action,) = listed(project)
+    assert (action["verb"], action["by"], action["outcome"]) == ("seek", "ada", "done")
+    assert action["changed"] == {"unread in shop.orders.order": [0, 1]}
+
+
+def test_a_timer_is_cancelled_by_somebody(project: Project) -> None:
+    project.place(("a", 1), after=3600.0, timer="reminder")
+    assert project.run("timers", "shop", "--cancel", "nothing", "--tenant", "t1").exit_code == 2
+    assert project.run("timers", "shop", "--cancel", "reminder", "--tenant", "t1", *WHO).exit_code == 0
+    (action,) = listed(project)
+    assert (action["verb"], action["target"], action["tenant"]) == ("timers cancel", "timer reminder", "t1")
+
+
+def test_a_retry_of_what_the_broker_refused_is_kept(poisoned: Project) -> None:
+    poisoned.put(b"x" * (8 * 1024 * 1024 - 10))
+    poisoned.settle_strange(1)
+    rows = poisoned.json("outbox", "list", "shop")
+    assert isinstance(rows, list)
+    assert poisoned.run("outbox", "retry", "shop", str(rows[0]["id"]), "--why", "it takes more now").exit_code == 0
+    assert poisoned.run("outbox", "retry", "shop", "999").exit_code == 2
+    (action,) = listed(poisoned)
+    assert (action["verb"], action["event_id"], action["why"]) == (
+        "outbox retry",
+        rows[0]["event_id"],
+        "it takes more now",
+    )
+    assert action["changed"] == {"state": ["quarantined", "due"]}
+
+
+def test_a_restored_store_remembers_who_said_so(project: Project) -> None:
+    project.place(("a", 1))
+    assert project.run("db", "restored", "shop", "--dry-run").exit_code == 0
+    assert listed(project) == []
+    assert project.run("db", "restored", "shop", "--yes", *WHO).exit_code == 0
+    assert [(a["verb"], a["why"]) for a in listed(project)] == [("db restored", "ticket 4711")]

@@ -94,6 +94,7 @@ def test_a_store_that_was_brought_back_is_asked_about_tried_dry_and_gets_a_new_l
 
 
 def test_nothing_is_stuck_in_a_new_outbox(project: Project) -> None:
+    project.run("db", "upgrade", "shop")
     assert project.run("outbox", "list", "shop").stdout == "nothing is stuck\n"
     assert project.json("outbox", "list", "shop") == []
     assert project.run("outbox", "retry", "shop", "7").exit_code == 2

@@ -27,6 +27,7 @@ def test_what_an_error_says_has_no_power_over_the_terminal(poisoned: Project) ->
 
 
 def test_a_list_without_events_says_so(project: Project) -> None:
+    project.run("db", "upgrade", "shop")
     assert project.run("held", "list", "shop:orders").stdout == "nothing is held\n"
     assert project.json("held", "list", "shop:orders") == []
 

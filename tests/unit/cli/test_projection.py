@@ -74,11 +74,13 @@ def test_the_list_names_the_generation_that_is_read(declared: Project) -> None:
 
 
 def test_before_the_service_was_opened_there_is_none(declared: Project) -> None:
+    declared.run("db", "upgrade", "rooms")
     assert "none yet" in declared.run("projection", "list", "rooms").stdout
     assert "no projection has a generation yet" in declared.run("projection", "status", "rooms").stdout
 
 
 def test_a_service_without_projections_has_none_to_list(declared: Project) -> None:
+    declared.run("db", "upgrade", "shop")
     assert declared.run("projection", "list", "shop").stdout == "no projection is declared\n"
 
 
@@ -142,11 +144,17 @@ def test_a_rebuild_as_json_prints_one_value_and_nothing_else(declared: Project) 
     done = declared.json("projection", "rebuild", "rooms", "listings", "--keep")
     assert isinstance(done, dict)
     assert (done["generation"], done["replaced"], done["events"], done["kept"]) == (2, 1, 3, True)
-    dropped = declared.json("projection", "drop", "rooms", "listings", "--generation", "1", "--yes")
+    dropped = declared.json("projection", "drop", "rooms", "listings", "--generation", "1", "--yes", "--by", "ada")
+    kept: Any = declared.json("actions", "rooms")
+    assert [(action["verb"], action["outcome"], action["changed"]["generation"]) for action in kept] == [
+        ("projection drop", "done", [1, None]),
+        ("projection rebuild", "done", [1, 2]),
+    ]
     assert dropped == {"projection": "rooms.listings", "generation": 1, "tables": ["listings_listing_1"]}
 
 
 def test_misspelled_names_get_a_suggestion(declared: Project) -> None:
+    declared.run("db", "upgrade", "rooms")
     for words in (["rebuild", "rooms", "listing"], ["drop", "rooms", "listing", "--yes"]):
         result = declared.run("projection", *words)
         assert result.exit_code == 2

@@ -126,6 +126,15 @@ def test_a_failed_compensation_says_what_to_do_and_a_retry_ends_it(stay: Project
     assert "It is compensated: nothing is left to do." in again.stdout
     history: Any = stay.json("saga", "show", TARGET, "booking", "failed")
     assert history["history"][-1]["input"] == {"kind": "operator", "type": "retry", "data": {"by": "anna"}}
+    actions: Any = stay.json("actions", TARGET)
+    (kept,) = actions
+    assert (kept["verb"], kept["by"], kept["tenant"], kept["target"]) == (
+        "saga retry",
+        "anna",
+        "t1",
+        "saga booking failed",
+    )
+    assert kept["changed"] == {"status": ["compensation_failed", "compensated"]}
 
 
 def test_resume_goes_on_without_what_was_done_by_hand(stay: Project) -> None:
@@ -165,6 +174,7 @@ def test_a_misspelled_saga_gets_a_suggestion(stay: Project) -> None:
 
 
 def test_a_saga_that_is_not_there_is_named(stay: Project) -> None:
+    stay.run("db", "upgrade", TARGET)
     result = stay.run("saga", "show", TARGET, "booking", "b9")
     assert result.exit_code == 2
     assert "there is no saga booking b9: see `posthouse saga list`" in result.stderr

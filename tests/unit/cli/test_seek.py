@@ -44,6 +44,7 @@ def test_it_asks_before_it_moves(project: Project) -> None:
 
 
 def test_what_is_said_wrongly_is_refused_with_the_right_words(project: Project) -> None:
+    project.run("db", "upgrade", "shop")
     for arguments, words in {
         (): "--time 2026-04-22T10:00:00Z, or --position",
         ("--time", LONG_AGO, "--position", "1"): "--time 2026-04-22T10:00:00Z, or --position",
@@ -91,6 +92,7 @@ broker = Queue(clock=SystemClock())
 
 
 def test_a_broker_without_history_names_the_archive(project: Project) -> None:
+    project.run("db", "upgrade", "shop")
     project.write("unread.py", UNREAD)
     project.write("shop.py", QUEUE)
     for arguments, kind in (

@@ -58,7 +58,9 @@ def test_unsent_events_are_in_flight(project: Project) -> None:
     assert (said["moving"], said["unsent"]) == (True, {"orders": 2})
 
 
-def test_a_service_that_never_ran_adds_up_at_zero(project: Project) -> None:
+def test_a_store_that_is_new_adds_up_at_zero_and_one_that_is_not_there_does_not(project: Project) -> None:
+    assert project.run("status", "shop").exit_code == 2
+    project.run("db", "upgrade", "shop")
     assert project.run("status", "shop").exit_code == 0
 
 
@@ -154,12 +156,14 @@ def test_watch_and_json_exclude_each_other(project: Project) -> None:
 
 
 def test_it_says_how_a_commit_is_noticed(project: Project) -> None:
+    project.run("db", "upgrade", "shop")
     said = report(project)
     assert said["wake"] == {"orders": "socket + polling every 0.05 s"}
     assert "socket" in project.run("status", "shop").stdout
 
 
 def test_a_broker_that_is_away_is_no_loss_but_nobody_can_tell(project: Project) -> None:
+    project.run("db", "upgrade", "shop")
     text = (project.folder / "shop.py").read_text()
     project.write("shop.py", text + '\nfrom posthouse import App\n\nApp(orders, broker="nats://127.0.0.1:1")\n')
     result = project.run("status", "shop:orders")
@@ -181,6 +185,7 @@ def test_verbose_shows_how_long_each_crossing_of_a_process_took(poisoned: Projec
 
 
 def test_verbose_says_when_no_process_has_run_yet(project: Project) -> None:
+    project.run("db", "upgrade", "shop")
     assert "no process has written what it timed yet" in project.run("status", "--verbose", "shop").stdout
 
 

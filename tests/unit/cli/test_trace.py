@@ -165,6 +165,8 @@ def test_since_must_be_a_time_with_a_zone(guests: Hotel) -> None:
 
 
 def test_a_look_at_services_that_never_ran_finds_nothing_and_makes_no_log(guests: Hotel) -> None:
+    for target in TARGETS:
+        guests.run("db", "upgrade", target)
     result = guests.run("trace", "req-1", *TARGETS)
     assert result.exit_code == 1
     assert not (guests.folder / "posthouse-log.db").exists()

@@ -22,7 +22,7 @@ from posthouse.checks import Check, judged
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
 from posthouse.local.file_checks import file_checks
-from posthouse.local.sqlite import Synchronous, patiently
+from posthouse.local.sqlite import Synchronous, absent, patiently
 from posthouse.survey import Resource, with_missing
 
 WEEK = 7 * 86_400.0
@@ -121,6 +121,8 @@ class EmbeddedBroker:
         """`position` is a `Delivery.position`. Frames stored before the seek come as redelivered."""
         if (position is None) == (time is None):
             raise BrokerError("seek takes either a position or a time")
+        if not self._file.path.exists():
+            raise BrokerError(f"the log {absent(self._file.path.absolute())} It is made when a service first runs")
         query, target = (schema.FIRST_AT_TIME, time) if position is None else (schema.FIRST_AT_OFFSET, offset(position))
         async with self._file.write("seeking") as connection:
             number = self._topic(connection, topic)
@@ -133,7 +135,13 @@ class EmbeddedBroker:
         self._file.notifier.notify()
 
     async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
-        """A topic that does not exist yet stands at zero."""
+        """A topic that does not exist yet stands at zero; so does all of a log that does not."""
+        if not self._file.path.exists():
+            where = absent(self._file.path.absolute())
+            return {
+                topic: Progress(stored=0, pending=0, truncated=False, unsure=0, uncounted=f"the log {where}")
+                for topic in topics
+            }
 
         def count(connection: sqlite3.Connection) -> dict[str, Progress]:
             return {

@@ -140,12 +140,19 @@ class PostgresBroker:
         """`position` is a `Delivery.position`. Frames stored before the seek come as redelivered."""
         if (position is None) == (time is None):
             raise BrokerError("seek takes either a position or a time")
+        if not await self._database.there():
+            raise BrokerError(f"the log {self._database.place} is not there: it is made when a service first runs")
         ((number, _),) = await self._known([topic])
         await self._database.fetch("seeking", sql.SEEK, group, number, offset(position), time, self._run)
         self._database.notifier.notify()
 
     async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
-        """A topic that does not exist yet stands at zero."""
+        """A topic that does not exist yet stands at zero; so does all of a log that does not."""
+        if not await self._database.there():
+            gone = Progress(
+                stored=0, pending=0, truncated=False, unsure=0, uncounted=f"the log {self._database.place} is not there"
+            )
+            return dict.fromkeys(topics, gone)
         rows = await self._database.fetch("counting", sql.PROGRESS, group, [name for name in topics if storable(name)])
         found = {
             name: Progress(

@@ -17,11 +17,12 @@ AHEAD = """
 
 async def log_checks(database: Database, *, today: bool) -> list[Check]:
     """Settings with which a crash may lose frames are warnings: the sheet says that it is not durable."""
-    (row,) = await database.fetch("looking at the server", server.SERVER)
-    (role,) = await database.fetch("looking at the server", server.ROLE)
+    there = await database.there()
+    (row,) = await database.ask("looking at the server", server.SERVER)
+    (role,) = await database.ask("looking at the server", server.ROLE)
     checks = server.server_checks(tuple(row), "warn")
     checks += [server.role_check(tuple(role)), await _pooler(database)]
-    return checks + (await _today(database) if today else [])
+    return checks + (await _today(database, there=there) if today else [])
 
 
 async def _cursors(database: Database) -> Check:
@@ -48,12 +49,17 @@ async def _pooler(database: Database) -> Check:
     return pooler_check(found, "transaction" if database.pooled else "none")
 
 
-async def _today(database: Database) -> list[Check]:
+async def _today(database: Database, *, there: bool) -> list[Check]:
     async def rows(sql: str) -> Sequence[Sequence[object]]:
-        return [tuple(row) for row in await database.fetch("looking at the server", sql)]
+        return [tuple(row) for row in await database.ask("looking at the server", sql)]
 
     ((hidden,),) = await rows(sessions.HIDDEN)
-    checks = [sessions.oldest_check(await rows(sessions.OLDEST), int(str(hidden))), await _cursors(database)]
+    checks = [sessions.oldest_check(await rows(sessions.OLDEST), int(str(hidden)))]
+    checks.append(
+        await _cursors(database)
+        if there
+        else Check(name="log", found=f"{database.place} is not there yet: it is made at the first start")
+    )
     checks += sessions.prepared_checks(await rows(sessions.PREPARED))
     (used,) = await rows(sessions.CONNECTIONS)
     return [*checks, sessions.connections_check(used, database.connections)]

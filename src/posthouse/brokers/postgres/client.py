@@ -97,6 +97,20 @@ class Database:
                 async with transaction(connection):
                     return await connection.fetch(text, *args, timeout=PATIENCE)
 
+    async def ask(self, doing: str, statement: str, *args: object) -> list[Row]:
+        """As `fetch`, of the server alone: the log need not be there, and is not made."""
+        with self._mapped(doing):
+            async with self._session() as connection, transaction(connection):
+                return await connection.fetch(self.worded(statement), *args, timeout=PATIENCE)
+
+    async def there(self) -> bool:
+        """Whether the log was made, and this code can read it; asking makes nothing. The server's settings are known then."""
+        if not self._open and not await self.exists():
+            (settings,) = await self.ask("looking at the server", sql.SETTINGS)
+            self._on_open(dict(settings))
+            return False
+        return True
+
     async def run(self, statement: str, *args: object) -> Rows:
         """As `fetch`, for those who know neither the driver nor what we do."""
         return Rows(map(tuple, await self.fetch("telling others", statement, *args)))

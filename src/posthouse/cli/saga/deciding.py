@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 
@@ -11,22 +10,28 @@ import typer
 
 from posthouse.app import app_of
 from posthouse.cli.opening import opened
-from posthouse.cli.options import AsJson, Yes
+from posthouse.cli.options import AsJson, By, Why, Yes
 from posthouse.cli.output import print_json, say
 from posthouse.cli.saga.advice import advice
 from posthouse.cli.saga.choosing import SagaId, SagaName, Tenant, chosen, declared
 from posthouse.cli.saga.looking import summary
 from posthouse.cli.target import Target, load
+from posthouse.operators import operator_name
 from posthouse.processes import SagaInstances
 from posthouse.store.sagas import SagaRow, SagaTurn
 
-By = Annotated[str, typer.Option(help="Who says so, for the history. Default: the name of this login.")]
 Act = Callable[[SagaInstances, SagaRow, str], Awaitable[SagaRow]]
 """Given the desk, the saga as it stands, and who asks."""
 
 
 def retry(
-    target: Target, saga: SagaName, saga_id: SagaId, tenant: Tenant = None, by: By = "", as_json: AsJson = False
+    target: Target,
+    saga: SagaName,
+    saga_id: SagaId,
+    tenant: Tenant = None,
+    by: By = "",
+    why: Why = "",
+    as_json: AsJson = False,
 ) -> None:
     """Run what failed again: the undo of a failed compensation, or what a partial saga declares for it."""
     _decide(
@@ -34,7 +39,7 @@ def retry(
         saga,
         saga_id,
         tenant,
-        lambda desk, row, who: desk.retry(*_key(row), tenant=row.tenant, by=who),
+        lambda desk, row, who: desk.retry(*_key(row), tenant=row.tenant, by=who, why=why),
         by,
         as_json,
     )
@@ -47,6 +52,7 @@ def resume(
     tenant: Tenant = None,
     note: Annotated[str, typer.Option(help="What was done by hand, for the history.")] = "",
     by: By = "",
+    why: Why = "",
     as_json: AsJson = False,
 ) -> None:
     """Go on without what failed, because it was done by hand: the next undo follows, and a partial saga is completed."""
@@ -55,7 +61,7 @@ def resume(
         saga,
         saga_id,
         tenant,
-        lambda desk, row, who: desk.resume(*_key(row), tenant=row.tenant, by=who, note=note),
+        lambda desk, row, who: desk.resume(*_key(row), tenant=row.tenant, by=who, why=why, note=note),
         by,
         as_json,
     )
@@ -68,6 +74,7 @@ def cancel(
     reason: Annotated[str, typer.Option(help="Why; its undos see it as turn.reason.")],
     tenant: Tenant = None,
     by: By = "",
+    why: Why = "",
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -79,7 +86,7 @@ def cancel(
         saga,
         saga_id,
         tenant,
-        lambda desk, row, who: desk.cancel(*_key(row), reason, tenant=row.tenant, by=who),
+        lambda desk, row, who: desk.cancel(*_key(row), reason, tenant=row.tenant, by=who, why=why),
         by,
         as_json,
     )
@@ -96,7 +103,7 @@ def _decide(target: str, saga: str, id: str, tenant: str | None, act: Act, by: s
     async def work() -> tuple[SagaRow, SagaRow, SagaTurn]:
         async with opened([service]):
             before = await chosen(service, saga, id, tenant)
-            after = await act(app_of(service).sagas, before, by or _login())
+            after = await act(app_of(service).sagas, before, by or operator_name())
             *_, turn = await app_of(service).store.sagas.history(saga, before.tenant, id)
             return before, after, turn
 
@@ -116,10 +123,3 @@ def _done(before: SagaRow, after: SagaRow, turn: SagaTurn) -> str:
     undone = f"; {', '.join(turn.undone)} has run" if turn.undone else ""
     failed = f"; failed: {turn.undo_failed}" if turn.undo_failed else ""
     return f"{after.saga} {after.id} of {after.tenant} {changed}{undone}{failed}"
-
-
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container may run as a number without a name
-        return ""

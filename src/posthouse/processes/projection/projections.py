@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
 from posthouse.errors import BrokerError, ConfigurationError, RebuildStopped, StoreUnavailable, did_you_mean
+from posthouse.operators import Act, OperatorsLog
 from posthouse.processes.projection.clearing import clear
 from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.freshness import Freshness, freshness
 from posthouse.processes.projection.keeping import Keeper
 from posthouse.processes.projection.rebuilding import Plan, Progress, Rebuild, Rebuilt, found
 from posthouse.processes.projection.wiring import Wiring
-from posthouse.store import BLOCKING, Counts
+from posthouse.store import BLOCKING, Action, Counts
 from posthouse.store.projections import Generation
 
 TRIES, PAUSE = 50, 0.1
@@ -128,17 +130,28 @@ class Projections:
         return [await self._status(projection, counts) for projection in self.declared]
 
     async def rebuild(
-        self, name: str, plan: Plan | None = None, told: Callable[[Progress], None] | None = None
+        self,
+        name: str,
+        plan: Plan | None = None,
+        told: Callable[[Progress], None] | None = None,
+        *,
+        by: str = "",
+        why: str = "",
     ) -> Rebuilt:
         """Build a new generation beside the live one and swap it in; or go on with one that was begun. `told` hears how
-        far it is. Raises RebuildStopped when it cannot go on, and ConfigurationError when it cannot begin."""
+        far it is; `by` and `why` are for the operators' log. Raises RebuildStopped when it cannot go on, and ConfigurationError
+        when it cannot begin."""
+        projection = self.named(name)
         try:
-            return await Rebuild(self.wiring, self.named(name), plan or Plan(), told).run()
+            async with self._noted("projection rebuild", projection, by, why) as act:
+                done = await Rebuild(self.wiring, projection, plan or Plan(), told).run()
+                act.changed, act.count = {"generation": (done.replaced, done.generation)}, done.events
+                return done
         finally:
             await self.learn()
             self.keeper.nudge()
 
-    async def drop(self, name: str, number: int | None = None) -> Generation:
+    async def drop(self, name: str, number: int | None = None, *, by: str = "", why: str = "") -> Generation:
         """Give up the generation that is being built, or a retired one by its number: its tables and its group go."""
         projection = self.named(name)
         await self.learn()
@@ -147,11 +160,19 @@ class Projections:
         if row is None:
             words = "no rebuild is under way" if number is None else f"there is no generation {number}"
             raise RebuildStopped(f"{projection.consumer}: {words}; see `posthouse projection status`")
-        if not await self.wiring.store.projections.retire(projection.consumer, row.number):
-            raise RebuildStopped(f"{projection.consumer}: generation {row.number} is live: rebuild it instead")
-        await self._clear_patiently(row)
+        async with self._noted("projection drop", projection, by, why) as act:
+            act.changed = {"generation": (row.number, None)}
+            if not await self.wiring.store.projections.retire(projection.consumer, row.number):
+                raise RebuildStopped(f"{projection.consumer}: generation {row.number} is live: rebuild it instead")
+            await self._clear_patiently(row)
         await self.learn()
         return row
+
+    def _noted(self, verb: str, projection: Projection, by: str, why: str) -> AbstractAsyncContextManager[Act]:
+        """In the operators' log: it is no single transaction."""
+        log = OperatorsLog(self.wiring.store, ", ".join(self.wiring.services))
+        target = f"projection {projection.name}"
+        return log.doing(Action(verb=verb, by=by, why=why, consumer=projection.consumer, target=target))
 
     async def _clear_patiently(self, row: Generation) -> None:
         """Processes that feed it learn within a second or two that it is over."""

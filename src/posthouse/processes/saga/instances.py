@@ -10,13 +10,14 @@ import msgspec
 
 from posthouse.errors import ConfigurationError, DeskError, did_you_mean
 from posthouse.events import DEFAULT_TENANT, Actor
+from posthouse.operators import OperatorsLog
 from posthouse.processes.saga.book import SagaBook
 from posthouse.processes.saga.conductor import Conductor
 from posthouse.processes.saga.course import Course
 from posthouse.processes.saga.transition import compensating
 from posthouse.seam.deadline import on_loop
 from posthouse.sending import Tx
-from posthouse.store import Store
+from posthouse.store import Action, Store
 from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn
 
 
@@ -38,10 +39,12 @@ Act = Callable[[Conductor, Course], Awaitable[None]]
 
 class SagaInstances:
     """The verbs, for the sagas of services that share a store. Each is one transaction, a turn of the saga, and in its
-    history. `tenant` is whose saga it is; leave it out where there is one only. `by` names who asked."""
+    history and in the operators' log. `tenant` is whose saga it is; leave it out where there is one only. `by` names who asked,
+    `why` is for the log."""
 
     def __init__(self, books: Sequence[SagaBook], store: Store, begin: Begin) -> None:
         self._books = books
+        self._log = OperatorsLog(store)
         self._table = store.sagas
         self._begin = begin
 
@@ -64,19 +67,21 @@ class SagaInstances:
         """How many there are per (saga, status)."""
         return await self._table.counts()
 
-    async def retry(self, saga: str, id: str, *, tenant: str = DEFAULT_TENANT, by: str = "") -> SagaRow:
+    async def retry(self, saga: str, id: str, *, tenant: str = DEFAULT_TENANT, by: str = "", why: str = "") -> SagaRow:
         """Run what failed again: of a failed compensation the undo, with all its attempts; of a partial saga the method
         that is marked with @partial_retry."""
-        return await self._act("retry", _retry, saga, tenant, id, by=by)
+        return await self._act(Action(verb="saga retry", by=by, why=why), _retry, saga, tenant, id)
 
     async def resume(
-        self, saga: str, id: str, *, tenant: str = DEFAULT_TENANT, by: str = "", note: str = ""
+        self, saga: str, id: str, *, tenant: str = DEFAULT_TENANT, by: str = "", why: str = "", note: str = ""
     ) -> SagaRow:
         """What failed was done by hand: a compensation goes on without the failed undo, a partial saga is completed, after
         the method that is marked with @partial_resume."""
-        return await self._act("resume", _resume, saga, tenant, id, by=by, note=note)
+        return await self._act(Action(verb="saga resume", by=by, why=why or note), _resume, saga, tenant, id, note=note)
 
-    async def cancel(self, saga: str, id: str, reason: str, *, tenant: str = DEFAULT_TENANT, by: str = "") -> SagaRow:
+    async def cancel(
+        self, saga: str, id: str, reason: str, *, tenant: str = DEFAULT_TENANT, by: str = "", why: str = ""
+    ) -> SagaRow:
         """Compensate now; the saga ends as cancelled."""
 
         async def act(conductor: Conductor, course: Course) -> None:
@@ -85,10 +90,11 @@ class SagaInstances:
             course.row = compensating(course.row, reason, cancelled=True)
             await course.compensate()
 
-        return await self._act("cancel", act, saga, tenant, id, by=by, note=reason)
+        cancelled = Action(verb="saga cancel", by=by, why=why or reason)
+        return await self._act(cancelled, act, saga, tenant, id, note=reason)
 
-    async def _act(self, verb: str, act: Act, saga: str, tenant: str, id: str, *, by: str, note: str = "") -> SagaRow:
-        conductor = self._conductor(saga)
+    async def _act(self, action: Action, act: Act, saga: str, tenant: str, id: str, *, note: str = "") -> SagaRow:
+        conductor, by, verb = self._conductor(saga), action.by, action.verb.removeprefix("saga ")
         actor = Actor(kind="user", id=by) if by else None
         async with self._begin(conductor.of.service, tenant, actor=actor) as tx:
             row = await conductor.load(tx, id)
@@ -98,7 +104,18 @@ class SagaInstances:
             course = conductor.course(tx, row, verb, said)
             course.note = note
             await on_loop(act(conductor, course), conductor.of.policy.deadline, f"{verb} of {saga} {id}")
-            return await conductor.finish(course)
+            after = await conductor.finish(course)
+            await self._log.note(
+                tx.transaction,
+                msgspec.structs.replace(
+                    action,
+                    service=conductor.of.service,
+                    tenant=tenant,
+                    target=f"saga {saga} {id}",
+                    changed={"status": (row.status, after.status)},
+                ),
+            )
+            return after
 
     def _conductor(self, saga: str) -> Conductor:
         for book in self._books:

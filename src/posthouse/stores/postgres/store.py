@@ -11,10 +11,11 @@ import msgspec
 
 from posthouse.checks import Check
 from posthouse.clock import Clock
-from posthouse.errors import ConfigurationError
+from posthouse.errors import ConfigurationError, StoreOutdated, did_you_mean
 from posthouse.local.postgres.pooler import Pooler
 from posthouse.local.sharing import Sharing
 from posthouse.store import (
+    Action,
     ActionTable,
     Counts,
     HeldTable,
@@ -61,6 +62,11 @@ from posthouse.stores.sessions import refusal, shape_of
 WEEK = 7 * 86_400.0
 WAL_KEEP = 2**30
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+# The schemas of this database that hold a store.
+STORES = """
+SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'outbox_kept' ORDER BY 1
+"""
 
 # Everything that was perhaps not sent is sent again, under a new lineage.
 RECOVER = "SELECT posthouse.recover()"
@@ -227,11 +233,27 @@ class PostgresStore:
     async def pending_migrations(self, *, post: bool = False) -> Sequence[str]:
         return missing(await self._database.carry_out(applied()), post=post)
 
-    async def restored(self, *, dry_run: bool = False) -> Restoration:
+    async def present(self) -> None:
+        database = self._database
+        present = await database.carry_out(applied())
+        if not present:
+            schema = database.settings.schema
+            others = [str(row[0]) for row in await database.run(STORES, check=False)]
+            hint = did_you_mean(schema, others) if others else ""
+            raise StoreOutdated(
+                f"the database {database.name} has no tables of Posthouse in the schema {schema!r}.{hint} They are made by "
+                "`posthouse db upgrade`; if they should be there, correct the URL of the store"
+            )
+        if lacking := missing(present):
+            raise StoreOutdated(f"the database {database.name} lacks {', '.join(lacking)}: run `posthouse db upgrade`")
+
+    async def restored(self, *, dry_run: bool = False, action: Action | None = None) -> Restoration:
         """Relays notice a dump that was restored elsewhere by themselves."""
         async with self.begin() as tx:
             if not dry_run:
                 await tx.run(RECOVER)
+                if action is not None:
+                    await self.actions.add(tx, action)
             ((lineage, again),) = await tx.run(RECOVERED)
             return Restoration(lineage=int(str(lineage)) + dry_run, again=int(str(again)))
 

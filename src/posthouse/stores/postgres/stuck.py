@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from posthouse.clock import Clock
-from posthouse.store import OutboxShard, StuckRow
+from posthouse.store import Action, OutboxShard, StuckRow
+from posthouse.stores.postgres.actions import PostgresActions
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.steps import NOW
+from posthouse.stores.postgres.transaction import PostgresTransaction
 from posthouse.stores.rows import shard_of_row, stuck_row
 
 # A stuck row with what it is to say; found by the index of the pages.
@@ -60,10 +62,13 @@ class StuckRows:
     async def stuck(self) -> Sequence[StuckRow]:
         return [stuck_row(columns) for columns in await self._database.run(ALL, self.now())]
 
-    async def retry_stuck(self, row_id: int) -> bool:
-        done = await self._database.run(RETRY, self.now(), row_id)
-        self._database.notifier.notify()
-        return done.rowcount > 0
+    async def retry_stuck(self, row_id: int, action: Action | None = None) -> bool:
+        async with PostgresTransaction(self._database) as tx:
+            tx.appended = True
+            done = (await tx.run(RETRY, self.now(), row_id)).rowcount > 0
+            if done and action is not None:
+                await PostgresActions(self._database, self._clock).add(tx, action)
+        return done
 
 
 def numbers_of(shards: Sequence[OutboxShard]) -> tuple[list[int], list[int]]:

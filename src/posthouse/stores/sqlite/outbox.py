@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.store import OutboxRow, OutboxShard, Poll, SentFilter, StuckRow, Transaction, parked
+from posthouse.store import Action, OutboxRow, OutboxShard, Poll, SentFilter, StuckRow, Transaction, parked
 from posthouse.stores.rows import outbox_row, stuck_row
+from posthouse.stores.sqlite.actions import SqliteActions
 from posthouse.stores.sqlite.append import appending
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
 from posthouse.stores.sqlite.joins import SqliteJoined
@@ -311,10 +312,13 @@ class SqliteOutbox:
     async def stuck(self) -> Sequence[StuckRow]:
         return [stuck_row(columns) for columns in await self._database.select(STUCK_ALL, (self._clock.now(),))]
 
-    async def retry_stuck(self, row_id: int) -> bool:
+    async def retry_stuck(self, row_id: int, action: Action | None = None) -> bool:
         async with self._database.begin() as tx:
             tx.appended = True
-            return tx.run(RETRY, (self._clock.now(), row_id)).rowcount > 0
+            done = tx.run(RETRY, (self._clock.now(), row_id)).rowcount > 0
+            if done and action is not None:
+                await SqliteActions(self._database, self._clock).add(tx, action)
+            return done
 
     async def kept(self, after: int, limit: int) -> Sequence[OutboxRow]:
         return [outbox_row(*columns) for columns in await self._database.select(KEPT, (after, limit))]

@@ -7,14 +7,16 @@ import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
+from functools import partial
 from pathlib import Path
 
 from posthouse.checks import Check
 from posthouse.clock import Clock, SystemClock, longest_backoff
-from posthouse.errors import ConfigurationError
+from posthouse.errors import ConfigurationError, StoreOutdated
 from posthouse.local.file_checks import file_checks
-from posthouse.local.sqlite import Synchronous, check_place, connect, mapped, patiently
+from posthouse.local.sqlite import Synchronous, absent, check_place, connect, look_into, mapped, patiently
 from posthouse.store import (
+    Action,
     ActionTable,
     Counts,
     HeldTable,
@@ -52,6 +54,8 @@ from posthouse.stores.sqlite.workers import SqliteWorkers
 from posthouse.stores.waiting import waiting_checks
 
 WEEK = 7 * 86_400.0
+MADE = "It is made when the service first runs or publishes, or by `posthouse db upgrade`"
+"""Or brought up to date."""
 FIRST_PAUSE, LAST_PAUSE = 0.002, 0.05
 """Seconds between two looks for rows that a joined connection added: it cannot ring when it commits."""
 
@@ -188,14 +192,30 @@ class SqliteStore:
         return done
 
     async def pending_migrations(self, *, post: bool = False) -> Sequence[str]:
-        return await self._database.read(_missing, check=False)
+        path = self._database.path
+        if path is None:
+            return await self._database.read(_missing, check=False)
+        return await patiently(partial(_missing_in, path), patience=self._database.patience)
 
-    async def restored(self, *, dry_run: bool = False) -> Restoration:
+    async def present(self) -> None:
+        path = self._database.path
+        if path is None:  # nobody else could have made it
+            await self.upgrade()
+            return
+        if not path.exists():
+            raise StoreOutdated(f"{absent(path)} {MADE}; if it should be there, correct the URL of the store")
+        if lacking := await self.pending_migrations():
+            what = "has no tables of Posthouse" if lacking == migrations() else f"lacks {', '.join(lacking)}"
+            raise StoreOutdated(f"{path} {what}. {MADE}")
+
+    async def restored(self, *, dry_run: bool = False, action: Action | None = None) -> Restoration:
         again = sum((await self.counts()).unsent.values())
         async with self._database.begin() as tx:
             if dry_run:
                 return Restoration(lineage=int(str(tx.run(LINEAGE).scalar())) + 1, again=again)
             tx.run(NO_OWNERS)
+            if action is not None:
+                await self.actions.add(tx, action)
             return Restoration(lineage=int(str(tx.run(NEW_LINEAGE).scalar())), again=again)
 
     async def counts(self) -> Counts:
@@ -203,7 +223,8 @@ class SqliteStore:
         if path is None:
             return await self._database.read(_counts)
         await self._database.shards()
-        return await asyncio.to_thread(_counts_of, path)  # a long backlog takes a while to count
+        connection = await patiently(partial(connect, path), patience=self._database.patience)
+        return await asyncio.to_thread(_counts_on, connection)  # a long backlog takes a while to count
 
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
         path = self._database.path
@@ -249,6 +270,14 @@ class SqliteStore:
         self._database.close()
 
 
+def _missing_in(path: Path) -> Sequence[str]:
+    """Of a file as it is; nothing is made by asking."""
+    if not path.exists():
+        return migrations()
+    with mapped("looking at the tables"), closing(look_into(path)) as connection:
+        return _missing(connection)
+
+
 def _missing(connection: sqlite3.Connection) -> Sequence[str]:
     return missing(carry_out(applied(), lambda sql, parameters: rows_of(connection, sql, parameters)))
 
@@ -258,8 +287,8 @@ def _latest(connection: sqlite3.Connection) -> int:
     return int(row[0]) if row else 0
 
 
-def _counts_of(path: Path) -> Counts:
-    with mapped("counting"), closing(connect(path)) as connection:
+def _counts_on(connection: sqlite3.Connection) -> Counts:
+    with mapped("counting"), closing(connection):
         connection.execute("BEGIN")
         return _counts(connection)
 

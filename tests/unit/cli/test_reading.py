@@ -1,0 +1,215 @@
+"""Commands that only read make nothing: no file, no table, no topic, no group. Every verb is in one of the lists below."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from posthouse.cli import app
+from posthouse.cli.verbs import VERBS
+from tests.unit.cli.conftest import SHOP, Project
+
+MORE = """
+
+from posthouse.processes import Model, Saga, Turn, starts
+
+
+@orders.saga("booking", correlate="order_id")
+class Booking(Saga):
+    order_id: str
+
+    @starts
+    def hold(self, turn: Turn) -> None:
+        pass
+
+
+listings = orders.projection("listings")
+
+
+@listings.setup
+async def listing_tables(model: Model) -> None:
+    await model.execute(f"CREATE TABLE {model.table('listing')} (id TEXT PRIMARY KEY)")
+
+
+@listings.on(OrderPlaced)
+async def listed(event: Event[OrderPlaced], model: Model) -> None:
+    pass
+"""
+
+
+@pytest.fixture
+def project(project: Project) -> Project:
+    """With a saga and a projection besides."""
+    project.write("shop.py", SHOP + MORE)
+    return project
+
+
+@pytest.fixture
+def poisoned(project: Project) -> Project:
+    """As the others' of that name; the read model has applied all four."""
+    project.place(("a", 100), ("bad", -1), ("bad", 7), ("b", 200))
+    project.settle(applied=6, held=2)
+    return project
+
+
+LOOKS = {
+    "status": ["shop"],
+    "status --json": ["shop"],
+    "status --verbose": ["shop"],
+    "held list": ["shop"],
+    "held show": ["shop", "1"],
+    "held export": ["shop"],
+    "actions": ["shop"],
+    "outbox list": ["shop"],
+    "outbox resend --dry-run": ["shop"],
+    "saga list": ["shop"],
+    "saga show": ["shop", "booking", "b1"],
+    "projection list": ["shop"],
+    "projection status": ["shop"],
+    "timers": ["shop"],
+    "trace": ["0199a8f0-0000-7000-8000-000000000000", "shop"],
+    "seek --dry-run": ["shop", "--time", "2020-01-01T00:00:00Z"],
+    "db restored --dry-run": ["shop"],
+    "schema versions": ["shop"],
+}
+"""Those that need a store: where there is none they say so, with its name."""
+
+READS = {
+    "doctor": ["shop"],
+    "topics": ["shop"],
+    "topology plan": ["shop"],
+    "db status": ["shop"],
+    "db sql": ["shop"],
+    "catalog show": ["shop"],
+    "flow list": ["shop"],
+}
+"""Those that have something to say all the same."""
+
+DECIDES = {
+    "held retry": ["shop", "1"],
+    "held skip": ["shop", "1"],
+    "held edit": ["shop", "1", "--set", "total_cents=1"],
+    "held release": ["shop", "1"],
+    "held quarantine": ["shop", "1"],
+    "outbox retry": ["shop", "1"],
+    "outbox resend": ["shop", "--yes"],
+    "timers --cancel": ["nothing", "shop", "--tenant", "t1"],
+    "seek": ["shop", "--time", "2020-01-01T00:00:00Z", "--yes"],
+    "saga retry": ["shop", "booking", "b1"],
+    "saga resume": ["shop", "booking", "b1"],
+    "saga cancel": ["shop", "booking", "b1", "--reason", "closed", "--yes"],
+    "projection rebuild": ["shop", "listings"],
+    "projection drop": ["shop", "listings", "--yes"],
+    "db restored": ["shop", "--yes"],
+}
+"""An operator's verbs: without a store there is nothing to decide, and none is made for it."""
+
+OTHERS = {
+    "quickstart": "makes a folder of its own",
+    "new": "makes a project",
+    "run": "runs",
+    "saga draw": "opens nothing",
+    "catalog freeze": "writes the files that it is asked for",
+    "catalog check": "opens nothing",
+    "catalog export": "writes the files that it is asked for",
+    "schema check": "opens nothing",
+    "schema diff": "opens nothing",
+    "schema retire": "writes into the files of the catalogue",
+    "contract verify": "opens nothing",
+    "contract write": "writes the files that it is asked for",
+    "check": "opens nothing",
+    "flow draw": "opens nothing",
+    "topology apply": "makes topics",
+    "db roles": "makes grants, by --apply alone",
+    "db upgrade": "makes tables",
+    "registry serve": "serves",
+    "registry user": "prints a line",
+}
+
+
+def verbs() -> list[str]:
+    """Every command that there is."""
+    group: Any = get_command(app)
+    found: list[str] = []
+    with group.make_context("posthouse", [], resilient_parsing=True) as ctx:
+        for verb in VERBS:
+            real = group.get_command(ctx, verb).make_context(verb, [], parent=ctx, resilient_parsing=True).command
+            found += [f"{verb} {name}" for name in getattr(real, "commands", ())] or [verb]
+    return found
+
+
+def test_every_verb_is_in_one_of_the_lists() -> None:
+    known = {words.partition(" --")[0] for words in (*LOOKS, *READS, *DECIDES, *OTHERS)}
+    assert set(verbs()) == known
+
+
+def listing(folder: Path) -> list[str]:
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*"))
+
+
+def contents(folder: Path) -> list[str]:
+    """Every table of every database, with its rows."""
+    said: list[str] = []
+    for file in sorted(folder.glob("*.db")):
+        connection = sqlite3.connect(file)
+        said += [f"{file.name}: {line}" for line in connection.iterdump()]
+        connection.close()
+    return said
+
+
+@pytest.mark.parametrize("verb", [*LOOKS, *READS, *DECIDES])
+def test_where_nothing_is_nothing_is_made(project: Project, verb: str) -> None:
+    (project.folder / "order.db").touch()
+    before = listing(project.folder)
+    result = project.run(*verb.split(), *{**LOOKS, **READS, **DECIDES}[verb])
+    assert listing(project.folder) == before
+    if verb not in READS:
+        assert result.exit_code == 2, result.output
+        said = " ".join(result.stderr.split())
+        assert f"{project.folder / 'orders.db'} is not there." in said
+        assert "Did you mean 'order.db'?" in said
+        assert "`posthouse db upgrade`" in said
+
+
+def test_what_is_there_stays_as_it_is(poisoned: Project) -> None:
+    files, rows = listing(poisoned.folder), contents(poisoned.folder)
+    for verb, arguments in {**LOOKS, **READS}.items():
+        result = poisoned.run(*verb.split(), *arguments)
+        assert "is not there" not in result.output, verb
+        assert (listing(poisoned.folder), contents(poisoned.folder)) == (files, rows), verb
+
+
+@pytest.mark.parametrize("verb", LOOKS)
+def test_a_database_of_somebody_else_gets_no_tables(project: Project, verb: str) -> None:
+    connection = sqlite3.connect(project.folder / "orders.db")
+    connection.execute("CREATE TABLE theirs (id INTEGER)")
+    connection.close()
+    before = (project.folder / "orders.db").read_bytes()
+    result = project.run(*verb.split(), *LOOKS[verb])
+    assert result.exit_code == 2
+    assert "has no tables of Posthouse" in result.stderr
+    assert (project.folder / "orders.db").read_bytes() == before
+
+
+def test_a_log_that_is_not_there_is_named_and_not_made(poisoned: Project) -> None:
+    """What was sent and applied is known all the same; what was sent and is nowhere, nobody can tell without the log."""
+    (poisoned.folder / "posthouse-log.db").rename(poisoned.folder / "posthouse-lag.db")
+    connection = sqlite3.connect(poisoned.folder / "orders.db")
+    connection.execute("DELETE FROM posthouse_held")
+    connection.commit()
+    connection.close()
+    before = listing(poisoned.folder)
+    result = poisoned.run("status", "shop")
+    assert result.exit_code == 3
+    assert (
+        f"the log {poisoned.folder / 'posthouse-log.db'} is not there. Did you mean 'posthouse-lag.db'?"
+        in result.stdout
+    )
+    assert poisoned.run("seek", "shop", "--time", "2020-01-01T00:00:00Z", "--yes").exit_code == 2
+    assert poisoned.run("topology", "plan", "shop").exit_code == 2
+    assert poisoned.run("doctor", "shop").exit_code == 0
+    assert listing(poisoned.folder) == before
