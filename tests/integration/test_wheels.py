@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import venv
 import zipfile
 from email import message_from_bytes
 from email.message import Message
+from filecmp import dircmp
 from pathlib import Path
 
 import pytest
@@ -109,7 +111,8 @@ def test_a_wheel_holds_its_own_package_whole_and_nothing_else(name: str, wheels:
     held = set(zipfile.ZipFile(wheels[name]).namelist())
     assert {file.partition("/")[0].partition("-")[0] for file in held} == {name}
     source = SOURCES[name] / "src"
-    present = {str(file.relative_to(source)) for file in (source / name).rglob("*") if file.is_file()}
+    folders = os.walk(source / name, followlinks=True)  # the recipes are templates too
+    present = {str((Path(folder) / file).relative_to(source)) for folder, _, files in folders for file in files}
     wanted = {file for file in present if "__pycache__" not in file}
     assert {file for file in held if ".dist-info/" not in file} == wanted
     assert f"{name}/py.typed" in held
@@ -175,6 +178,16 @@ def test_a_quickstart_that_is_told_to_end_leaves_nothing_behind_either(alone: En
         process.send_signal(signal.SIGTERM)
     assert process.returncode == 130
     assert alone.left_behind() == []
+
+
+def test_a_new_application_comes_out_of_the_wheel_as_out_of_the_tree(alone: Environment, tmp_path: Path) -> None:
+    for folder, posthouse in ((alone.temporary, alone.posthouse), (tmp_path, None)):
+        arguments = ("new", "bakery", "--postgres", "--django", "--directory", str(folder))
+        call("posthouse", *arguments) if posthouse is None else posthouse(*arguments)
+    differing = dircmp(alone.temporary / "bakery", tmp_path / "bakery")
+    assert (differing.left_only, differing.right_only, differing.diff_files) == ([], [], [])
+    assert {"manage.py", "Dockerfile", "bakery"} <= set(differing.common)
+    shutil.rmtree(alone.temporary / "bakery")
 
 
 def test_without_melmastoon_there_is_neither_its_verb_nor_its_envelope(alone: Environment) -> None:
