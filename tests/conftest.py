@@ -1,7 +1,10 @@
-"""Servers that tests may ask for by name; none is started before one does. At the end of the run: which ones were."""
+"""Servers that tests may ask for by name; none is started before one does, and costly ones end with their last test. At the end of the run: which ones were."""
+
+from collections.abc import Iterator
 
 import pytest
 
+from tests.kit.servers.ending import by_server, end_unused, note_last_uses
 from tests.kit.servers.kafka import kafka_server
 from tests.kit.servers.nats import nats_server
 from tests.kit.servers.pgbouncer import pgbouncer
@@ -32,6 +35,20 @@ __all__ = [
     "sqs_url",
     "store_url",
 ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    by_server(items)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    note_last_uses(session.config, session.items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    yield
+    end_unused(item)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

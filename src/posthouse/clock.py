@@ -84,9 +84,9 @@ class ManualClock:
         self.move_to(self._now + seconds)
 
     def move_to(self, moment: float) -> None:
-        """The same, to a moment in seconds since 1970; the clock never goes back. Whoever waits for that very moment is woken,
-        though a sum of floats may lie a hair behind it."""
-        self._now = max(moment, self._now)
+        """The same, to a moment in seconds since 1970. Whoever waits for that very moment is woken, though a sum of floats may
+        lie a hair behind it."""
+        self._now = moment
         self.wake(self._now + 1e-6)
 
     def wake(self, until: float = math.inf) -> None:

@@ -60,3 +60,13 @@ def test_many_failures_are_no_bad_luck(
 
 def test_a_run_without_a_test_is_no_success(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert run(monkeypatch, tmp_path, "") != 0
+
+
+def test_shares_beyond_those_at_once_run_when_one_has_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shares, "AT_ONCE", 1)
+    assert run(monkeypatch, tmp_path, STEADY, STEADY) == 0
+    said = [line.partition("|")[0].strip() for line in capsys.readouterr().out.splitlines() if "|" in line]
+    assert said == sorted(said), "one after the other"
+    assert {*said} == {"share 0", "share 1"}

@@ -153,8 +153,8 @@ class Harness:
         is due is dealt with at its time. Then wait until everything has settled."""
         until = self.clock.now() + seconds
         await self._stood(STALLED)
-        while (due := await self._next_due()) is not None and due <= until:
-            self.clock.move_to(due)
+        while due := [moment for moment in await self._moments() if self.clock.now() < moment <= until]:
+            self.clock.move_to(min(due))
             await self._stood(STALLED)
         self.clock.move_to(until)
         return await self.settled()
@@ -250,19 +250,20 @@ class Harness:
 
     async def _due(self) -> bool:
         """Whether a timer or a retry should have run by now."""
-        due = await self._next_due(stuck=False)
-        return due is not None and due <= self.clock.now()
+        now = self.clock.now()
+        return any(moment <= now for moment in await self._moments(stuck=False))
 
-    async def _next_due(self, *, stuck: bool = True) -> float | None:
-        """When the next timer goes off, or the next event is tried again."""
+    async def _moments(self, *, stuck: bool = True) -> list[float]:
+        """When the next timers go off, and events are tried again."""
         moments: list[float] = []
         for app in apps_of(self.services):
             moments += [timer.due_at for timer in await app.store.timers.pending(limit=1)]
             moments += [one.next_at for one in await app.store.held.find(HeldFilter(state="retrying"), limit=1000)]
             if stuck:
-                refused = [one for one in await app.store.outbox.stuck() if one.attempts and not one.quarantined]
-                moments += [max(one.next_at, self.clock.now()) for one in refused]
-        return min(moments, default=None)
+                moments += [
+                    one.next_at for one in await app.store.outbox.stuck() if one.attempts and not one.quarantined
+                ]
+        return moments
 
 
 def _works_as(services: Sequence[Service]) -> tuple[Settings, Seam]:
