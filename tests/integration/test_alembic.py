@@ -17,7 +17,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from posthouse import App, Event, Model, Payload, Service
 from posthouse.alembic import downgrade, upgrade, without_posthouse
+from posthouse.errors import ConfigurationError
 from posthouse.stores.postgres import PostgresStore
+from posthouse.stores.postgres.scripts import drop_script, upgrade_script
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import add
 
@@ -97,6 +99,12 @@ def test_a_downgrade_is_refused_while_an_event_was_not_sent(postgres_url: str) -
         migrated(postgres_url, "asyncpg", downgrade)
 
 
+@pytest.mark.parametrize("script", [upgrade_script, drop_script])
+def test_a_schema_that_cannot_be_called_so_is_refused(script: Callable[[str], str]) -> None:
+    with pytest.raises(ConfigurationError, match="schema='Facts; DROP'"):
+        script("Facts; DROP")
+
+
 def test_the_script_can_be_printed_and_run_by_hand(postgres_url: str) -> None:
     printed = io.StringIO()
     options = {"as_sql": True, "output_buffer": printed}
@@ -154,6 +162,9 @@ async def test_autogenerate_sees_nothing_of_ours_whatever_it_is_called(postgres_
         for schema, table in (("facts", "outbox"), ("wire", "frames"), ("public", "listings_listing_1")):
             assert await connection.scalar(text("SELECT to_regclass(:name)"), {"name": f"{schema}.{table}"})
     assert await asyncio.to_thread(differences, postgres_url, theirs) == []
+    async with engine.begin() as connection:
+        await connection.execute(text("SET LOCAL ROLE pg_signal_backend"))  # that may read nothing of ours
+        assert await connection.run_sync(lambda sync: without_posthouse(sync)("facts", "schema", {})) is False
     async with engine.begin() as connection:
         await connection.execute(text("CREATE TABLE stray (n int)"))
     assert "remove_table" in str(await asyncio.to_thread(differences, postgres_url, theirs)), "a table of the user's"

@@ -63,6 +63,7 @@ def upgrade_script(schema: str = "posthouse", *, shards: int | None = None, post
 
 def drop_script(schema: str = "posthouse") -> str:
     """Drop the schema with all its tables. It fails while an event in it was not sent, or is held, or a timer waits."""
+    PostgresStore("postgresql://", schema=schema)  # which refuses what cannot be the name of one
     return in_schema(DROP, schema)
 
 
