@@ -190,7 +190,7 @@ class Broker(Protocol):
         ...
 
     async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
-        """Where the group stands in each topic."""
+        """Where the group stands in each topic. Makes nothing: what is not there yet stands at zero."""
         ...
 
     async def checks(self, *, today: bool = True) -> Sequence[Check]:

@@ -40,14 +40,20 @@ COLUMNS = {
             "state",
             "status",
             "owner",
-            "service",
-            "process",
         ),
         NAMES,
     ),
 }
 """How long a text in a column can be. An id is also remembered with `#` and a digest, or as a fact: that is the longest."""
-GIVEN = {("migration", "name"), ("timer", "name"), ("saga", "id"), ("member", "owner"), ("shard", "owner")}
+GIVEN = {
+    ("migration", "name"),
+    ("timer", "name"),
+    ("saga", "id"),
+    ("member", "owner"),
+    ("shard", "owner"),
+    ("worker", "id"),
+    ("action", "id"),
+}
 """Named by the code that runs in the user's own transaction, which hears of it at once; and ids of our own."""
 
 INDEXES = """

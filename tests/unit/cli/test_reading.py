@@ -97,6 +97,7 @@ DECIDES = {
     "held quarantine": ["shop", "1"],
     "outbox retry": ["shop", "1"],
     "outbox resend": ["shop", "--yes"],
+    "outbox accept-loss": ["shop", "--consumer", "orders", "--topic", "shop.orders.order", "--why", "gone", "--yes"],
     "timers --cancel": ["nothing", "shop", "--tenant", "t1"],
     "seek": ["shop", "--time", "2020-01-01T00:00:00Z", "--yes"],
     "saga retry": ["shop", "booking", "b1"],
