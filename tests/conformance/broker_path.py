@@ -16,9 +16,10 @@ from typing import TypeVar
 import pytest
 
 from posthouse import Event, Payload, Policy, Service, Tx
-from posthouse.app import app_of
+from posthouse.app import app_of, apps_of
 from posthouse.broker import Broker, Delivery, Stream, Topology
 from posthouse.clock import SystemClock, new_id
+from posthouse.resend import Choice, resend
 from posthouse.status import DROPPED, GONE, Line, status
 from posthouse.store import HeldFilter
 from posthouse.survey import PASSING, Surveyed
@@ -240,6 +241,30 @@ class BrokerPathContract:
                 assert later.read == 0
                 groups = {thing.group for thing in await broker.survey(Topology()) if thing.group}
                 assert not [group for group in groups if group.startswith(PASSING)]
+
+    async def test_what_was_removed_behind_our_back_is_sent_again_and_applied_once_and_in_order(self) -> None:
+        """At once: a broker that drops repeats must not take for one what it has lost."""
+        async with self.prepared() as house:
+            names = [f"o{number}" for number in range(10)]
+            async with self.running(house.orders), self.running(house.billing):
+                await asyncio.gather(
+                    *(house.place(name, 1) for name in names)
+                )  # where there is no history, keys begin here
+                await self.until(house.invoices, lambda found: len(found) == 10)
+            async with self.running(house.orders):
+                await asyncio.gather(*(house.place(name, 2, 3) for name in names))
+                await self.until(house.unsent, lambda unsent: unsent == 0)
+            assert await self.lose_frames(house.topic, "billing") > 0
+            results = await resend(apps_of(house.services), Choice(topic=house.topic))
+            assert [(result.service, result.sent, result.refused) for result in results] == [
+                ("orders", 30, {}),
+                ("billing", 0, {}),
+            ]
+            async with self.running(house.orders), self.running(house.billing):
+                await house.place("o0", 4)
+                await self.until(house.invoices, lambda found: sum(map(len, found.values())) >= 31)
+                await self.until(house.held, lambda held: not held)
+            assert await house.invoices() == {name: [1, 2, 3] for name in names} | {"o0": [1, 2, 3, 4]}
 
     async def test_status_notices_a_frame_that_was_removed_behind_our_back(self) -> None:
         """An equation that cannot fail proves nothing: it is broken on purpose."""

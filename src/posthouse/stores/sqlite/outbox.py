@@ -142,11 +142,12 @@ ORDER BY o.id LIMIT ?2
 
 # Purging.
 
-# Rows that every shard has passed and that are not stuck, up to an id.
+# Rows that every shard has passed and that are not stuck, up to an id. One bound for both: of two, SQLite would search by one and
+# look through all that is kept for the other.
 PURGE = """
 DELETE FROM posthouse_outbox WHERE id IN (
     SELECT id FROM posthouse_outbox
-    WHERE id <= (SELECT min(cursor) FROM posthouse_shard) AND id <= ? AND id NOT IN (SELECT id FROM posthouse_stuck)
+    WHERE id <= min(?, (SELECT min(cursor) FROM posthouse_shard)) AND id NOT IN (SELECT id FROM posthouse_stuck)
     ORDER BY id LIMIT ?)
 """
 
