@@ -29,7 +29,7 @@ log = logging.getLogger("posthouse.store")
 
 T = TypeVar("T")
 
-BOOKS = 4
+RUNTIME_CONNECTIONS = 4
 """Connections beside those for transactions of users, so that the runtime's own statements never wait for a handler."""
 
 OUR_NAME = re.compile(r"posthouse\.(?!tenant\b)")
@@ -88,7 +88,9 @@ class Database:
         self.hasty = False
         """Commits are answered before they are on the disk, unless they say otherwise."""
         self.closed = False
-        self.share = Share(url, pooled=settings.pooled, most=settings.writers + BOOKS, patience=settings.patience)
+        self.share = Share(
+            url, pooled=settings.pooled, most=settings.writers + RUNTIME_CONNECTIONS, patience=settings.patience
+        )
         self._seats = asyncio.Semaphore(settings.writers)
         self._texts: dict[str, str] = {}
         self._ends: set[asyncio.Task[None]] = set()

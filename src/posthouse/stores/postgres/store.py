@@ -39,7 +39,7 @@ from posthouse.stores.postgres.actions import PostgresActions
 from posthouse.stores.postgres.changes import Changes
 from posthouse.stores.postgres.checks import PostgresChecks
 from posthouse.stores.postgres.counting import counted
-from posthouse.stores.postgres.database import BOOKS, Database, Settings
+from posthouse.stores.postgres.database import RUNTIME_CONNECTIONS, Database, Settings
 from posthouse.stores.postgres.handler_transaction import HandlerSessions, HandlerTransaction
 from posthouse.stores.postgres.held import PostgresHeld
 from posthouse.stores.postgres.inbox import PostgresInbox
@@ -140,7 +140,7 @@ class PostgresStore:
         self._database = self._application = Database(url, settings)
         self._separation: Separation | None = None
         if runtime_url is not None:
-            self._database = Database(runtime_url, msgspec.structs.replace(settings, writers=BOOKS))
+            self._database = Database(runtime_url, msgspec.structs.replace(settings, writers=RUNTIME_CONNECTIONS))
             self._separation = Separation(self._application, self._database)
             self._application.notifier = self._database.notifier
             self._application.refuse = self._database.refuse = self._separation.refuse
