@@ -13,8 +13,10 @@ from typing import ClassVar
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.creation import TEST_DATABASE_PREFIX
+from django.db.migrations.recorder import MigrationRecorder
 from django.test import TestCase, TransactionTestCase
 from django.test.utils import _TestState
+from django.utils import timezone
 
 from posthouse.errors import ConfigurationError
 from posthouse.local.django import database_of
@@ -24,6 +26,8 @@ from posthouse.testing.capturing import Said, capture_outbox
 from posthouse.testing.scratch import BorrowedDatabase, store_url
 from posthouse.testing.synchronous import SyncHarness
 
+_begun = timezone.now()
+"""Test cases are imported before the runner makes a database."""
 _borrowed: dict[str, BorrowedDatabase] = {}
 """By URL: test databases of Django in which our tables were made."""
 
@@ -58,7 +62,7 @@ def django_harness(*services: Service, using: str = DEFAULT_DB_ALIAS) -> Iterato
     url, schema = url_of_test_database(using), str(getattr(settings, "POSTHOUSE_SCHEMA", "posthouse"))
     borrowed = _borrowed.get(url)
     if borrowed is None:
-        borrowed = BorrowedDatabase(url, schema)
+        borrowed = BorrowedDatabase(url, schema, new=_is_new(using))
         borrowed.make()
         _borrowed[url] = borrowed
     borrowed.reset()
@@ -79,6 +83,13 @@ def url_of_test_database(using: str = DEFAULT_DB_ALIAS) -> str:
             f"Django's database {using!r} is {name!r}, which its test runner did not make: run this with `manage.py test` or pytest-django"
         )
     return database_of(split(f"django://{using}")).geturl().removesuffix("?")
+
+
+def _is_new(using: str) -> bool:
+    """Whether the runner made the database in this process, and did not keep it from an earlier one: by its first migration. Then
+    the events in it are those of other tests."""
+    first = MigrationRecorder(connections[using]).migration_qs.order_by("applied").first()
+    return first is not None and first.applied >= _begun
 
 
 def _declared(case: OutboxTestCase | HarnessTestCase) -> Sequence[Service]:

@@ -103,11 +103,13 @@ class ScratchDatabase:
 
 class BorrowedDatabase:
     """A database that another test runner made, as Django's does, and drops. Only our own schema in it is made and put back; the other
-    tables are the runner's. Whoever calls has made sure that it is one for tests."""
+    tables are the runner's. Whoever calls has made sure that it is one for tests. Unless it is `new`, made in this very run, one that
+    has events in it is refused."""
 
-    def __init__(self, url: str, schema: str = "posthouse") -> None:
+    def __init__(self, url: str, schema: str = "posthouse", *, new: bool = False) -> None:
         self.url = url
         self._schema = schema
+        self._new = new
         self._baseline: Baseline
 
     def make(self) -> None:
@@ -120,7 +122,7 @@ class BorrowedDatabase:
 
     async def _make(self) -> None:
         async with _connected(self.url) as connection:
-            if await connection.fetchval(SAID) != MARK:
+            if not self._new and await connection.fetchval(SAID) != MARK:
                 await self._refuse_data(connection)
             await connection.execute(f"DROP SCHEMA IF EXISTS {self._schema} CASCADE")
             name = await connection.fetchval("SELECT quote_ident(current_database())")
