@@ -14,7 +14,7 @@ from posthouse.processes import SagaBook, SagaInstances, SagaType
 from posthouse.processes.saga.conductor import Conductor
 from posthouse.seam import EnvelopeBuilder, EventContext
 from posthouse.sending import Tx
-from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
+from posthouse.store import Action, OutboxRow, Parameters, Rows, Store, Timer, Transaction
 from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn
 from posthouse.store.savepoints import Savepoints
 
@@ -112,6 +112,13 @@ class BenchTimers(dict[str, Timer]):
         return self.pop(name, None) is not None
 
 
+class BenchActions(list[Action]):
+    """What operators did; as much of an `ActionTable` as their verbs use."""
+
+    async def add(self, tx: Transaction, action: Action) -> None:
+        self.append(action)
+
+
 class Bench:
     """A saga's home without a store: turns are taken one at a time, on a clock that the test moves."""
 
@@ -120,6 +127,7 @@ class Bench:
         self.clock = ManualClock()
         self.sagas = BenchTable()
         self.timers = BenchTimers()
+        self.actions = BenchActions()
         self.answers: Answers = {}
         self.statements: list[tuple[str, Parameters]] = []
         self.said: list[Event[bytes]] = []
