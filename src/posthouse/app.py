@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
-from posthouse.broker import Broker, Topology
+from posthouse.broker import Broker
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.events import Actor
@@ -162,10 +162,6 @@ class App:
     def projections(self) -> Projections:
         """The read models, and the verbs for them."""
         return self.opened.projections
-
-    def topology(self) -> Topology:
-        """The topics that are written and read, with their dead letters, and who reads what."""
-        return self.opened.topology()
 
     def _transaction(self, service: str, tenant: str, *, actor: Actor | None) -> AbstractAsyncContextManager[Tx]:
         return TransactionScope(partial(self.opened.begin, service), EventContext(tenant=tenant, actor=actor))

@@ -63,7 +63,7 @@ async def _of(app: App, figures: Status) -> Attendance:
 def _work(app: App, figures: Status) -> dict[Part, int]:
     """The parts that it needs, and how much each has to do."""
     unsent, timers = figures.unsent[app.opened.name], figures.timers[app.opened.name]
-    groups = app.topology().groups
+    groups = app.opened.topology().groups
     lines = [line for line in figures.lines if line.consumer in groups]
     work: dict[Part, int] = {}
     if unsent or any(service.declared.topics for service in app.services):

@@ -80,7 +80,7 @@ async def accept_loss(services: Sequence[Service], line: Line, *, by: str = "", 
     there is nothing to accept."""
     if reason := nothing_to_accept(line):
         raise DeskError(reason)
-    app = next(app for app in apps_of(services) if line.consumer in app.topology().groups)
+    app = next(app for app in apps_of(services) if line.consumer in app.opened.topology().groups)
     action = Action(
         verb=VERB,
         by=by,

@@ -94,7 +94,7 @@ async def _resend(app: App, apps: Sequence[App], choice: Choice, *, dry_run: boo
         async for _ in tally.pages():
             pass
         return await tally.result()
-    await app.broker.ensure(app.topology())  # a topic that was lost too is made again
+    await app.broker.ensure(app.opened.topology())  # a topic that was lost too is made again
     action = Action(
         verb="outbox resend", topic=choice.topic or "", tenant=choice.tenant or "", key=choice.key or "", by=by, why=why
     )

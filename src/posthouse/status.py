@@ -230,7 +230,7 @@ class _Reached(NamedTuple):
 
 
 async def _progress(app: App) -> _Reached:
-    groups = app.topology().groups.items()
+    groups = app.opened.topology().groups.items()
     found = {consumer: await app.broker.progress(consumer, topics) for consumer, topics in groups}
     return _Reached(
         {(consumer, topic): reached for consumer, of in found.items() for topic, reached in of.items()},

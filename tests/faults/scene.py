@@ -59,7 +59,7 @@ async def calm(harness: Harness, timeout: float = 20.0) -> Status:
             counts = await app_of(service).store.counts()
             if sum(counts.unsent.values()) > counts.stuck:
                 return False
-            for group, topics in app_of(service).topology().groups.items():
+            for group, topics in app_of(service).opened.topology().groups.items():
                 progress = await app_of(service).broker.progress(group, topics)
                 if any(p.pending for p in progress.values()):
                     return False

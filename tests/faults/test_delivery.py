@@ -160,7 +160,7 @@ async def test_copies_handed_to_several_members_of_a_group_at_once_are_one_effec
             assert all(verdict.accepted for verdict in verdicts)
 
         async def done() -> bool:
-            topics = app_of(first).topology().groups["ledger"]
+            topics = app_of(first).opened.topology().groups["ledger"]
             progress = await app_of(first).broker.progress("ledger", topics)
             counts = await app_of(first).store.counts()
             return not any(p.pending for p in progress.values()) and not counts.held
@@ -813,7 +813,7 @@ async def test_a_consumer_that_goes_back_has_nothing_applied_twice_and_leaves_al
 async def noisy(before: int, after: int) -> int:
     """How many of the noisy tenant's events were applied before the only one of the quiet tenant."""
     harness = House(ledger)
-    await harness.broker.ensure(app_of(ledger).topology())
+    await harness.broker.ensure(app_of(ledger).opened.topology())
     frames = [crafted(OrderChanged(order=f"n{n}", number=n), tenant="noisy", sequence=1) for n in range(before + after)]
     frames.insert(before, crafted(OrderChanged(order="q", number=-1), tenant="quiet", sequence=1))
     await put(harness, *frames)

@@ -406,7 +406,7 @@ async def test_a_group_with_one_failing_event_is_redone_and_the_others_are_appli
 
     plant.on(Made, policy=Policy(grouped=True))(several if many else one)
     harness = House(plant)
-    await harness.broker.ensure(app_of(plant).topology())
+    await harness.broker.ensure(app_of(plant).opened.topology())
     await put(harness, *[crafted(Made(key=f"k{n}", number=n), sequence=1) for n in range(30)])
     async with harness:
         await calm(harness)
@@ -429,7 +429,7 @@ async def test_a_list_holds_the_events_of_a_key_in_their_order_and_none_overtake
             await write(event, tx)
 
     harness = House(plant)
-    await harness.broker.ensure(app_of(plant).topology())
+    await harness.broker.ensure(app_of(plant).opened.topology())
     await put(harness, *[crafted(Made(key=f"k{n % 5}", number=n), sequence=n // 5 + 1) for n in range(50)])
     async with harness:
         await calm(harness)
@@ -453,7 +453,7 @@ async def test_a_list_holds_events_of_one_tenant_so_that_what_follows_belongs_to
         return [Told(key=event.data.key) for event in events]
 
     harness = Harness(plant)
-    await harness.broker.ensure(app_of(plant).topology())
+    await harness.broker.ensure(app_of(plant).opened.topology())
     await put(harness, *[crafted(Made(key=f"of t{n % 3} {n}"), tenant=f"t{n % 3}", sequence=1) for n in range(30)])
     async with harness:
         await calm(harness)
@@ -474,7 +474,7 @@ async def test_copies_inside_one_group_are_one_effect() -> None:
             await tx.execute(worded(INSERT), (event.tenant, "seen", event.data.number))
 
     harness = House(plant)
-    await harness.broker.ensure(app_of(plant).topology())
+    await harness.broker.ensure(app_of(plant).opened.topology())
     frames = [crafted(Seen(number=n)) for n in range(10)]
     await put(harness, *frames, *frames, *frames)
     async with harness:

@@ -225,7 +225,7 @@ async def test_a_missing_topic_stops_its_keys_while_others_flow_and_all_follow_i
     await bench.say(*[OtherMade(key=f"k{n % 2}", number=n) for n in range(6, 10)])
     for _ in range(3):
         await bench.wait(20)
-    await bench.broker.ensure(app_of(plant).topology())
+    await bench.broker.ensure(app_of(plant).opened.topology())
     await bench.wait(60)
     stored = bench.broker.stored("plant.other")
     assert [n for key, n in stored if key == "k0"] == [0, 2, 4, 6, 8]

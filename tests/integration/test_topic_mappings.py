@@ -113,7 +113,7 @@ async def test_one_topic_per_aggregate_keeps_the_order_of_all_types_of_a_key(
 ) -> None:
     async with running(Shop(tmp_path, "aggregate", brokers)) as shop:
         namespace = shop.orders.namespace
-        assert app_of(shop.billing).topology().groups == {"billing": [f"{namespace}.orders.order"]}
+        assert app_of(shop.billing).opened.topology().groups == {"billing": [f"{namespace}.orders.order"]}
         names = ["o1", "o2", "o3"]
         await asyncio.gather(*(shop.say(*life(name)) for name in names))
         found = await shop.heard(3 * ROUNDS * len(names))
@@ -127,7 +127,7 @@ async def test_one_topic_per_subject_applies_each_once_and_keeps_the_order_withi
 ) -> None:
     async with running(Shop(tmp_path, "subject", brokers)) as shop:
         topics = [f"{shop.orders.namespace}.orders.order.{verb}.v1" for verb in ("cancelled", "changed", "placed")]
-        assert app_of(shop.billing).topology().groups == {"billing": topics}
+        assert app_of(shop.billing).opened.topology().groups == {"billing": topics}
         names = ["o1", "o2", "o3"]
         await asyncio.gather(*(shop.say(*life(name)) for name in names))
         found = await shop.heard(3 * ROUNDS * len(names))

@@ -47,8 +47,8 @@ def test_a_second_handler_for_the_same_event_needs_a_consumer_of_its_own() -> No
         service.on(made)(handle_too)
     service.on(made, consumer="second")(handle_too)
     assert list(service.declared.consumers) == ["plant", "plant.second"]
-    assert app_of(service).topology().groups == {"plant": ["plant.thing"], "plant.second": ["plant.thing"]}
-    assert list(app_of(service).topology().topics) == ["plant.thing", "plant.thing.dlq"]
+    assert app_of(service).opened.topology().groups == {"plant": ["plant.thing"], "plant.second": ["plant.thing"]}
+    assert list(app_of(service).opened.topology().topics) == ["plant.thing", "plant.thing.dlq"]
 
 
 async def test_two_consumers_of_one_service_each_apply_every_event() -> None:
@@ -141,7 +141,7 @@ def test_topics_follow_aggregates_or_subjects() -> None:
             key: str
 
         assert event_type_of(ThingMade).topic == expected
-        assert expected in app_of(service).topology().topics
+        assert expected in app_of(service).opened.topology().topics
 
 
 async def test_a_foreign_event_is_read_by_its_full_subject_with_only_the_fields_needed() -> None:

@@ -422,7 +422,7 @@ async def test_topics_of_lifted_versions_are_subscribed_to() -> None:
     house = made("subject")
     house.handles(V3)
     house.lifts()
-    assert app_of(house.desk).topology().groups == {
+    assert app_of(house.desk).opened.topology().groups == {
         "desk": ["hotel.stay.booked.v1", "hotel.stay.booked.v2", "hotel.stay.booked.v3"]
     }
 

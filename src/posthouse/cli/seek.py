@@ -124,7 +124,7 @@ def _consumer(service: Service, given: str | None) -> str:
 
 
 def _topics(service: Service, consumer: str, given: str | None) -> Sequence[str]:
-    read = app_of(service).topology().groups[consumer]
+    read = app_of(service).opened.topology().groups[consumer]
     if given is None:
         return read
     if given not in read:

@@ -22,7 +22,7 @@ def topics(targets: Targets, as_json: AsJson = False) -> None:
 
 
 def _facts(service: Service) -> dict[str, object]:
-    topology = app_of(service).topology()
+    topology = app_of(service).opened.topology()
     return {
         "topics": topology.topics,
         "groups": topology.groups,

@@ -234,7 +234,7 @@ class PushEndpoint:
         """By the full name of the subscription. The token is not bound to the body: this is."""
         return {
             f"projects/{self._project}/subscriptions/{group}.{topic}.sub": Place(group, topic)
-            for group, topics in app_of(self._service).topology().groups.items()
+            for group, topics in app_of(self._service).opened.topology().groups.items()
             for topic in topics
         }
 

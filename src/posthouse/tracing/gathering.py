@@ -56,7 +56,7 @@ def _logs(services: Sequence[Service]) -> list[tuple[Broker, Sequence[str]]]:
     for app in apps_of(services):
         url = app.opened.ports.broker_url
         _, topics = brokers.setdefault(url if "://" in url else id(app.broker), (app.broker, set()))
-        topics.update(topic for topic in app.topology().topics if not topic.endswith(_DEAD_LETTERS))
+        topics.update(topic for topic in app.opened.topology().topics if not topic.endswith(_DEAD_LETTERS))
     return [(broker, sorted(topics)) for broker, topics in brokers.values()]
 
 

@@ -210,10 +210,10 @@ async def test_nothing_of_the_reader_is_left_in_the_broker_and_no_other_group_mo
         for number in range(30):
             await harness.publish(shop.placed(order_id=f"o{number}"), correlation="req-1")
         await harness.settled()
-        before = await harness.broker.survey(app_of(shop.orders).topology())
+        before = await harness.broker.survey(app_of(shop.orders).opened.topology())
         found = await trace(shop.services, "req-1")
         assert len(found.branches) == 90
-        assert await harness.broker.survey(app_of(shop.orders).topology()) == before
+        assert await harness.broker.survey(app_of(shop.orders).opened.topology()) == before
 
 
 async def test_readers_that_a_killed_trace_left_are_swept_away_and_those_at_work_are_not() -> None:
@@ -221,7 +221,7 @@ async def test_readers_that_a_killed_trace_left_are_swept_away_and_those_at_work
     async with Harness(*shop.services) as harness:
         await harness.publish(shop.placed(order_id="o1"), correlation="req-1")
         await harness.settled()
-        topic = app_of(shop.orders).topology().topics[0]
+        topic = app_of(shop.orders).opened.topology().topics[0]
         left = await harness.broker.subscribe(f"{PASSING}left", [topic])
         await left.aclose()
         busy = await harness.broker.subscribe(f"{PASSING}busy", [topic])

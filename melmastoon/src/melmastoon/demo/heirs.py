@@ -45,7 +45,7 @@ def free(store: Path, log: Path, service: Service) -> None:
     """All that the processes of one service held; none of them may be alive."""
     free_store(store, service)
     with closing(sqlite3.connect(log, timeout=PATIENCE, isolation_level=None)) as connection:
-        for group in app_of(service).topology().groups:
+        for group in app_of(service).opened.topology().groups:
             for sql in FREE_MEMBERS:
                 connection.execute(sql, (group,))
 

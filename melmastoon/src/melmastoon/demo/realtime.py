@@ -51,7 +51,7 @@ class RealTime:
         self._services = services
         self._fleet = Fleet(ground, {name: [s.name for s in group] for name, group in groups.items()})
         self._killer = Killer(self._fleet, seed=seed, every=every)
-        self._groups_of = {service.name: app_of(service).topology().groups for service in services}
+        self._groups_of = {service.name: app_of(service).opened.topology().groups for service in services}
         self.left_behind = 0
 
     exact = False

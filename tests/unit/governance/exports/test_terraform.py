@@ -128,7 +128,9 @@ def test_a_service_writes_to_its_own_topics_and_to_the_dead_letters_of_what_it_r
 
 def test_a_service_may_look_at_every_topic_that_it_asks_for_when_it_starts() -> None:
     granted = {(grant["service"], grant["topic"]) for grant in catalogue()["viewers"].values()}
-    assert granted == {(service.name, topic) for service in SERVICES for topic in app_of(service).topology().topics}
+    assert granted == {
+        (service.name, topic) for service in SERVICES for topic in app_of(service).opened.topology().topics
+    }
 
 
 def test_only_schemas_that_pubsub_knows_are_published() -> None:
@@ -263,7 +265,7 @@ def test_terraform_reads_the_catalogue_and_wants_the_regions(terraform: str, tmp
     topics, persistence = json.loads(run(terraform, tmp_path, "output", "-json", "made").stdout)
     assert topics["shop.orders.order"]["residency"] == [HOSTILE]
     assert persistence["shop.orders.order.dlq"] == ["europe-west1"]
-    assert app_of(orders).topology().topics[0] in topics
+    assert app_of(orders).opened.topology().topics[0] in topics
 
 
 def test_events_that_must_stay_in_two_places_stay_where_both_are(terraform: str, tmp_path: Path) -> None:

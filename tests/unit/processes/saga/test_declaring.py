@@ -80,7 +80,7 @@ def test_what_is_declared_can_be_listed() -> None:
 
 
 def test_a_saga_is_a_consumer_of_its_own_with_a_topic_for_its_deadlines() -> None:
-    topology = app_of(hotel.reservation).topology()
+    topology = app_of(hotel.reservation).opened.topology()
     assert topology.groups["reservation.booking"] == [
         "hotel.inventory.allocation",
         "hotel.payment.intent",
