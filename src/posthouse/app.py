@@ -73,6 +73,7 @@ class App:
                 store or os.environ.get("POSTHOUSE_STORE") or f"sqlite:///{self.services[0].name}.db",
                 broker or os.environ.get("POSTHOUSE_BROKER") or "embedded:///posthouse-log.db",
                 self.clock,
+                "+".join(service.name for service in self.services),
             )
             self._opened = Opened(self.services, ports, self.clock, self.settings, self._seam)
         return self._opened

@@ -22,6 +22,7 @@ from posthouse.errors import ConfigurationError, StoreOutdated
 from posthouse.events import CODECS, METADATA_LIMIT, Producer
 from posthouse.frozen import lock_in
 from posthouse.health import Health, PartHealth
+from posthouse.local.naming import named
 from posthouse.local.sharing import Shares, Sharing
 from posthouse.outage import Outages, Waiting
 from posthouse.processes import Projections, Timers
@@ -56,7 +57,8 @@ class Ports:
     """A store and a broker, by URL or as they are. Each is opened at first use; those that were given by URL share what they
     can."""
 
-    def __init__(self, store: str | CoreStore, broker: str | Broker, clock: Clock) -> None:
+    def __init__(self, store: str | CoreStore, broker: str | Broker, clock: Clock, name: str = "") -> None:
+        self._name = name
         self._store = store
         self._broker = broker
         self._clock = clock
@@ -67,13 +69,15 @@ class Ports:
         """Where it has the core alone, services that need more are refused when the App is opened."""
         if not isinstance(self._store, str):
             return cast("Store", self._store)
-        return self._shared(open_store(self._store, clock=self._clock))
+        with named(self._name):
+            return self._shared(open_store(self._store, clock=self._clock))
 
     @cached_property
     def broker(self) -> Broker:
         if not isinstance(self._broker, str):
             return self._broker
-        return self._shared(open_broker(self._broker, clock=self._clock))
+        with named(self._name):
+            return self._shared(open_broker(self._broker, clock=self._clock))
 
     @property
     def store_url(self) -> str:

@@ -26,7 +26,7 @@ from tests.kit.servers.postgres import PostgresServer, session
 from tests.kit.waiting import eventually
 
 LISTENERS = (
-    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name ~ '^posthouse lis'"
+    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name ~ '^posthouse/.*/listen '"
 )
 
 
@@ -253,7 +253,7 @@ async def test_a_role_without_rights_finds_the_listeners_of_others(
     async with session(postgres_url) as connection:
         await connection.execute(f"CREATE ROLE {name}")
         await connection.execute(f"SET ROLE {name}")
-        found = await connection.fetchval(sending.LISTENERS, "posthouse listens ", "nobody")
+        found = await connection.fetchval(sending.LISTENERS, "posthouse/%/listen %", "nobody")
         await connection.execute(f"RESET ROLE; DROP ROLE {name}")
     assert found is True
 

@@ -14,6 +14,7 @@ from typer.main import get_command, get_group
 from posthouse import plugins
 from posthouse.cli.group import Group
 from posthouse.errors import ConfigurationError
+from posthouse.local.naming import name_verb
 
 VERBS: Mapping[str, str] = {
     "quickstart": "Two services, three tenants, one poison event, one killed worker: and nothing is lost.",
@@ -53,7 +54,10 @@ class Verb(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         assert self.name is not None
-        return _command(self.name, self._load()).make_context(info_name, args, parent=parent, **extra)
+        context = _command(self.name, self._load()).make_context(info_name, args, parent=parent, **extra)
+        if self.name != "run":  # that one connects for its services
+            context.call_on_close(name_verb(self.name))
+        return context
 
 
 class Verbs(Group):

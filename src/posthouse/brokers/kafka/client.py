@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
+from posthouse.local.naming import client_name
 from posthouse.pulse import alive
 
 K = TypeVar("K")
@@ -44,6 +45,7 @@ class Client:
 
     def __init__(self, servers: str, *, timeout: float, driver: Mapping[str, object]) -> None:
         self.servers = servers
+        self._name = client_name("broker")
         self.timeout = timeout
         self.driver = driver
         self._admin: AdminClient | None = None
@@ -61,6 +63,7 @@ class Client:
         milliseconds = int(self.timeout * 2000)
         config: dict[str, Any] = {
             "bootstrap.servers": self.servers,
+            "client.id": self._name,
             "socket.timeout.ms": max(1000, milliseconds),
             "socket.keepalive.enable": True,
             "log_level": 3,

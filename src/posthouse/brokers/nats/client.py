@@ -15,6 +15,7 @@ from nats.aio.client import Client as Connection
 from nats.aio.msg import Msg
 
 from posthouse.errors import BrokerError, BrokerUnavailable
+from posthouse.local.naming import client_name
 from posthouse.pulse import alive
 
 T = TypeVar("T")
@@ -84,6 +85,7 @@ class Client:
     """Connects at the first use, reconnects by itself, and fails at once while the server is away."""
 
     def __init__(self, servers: Sequence[str], *, timeout: float, driver: Mapping[str, object]) -> None:
+        self._name = client_name("broker")
         self._servers = list(servers)
         self._shown = ", ".join(server.rpartition("@")[2].rpartition("/")[2] for server in servers)
         """Without anybody's password."""
@@ -222,7 +224,13 @@ class Client:
         if self._closed:
             raise BrokerError("this broker was closed")
         connection = Connection()
-        options = {"ping_interval": 5, "max_outstanding_pings": 2, "connect_timeout": self.timeout, **self._driver}
+        options = {
+            "name": self._name,
+            "ping_interval": 5,
+            "max_outstanding_pings": 2,
+            "connect_timeout": self.timeout,
+            **self._driver,
+        }
         self._turned_away = ""
         with mapped(f"connecting to {self._shown}"):
             try:

@@ -38,7 +38,7 @@ async def _cursors(database: Database) -> Check:
 
 async def _pooler(database: Database) -> Check:
     try:
-        found = await probed(database.url, connecting=CONNECTING)
+        found = await probed(database.url, connecting=CONNECTING, name=database.share.name)
     except Exception as error:  # the log was reached a moment ago: what is missing is room for two connections more
         return Check(
             name="pooler",

@@ -12,6 +12,7 @@ import asyncpg
 
 import posthouse.brokers.postgres.schema as sql
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
+from posthouse.local.naming import given_name
 from posthouse.local.postgres.connection import ServerConnection
 from posthouse.local.postgres.notifier import Notifier
 from posthouse.local.postgres.pool import Share
@@ -69,7 +70,7 @@ class Database:
         self._quoted = '"' + schema.replace('"', '""') + '"'
         self.connections = connections
         self._on_open = on_open
-        self.share = Share(url, pooled=pooled, most=connections, patience=CONNECTING)
+        self.share = Share(url, pooled=pooled, most=connections, patience=CONNECTING, role="broker")
         self._opening = asyncio.Lock()
         self._open = False
         """Whether the log was seen to be there, on the server that we have now."""
@@ -134,7 +135,11 @@ class Database:
             return True
         with self._mapped("looking for the log"):
             connection = await asyncpg.connect(
-                self.url, timeout=CONNECTING, command_timeout=PATIENCE, statement_cache_size=0
+                self.url,
+                timeout=CONNECTING,
+                command_timeout=PATIENCE,
+                statement_cache_size=0,
+                server_settings={"application_name": given_name(self.url) or self.share.name},
             )
             try:
                 return bool(await connection.fetchval(sql.HAS_LOG, self.schema))

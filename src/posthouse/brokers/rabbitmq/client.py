@@ -23,6 +23,7 @@ from yarl import URL
 
 from posthouse.brokers.rabbitmq.reading import Line
 from posthouse.errors import BrokerError, BrokerUnavailable
+from posthouse.local.naming import client_name
 from posthouse.pulse import alive
 
 T = TypeVar("T")
@@ -153,7 +154,9 @@ class Client:
 def address_of(url: str, heartbeat: int) -> str:
     """As the driver wants it: `rabbitmq` is called `amqp` there."""
     parts = urlsplit(url)
-    query = [*parse_qsl(parts.query), ("heartbeat", str(heartbeat))]
+    said = parse_qsl(parts.query)
+    named = [] if any(option == "name" for option, _ in said) else [("name", client_name("broker"))]
+    query = [*said, *named, ("heartbeat", str(heartbeat))]
     return parts._replace(scheme=parts.scheme.replace("rabbitmq", "amqp"), query=urlencode(query)).geturl()
 
 

@@ -16,6 +16,7 @@ from redis.backoff import NoBackoff
 from posthouse.brokers.redis.entries import Entry
 from posthouse.brokers.redis.scripts import CONSUMER, LOOK, Script
 from posthouse.errors import BrokerError, BrokerUnavailable, ConfigurationError
+from posthouse.local.naming import client_name
 from posthouse.pulse import alive
 
 Value = str | bytes | int
@@ -62,7 +63,7 @@ class Client:
             "socket_connect_timeout": timeout,
             "socket_keepalive": True,
             "retry": Retry(NoBackoff(), 0),
-            "client_name": "posthouse",
+            "client_name": client_name("broker"),
             **driver,
         }
         try:

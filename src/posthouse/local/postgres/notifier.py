@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 
+from posthouse.local.naming import client_name
 from posthouse.local.notifier import LocalNotifier
 from posthouse.local.postgres.listening import Listener
 from posthouse.local.postgres.sending import NOTIFY, NotifySender, Run
@@ -24,9 +25,10 @@ class Notifier:
         self._notifier = LocalNotifier(path)
         self._floor = floor
         self._waited = False
-        listeners = f"posthouse listens {hashlib.blake2b(channel.encode(), digest_size=4).hexdigest()} "
-        name = f"{listeners}{self._notifier.neighbourhood()}"
-        self._sender = NotifySender(run, channel, listeners, name)
+        listen = f"listen {hashlib.blake2b(channel.encode(), digest_size=4).hexdigest()} "
+        near = f"{listen}{self._notifier.neighbourhood()}"
+        name = client_name(near)
+        self._sender = NotifySender(run, channel, f"posthouse/%/{listen}%", f"posthouse/%/{near}")
         self._listener: Listener | None = None
         if listen_url is not None:
             self._listener = Listener(

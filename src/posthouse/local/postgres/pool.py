@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
+from posthouse.local.naming import client_name, given_name
 from posthouse.local.postgres.connection import ServerConnection
 from posthouse.local.sharing import Sharing
 
@@ -19,13 +20,15 @@ MOST = 256
 """Connections that one pool may have; a share that does not fit in any more gets another pool."""
 
 
-def options(url: str, *, pooled: bool) -> dict[str, Any]:
-    """What each of our connections is opened with; nothing that a pooler does not know. Behind one nothing is prepared by name."""
+def options(url: str, *, pooled: bool, name: str) -> dict[str, Any]:
+    """What each of our connections is opened with; nothing that a pooler does not know. Behind one nothing is prepared by name.
+    `name` is what the server calls it, unless the URL says so."""
     given = "target_session_attrs" in urlsplit(url).query
     return {
         "connection_class": ServerConnection,
         "statement_cache_size": 0 if pooled else 100,
         "target_session_attrs": None if given else SessionAttribute.read_write,
+        "server_settings": {"application_name": given_name(url) or name},
     }
 
 
@@ -34,8 +37,10 @@ class Share:
     that have the same `sharing` use each other's connections while those are idle. The driver's own errors come out as
     they are."""
 
-    def __init__(self, url: str, *, pooled: bool, most: int, patience: float) -> None:
+    def __init__(self, url: str, *, pooled: bool, most: int, patience: float, role: str = "pool") -> None:
         self.url = url
+        self.name = client_name(role)
+        """What its connections are called; those that are shared, by the first who needed them."""
         self.pooled = pooled
         self.most = most
         self.closed = False
@@ -87,8 +92,9 @@ class _Pool:
     """What shares have in common. A connection that only we have used is kept at hand: the way through the driver's pool costs as
     much as a statement."""
 
-    def __init__(self, url: str, *, pooled: bool, room: int) -> None:
+    def __init__(self, url: str, *, pooled: bool, room: int, name: str) -> None:
         self.room = room
+        self._name = name
         self._url = url
         self._pooled = pooled
         self._size = room
@@ -162,7 +168,7 @@ class _Pool:
     async def _open(self) -> asyncpg.Pool[Any]:
         async with self._opening:
             if self._driver is None:
-                driver = options(self._url, pooled=self._pooled)
+                driver = options(self._url, pooled=self._pooled, name=self._name)
                 self._driver = await asyncpg.create_pool(self._url, min_size=0, max_size=self._size, **driver)
             return self._driver
 
@@ -178,6 +184,7 @@ def _pool_of(share: Share) -> _Pool:
     pool = made.get(key)
     if pool is None or pool.room < share.most:
         alone = share.sharing is None  # a pool costs for each connection that it might have
-        pool = made[key] = _Pool(share.url, pooled=share.pooled, room=share.most if alone else max(MOST, share.most))
+        room = share.most if alone else max(MOST, share.most)
+        pool = made[key] = _Pool(share.url, pooled=share.pooled, room=room, name=share.name)
     pool.enter(share)
     return pool

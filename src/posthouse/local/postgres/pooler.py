@@ -10,6 +10,7 @@ from typing import Literal
 import asyncpg
 
 from posthouse.checks import Check, judged
+from posthouse.local.naming import given_name
 
 Pooler = Literal["none", "session", "transaction"]
 
@@ -20,18 +21,18 @@ PATIENCE = 2.0
 PROCESS = "SELECT pg_backend_pid()"
 
 
-async def probed(url: str, *, connecting: float) -> Pooler:
+async def probed(url: str, *, connecting: float, name: str) -> Pooler:
     """What stands before the server of `url`. One or two connections are opened and closed for it; asyncpg's own errors.
 
     A pooler hands out process numbers of its own. One that changes the server connection between transactions must give
     the first client another process while the second one holds what the first had.
     """
-    async with _connected(url, connecting) as first:
+    async with _connected(url, connecting, name) as first:
         async with first.transaction():
             before = await first.fetchval(PROCESS)
         if before == first.get_server_pid():
             return "none"
-        async with _connected(url, connecting) as second, second.transaction():
+        async with _connected(url, connecting, name) as second, second.transaction():
             await second.fetchval(PROCESS)
             try:
                 async with asyncio.timeout(PATIENCE), first.transaction():
@@ -59,8 +60,13 @@ def pooler_check(found: Pooler, declared: Pooler) -> Check:
 
 
 @contextlib.asynccontextmanager
-async def _connected(url: str, connecting: float) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-    connection = await asyncpg.connect(url, timeout=connecting, statement_cache_size=0)
+async def _connected(url: str, connecting: float, name: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    connection = await asyncpg.connect(
+        url,
+        timeout=connecting,
+        statement_cache_size=0,
+        server_settings={"application_name": given_name(url) or name},
+    )
     try:
         yield connection
     finally:

@@ -28,19 +28,19 @@ NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, ''
 # Whether anybody listens whom our sockets do not reach.
 LISTENERS = """
 SELECT EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.datname = current_database()
-    AND starts_with(a.application_name, $1) AND a.application_name <> $2)
+    AND a.application_name LIKE $1 AND a.application_name NOT LIKE $2)
 """
 
 
 class NotifySender:
-    """`tell` after a commit: it returns at once and never fails. `listeners` begins the application names of all who
-    listen, `neighbour` is that of those whom the sockets reach."""
+    """`tell` after a commit: it returns at once and never fails. `listeners` is a pattern of the application names of all who
+    listen, `neighbours` one of those whom the sockets reach."""
 
-    def __init__(self, run: Run, channel: str, listeners: str, neighbour: str) -> None:
+    def __init__(self, run: Run, channel: str, listeners: str, neighbours: str) -> None:
         self._run = run
         self._channel = channel
         self._listeners = listeners
-        self._neighbour = neighbour
+        self._neighbours = neighbours
         self._unsent = False
         self._task: asyncio.Task[None] | None = None
         self._wanted = False
@@ -80,6 +80,6 @@ class NotifySender:
     async def _heard_elsewhere(self) -> bool:
         now = time.monotonic()
         if now >= self._look_at:
-            self._wanted = bool((await self._run(LISTENERS, self._listeners, self._neighbour)).scalar())
+            self._wanted = bool((await self._run(LISTENERS, self._listeners, self._neighbours)).scalar())
             self._look_at = now + LOOK
         return self._wanted

@@ -94,7 +94,7 @@ class PostgresChecks:
     async def _pooler(self) -> Check:
         database = self._database
         try:
-            found = await probed(database.url, connecting=database.settings.patience)
+            found = await probed(database.url, connecting=database.settings.patience, name=database.share.name)
         except FOREIGN as error:
             return Check(
                 name="pooler",

@@ -16,6 +16,7 @@ import msgspec
 
 from posthouse.checks import refusals
 from posthouse.errors import ConfigurationError, StoreError, StoreUnavailable
+from posthouse.local.naming import client_name
 from posthouse.local.postgres.connection import ServerConnection
 from posthouse.local.postgres.notifier import Notifier
 from posthouse.local.postgres.pool import Share, options
@@ -89,8 +90,15 @@ class Database:
         """Commits are answered before they are on the disk, unless they say otherwise."""
         self.closed = False
         self.share = Share(
-            url, pooled=settings.pooled, most=settings.writers + RUNTIME_CONNECTIONS, patience=settings.patience
+            url,
+            pooled=settings.pooled,
+            most=settings.writers + RUNTIME_CONNECTIONS,
+            patience=settings.patience,
+            role="store",
         )
+        self.handlers_name = client_name("handlers")
+        """What connections are called that handlers of other libraries use."""
+        self.wal_name = client_name("wal")
         self._seats = asyncio.Semaphore(settings.writers)
         self._texts: dict[str, str] = {}
         self._ends: set[asyncio.Task[None]] = set()
@@ -227,7 +235,7 @@ class Database:
         """A connection outside of the pool, for whoever keeps it; asyncpg's own errors."""
         if self.closed:
             raise StoreError("the store is closed")
-        settings = options(self.url, pooled=self.settings.pooled)
+        settings = options(self.url, pooled=self.settings.pooled, name=self.handlers_name)
         return cast("ServerConnection", await asyncpg.connect(self.url, timeout=self.settings.patience, **settings))
 
     async def _end(self, process: int) -> None:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from posthouse.errors import CommitUnknown, DeadlineExceeded, PosthouseError, TransactionClosed
+from posthouse.local.naming import given_name
 from posthouse.store import Parameters, Rows, Submit
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.database import LASTING, Database, carried_out
@@ -50,6 +51,7 @@ class HandlerSessions:
         return Host(
             url=database.url,
             name=database.name,
+            client_name=given_name(database.url) or database.handlers_name,
             writers=settings.writers,
             patience=settings.patience,
             pooled=settings.pooled,

@@ -17,6 +17,8 @@ class Host(NamedTuple):
     url: str
     name: str | None
     """Of the database, where the URL says it."""
+    client_name: str
+    """What its connections are called on the server."""
     writers: int
     """So many transactions may be open at once."""
     patience: float

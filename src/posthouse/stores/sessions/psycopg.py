@@ -245,7 +245,10 @@ class PsycopgHandler:
         self._used = False
 
     def _connect(self) -> LentConnection:
-        options: dict[str, object] = {"connect_timeout": max(2, int(self._host.patience))}
+        options: dict[str, object] = {
+            "connect_timeout": max(2, int(self._host.patience)),
+            "application_name": self._host.client_name,
+        }
         if "target_session_attrs" not in self._host.url:
             options["target_session_attrs"] = "read-write"
         connection = LentConnection.connect(

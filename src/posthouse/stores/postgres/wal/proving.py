@@ -69,7 +69,7 @@ async def proved(database: Database) -> None:
 async def _refused(database: Database) -> list[str]:
     try:
         await published(database)
-        async with connected(direct_url(database), "", database.settings.patience):
+        async with connected(direct_url(database), "", database.settings.patience, database.wal_name):
             return []
     except ConfigurationError as error:
         return list(error.problems)

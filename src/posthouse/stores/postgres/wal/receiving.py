@@ -98,7 +98,7 @@ class Receiving:
         database = self._database
         publication = await published(database)  # before the slot: it is looked up as it was at the time of each row
         slot = f"{database.settings.schema[:25]}_{new_id().replace('-', '')}"
-        async with connected(direct_url(database), slot, database.settings.patience) as stream:
+        async with connected(direct_url(database), slot, database.settings.patience, database.wal_name) as stream:
             self._reader.why = "a replication slot is being made, which waits for open transactions to end"
             await stream.make_slot()
             await stream.start(f"{database.settings.schema}_outbox")

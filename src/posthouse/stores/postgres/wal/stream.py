@@ -14,6 +14,7 @@ from psycopg import pq
 
 from posthouse.clock import SystemClock
 from posthouse.errors import StoreError, StoreUnavailable
+from posthouse.local.naming import given_name
 from posthouse.stores.postgres.wal.pgoutput import Committed, Decoder, Inserted
 
 FEEDBACK = 5.0
@@ -145,12 +146,16 @@ class LogStream:
 
 
 @contextlib.asynccontextmanager
-async def connected(url: str, slot: str, patience: float) -> AsyncIterator[LogStream]:
+async def connected(url: str, slot: str, patience: float, name: str) -> AsyncIterator[LogStream]:
     """A replication connection to the server of `url`, for the length of a block."""
     with _mapped("connecting for replication"):
         async with asyncio.timeout(patience):
             connection = await psycopg.AsyncConnection.connect(
-                libpq_url(url), autocommit=True, replication="database", client_encoding="utf8"
+                libpq_url(url),
+                autocommit=True,
+                replication="database",
+                client_encoding="utf8",
+                application_name=given_name(url) or name,
             )
     try:
         yield LogStream(connection, slot)
