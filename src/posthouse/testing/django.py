@@ -88,7 +88,8 @@ def url_of_test_database(using: str = DEFAULT_DB_ALIAS) -> str:
 def _is_new(using: str) -> bool:
     """Whether the runner made the database in this process, and did not keep it from an earlier one: by its first migration. Then
     the events in it are those of other tests."""
-    first = MigrationRecorder(connections[using]).migration_qs.order_by("applied").first()
+    recorder = MigrationRecorder(connections[using])
+    first = recorder.migration_qs.order_by("applied").first() if recorder.has_table() else None
     return first is not None and first.applied >= _begun
 
 
