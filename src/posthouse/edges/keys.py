@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from http.client import HTTPException, HTTPMessage
 from typing import IO
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
@@ -106,7 +107,12 @@ _opener = build_opener(_NoRedirect)
 
 def _get(url: str) -> tuple[bytes, float]:
     """The body, and the seconds for which it may be kept."""
-    with _opener.open(url, timeout=TIMEOUT) as answer:
+    try:
+        opened = _opener.open(url, timeout=TIMEOUT)
+    except HTTPError as refused:
+        refused.close()  # it holds the connection
+        raise
+    with opened as answer:
         body: bytes = answer.read(LARGEST + 1)
         said = MAX_AGE.search(answer.headers.get("Cache-Control", "").lower())
     if len(body) > LARGEST:
