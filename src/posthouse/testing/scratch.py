@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
@@ -38,6 +39,10 @@ WHERE d.datname ~ '^posthouse_test_' AND shobj_description(d.oid, 'pg_database')
 SAID = "SELECT shobj_description(d.oid, 'pg_database') FROM pg_database d WHERE d.datname = current_database()"
 
 
+at_hand: dict[str, ScratchDatabase] = {}
+"""Those of this process, by their URLs."""
+
+
 class ScratchDatabase:
     """One database, from `made` to `drop`. While this process lives, it is connected to it: that is how others know.
 
@@ -49,7 +54,23 @@ class ScratchDatabase:
         self._loop = LoopThread()
         self._connection: Any = None
         self._baseline: Baseline | None = None
+        self._books: Any = None
+        self._turn = asyncio.Lock()
         self.name = ""
+
+    async def ask(self, sql: str, parameters: Sequence[object], *, as_rows: bool) -> Any:
+        """One statement that commits by itself, on a connection that is kept from test to test: it knows the statements already, which
+        is most of what they cost. To be awaited on any event loop; it runs to its end also when nobody waits for it any more."""
+        asked = self._loop.begin(self._ask(sql, parameters, as_rows))
+        return await asyncio.shield(asyncio.wrap_future(asked))
+
+    async def _ask(self, sql: str, parameters: Sequence[object], as_rows: bool) -> Any:
+        from posthouse.local.postgres.connection import ServerConnection
+
+        async with self._turn:
+            if self._books is None or self._books.is_closed():
+                self._books = await _connect(self.url, connection_class=ServerConnection)
+            return await (self._books.run(sql, parameters) if as_rows else self._books.fetch(sql, *parameters))
 
     @property
     def url(self) -> str:
@@ -94,9 +115,13 @@ class ScratchDatabase:
             self.name = name
             self._connection = await _connect(self.url)
             await server.execute(f"COMMENT ON DATABASE \"{name}\" IS '{MARK}'")
+        at_hand[self.url] = self
 
     async def _drop(self) -> None:
-        await self._connection.close()
+        at_hand.pop(self.url, None)
+        for connection in (self._connection, self._books):
+            if connection is not None:
+                await connection.close()
         async with _connected(self._server.geturl()) as server:
             await server.execute(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)')
 
@@ -219,13 +244,15 @@ async def _upgrade(url: str, schema: str) -> None:
         await store.aclose()
 
 
-async def _connect(url: str) -> Any:
+async def _connect(url: str, **options: Any) -> Any:
     try:
         import asyncpg
     except ImportError as error:
         raise ConfigurationError("tests on PostgreSQL need asyncpg: pip install 'posthouse[postgres]'") from error
     try:
-        return await asyncpg.connect(url, timeout=PATIENCE, server_settings={"application_name": "posthouse tests"})
+        return await asyncpg.connect(
+            url, timeout=PATIENCE, server_settings={"application_name": "posthouse tests"}, **options
+        )
     except (OSError, TimeoutError, asyncpg.PostgresError) as error:
         place = urlsplit(url)
         where = f"{place.hostname}:{place.port or 5432}{place.path}"
@@ -258,8 +285,11 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="posthouse-tests")
         self._thread.start()
 
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self.begin(work).result()
 
     def close(self) -> None:
         if self._thread.is_alive():

@@ -19,8 +19,9 @@ from posthouse.store import Rows
 from posthouse.stores import open_store
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.database import LAST_PAUSE, Database, notifier_name
+from posthouse.stores.postgres.errors import mapped
 from posthouse.stores.postgres.schema import Place
-from posthouse.testing.scratch import refuse_others
+from posthouse.testing.scratch import ScratchDatabase, at_hand, refuse_others
 
 _asked: dict[tuple[object, ...], Any] = {}
 """By URL and numbers: types of the server."""
@@ -44,6 +45,9 @@ async def open_scratch(url: str, clock: Clock) -> PostgresStore:
     else:
         database.place = database.joined = _known[place]
     _be_alone(database)
+    scratch = at_hand.get(database.url)
+    if scratch is not None:
+        _ask(database, scratch)
     store.checks = _no_checks  # type: ignore[method-assign]
     store.pending_migrations = _none_pending  # type: ignore[method-assign]
     return store
@@ -80,6 +84,23 @@ def _be_alone(database: Database) -> None:
         run=partial(database.run, check=False),
         floor=LAST_PAUSE,
     )
+
+
+def _ask(database: Database, scratch: ScratchDatabase) -> None:
+    """Statements of our own are run on the connection of the session."""
+
+    async def run(sql: str, *parameters: object, check: bool = True) -> Rows:
+        with mapped("using the database"):
+            rows: Rows = await scratch.ask(database.text(sql), parameters, as_rows=True)
+            return rows
+
+    async def fetch(sql: str, *parameters: object) -> Sequence[Sequence[Any]]:
+        with mapped("using the database"):
+            found: Sequence[Sequence[Any]] = await scratch.ask(database.text(sql), parameters, as_rows=False)
+            return found
+
+    database.run = run  # type: ignore[method-assign]
+    database.fetch = fetch  # type: ignore[method-assign]
 
 
 class _InProcess(Notifier):

@@ -8,15 +8,15 @@ from posthouse import Event, Payload, Service, Tx
 from posthouse.testing import Harness
 from posthouse.testing.scratch import ScratchDatabase
 
-# Statements and sessions of a database, as the server counts them.
-COUNTED = "SELECT xact_commit + xact_rollback, sessions FROM pg_stat_database WHERE datname = current_database()"
+# Sessions of a database, as the server counts them.
+COUNTED = "SELECT sessions FROM pg_stat_database WHERE datname = current_database()"
 
 
 class OrderPlaced(Payload):
     order_id: str
 
 
-async def test_a_test_opens_two_connections_and_runs_a_few_dozen_statements(
+async def test_a_test_opens_no_more_than_two_connections(
     posthouse_database: ScratchDatabase, posthouse_store: str
 ) -> None:
     shop = Service("shop")
@@ -36,11 +36,10 @@ async def test_a_test_opens_two_connections_and_runs_a_few_dozen_statements(
     connection = await asyncpg.connect(posthouse_database.url)
     try:
         await connection.execute("SELECT pg_stat_force_next_flush()")
-        before = await connection.fetchrow(COUNTED)
+        before = await connection.fetchval(COUNTED)
         await story()
         await connection.execute("SELECT pg_stat_clear_snapshot()")
-        after = await connection.fetchrow(COUNTED)
+        after = await connection.fetchval(COUNTED)
     finally:
         await connection.close()
-    assert 1 <= after[1] - before[1] <= 3
-    assert 10 <= after[0] - before[0] <= 60
+    assert 1 <= after - before <= 2
