@@ -113,7 +113,13 @@ def test_functions_that_run_as_their_owner_are_few_and_known(isolated: Ground) -
     found = isolated.execute("""
         SELECT p.proname::text, p.proconfig FROM pg_proc p
         WHERE p.pronamespace = 'posthouse'::regnamespace AND p.prosecdef ORDER BY 1""")
-    assert [name for name, _ in found] == ["lock_partition", "new_timeline", "settle_in", "truncate_partition"]
+    assert [name for name, _ in found] == [
+        "analyze_grown",
+        "lock_partition",
+        "new_timeline",
+        "settle_in",
+        "truncate_partition",
+    ]
     assert {str(settings) for _, settings in found} == {"['search_path=pg_catalog, pg_temp']"}
 
 

@@ -71,6 +71,9 @@ SETTLE_PAGE = "SELECT posthouse.settle_page($1, $2, $3, $4, $5, $6, $7, $8, $9, 
 # Let writers go on to an empty partition; the partitions that may be emptied.
 ROTATE = "SELECT posthouse.rotate($1, $2, $3, $4, $5, $6)"
 
+# Let the planner know of partitions that have grown.
+ANALYZE_GROWN = "SELECT posthouse.analyze_grown($1)"
+
 # Empty a partition if nothing in it is needed.
 EMPTY = "SELECT posthouse.empty_partition($1)"
 
@@ -287,6 +290,8 @@ class PostgresOutbox(StuckRows):
         for partition in untyped((await self._database.run(ROTATE, *sizes, keep, room, now)).scalar()):
             await self._database.run_committed(EMPTY, partition)
             alive()
+        if keep:
+            await self._database.run(ANALYZE_GROWN, SMALL_BYTES)
         return int(untyped((await self._database.run(DELETE_SENT, limit, SMALL_BYTES, keep, now)).scalar()))
 
 

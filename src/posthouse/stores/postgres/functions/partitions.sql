@@ -133,6 +133,25 @@ BEGIN
     RETURN true;
 END $$;
 
+-- Let the planner know of partitions that have grown to twice what it knows: one that is kept grows large within the minute in which
+-- the server looks by itself, and without figures a poll reads all of it.
+CREATE FUNCTION posthouse.analyze_grown(small bigint) RETURNS void LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    leaf regclass;
+BEGIN
+    IF NOT has_table_privilege(session_user, 'posthouse.outbox', 'DELETE') THEN
+        RAISE insufficient_privilege USING MESSAGE = 'the partitions of the outbox are looked after by the runtime';
+    END IF;
+    FOR leaf IN
+        SELECT c.oid::regclass FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'posthouse.outbox'::regclass AND pg_relation_size(c.oid) > small
+            AND pg_relation_size(c.oid) > 2 * greatest(c.relpages, 0) * current_setting('block_size')::bigint
+    LOOP
+        EXECUTE format('ANALYZE %s', leaf);
+    END LOOP;
+END $$;
+
 -- Delete up to so many rows that were dealt with, from partitions that are not worth a truncation; how many. Where rows are kept for a
 -- while, from those that were left so long ago, if they cannot be truncated.
 CREATE FUNCTION posthouse.delete_sent(most integer, small bigint, keep double precision DEFAULT 0, now_given double precision DEFAULT NULL)
