@@ -14,6 +14,8 @@ from typing import Any, Literal
 import asyncpg
 import msgspec
 
+from posthouse.local.sqlite import CONNECTION
+
 plain_connect = sqlite3.connect
 """Opens connections that are not counted, for the kit's own eyes."""
 
@@ -78,7 +80,8 @@ class Steps:
                 self.book = Path(database).stem
 
         def connect(database: Any, **options: Any) -> sqlite3.Connection:
-            return plain_connect(database, factory=Counted, **options)
+            made: sqlite3.Connection = plain_connect(database, **{**options, "factory": Counted})
+            return made
 
         sqlite3.connect = connect  # type: ignore[assignment]
         self._install_postgres()
@@ -125,7 +128,7 @@ def _short(sql: str) -> str:
     return f"{words[:50]} … COMMIT" if len(words) > 60 and words.endswith("COMMIT") else words[:60]
 
 
-class CountedConnection(sqlite3.Connection):
+class CountedConnection(CONNECTION):  # type: ignore[misc, valid-type]
     """Every statement is a step."""
 
     steps: Steps
