@@ -8,15 +8,17 @@ import os
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from typing import TypeVar
 
 from posthouse.broker import Broker
+from posthouse.brokers import check_broker
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.events import Actor
 from posthouse.health import Health
 from posthouse.opened import Opened, Ports
 from posthouse.operators import OperatorsLog
-from posthouse.options import checked
+from posthouse.options import checked, misfit
 from posthouse.processes import Projections, SagaInstances
 from posthouse.receiving import HeldEvents
 from posthouse.runtime import PARTS, Part
@@ -26,6 +28,9 @@ from posthouse.service import Service
 from posthouse.settings import Settings
 from posthouse.starting import ENTER_WITHIN, open_in_time, prepared, serve
 from posthouse.store import CoreStore, RelaySource, Store
+from posthouse.stores import check_store
+
+T = TypeVar("T")
 
 
 class App:
@@ -51,6 +56,10 @@ class App:
     ) -> None:
         if not services:
             raise ConfigurationError("an App needs a service: App(orders, …)")
+        if isinstance(store, str):
+            check_store(store)
+        if isinstance(broker, str):
+            check_broker(broker)
         self.services = services
         self.clock: Clock = clock or SystemClock()
         """The clock that everything here follows."""
@@ -70,8 +79,8 @@ class App:
         if self._opened is None:
             store, broker = self._given
             ports = Ports(
-                store or os.environ.get("POSTHOUSE_STORE") or f"sqlite:///{self.services[0].name}.db",
-                broker or os.environ.get("POSTHOUSE_BROKER") or "embedded:///posthouse-log.db",
+                _place(store, "POSTHOUSE_STORE", f"sqlite:///{self.services[0].name}.db"),
+                _place(broker, "POSTHOUSE_BROKER", "embedded:///posthouse-log.db"),
                 self.clock,
                 "+".join(service.name for service in self.services),
             )
@@ -99,6 +108,7 @@ class App:
     ) -> None:
         """Run relay, consumers and timers until `stop` is set; what is in flight is finished. `relay` says where its rows
         come from, in place of the relay's settings. Store and broker that are away are waited for."""
+        _refuse_no_parts(only, relay)
         stop = stop or asyncio.Event()
         for runtime in await prepared([self.opened], relay if "relay" in only else "poll", stop, wait=True):
             await runtime.run(stop, only)
@@ -108,6 +118,7 @@ class App:
         """`run` in the background of a block, as in the lifespan of a web application; then stop and close. One block at a
         time, for all its services: ConfigurationError for a second one. The block is entered while the broker is away, and
         what it publishes waits in the outbox; a store that is away is waited for, at most 30 s: StoreUnavailable then."""
+        _refuse_no_parts(only, relay)
         opened = self.opened
         if opened.runs:
             raise ConfigurationError(f"{opened.name} runs already: one running() is for all services of an App")
@@ -166,6 +177,24 @@ class App:
 
     def _transaction(self, service: str, tenant: str, *, actor: Actor | None) -> AbstractAsyncContextManager[Tx]:
         return TransactionScope(partial(self.opened.begin, service), EventContext(tenant=tenant, actor=actor))
+
+
+def _refuse_no_parts(only: Collection[Part], relay: RelaySource | None) -> None:
+    """A part that there is not would be one that does not run, and nobody would know."""
+    problems = [misfit("run", "only", only, Collection[Part]), misfit("run", "relay", relay, RelaySource | None)]
+    if found := [problem for problem in problems if problem]:
+        raise ConfigurationError(*found)
+
+
+def _place(given: str | T | None, variable: str, default: str) -> str | T:
+    """Where a part is: what was given, what the environment says, the default. An empty word is none of them: whoever meant a
+    server would have a file of his own instead."""
+    if given is not None:
+        return given
+    named = os.environ.get(variable)
+    if named is not None and not named.strip():
+        raise ConfigurationError(f"{variable} is set and empty: name a URL in it, or unset it for {default}")
+    return named or default
 
 
 def app_of(service: Service) -> App:

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 
 from posthouse.redaction import redacted
 
@@ -181,6 +182,12 @@ class RetryLater(HandlerSignal):
     """Run the handler again after `seconds`; None follows the policy's schedule."""
 
     def __init__(self, message: str = "", *, seconds: float | None = None) -> None:
+        given: object = seconds
+        if given is not None and (not isinstance(given, int | float) or not 0 <= given < float("inf")):
+            meant = given.total_seconds() if isinstance(given, timedelta) else 60.0
+            raise ConfigurationError(
+                f"RetryLater(seconds={seconds!r}): it is a number of seconds: write seconds={meant!r}"
+            )
         self.seconds = seconds
         super().__init__(message)
 
@@ -193,7 +200,7 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """` Did you mean 'x'?` for the closest choice, or the list of choices when none is close."""
     known = sorted(choices)
     plain = {choice.lower(): choice for choice in known}
-    close = difflib.get_close_matches(word.lower(), plain, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word.lower(), plain, n=1, cutoff=0.6)
     if close:
         return f" Did you mean {plain[close[0]]!r}?"
     return f" Known: {', '.join(known)}." if known else ""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -13,7 +14,7 @@ from functools import cached_property, partial
 from typing import TypeVar, cast
 
 from posthouse.broker import Broker, Start, Topology
-from posthouse.brokers import is_for_one_host, open_broker
+from posthouse.brokers import check_broker, is_for_one_host, open_broker
 from posthouse.checks import Check, refusals, warnings
 from posthouse.clock import Clock, day_of
 from posthouse.contracts.deprecation import deprecations
@@ -37,7 +38,7 @@ from posthouse.sending.transaction import Begun
 from posthouse.service import Service
 from posthouse.settings import Settings
 from posthouse.store import CoreStore, Parameters, RelaySource, Store, Worker, has_process_tables
-from posthouse.stores import open_store
+from posthouse.stores import check_store, open_store
 
 log = logging.getLogger("posthouse.app")
 
@@ -63,6 +64,10 @@ class Ports:
         self._broker = broker
         self._clock = clock
         self._sharing = Sharing()
+        if isinstance(store, str):
+            check_store(store)
+        if isinstance(broker, str):
+            check_broker(broker)
 
     @cached_property
     def store(self) -> Store:
@@ -179,11 +184,21 @@ class Opened:
         await self.ports.store.present()
         await self.projections.learn()
 
+    def _target(self) -> str:
+        """What to call this on a command line: the module that holds one of its services, else the URL of its store."""
+        for name, module in list(sys.modules.items()):
+            for word, value in list(getattr(module, "__dict__", {}).items()):
+                if any(value is service for service in self.services) and name != "__main__":
+                    return f"{name}:{word}"
+        return redacted(self.ports.store_url)
+
     async def bring_up(self) -> None:
         """Bring an embedded store up to date, and refuse another one that is not."""
         pending = await self.ports.store.pending_migrations()
         if pending and not self.ports.store.embedded:
-            raise StoreOutdated(f"the store of {self.name} lacks {', '.join(pending)}: run `posthouse db upgrade`")
+            raise StoreOutdated(
+                f"the store of {self.name} lacks {', '.join(pending)}: run `posthouse db upgrade {self._target()}`"
+            )
         if pending:
             await self.ports.store.upgrade()
 

@@ -12,6 +12,7 @@ import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from functools import wraps
+from pathlib import PurePath
 from typing import Annotated, Literal, ParamSpec, Self, TypeVar, dataclass_transform
 
 import msgspec
@@ -110,13 +111,26 @@ def _given(
             raise ConfigurationError(*problems)
     try:
         bound = signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise ConfigurationError(f"{owner}{signature}: {error}") from None
+    except TypeError:
+        raise ConfigurationError(_unbound(owner, signature, args, kwargs)) from None
     for name, value in bound.arguments.items():
         if signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
             yield from ((name, one) for one in value)
         else:
             yield name, value
+
+
+def _unbound(owner: str, signature: inspect.Signature, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+    """Why arguments do not fit a signature: too many, or too few of them."""
+    places = [p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    if len(args) > len(places):
+        named = [p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
+        return f"{owner} takes {', '.join(places[1:])} by place, and the rest by name: {', '.join(f'{n}=…' for n in named)}"
+    wanted = [p.name for p in signature.parameters.values() if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    lacking = [name for name in wanted[len(args) :] if name not in kwargs]
+    if lacking == ["function"]:
+        return f"@{owner} is written without parentheses, above a function"
+    return f"{owner} needs {', '.join(lacking)} too"
 
 
 def _no_option(owner: str, name: str, known: Collection[str]) -> str:
@@ -230,6 +244,8 @@ def _instead(name: str, value: object, hint: object) -> str:
         origin, arguments = typing.get_origin(one), typing.get_args(one)
         if origin is Literal and isinstance(value, str):
             return f".{did_you_mean(value, map(str, arguments))}"
+        if one is str and isinstance(value, PurePath):
+            return f": write {name}='sqlite:///{value}'" if name == "store" else f": write {name}={str(value)!r}"
         if (better := _converted(value, one)) is not None:
             return f": write {name}={better!r}"
         if isinstance(one, type) and value is one:

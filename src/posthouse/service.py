@@ -95,8 +95,8 @@ class Service:
         schemas: str | Path | None = None,
         not_past: Collection[str] = (),
     ) -> None:
-        for word in filter(None, (name, namespace)):
-            if wrong := why_no_token(word):
+        for word in (name, namespace):
+            if word is not None and (wrong := why_no_token(word)):
                 raise ConfigurationError(f"the service {name!r}: {word!r} {wrong}")
         if envelope not in CODECS:
             raise ConfigurationError(f"there is no envelope {envelope!r}.{did_you_mean(envelope, CODECS)}")

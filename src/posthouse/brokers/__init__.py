@@ -65,8 +65,7 @@ def open_broker(url: str, *, clock: Clock) -> Broker:
         parts = database_of(parts)
     adapter = ADAPTERS.get(parts.scheme)
     if adapter is None:
-        known = [*ADAPTERS, "django"]
-        raise ConfigurationError(f"no broker is called {parts.scheme!r} in {url!r}.{did_you_mean(parts.scheme, known)}")
+        raise ConfigurationError(_no_broker(parts.scheme, url))
     return _from_url(adapter)(parts, clock)
 
 
@@ -75,6 +74,25 @@ def is_for_one_host(url: str) -> bool:
     parts = split(url)
     adapter = ADAPTERS.get(parts.scheme)
     return adapter is not None and adapter.local and said_in(parts).get("single_host") not in ("true", "1")
+
+
+def check_broker(url: str) -> None:
+    """Raise ConfigurationError unless there is such a kind of broker; nothing is opened."""
+    scheme = split(url).scheme
+    if scheme not in (*ADAPTERS, "django"):
+        raise ConfigurationError(_no_broker(scheme, url))
+
+
+def _no_broker(scheme: str, url: str) -> str:
+    if not scheme or "://" not in url:
+        return (
+            f"{url!r} is no URL of a broker: write nats://host:4222, postgresql://user@host/shop or embedded:///log.db"
+        )
+    if scheme == "sqlite":
+        return "sqlite:// is a store; the broker in a file is embedded:///log.db"
+    if scheme in ("amqp", "amqps"):
+        return f"{scheme}:// is RabbitMQ: write rabbitmq://user:password@host:5672/vhost"
+    return f"no broker is called {scheme!r} in {url!r}.{did_you_mean(scheme, [*ADAPTERS, 'django'])}"
 
 
 def _from_url(adapter: Adapter) -> FromUrl:

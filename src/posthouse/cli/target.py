@@ -88,7 +88,7 @@ def _named(module_name: str, module: ModuleType, attribute: str, found: Found) -
     if hasattr(module, attribute):
         kind = type(getattr(module, attribute)).__name__
         raise ConfigurationError(
-            f"{module_name}:{attribute} is a {kind}, not a Service or an App; {module_name} {_inventory(module_name, found)}"
+            f"{module_name}:{attribute} is no Service and no App, but {kind}; {module_name} {_inventory(module_name, found)}"
         )
     hint = did_you_mean(attribute, found) if found else f" {module_name} {_inventory(module_name, found)}"
     raise ConfigurationError(f"{module_name} has no {attribute!r}.{hint}")
@@ -118,6 +118,10 @@ def _import(name: str, target: str) -> ModuleType:
 
 
 def _refuse_a_path(name: str, target: str) -> None:
+    if "://" in target:
+        raise ConfigurationError(
+            f"{target.partition('://')[0]}:// is where a store or a broker is; name what uses it: module:service"
+        )
     if name.endswith(".py") or "/" in name or "\\" in name:
         module = name.removesuffix(".py").strip("./").replace("\\", "/").replace("/", ".")
         raise ConfigurationError(f"{target!r} is a file, not a module. Did you mean {target.replace(name, module)!r}?")

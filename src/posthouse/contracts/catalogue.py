@@ -152,6 +152,9 @@ def no_event(given: object) -> str:
     if is_event(given):
         name = type(given).__name__
         return f"{name}(…) is one event: give its class, {name}"
+    if isinstance(given, list | tuple | set):
+        names = ", ".join(getattr(one, "__name__", "…") for one in given)
+        return f"a {type(given).__name__} is not the class of an event: give the classes one by one, ({names})"
     if not isinstance(given, type):
         return f"{_called(given)} is not the class of an event"
     bases = [base.__name__ for base in given.__mro__[1:] if is_event_class(base)]

@@ -171,6 +171,8 @@ def _version(text: str, token: str) -> int:
 
 def why_no_token(word: str) -> str:
     """Why a word cannot be a part of a subject, and what could; empty when it can."""
+    if not word:
+        return "is empty: give it a name, as in 'orders'"
     return "" if _TOKEN.fullmatch(word) else _why_no_token(word, last=False)
 
 

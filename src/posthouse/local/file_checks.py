@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from posthouse.checks import Check, judged
 from posthouse.local.sqlite import (
@@ -27,6 +28,11 @@ LONG_WAL = 256 * MIB
 def file_checks(path: Path, synchronous: Synchronous, *, today: bool) -> list[Check]:
     """Version, place and modes; with `today` also sizes and room. A file that is not there yet is not made."""
     checks = [version_check(sqlite3.sqlite_version_info[:3]), filesystem_check(filesystem_of(path))]
+    if why := _unwritable(path):
+        return [
+            *checks,
+            Check(name="file", found=why, judgement="fail", fix="give the process the right to write there"),
+        ]
     if not path.exists():
         return [*checks, Check(name="file", found=f"{path} is not there yet: it is made at the first start")]
     checks += _modes(path, synchronous)
@@ -56,6 +62,20 @@ def filesystem_check(kind: str) -> Check:
         as_="fail",
         fix="SQLite's locks do not hold on a network filesystem: use a local disk or PostgreSQL",
     )
+
+
+def _unwritable(path: Path) -> str:
+    """Why nothing could be written there, also by the log beside the file; empty when it could. Nothing stays behind."""
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    try:
+        with TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        return f"the folder {path.parent} cannot be written: {error.strerror}"
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        return f"{path} cannot be written by this user"
+    return ""
 
 
 def _modes(path: Path, synchronous: Synchronous) -> list[Check]:

@@ -83,6 +83,8 @@ def connect(path: Path | str, *, synchronous: Synchronous = "FULL") -> sqlite3.C
     FULL: a commit survives power loss. NORMAL: it survives a crash of the process, and power loss may undo the last
     ones; for writes whose loss only repeats work.
     """
+    if isinstance(path, Path) and not path.parent.is_dir():
+        raise StoreUnavailable(f"opening {path}: there is no folder {path.parent}: make it, or name another file")
     with mapped(f"opening {path}"):
         connection = sqlite3.connect(
             path,

@@ -27,10 +27,10 @@ def split(url: str) -> SplitResult:
         parts = urlsplit(url)
     except ValueError:
         raise ConfigurationError(f"the {scheme} URL cannot be read: {ESCAPE}") from None
-    user, at, servers = parts.netloc.rpartition("@")
+    user, _, servers = parts.netloc.rpartition("@")
     if parts.netloc and any(_SERVER.fullmatch(server) is None for server in servers.split(",")):
         raise ConfigurationError(f"the {scheme} URL names a port that is no number, or no server at all: {ESCAPE}")
-    spilt = parts.fragment or (not at and "@" in parts.path) or "@" in parts.query.partition("=")[0]
+    spilt = parts.fragment or "@" in parts.path or "@" in parts.query.partition("=")[0]
     if parts.netloc and (spilt or "@" in user):
         raise ConfigurationError(f"the {scheme} URL has a part behind its servers that looks like a password: {ESCAPE}")
     scheme, driver, _ = parts.scheme.partition("+")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from posthouse.errors import EventError
 from posthouse.events import DEFAULT_TENANT, Actor
 from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
@@ -92,7 +93,7 @@ async def _add(
     idempotency_key: str | None,
 ) -> Sequence[str]:
     if idempotency_key is not None and len(payloads) != 1:
-        raise ValueError("an idempotency key stands for one fact: add the others in a call of their own")
+        raise EventError("an idempotency key stands for one fact: add the others in a call of their own")
     facts = [builder.build(payload, context, idempotency_key=idempotency_key) for payload in payloads]
     rows = await builder.finish(transaction, [row for fact in facts for row in fact])
     return _firsts(await store.outbox.append(transaction, rows), facts)

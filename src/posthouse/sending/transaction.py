@@ -17,7 +17,7 @@ from posthouse.clock import Clock, day_of
 from posthouse.contracts import is_event
 from posthouse.errors import ConfigurationError, StoreError, TransactionClosed
 from posthouse.events.limits import wrong_text
-from posthouse.options import Seconds, misfit
+from posthouse.options import misfit
 from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.seam.seam import Seam
@@ -120,6 +120,10 @@ class Tx:
         """Run one statement of yours in this transaction: `:name` and a mapping, or the driver's own style and a sequence.
         It has to be awaited: a transaction with a statement that was not is refused."""
         self._refuse_closed()
+        if not isinstance(sql, str):
+            raise StoreError(
+                f"execute runs a statement that is text, not {sql!r:.60}; for objects of a library use its session"
+            )
         self._asked += 1
         return self._execute(sql, parameters)
 
@@ -333,7 +337,7 @@ def _seconds(after: float | None, timer: str | None) -> float:
         raise ConfigurationError(wrong)
     if after is None:
         raise ConfigurationError(f"timer={timer!r} names a timer that has no time: give after=… too, in seconds")
-    if problem := misfit("publish", "after", after, Seconds):
+    if problem := misfit("publish", "after", after, float):
         raise ConfigurationError(problem)
     return after
 

@@ -15,6 +15,12 @@ from posthouse.stores.options import options_of
 
 __all__ = ["open_store"]
 
+FOREIGN = {
+    "mysql": "MySQL", "mariadb": "MariaDB", "mssql": "SQL Server", "oracle": "Oracle", "mongodb": "MongoDB",
+    "mongodb+srv": "MongoDB", "cassandra": "Cassandra", "duckdb": "DuckDB",
+}  # fmt: skip
+"""Databases that people ask for."""
+BROKERS = ("amqp", "embedded", "kafka", "memory", "nats", "pubsub", "rabbitmq", "redis", "rediss", "sqs")
 SCHEMES = ("sqlite", "postgresql", "django")
 
 
@@ -61,7 +67,24 @@ def open_store(url: str, *, clock: Clock) -> Store:
         return from_url(parts, clock)
     if parts.scheme in ("postgresql", "postgres"):
         return _postgres(parts, clock)
-    raise ConfigurationError(f"no store is called {parts.scheme!r} in {url!r}.{did_you_mean(parts.scheme, SCHEMES)}")
+    raise ConfigurationError(_no_store(parts.scheme, url))
+
+
+def check_store(url: str) -> None:
+    """Raise ConfigurationError unless there is such a kind of store; nothing is opened."""
+    scheme = split(url).scheme
+    if scheme not in (*SCHEMES, "postgres"):
+        raise ConfigurationError(_no_store(scheme, url))
+
+
+def _no_store(scheme: str, url: str) -> str:
+    if not scheme or "://" not in url:
+        return f"{url!r} is no URL of a store: write sqlite:///shop.db for a file, or postgresql://user@host/shop"
+    if scheme in FOREIGN:
+        return f"no store is in {FOREIGN[scheme]}: events are kept in your own database, which is PostgreSQL or SQLite here"
+    if scheme in BROKERS:
+        return f"{scheme}:// is a broker, not a store: give it as broker=…; a store is sqlite:/// or postgresql://"
+    return f"no store is called {scheme!r} in {url!r}.{did_you_mean(scheme.partition('+')[0], SCHEMES)}"
 
 
 def _postgres(parts: SplitResult, clock: Clock) -> Store:

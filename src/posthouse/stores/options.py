@@ -24,5 +24,7 @@ def options_of(
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
-        problems.append(f"an option of {parts.path.removeprefix('/') or 'the URL'!r} does not fit: {error}")
+        why, _, field = str(error).partition(" - at `$.")
+        name = field.rstrip("`")
+        problems.append(f"the {store} store: {name}={given.get(name, '')} does not fit: {why}")
         return kind()

@@ -17,6 +17,7 @@ from posthouse.clock import ManualClock
 from posthouse.contracts import event_type_for, event_type_of
 from posthouse.errors import ConfigurationError, PosthouseError
 from posthouse.events import STRUCTURED, Event, Producer, decode_any
+from posthouse.options import checked
 from posthouse.runtime import Runtime
 from posthouse.seam import EnvelopeBuilder, EventContext, Seam
 from posthouse.seam.frames import frame_of
@@ -59,7 +60,10 @@ class Harness:
     services share it, as those of one App do, and handlers may take whatever they take in production.
     """
 
+    @checked
     def __init__(self, *services: Service, store: str = IN_MEMORY) -> None:
+        if not services:
+            raise ConfigurationError("a Harness needs a service: Harness(orders, …)")
         self.services = services
         self._store = store
         self.clock = ManualClock()

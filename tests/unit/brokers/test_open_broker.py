@@ -49,7 +49,7 @@ def test_giving_up_synchronous_shows_on_the_sheet(tmp_path: Path) -> None:
     ("url", "says"),
     [
         ("embeded:///log.db", "Did you mean 'embedded'?"),
-        ("log.db", "Known: django, embedded, "),
+        ("log.db", "is no URL of a broker: write nats:"),
         ("embedded://log.db", "embedded:///log.db"),
         ("embedded:///log.db?retentoin=5", "Did you mean 'retention'?"),
         ("embedded:///log.db?partitions=none", "does not fit"),

@@ -51,7 +51,7 @@ async def test_options_reach_the_store(tmp_path: Path) -> None:
     ("url", "says"),
     [
         ("sqllite:///a.db", "Did you mean 'sqlite'"),
-        ("mongodb://localhost", "Known: django, postgresql, sqlite"),
+        ("mongodb://localhost", "no store is in MongoDB"),
         ("postgresl://localhost/a", "Did you mean 'postgresql'"),
         ("postgresql://localhost/a?schemas=b", "Did you mean 'schema'"),
         ("postgresql://localhost/a?sslmod=require", "Did you mean 'sslmode'"),

@@ -139,7 +139,9 @@ def database_trouble(error: BaseException, *, lost: bool) -> PosthouseError | No
 def outdated(error: BaseException, doing: str) -> PosthouseError:
     """`translated`, for a statement of ours alone: what it lacks is our tables."""
     if sqlstate_of(error) in NO_TABLES:
-        return StoreOutdated(f"{doing}: {error}: run `posthouse db upgrade`")
+        return StoreOutdated(
+            f"{doing}: {error}: run `posthouse db upgrade TARGET`, your module:service or the URL of the store"
+        )
     return translated(error, doing)
 
 

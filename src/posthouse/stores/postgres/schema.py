@@ -113,7 +113,9 @@ def checking(wanted_shards: int | None, database: str | None = None) -> Steps[Pl
         )
     lacking = missing([str(row[0]) for row in (yield LIST, ())]) if tables else migrations()
     if lacking:
-        raise StoreOutdated(f"the database lacks {', '.join(lacking)}: run `posthouse db upgrade`")
+        raise StoreOutdated(
+            f"the database lacks {', '.join(lacking)}: run `posthouse db upgrade TARGET`, your module:service or the URL of the store"
+        )
     identity, shards = (yield PLACE, ()).one()
     if wanted_shards not in (None, shards):
         raise ConfigurationError(

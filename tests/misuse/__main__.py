@@ -1,0 +1,5 @@
+"""`python -m tests.misuse` prints docs/mistakes.md."""
+
+from tests.misuse.page import page
+
+print(page(), end="")
