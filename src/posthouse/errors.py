@@ -200,7 +200,7 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """` Did you mean 'x'?` for the closest choice, or the list of choices when none is close."""
     known = sorted(choices)
     plain = {choice.lower(): choice for choice in known}
-    close = difflib.get_close_matches(word.lower(), plain, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word.lower(), plain, n=1, cutoff=0.55)
     if close:
         return f" Did you mean {plain[close[0]]!r}?"
     return f" Known: {', '.join(known)}." if known else ""
