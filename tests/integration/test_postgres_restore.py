@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from posthouse.errors import StoreError, StoreUnavailable
+from posthouse.store import OutboxRow
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import add, drain
@@ -120,6 +121,27 @@ async def test_what_is_said_in_a_restored_dump_before_a_relay_comes_has_a_lineag
     assert before < first == second == third <= last
 
 
+async def say_in_a_savepoint(url: str, store: PostgresStore, *rows: OutboxRow) -> None:
+    """As a nested atomic() does: the rows are written by another transaction id than the one they name."""
+    connection = await asyncpg.connect(url)
+    async with connection.transaction(), connection.transaction():
+        await store.outbox.append(store.join(connection), rows)
+    await connection.close()
+
+
+async def test_a_server_that_was_upgraded_in_place_counts_as_before(postgres_url: str) -> None:
+    """pg_upgrade keeps rows and transaction ids, and gives the server another identity."""
+    store = PostgresStore(postgres_url)
+    await store.upgrade()
+    await add(store, *(row("k", event_id=f"e{number}") for number in range(20)))
+    assert len(await drain(store)) == 20
+    async with store.begin() as tx:
+        await tx.execute("UPDATE posthouse.meta SET system = 'the one before'")
+    await drain(store, "b")
+    assert sum((await store.counts()).committed.values()) == 20
+    await store.aclose()
+
+
 async def test_what_is_sent_again_after_a_restore_counts_as_one_commit(postgres_server: PostgresServer) -> None:
     """Once noticed by a relay, once said by an operator; into the same server, and into another with ids of its own."""
     try:
@@ -136,7 +158,10 @@ async def test_what_is_sent_again_after_a_restore_counts_as_one_commit(postgres_
         for url in (near_url, far_url):
             moved(tools, old_url, url)
             new = PostgresStore(url)
-            await add(new, *(row("k", event_id=f"new{number}") for number in range(3)))  # before anybody notices
+            await say_in_a_savepoint(
+                url, new, row("k", event_id="new0"), row("k", event_id="new1")
+            )  # before anybody notices
+            await add(new, row("k", event_id="new2"))
             assert len(await drain(new)) >= 10
             assert sum((await new.counts()).committed.values()) == 40
             await new.restored()

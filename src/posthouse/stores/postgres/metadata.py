@@ -116,6 +116,7 @@ def _whole_store(metadata: MetaData) -> None:
         Column("runs", Integer, nullable=False, server_default=text("0")),
         Column("run_since", DateTime(timezone=True)),
         *_columns(Text, "guest?"),
+        *_columns(BigInteger, "guest_since?"),
         CheckConstraint("one", name="meta_one_check"),
     )
     Table(

@@ -37,7 +37,8 @@ CREATE TABLE posthouse.meta (
     streams integer NOT NULL DEFAULT 1,  -- grows when transactions of stream_event are written anew: older cursors are void
     runs integer NOT NULL DEFAULT 0,  -- how many runs relays have seen; for people
     run_since timestamptz,  -- and since when this one
-    guest text  -- where facts were said before a relay came, if that is not where the cursors were written
+    guest text,  -- where facts were said before a relay came, if that is not where the cursors were written
+    guest_since bigint  -- the last id of the outbox then: of later rows the cursors know nothing
 );
 
 -- Which run of the server this is. A snapshot may name transactions that never reached the log; after a crash or a

@@ -64,7 +64,9 @@ BEGIN
     IF NOT posthouse.at_home() THEN
         SELECT concat_ws(' ', p.system, d.oid) INTO here
         FROM posthouse.place() p, pg_database d WHERE d.datname = current_database();
-        UPDATE posthouse.meta m SET lineage = m.lineage + 1, guest = here WHERE m.guest IS DISTINCT FROM here;
+        UPDATE posthouse.meta m SET lineage = m.lineage + 1, guest = here,
+            guest_since = coalesce(m.guest_since, pg_sequence_last_value('posthouse.outbox_id_seq'), 0)
+        WHERE m.guest IS DISTINCT FROM here;
     END IF;
     SELECT m.lineage INTO lineage FROM posthouse.meta m;
 END $$;
@@ -73,8 +75,7 @@ END $$;
 -- What was certainly sent goes, everything else is sent again, under a new lineage; nothing is lost. In streams a
 -- transaction that is not certainly over here counts as one of this server, this one. Positions stay, so that the order of
 -- each stream does. What is sent again is counted again, so it is taken from the count: rows behind the cursors, but for those
--- that were written on this other server before anybody noticed, whose ids the cursors know nothing of. Such a row was written
--- by the transaction that it names; one from a dump was not.
+-- that were written here before a relay came, whose transactions the cursors know nothing of.
 CREATE FUNCTION posthouse.recover() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     patience text := current_setting('lock_timeout');
@@ -91,11 +92,11 @@ BEGIN
             OR (b.s2 IS NOT NULL AND pg_visible_in_snapshot(o.xid, b.s2) AND o.id <= b.last_id));
     INSERT INTO posthouse.sent AS s (topic, shard, count)
     SELECT o.topic, min(o.shard), -count(*)
-    FROM posthouse.meta m CROSS JOIN posthouse.place() p CROSS JOIN posthouse.outbox o
+    FROM posthouse.meta m CROSS JOIN posthouse.outbox o
         JOIN posthouse.shard l ON l.number = o.shard LEFT JOIN posthouse.backlog b ON b.number = l.backlog
     WHERE (pg_visible_in_snapshot(o.xid, l.s1)
             OR (b.s2 IS NOT NULL AND pg_visible_in_snapshot(o.xid, b.s2) AND o.id <= b.last_id))
-        AND (coalesce(m.system = p.system, false) OR o.xid::text::bigint & 4294967295 <> o.xmin::text::bigint)
+        AND (m.guest_since IS NULL OR o.id <= m.guest_since)
         AND NOT EXISTS (SELECT 1 FROM posthouse.stuck s WHERE s.id = o.id)
     GROUP BY o.topic
     ON CONFLICT (topic, shard) DO UPDATE SET count = s.count + excluded.count;
@@ -107,7 +108,7 @@ BEGIN
     DELETE FROM posthouse.member;
     DELETE FROM posthouse.incarnation;
     UPDATE posthouse.meta m SET lineage = m.lineage + 1, streams = m.streams + 1, system = p.system,
-        timeline = p.timeline,
+        timeline = p.timeline, guest = NULL, guest_since = NULL,
         database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
     FROM posthouse.place() p;
 END $$;
