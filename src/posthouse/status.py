@@ -27,6 +27,10 @@ FOR_GOOD = ("dead", "quarantined")
 DROPPED = "the broker has dropped frames before they were read"
 CAME = "{:,} that were accepted as lost came after all, or were given up: say `posthouse outbox accept-loss` again"
 GONE = "frames are gone from the broker that it may not have read"
+FORGOTTEN = (
+    "{}: {:,} events were sent, and the broker has no trace of them: its log was deleted, or is another one. A worker makes what "
+    "it needs when it runs; what consumers lack then counts as missing, and can be sent again: docs/missing.md"
+)
 TWICE = "a consumer has them in hand or did not acknowledge them, or the broker has repeats"
 
 
@@ -188,6 +192,7 @@ async def status(services: Sequence[Service]) -> Status:
     lines = [
         line for applied, reached in zip(heard, progress, strict=True) for line in _lines(applied, reached, producers)
     ]
+    gone = [FORGOTTEN.format(topic, n) for reached in progress for topic, n in _forgotten(reached, producers).items()]
     return Status(
         lines=lines,
         unsent={name: sum(c.unsent.values()) - sum(c.refused.values()) for name, c in counts.items()},
@@ -196,6 +201,7 @@ async def status(services: Sequence[Service]) -> Status:
         timers={name: c.timers for name, c in counts.items()},
         notes=[
             *sorted({note for app in apps for note in app.broker.sheet.notes} | {*_ends(apps)}),
+            *dict.fromkeys(gone),
             *(f"{name}: {note}" for name, c in counts.items() for note in c.notes),
         ],
     )
@@ -236,6 +242,21 @@ async def _progress(app: App) -> _Reached:
         {(consumer, topic): reached for consumer, of in found.items() for topic, reached in of.items()},
         app.broker.sheet.history,
     )
+
+
+async def forgotten(app: App) -> Mapping[str, int]:
+    """Topics of this App of which its broker has no trace although events were sent there, with how many."""
+    counts, reached = await app.store.counts(), await _progress(app)
+    return _forgotten(reached, {topic: counts for service in app.services for topic in service.declared.topics})
+
+
+def _forgotten(reached: _Reached, producers: Mapping[str, Counts | None]) -> Mapping[str, int]:
+    sent = {
+        topic: producer.committed.get(topic, 0) - producer.unsent.get(topic, 0)
+        for (_, topic), progress in reached.progress.items()
+        if reached.history and progress.stored == 0 and (producer := producers.get(topic)) is not None
+    }
+    return {topic: number for topic, number in sent.items() if number > 0}
 
 
 def _lines(own: Counts, reached: _Reached, producers: Mapping[str, Counts | None]) -> list[Line]:

@@ -23,7 +23,7 @@ import posthouse.brokers.postgres.log as log_module
 import posthouse.brokers.postgres.schema as schema
 from posthouse import App, Event, Payload, Service, Tx
 from posthouse.app import app_of
-from posthouse.broker import Delivery, Frame, Topology
+from posthouse.broker import Delivery, Frame, Start, Topology
 from posthouse.brokers import open_broker
 from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import ManualClock, SystemClock
@@ -380,16 +380,48 @@ async def test_a_database_that_is_not_there_is_unavailable_and_its_password_is_n
 
 async def test_no_foreign_error_escapes_when_the_tables_are_gone(broker: PostgresBroker, postgres_url: str) -> None:
     stream = await broker.subscribe("g", ["t"])
-    async with connected(postgres_url) as connection:
-        await connection.execute("DROP SCHEMA posthouse_log CASCADE")
+    await broker.publish([frame("k", 0)])
     for attempt in (
-        broker.publish([frame("k", 1)]),
-        broker.progress("g", ["t"]),
-        broker.seek("g", "t", position=1),
-        stream.receive(1, 0),
+        lambda: broker.publish([frame("k", 1)]),
+        lambda: broker.progress("g", ["t"]),
+        lambda: broker.seek("g", "t", position=1),
+        lambda: stream.receive(1, 0),
     ):
+        await without_outage(lambda: broker.ensure(Topology(topics=["t"], groups={"g": ["t"]})))
+        async with connected(postgres_url) as connection:
+            await connection.execute("DROP SCHEMA posthouse_log CASCADE")
         with pytest.raises(BrokerError):
-            await attempt
+            await attempt()
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+async def test_a_log_whose_schema_was_dropped_is_made_again_and_hides_nothing(postgres_url: str, start: Start) -> None:
+    theirs = PostgresBroker(postgres_url, clock=CLOCK, lease=1.0)
+    ours = PostgresBroker(postgres_url, clock=CLOCK, lease=1.0)
+    try:
+        await theirs.ensure(Topology(topics=["other"], groups={}))
+        await ours.ensure(Topology(topics=["other", "t", "u"], groups={"g": ["t"]}))
+        stream = await ours.subscribe("g", ["t"], start=start)
+        await ours.publish([frame("a", n) for n in range(3)])
+        await collect(stream, 3)
+        async with connected(postgres_url) as connection:
+            await connection.execute("DROP SCHEMA posthouse_log CASCADE")
+        with pytest.raises(BrokerUnavailable, match="makes it again"):
+            await theirs.publish([Frame(topic="other", id="1", key=None, body=b"")])
+        await without_outage(lambda: theirs.ensure(Topology(topics=["other"], groups={})))  # made by who has no t
+
+        async def publish() -> None:
+            (verdict,) = await ours.publish([frame("a", 3)])
+            assert verdict.accepted
+
+        await without_outage(publish)
+        with contextlib.suppress(BrokerError):
+            await stream.aclose()
+        stream = await without_outage(lambda: ours.subscribe("g", ["t"], start=start))
+        assert [one.frame.id for one in await collect(stream, 1)] == ["a-3"]
+        assert (await ours.progress("g", ["u"]))["u"].stored == 0
+    finally:
+        await asyncio.gather(ours.aclose(), theirs.aclose())
 
 
 async def test_a_closed_broker_says_so(postgres_url: str) -> None:

@@ -18,10 +18,11 @@ from posthouse.cli.order import order_checks
 from posthouse.cli.output import Cell, print_json, print_table, say
 from posthouse.cli.sheet import sheet_rows
 from posthouse.cli.target import Targets, load_all
-from posthouse.errors import BrokerError, PosthouseError
+from posthouse.errors import BrokerError, PosthouseError, StoreError
 from posthouse.promise import Clause, promise_of
 from posthouse.redaction import redacted
 from posthouse.service import Service
+from posthouse.status import forgotten
 from posthouse.survey import Surveyed
 from posthouse.topology import Scope, plan
 
@@ -100,6 +101,7 @@ async def _broker_checks(app: App) -> Sequence[Check]:
         app.opened.ports.reach,
         *await app.broker.checks(),
         *surveyed,
+        *await _trace_checks(app),
         *(check for service in app.services for check in order_checks(service)),
     ]
 
@@ -116,6 +118,25 @@ async def _topology_check(app: App) -> Check:
         found = f"{missing} missing, {changed} set otherwise, {left} not declared any more"
         return Check(name="topology", found=found, judgement="warn", fix="see `posthouse topology plan`")
     return Check(name="topology", found=f"{missing} not made yet: the next start does it" if missing else "as declared")
+
+
+async def _trace_checks(app: App) -> list[Check]:
+    """A broker that has nothing of a topic to which the store has sent."""
+    try:
+        await app.opened.look()
+        gone = await forgotten(app)
+    except StoreError:  # the store's own checks say it
+        return []
+    return [
+        Check(
+            name=f"log of {topic}",
+            found=f"{number:,} events were sent, and the broker has no trace of them: it was deleted, or is another one",
+            judgement="fail",
+            fix="run a worker, which makes what it needs; see with `posthouse status` what consumers lack, and send it again: "
+            "docs/missing.md",
+        )
+        for topic, number in gone.items()
+    ]
 
 
 async def _checked(ask: Callable[[], Awaitable[Sequence[Check]]], fix: str) -> Sequence[Check]:

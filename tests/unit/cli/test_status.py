@@ -275,3 +275,19 @@ def pretend(project: Project, *, parts: str, version: str = "1.0", age: float = 
 
 async def alive(service: Service) -> bool:
     return any(is_running(worker) for worker in await app_of(service).store.workers.read())
+
+
+def test_a_log_that_is_gone_is_named_with_what_to_do_by_status_and_doctor(project: Project) -> None:
+    project.place(("a", 1))
+    project.settle(applied=1, held=0)
+    assert project.run("doctor", "shop").exit_code == 0
+    for file in project.folder.glob("posthouse-log.db*"):
+        file.unlink()
+    project.place(("b", 1))
+    text = " ".join(project.run("status", "shop:orders").stdout.split())
+    assert "shop.orders.order: 1 events were sent, and the broker has no trace of them" in text
+    assert "docs/missing.md" in text
+    result = project.run("doctor", "shop", columns=300)
+    assert result.exit_code == 1
+    assert "log of shop.orders.order" in result.stdout
+    assert "docs/missing.md" in result.stdout

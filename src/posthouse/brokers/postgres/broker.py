@@ -70,6 +70,12 @@ class PostgresBroker:
         """Number and partitions …"""
         self._run = ""
         """… as this run of the server gave them."""
+        self._declared: set[str] = set()
+        """Topics that were declared …"""
+        self._made_in = ""
+        """… and the run in which they were last made, or found."""
+        self._began: dict[str, str] = {}
+        """In which run each group was first given its place here."""
         self._streams: set[GroupMember[SavedPartition]] = set()
         self._prune_at = clock.monotonic() + PRUNE_EVERY
         self.sheet = Capabilities(
@@ -94,9 +100,9 @@ class PostgresBroker:
             if not storable(name):
                 raise BrokerError(f"{name!r} cannot name a topic or a group: it is not text that a database takes")
         await self._learn(topics, anew=True)
-        missing = sorted(topics - self._topics.keys())
-        if missing:
-            await self._database.fetch("making topics", sql.ADD_TOPICS, missing, self._partitions)
+        await self._make(topics)
+        self._declared |= topics
+        self._made_in = self._run
         for group, names in topology.groups.items():
             await self._enter(group, names)
 
@@ -213,8 +219,10 @@ class PostgresBroker:
             pass  # nothing depends on it, and what the caller asked for has been done
 
     async def _enter(self, group: str, topics: Sequence[str], *, at_end: bool = False) -> Entered:
-        """Give a group its place in topics where it has none."""
+        """Give a group its place in topics where it has none. One that had its place here in an earlier run of the server has
+        lost it with the log: it reads all that came since, also one that began at the end."""
         known = await self._known(topics)
+        at_end = at_end and self._began.setdefault(group, self._run) == self._run
         entered = Entered({topic: number for (number, _), topic in zip(known, topics, strict=True)}, self._run)
         numbers = [*entered.topics.values()]
         await self._database.fetch("joining a group", sql.ADD_GROUP, group, numbers, at_end, entered.run)
@@ -265,6 +273,18 @@ class PostgresBroker:
                 self._topics.pop(name, None)
             self._run = run
             self._topics |= {name: (number, partitions) for _, name, number, partitions in found if name is not None}
+            if self._made_in not in (
+                "",
+                run,
+            ):  # whoever made the log again, or promoted an older one, did not know ours
+                await self._make(self._declared)
+                self._made_in = run
+                await self._learn(unknown)
+
+    async def _make(self, topics: Iterable[str]) -> None:
+        """Those of which nothing is known; what is there stays as it is."""
+        if missing := sorted({*topics} - self._topics.keys()):
+            await self._database.fetch("making topics", sql.ADD_TOPICS, missing, self._partitions)
 
     async def _known(self, topics: Sequence[str]) -> list[tuple[int, int]]:
         """Number and partitions of each topic, or BrokerError."""

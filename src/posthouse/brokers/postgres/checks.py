@@ -58,7 +58,7 @@ async def _today(database: Database, *, there: bool) -> list[Check]:
     checks.append(
         await _cursors(database)
         if there
-        else Check(name="log", found=f"{database.place} is not there yet: it is made at the first start")
+        else Check(name="log", found=f"{database.place} is not there: a worker makes it when it runs")
     )
     checks += sessions.prepared_checks(await rows(sessions.PREPARED))
     (used,) = await rows(sessions.CONNECTIONS)

@@ -213,6 +213,9 @@ class Database:
         except asyncpg.InterfaceError as error:
             kind = BrokerError if isinstance(error, ValueError) else BrokerUnavailable  # bad data, or a lost connection
             raise kind(f"the log {self.place}, {doing}: {error}") from error
+        except asyncpg.InvalidSchemaNameError as error:
+            self._open = False
+            raise BrokerUnavailable(f"the log {self.place}, {doing}: {error}; the next try makes it again") from error
         except asyncpg.PostgresError as error:
             raise BrokerError(f"the log {self.place}, {doing}: {error}") from error
 
