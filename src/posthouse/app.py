@@ -76,7 +76,7 @@ class App:
     @property
     def opened(self) -> Opened:
         """What there is of it until it is closed: its parts, wired; made at first use, and nothing is connected by that."""
-        if self._opened is None:
+        if self._opened is None or self._opened.over:
             store, broker = self._given
             ports = Ports(
                 _place(store, "POSTHOUSE_STORE", f"sqlite:///{self.services[0].name}.db"),
@@ -147,7 +147,8 @@ class App:
         return self.opened.health()
 
     async def aclose(self) -> None:
-        """Close store and broker. Idempotent; one that was given URLs can be opened again, also on another event loop."""
+        """Close store and broker, as the end of the event loop does otherwise. Idempotent; one that was given URLs can be
+        opened again, also on another loop."""
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.ports.aclose()

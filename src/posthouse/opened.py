@@ -23,6 +23,7 @@ from posthouse.errors import ConfigurationError, StoreOutdated
 from posthouse.events import CODECS, METADATA_LIMIT, Producer
 from posthouse.frozen import lock_in
 from posthouse.health import Health, PartHealth
+from posthouse.local.loops import close_with_loop
 from posthouse.local.naming import named
 from posthouse.local.sharing import Shares, Sharing
 from posthouse.outage import Outages, Waiting
@@ -147,6 +148,8 @@ class Opened:
             )
         )
         self.ready = False
+        self.over = False
+        """Its event loop has ended, and its connections with it: the App makes another one."""
         self._opening = asyncio.Lock()
         self._opener: asyncio.Task[object] | None = None
         """The task that opens, whose set-up functions run in transactions before all is ready."""
@@ -166,6 +169,8 @@ class Opened:
             problems = [*clashes(self.services), *beyond(self.services, self.ports.store)]
             if problems := [*problems, *refusals([self.ports.reach])]:
                 raise ConfigurationError(*problems)
+            if not self.ports.store.embedded:
+                close_with_loop(self)
             self._opener = asyncio.current_task()
             try:
                 await self.bring_up()
@@ -177,6 +182,11 @@ class Opened:
             finally:
                 self._opener = None
             self.ready = True
+
+    async def at_loop_end(self) -> None:
+        """Close what nobody closed: a script may simply end."""
+        self.over = True
+        await self.ports.aclose()
 
     async def look(self) -> None:
         """Open it to look at only: nothing is made, and the set-up functions are not run. Raises StoreOutdated where there is

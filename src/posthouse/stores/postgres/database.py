@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
@@ -166,19 +167,9 @@ class Database:
                 raise ConfigurationError(*refusals(findings))
         return place
 
-    @contextlib.asynccontextmanager
-    async def connected(self) -> AsyncIterator[ServerConnection]:
+    def connected(self) -> AbstractAsyncContextManager[ServerConnection]:
         """A connection of the pool for a statement of ours; errors become ours."""
-        with mapped("using the database"):
-            connection = await self.acquire()
-            try:
-                yield connection
-            except BaseException as error:
-                if not isinstance(error, Exception) or is_lost(error) or sqlstate_of(error) == NOT_PRIMARY:
-                    self.abandon(connection)
-                raise
-            finally:
-                await self.release(connection)
+        return Connected(self)
 
     async def take_seat(self) -> None:
         """Wait for the turn to have a transaction open."""
@@ -241,6 +232,27 @@ class Database:
     async def _end(self, process: int) -> None:
         with contextlib.suppress(StoreError):
             await self.run(END_SESSION, process, check=False)
+
+
+class Connected:
+    """See `Database.connected`. No generator, which the end of a loop would close in the middle of a statement."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def __aenter__(self) -> ServerConnection:
+        with mapped("using the database"):
+            self._connection = await self._database.acquire()
+        return self._connection
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        gone = not isinstance(error, Exception) or is_lost(error) or sqlstate_of(error) == NOT_PRIMARY
+        if error is not None and gone:
+            self._database.abandon(self._connection)
+        with mapped("using the database"):
+            await self._database.release(self._connection)
+            if isinstance(error, Exception):
+                raise error
 
 
 def in_schema(sql: str, schema: str) -> str:
