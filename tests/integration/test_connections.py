@@ -19,6 +19,7 @@ from posthouse.brokers import open_broker
 from posthouse.brokers.kafka.client import Client as KafkaClient
 from posthouse.brokers.nats.client import Client as NatsClient
 from posthouse.brokers.rabbitmq.client import address_of
+from posthouse.cli.doctor import examine_all
 from posthouse.cli.verbs import VERBS
 from posthouse.clock import SystemClock
 from posthouse.local.naming import client_name, name_verb, named
@@ -135,6 +136,15 @@ async def test_under_load_there_are_no_more_connections_than_the_page_says(postg
         peak("store", "broker", "listen", "handlers")
         <= libraries * writers + 2 + writers + RUNTIME_CONNECTIONS + broker
     )
+
+
+async def test_the_doctor_tells_the_bound_of_the_page_for_the_handlers_that_are_declared(postgres_url: str) -> None:
+    await prepared(postgres_url)
+    shop = busy_shop(f"{postgres_url}?writers=3", f"{postgres_url}?connections=2")
+    found = {(one.part, check.name): check.found for one in await examine_all([shop]) for check in one.checks}
+    handlers, store, broker, listening = 2 * 3, 3 + RUNTIME_CONNECTIONS, 2, 2
+    assert found["store", "connections"].endswith(f"opens up to {handlers + store + broker + listening}")
+    assert found["broker", "connections"].endswith("opens up to 3 for its broker")
 
 
 async def test_a_name_that_the_url_says_goes_before_ours(postgres_url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -55,7 +56,7 @@ def doctor(targets: Targets, as_json: AsJson = False) -> None:
     results. Changes nothing. Ends with code 1 when something keeps a service from running or from keeping its promise.
     """
     services = load_all(targets)
-    examinations = asyncio.run(_examine_all(services))
+    examinations = asyncio.run(examine_all(services))
     healthy = not any(check.judgement == "fail" for found in examinations for check in found.checks)
     if as_json:
         print_json(Report(healthy=healthy, examinations=examinations))
@@ -67,7 +68,8 @@ def doctor(targets: Targets, as_json: AsJson = False) -> None:
         raise typer.Exit(CHECK_FAILED)
 
 
-async def _examine_all(services: Sequence[Service]) -> list[Examination]:
+async def examine_all(services: Sequence[Service]) -> list[Examination]:
+    """What is found about the store and the broker of each App, which is closed then."""
     found: list[Examination] = []
     for app in apps_of(services):
         try:
@@ -79,7 +81,11 @@ async def _examine_all(services: Sequence[Service]) -> list[Examination]:
 
 async def _examine_store(app: App) -> Examination:
     place = redacted(app.opened.ports.store_url)
-    checks = await _checked(app.store.checks, "is the server up, and the URL right?")
+    with contextlib.suppress(PosthouseError):  # its own examination says it
+        _ = app.broker  # once it is there, it says how many connections it shares
+    declared = [handlers for service in app.services for handlers in service.declared.consumers.values()]
+    shapes = {handler.view for handlers in declared for handler in handlers.values() if handler.view is not None}
+    checks = await _checked(lambda: app.store.checks(shapes=shapes), "is the server up, and the URL right?")
     return Examination(service=app.opened.name, part="store", place=place, checks=checks)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,6 +12,8 @@ class Sharing:
 
     def __init__(self) -> None:
         self.made: dict[Hashable, Any] = {}
+        self.rooms: Counter[str] = Counter()
+        """Connections that a broker may have, by the server that they lead to."""
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ their own. `posthouse.testing.StoreContract` proves an adapter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol, TypeGuard
 
@@ -209,9 +209,9 @@ class Upkeep(Protocol):
         """The figures, read in one snapshot."""
         ...
 
-    async def checks(self, *, today: bool = True) -> Sequence[Check]:
+    async def checks(self, *, today: bool = True, shapes: Collection[type] = ()) -> Sequence[Check]:
         """Whether the database is set up to keep the promise; with `today` also what may be different in a minute: open
-        transactions, room, waiting work. Changes nothing, needs no tables, and says what it was not allowed to see."""
+        transactions, room for the connections of a process whose handlers ask for `shapes`, waiting work. Changes nothing, needs no tables, and says what it was not allowed to see."""
         ...
 
 

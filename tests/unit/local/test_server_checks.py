@@ -129,7 +129,7 @@ def test_a_slot_that_keeps_too_much_can_be_dropped(slot: tuple[object, ...], jud
     ("used", "ours", "judgement"), [(10, 12, "ok"), (77, 12, "ok"), (78, 12, "warn"), (1, 97, "warn")]
 )
 def test_connections_that_run_out_are_told(used: int, ours: int, judgement: str) -> None:
-    assert sessions.connections_check((used, 100, 3), ours).judgement == judgement
+    assert sessions.connections_check((used, 100, 3), ours, "").judgement == judgement
 
 
 def test_missing_tables_keep_a_service_from_starting_and_unfinished_ones_do_not() -> None:

@@ -19,6 +19,7 @@ from posthouse.brokers.postgres.log import Entered, PostgresLog, SavedPartition
 from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
+from posthouse.local.postgres.pool import server_of
 from posthouse.local.sharing import Sharing
 from posthouse.pulse import alive
 from posthouse.survey import Resource, with_missing
@@ -92,6 +93,7 @@ class PostgresBroker:
     def share(self, sharing: Sharing) -> None:
         """Use connections together with the store, where that is in the same database."""
         self._database.share.sharing = sharing
+        sharing.rooms[server_of(self._database.url)] += self._database.most_connections
 
     async def ensure(self, topology: Topology) -> None:
         """Also makes the topics that the groups read; a group declared here keeps frames from being pruned."""

@@ -62,4 +62,4 @@ async def _today(database: Database, *, there: bool) -> list[Check]:
     )
     checks += sessions.prepared_checks(await rows(sessions.PREPARED))
     (used,) = await rows(sessions.CONNECTIONS)
-    return [*checks, sessions.connections_check(used, database.connections)]
+    return [*checks, sessions.connections_check(used, database.most_connections, " for its broker")]

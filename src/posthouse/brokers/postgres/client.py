@@ -151,6 +151,11 @@ class Database:
         await self.share.aclose()
 
     @property
+    def most_connections(self) -> int:
+        """That this process may have at once, with the one that listens."""
+        return self.connections + (not self.pooled)
+
+    @property
     def longest_pause(self) -> float:
         """Seconds between two looks at the log that nothing called for, at most."""
         return RARE_POLL if self.notifier.listens else POLL

@@ -32,6 +32,11 @@ def options(url: str, *, pooled: bool, name: str) -> dict[str, Any]:
     }
 
 
+def server_of(url: str) -> str:
+    """Host and port, to tell whether two URLs lead to one server."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
 class Share:
     """The right to have up to `most` connections of a pool at once, for which one waits up to `patience` seconds. Those of one URL
     that have the same `sharing` use each other's connections while those are idle. The driver's own errors come out as

@@ -92,13 +92,13 @@ def prepared_checks(rows: Iterable[Sequence[object]]) -> list[Check]:
     ]
 
 
-def connections_check(row: Sequence[object], ours: int) -> Check:
-    """From CONNECTIONS; `ours` is how many this process may open."""
+def connections_check(row: Sequence[object], ours: int, what_for: str) -> Check:
+    """From CONNECTIONS; `ours` is how many one process may open."""
     used, most, reserved = (int(str(figure)) for figure in row)
     room = most - reserved
     return judged(
         "connections",
-        f"{used} of {room} in use; one process of this service opens up to {ours}",
+        f"{used} of {room} in use; one process of this service opens up to {ours}{what_for}",
         wrong=used >= FULL * room or ours >= room,
         fix="raise max_connections, lower `writers`, or put a pooler before it",
     )

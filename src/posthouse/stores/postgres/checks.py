@@ -10,7 +10,7 @@ from posthouse.local.postgres import server, sessions
 from posthouse.local.postgres.pooler import Pooler, pooler_check, probed
 from posthouse.store import Rows
 from posthouse.stores.postgres.counting import AHEAD, AHEAD_FIX
-from posthouse.stores.postgres.database import RUNTIME_CONNECTIONS, Database
+from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FOREIGN
 from posthouse.stores.postgres.schema import applied, missing, proving
 from posthouse.stores.waiting import waiting_checks
@@ -75,14 +75,13 @@ class PostgresChecks:
             checks.append(await self._outbox())
         return checks
 
-    async def today(self, now: float | None) -> list[Check]:
-        """What may be different in a minute."""
+    async def today(self, now: float | None, connections: int) -> list[Check]:
+        """What may be different in a minute. `connections`: so many may one process of the service have."""
         hidden = int(str((await self._rows(sessions.HIDDEN)).scalar()))
         checks = [sessions.oldest_check(await self._rows(sessions.OLDEST), hidden)]
         checks += sessions.prepared_checks(await self._rows(sessions.PREPARED))
         checks += sessions.slot_checks(await self._rows(sessions.SLOTS))
-        ours = self._database.settings.writers + RUNTIME_CONNECTIONS + LISTENING
-        checks.append(sessions.connections_check((await self._rows(sessions.CONNECTIONS)).one(), ours))
+        checks.append(sessions.connections_check((await self._rows(sessions.CONNECTIONS)).one(), connections, ""))
         checks += sessions.limit_checks((await self._rows(sessions.LIMITS)).one())
         if not missing(await self._database.carry_out(applied())):
             checks += await self._tables(now)

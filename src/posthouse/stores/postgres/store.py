@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from posthouse.checks import Check
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError, StoreOutdated, did_you_mean
+from posthouse.local.postgres.pool import server_of
 from posthouse.local.postgres.pooler import Pooler
 from posthouse.local.sharing import Sharing
 from posthouse.store import (
@@ -37,7 +38,7 @@ from posthouse.store.sagas import SagaTable
 from posthouse.store.streams import StreamTable
 from posthouse.stores.postgres.actions import PostgresActions
 from posthouse.stores.postgres.changes import Changes
-from posthouse.stores.postgres.checks import PostgresChecks
+from posthouse.stores.postgres.checks import LISTENING, PostgresChecks
 from posthouse.stores.postgres.counting import counted
 from posthouse.stores.postgres.database import RUNTIME_CONNECTIONS, Database, Settings
 from posthouse.stores.postgres.handler_transaction import HandlerSessions, HandlerTransaction
@@ -260,14 +261,25 @@ class PostgresStore:
     async def counts(self) -> Counts:
         return await counted(self._database)
 
-    async def checks(self, *, today: bool = True) -> Sequence[Check]:
+    async def checks(self, *, today: bool = True, shapes: Collection[type] = ()) -> Sequence[Check]:
         checks = await self._checks.lasting()
         if self._separation is not None:
             checks += await self._separation.checks()
         if today:
-            checks += await self._checks.today(self._clock.now() if self._clock else None)
+            checks += await self._checks.today(
+                self._clock.now() if self._clock else None, self._most_connections(shapes)
+            )
             checks.append(Check(name="wake-up", found=await self.wake()))
         return checks
+
+    def _most_connections(self, shapes: Collection[type]) -> int:
+        """To its server, in one process: those of the pools, one that listens, those of the libraries that handlers use beside
+        asyncpg, and those of a broker there."""
+        libraries = {found.on for shape in shapes if (found := shape_of(shape, "PostgreSQL"))} - {"asyncpg"}
+        pools = {id(database): database.share for database in (self._application, self._database)}.values()
+        sharing = self._database.share.sharing
+        others = 0 if sharing is None else sharing.rooms.get(server_of(self._database.url), 0)
+        return sum(pool.most for pool in pools) + LISTENING + self.writers * len(libraries) + others
 
     async def wake(self) -> str:
         return await self._changes.mode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from pathlib import Path
@@ -226,7 +226,7 @@ class SqliteStore:
         connection = await patiently(partial(connect, path), patience=self._database.patience)
         return await asyncio.to_thread(_counts_on, connection)  # a long backlog takes a while to count
 
-    async def checks(self, *, today: bool = True) -> Sequence[Check]:
+    async def checks(self, *, today: bool = True, shapes: Collection[type] = ()) -> Sequence[Check]:
         path = self._database.path
         if path is None:
             return [Check(name="memory", found="a database that ends with this process, for tests")]
