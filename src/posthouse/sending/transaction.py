@@ -142,23 +142,21 @@ class Tx:
     ) -> str:
         """Say a fact when this transaction commits; returns the event's id.
 
-        `after` seconds later, if given: then it is a timer, which `cancel` can stop by the name `timer` (the event's
+        `after` seconds later, if that is above 0: then it is a timer, which `cancel` can stop by the name `timer` (the event's
         id unless given); a fact with a key draws its id anew when it fires, newer than all that its key said meanwhile. The same `idempotency_key` for the same tenant and topic is the same fact, said once; the id
         that stands is then the first one's, which is not known before the commit.
         """
         self._refuse_closed()
-        if after is None and timer is None:
+        later = None if after is None and timer is None else _seconds(after, timer)
+        if timer is None and (later is None or later <= 0):
             rows = self._builder.build(payload, self.context, idempotency_key=idempotency_key)
             self.append(rows)
             return rows[0].event_id
-        after = _seconds(after, timer)
-        due_at = self._clock.now() + max(after, 0.0)
+        later = max(later or 0.0, 0.0)
+        due_at = self._clock.now() + later
         rows = self._builder.build(payload, self.context, at=due_at, idempotency_key=idempotency_key)
         names = self._names(timer or rows[0].event_id)
-        timers = [
-            Timer(name=name, due_at=due_at, after=max(after, 0.0), row=row)
-            for name, row in zip(names, rows, strict=False)
-        ]
+        timers = [Timer(name=name, due_at=due_at, after=later, row=row) for name, row in zip(names, rows, strict=False)]
         self._in_line(partial(self._set, names, timers))
         return rows[0].event_id
 

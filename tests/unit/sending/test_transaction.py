@@ -101,6 +101,16 @@ async def test_a_timer_can_be_cancelled_before_and_after_it_is_written_and_only_
             assert not await tx.cancel("kept"), "it has fired"
 
 
+@pytest.mark.parametrize("after", [None, 0, 0.0, -1.5])
+async def test_a_fact_that_is_due_is_said_with_the_transaction_and_not_by_a_timer(after: float | None) -> None:
+    async with Harness(plant) as harness:
+        async with plant.transaction("t1") as tx:
+            tx.publish(ThingMade(key="k", number=1), after=after)
+        assert sum((await app_of(plant).store.counts()).committed.values()) == 1
+        await harness.settled()
+        assert [e.data.number for e in await harness.published(ThingMade)] == [1]
+
+
 async def test_a_timer_of_the_same_name_moves_and_replaces_the_first() -> None:
     async with Harness(plant) as harness:
         for number, after in ((1, 10), (2, 30)):
