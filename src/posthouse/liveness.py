@@ -37,8 +37,9 @@ class Attendance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_running(worker: Worker) -> bool:
-    """Whether it gave a sign of life lately, and did not say that it stopped."""
-    return not worker.stopped and worker.age <= SILENT
+    """Whether it gave a sign of life lately, and did not say that it stopped. A sign from the future is none: it is of a clock
+    that was set back since, or of a machine that is wrong about the time."""
+    return not worker.stopped and -SILENT <= worker.age <= SILENT
 
 
 async def attendance(services: Sequence[Service], figures: Status) -> Sequence[Attendance]:

@@ -77,10 +77,11 @@ def nothing_to_accept(line: Line) -> str:
 async def accept_loss(services: Sequence[Service], line: Line, *, by: str = "", why: str = "") -> Action:
     """Let a line add up as it stands: what it lacks counts as lost from now on, and what came after all, of what was accepted
     before, does not any more. One transaction in the consumer's store, with its entry in the operators' log. DeskError when
-    there is nothing to accept."""
+    there is nothing to accept, or somebody else has accepted something since the line was read."""
     if reason := nothing_to_accept(line):
         raise DeskError(reason)
     app = next(app for app in apps_of(services) if line.consumer in app.opened.topology().groups)
+    lost = line.lost + line.difference
     action = Action(
         verb=VERB,
         by=by,
@@ -88,11 +89,14 @@ async def accept_loss(services: Sequence[Service], line: Line, *, by: str = "", 
         consumer=line.consumer,
         topic=line.topic,
         target=f"what {line.consumer} lacks in {line.topic}",
-        changed={"lost": (line.lost, line.lost + line.difference)},
+        changed={"lost": (line.lost, lost)},
         count=line.difference,
     )
     async with app.store.begin() as tx:
-        await app.store.inbox.accept_loss(tx, line.consumer, line.topic, line.difference)
+        if not await app.store.inbox.accept_loss(tx, line.consumer, line.topic, seen=line.lost, lost=lost):
+            raise DeskError(
+                f"{line.consumer} in {line.topic}: somebody else has accepted a loss there meanwhile: look again"
+            )
         await OperatorsLog(app.store, app.opened.name).note(tx, action)
     return action
 

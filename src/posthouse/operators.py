@@ -41,9 +41,9 @@ def _login() -> str:
 class Act:
     """What came of an act that is no transaction of the store; whoever acts may say more of it before it ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
         self.changed: Changes = {}
-        self.count = 1
+        self.count = count
 
 
 class OperatorsLog:
@@ -64,7 +64,7 @@ class OperatorsLog:
         begun = msgspec.structs.replace(self.signed(action), outcome=BEGUN)
         async with self._store.begin() as tx:
             await self._store.actions.add(tx, begun)
-        act = Act()
+        act = Act(begun.count)
         try:
             yield act
         except BaseException as error:

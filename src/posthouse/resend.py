@@ -20,7 +20,7 @@ from posthouse.operators import Act, OperatorsLog
 from posthouse.receiving.handler import Handler
 from posthouse.receiving.readers import is_ordered, topics_of
 from posthouse.seam.frames import frames_of
-from posthouse.store import HeldFilter, InboxEntry, KeyPosition, OutboxRow, SentFilter, Store
+from posthouse.store import Counts, HeldFilter, InboxEntry, KeyPosition, OutboxRow, SentFilter, Store
 from posthouse.store.actions import Action
 from posthouse.store.inbox import drawn_at
 
@@ -96,7 +96,13 @@ async def _resend(app: App, apps: Sequence[App], choice: Choice, *, dry_run: boo
         return await tally.result()
     await app.broker.ensure(app.opened.topology())  # a topic that was lost too is made again
     action = Action(
-        verb="outbox resend", topic=choice.topic or "", tenant=choice.tenant or "", key=choice.key or "", by=by, why=why
+        verb="outbox resend",
+        topic=choice.topic or "",
+        tenant=choice.tenant or "",
+        key=choice.key or "",
+        by=by,
+        why=why,
+        count=0,
     )
     async with OperatorsLog(app.store, app.opened.name).doing(action) as act:
         async for rows in tally.pages():
@@ -133,14 +139,17 @@ class Tally:
         self._parts: dict[tuple[str, str], Part] = {}
         self._keys: set[tuple[str, str, str | None]] = set()
         self._kept: Counter[str] = Counter()
+        self._begun: Counts | None = None
         self._forgotten = 0
         self.sent = 0
         self.refused: Counter[str] = Counter()
 
     async def pages(self) -> AsyncIterator[Sequence[OutboxRow]]:
-        """Those to be sent, in the order of their ids, and so per key in that of their numbers."""
-        wanted, after = self._choice.in_the_store, 0
-        while found := await self._app.store.outbox.sent(wanted, after, PAGE):
+        """Those to be sent, in the order of their ids, and so per key in that of their numbers. Up to the last that was there
+        at the beginning: whoever went on would run after a relay that is faster."""
+        self._begun = await self._app.store.counts()
+        wanted, after, last = self._choice.in_the_store, 0, await self._app.store.outbox.newest()
+        while found := [row for row in await self._app.store.outbox.sent(wanted, after, PAGE) if row.id <= last]:
             after = found[-1].id
             self._kept.update(row.topic for row in found)
             if rows := await self._chosen(found):
@@ -176,9 +185,13 @@ class Tally:
 
     async def result(self) -> Resent:
         """What was counted so far."""
-        counts = await self._app.store.counts()
-        topics = [topic for topic in counts.committed if self._choice.topic in (None, topic)]
-        gone = {t: counts.committed[t] - counts.unsent.get(t, 0) - self._kept[t] for t in topics}
+        now = await self._app.store.counts()
+        then = self._begun or now
+        topics = [topic for topic in then.committed if self._choice.topic in (None, topic)]
+        waiting = {
+            t: min(then.unsent.get(t, 0), now.unsent.get(t, 0)) for t in topics
+        }  # some were sent since, and read
+        gone = {t: then.committed[t] - waiting[t] - self._kept[t] for t in topics}
         return Resent(
             service=self._app.opened.name,
             parts=sorted(self._parts.values(), key=lambda part: (part.topic, part.tenant)),

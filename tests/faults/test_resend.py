@@ -18,7 +18,7 @@ import pytest
 
 from posthouse import App, Event, Payload, Policy, Service, Settings, Tx
 from posthouse.app import app_of, apps_of
-from posthouse.resend import Choice, Resent, resend
+from posthouse.resend import Choice, Resent, Tally, resend
 from posthouse.status import Status, drained, status
 from posthouse.store import HeldFilter, SentFilter
 from posthouse.store.actions import ActionFilter
@@ -192,6 +192,23 @@ async def test_whenever_the_log_is_lost_everything_is_applied_once_and_in_order(
         await shop.at_rest()
         assert (await shop.resend(missing=True)).events == 0, "nobody lacks anything any more"
     shop.check()
+
+
+async def test_it_ends_with_what_was_there_when_it_began_however_fast_a_relay_is(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("posthouse.resend.PAGE", 2)
+    async with shop.running(shop.orders):
+        await shop.say("a", "b", "c")
+        await shop.sent()
+        tally, pages = Tally(app_of(shop.orders), apps_of(shop.services), Choice()), []
+        async for rows in tally.pages():
+            pages.append([row.key for row in rows])
+            assert len(pages) < 5, "it runs after the relay"
+            await shop.say("d", "e", "f")
+            await shop.sent()
+        assert pages == [["a", "b"], ["c"]]
+        assert (await tally.result()).gone == {}, "what was sent since is not gone"
 
 
 async def test_only_what_a_consumer_lacks_is_sent_where_that_is_asked(shop: Shop) -> None:

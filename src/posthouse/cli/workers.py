@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from posthouse.cli.output import Cell, counted, print_table, span
+from posthouse.heartbeat import SILENT
 from posthouse.liveness import Attendance, is_running
 from posthouse.runtime import Part
 from posthouse.store import Worker
@@ -57,9 +58,14 @@ _THINGS: dict[Part, str] = {"relay": "event", "consumers": "event", "timers": "t
 def _last(workers: Sequence[Worker]) -> str:
     if not workers:
         return "no process has in the last day"
-    last = min(workers, key=lambda worker: worker.age)
+    last = min(workers, key=lambda worker: abs(worker.age))
     how = "stopped in good order" if last.stopped else "gave its last sign of life"
-    return f"{last.name} {how} {span(last.age)} ago"
+    return f"{last.name} {how} {_ago(last)}"
+
+
+def _ago(worker: Worker) -> str:
+    ahead = worker.age < -SILENT
+    return f"by a clock that was {span(-worker.age)} ahead" if ahead else f"{span(worker.age)} ago"
 
 
 def _version(version: str, commit: str) -> str:
@@ -75,6 +81,6 @@ def _row(worker: Worker) -> tuple[Cell, ...]:
         worker.version,
         worker.commit,
         span(worker.since),
-        f"{span(worker.age)} ago",
+        _ago(worker),
         Text("runs", "green") if runs else Text("silent", "bold red"),
     )

@@ -164,7 +164,7 @@ async def read_timing(table: WorkerTable) -> list[ServiceTiming]:
     """What workers have written lately, by their services."""
     services: dict[str, list[Worker]] = {}
     for row in await table.read():
-        if row.age <= KEEP and row.figures != NOTHING:
+        if abs(row.age) <= KEEP and row.figures != NOTHING:
             services.setdefault(", ".join(row.services), []).append(row)
     return [
         ServiceTiming(

@@ -97,8 +97,9 @@ class InboxTable(Protocol):
         False, and nothing changed, when it is unordered and known already, perhaps since somebody was waited for."""
         ...
 
-    async def accept_loss(self, tx: Transaction, consumer: str, topic: str, count: int) -> None:
-        """Count so many events of a topic as lost that the consumer never got; below 0: so many have come after all."""
+    async def accept_loss(self, tx: Transaction, consumer: str, topic: str, *, seen: int, lost: int) -> bool:
+        """Let so many events of a topic count as `lost` that the consumer never got. False, and nothing changed, when it is not
+        `seen` any more that did so before: somebody else has accepted them."""
         ...
 
     async def purged_until(self, consumer: str) -> float | None:

@@ -143,6 +143,10 @@ class OutboxTable(OutboxReader, Protocol):
         lineage that they were sent with, to be sent again. What is stuck was not sent."""
         ...
 
+    async def newest(self) -> int:
+        """The highest id of the committed rows that are there; 0 when there is none."""
+        ...
+
     async def purge(self, limit: int, *, keep: float = 0.0, room: int = 0) -> int:
         """Delete up to `limit` rows that every shard has passed and nothing waits for; and forgotten idempotency keys. A
         store may besides empty whole parts of its table at one stroke: those rows are not counted. Rows stay for `keep` seconds

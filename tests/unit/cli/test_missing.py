@@ -110,6 +110,21 @@ def test_what_comes_after_all_is_put_right_by_saying_it_once_more(short: Project
     assert (line_of(short)["difference"], line_of(short)["lost"]) == (0, 0)
 
 
+def test_of_two_who_accept_one_loss_the_second_is_told_to_look_again(
+    short: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meanwhile(*_: object, **__: object) -> bool:
+        assert short.run(*LOSS, "--why", "the disk died", "--by", "bob", "--yes").exit_code == 0
+        return True
+
+    monkeypatch.setattr("typer.confirm", meanwhile)
+    result = short.run(*LOSS, "--why", "the disk died", "--by", "ann")
+    assert result.exit_code == 2
+    assert "orders in shop.orders.order: somebody else has accepted a loss there meanwhile: look again" in result.stderr
+    assert (line_of(short)["difference"], line_of(short)["lost"]) == (0, 2)
+    assert [act["by"] for act in short.json("actions", "shop") if act["verb"] == "outbox accept-loss"] == ["bob"]  # type: ignore[attr-defined]
+
+
 def test_whoever_accepts_a_loss_is_told_that_it_could_be_mended(short: Project) -> None:
     result = short.run(*LOSS, "--why", "hurry", input="n\n")
     assert result.exit_code == 1

@@ -51,6 +51,8 @@ def test_filters_choose_and_json_tells(sent: Project) -> None:
         report = sent.json("outbox", "resend", "shop", *nothing)
         assert isinstance(report, dict)
         assert report["services"][0]["sent"] == 0, nothing
+    acts = sent.json("actions", "shop")
+    assert [act["count"] for act in acts] == [0, 0, 0], "nothing was sent"  # type: ignore[attr-defined]
 
 
 def test_what_the_store_has_no_more_is_said_with_the_reason(sent: Project) -> None:

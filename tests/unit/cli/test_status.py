@@ -264,6 +264,14 @@ def test_who_fell_silent_does_not_run(project: Project) -> None:
     assert "nobody runs orders: desk-7 gave its last sign of life 2 h ago" in result.stdout
 
 
+def test_who_was_killed_while_its_clock_was_ahead_does_not_run_until_time_catches_up(project: Project) -> None:
+    project.place(("a", 1))
+    pretend(project, parts="relay, consumers, timers", age=-7200.0)
+    result = project.run("status", "shop:orders")
+    assert result.exit_code == 4
+    assert "nobody runs orders: desk-7 gave its last sign of life by a clock that was 2 h ahead" in result.stdout
+
+
 def pretend(project: Project, *, parts: str, version: str = "1.0", age: float = 0.0) -> None:
     """A process of another machine."""
     with sqlite3.connect(project.folder / "orders.db") as connection:

@@ -88,8 +88,9 @@ SET applied = a.applied + excluded.applied, skipped = a.skipped + excluded.skipp
 
 # What never came is lost.
 ACCEPT_LOSS = """
-INSERT INTO posthouse.loss AS l (consumer, topic, lost) VALUES ($1, $2, $3)
-ON CONFLICT (consumer, topic) DO UPDATE SET lost = l.lost + excluded.lost
+INSERT INTO posthouse.loss AS l (consumer, topic, lost) SELECT $1::text, $2::text, $4::bigint
+WHERE $3::bigint = 0 OR EXISTS (SELECT 1 FROM posthouse.loss k WHERE k.consumer = $1 AND k.topic = $2)
+ON CONFLICT (consumer, topic) DO UPDATE SET lost = excluded.lost WHERE l.lost = $3::bigint RETURNING 1
 """
 
 
@@ -126,8 +127,8 @@ class PostgresInbox:
         columns = self._inbox_columns(consumer, entry)
         return bool(await own(tx).run(ADVANCE_UNORDERED, *columns, *figures, entry.said))
 
-    async def accept_loss(self, tx: Transaction, consumer: str, topic: str, count: int) -> None:
-        await own(tx).run(ACCEPT_LOSS, consumer, topic, count)
+    async def accept_loss(self, tx: Transaction, consumer: str, topic: str, *, seen: int, lost: int) -> bool:
+        return bool(await own(tx).run(ACCEPT_LOSS, consumer, topic, seen, lost))
 
     async def purged_until(self, consumer: str) -> float | None:
         rows = await self._database.run(FORGOTTEN, consumer)

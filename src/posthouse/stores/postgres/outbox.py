@@ -97,6 +97,9 @@ WHERE o.id > $1 AND ($3::text IS NULL OR o.topic = $3) AND ($4::text IS NULL OR 
 ORDER BY o.id LIMIT $2
 """
 
+# The last row.
+NEWEST = "SELECT coalesce(max(id), 0) FROM posthouse.outbox"
+
 # Intents whose window is over.
 FORGET = f"""
 DELETE FROM posthouse.idempotency WHERE ctid = ANY (ARRAY(
@@ -282,6 +285,9 @@ class PostgresOutbox(StuckRows):
     async def sent(self, wanted: SentFilter, after: int, limit: int) -> Sequence[OutboxRow]:
         parameters = (after, limit, wanted.topic, wanted.tenant, wanted.key)
         return [outbox_row(*columns) for columns in await self._database.run(SENT, *parameters)]
+
+    async def newest(self) -> int:
+        return int(untyped((await self._database.run(NEWEST)).scalar()))
 
     async def purge(self, limit: int, *, keep: float = 0.0, room: int = 0) -> int:
         now = self.now()

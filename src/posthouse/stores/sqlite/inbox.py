@@ -93,8 +93,9 @@ ON CONFLICT (consumer) DO UPDATE SET until = max(until, excluded.until)
 
 # What never came is lost.
 ACCEPT_LOSS = """
-INSERT INTO posthouse_loss (consumer, topic, lost) VALUES (?, ?, ?)
-ON CONFLICT (consumer, topic) DO UPDATE SET lost = lost + excluded.lost
+INSERT INTO posthouse_loss (consumer, topic, lost) SELECT ?1, ?2, ?4
+WHERE ?3 = 0 OR EXISTS (SELECT 1 FROM posthouse_loss k WHERE k.consumer = ?1 AND k.topic = ?2)
+ON CONFLICT (consumer, topic) DO UPDATE SET lost = excluded.lost WHERE lost = ?3
 """
 
 
@@ -145,8 +146,8 @@ class SqliteInbox:
             ours.count(consumer, entry.topic, skipped=skipped)
         return True
 
-    async def accept_loss(self, tx: Transaction, consumer: str, topic: str, count: int) -> None:
-        own(tx).run(ACCEPT_LOSS, (consumer, topic, count))
+    async def accept_loss(self, tx: Transaction, consumer: str, topic: str, *, seen: int, lost: int) -> bool:
+        return own(tx).run(ACCEPT_LOSS, (consumer, topic, seen, lost)).rowcount > 0
 
     async def purged_until(self, consumer: str) -> float | None:
         rows = await self._database.select(FORGOTTEN, (consumer,))

@@ -12,7 +12,7 @@ import msgspec
 
 from posthouse.clock import Clock
 from posthouse.store import Action, OutboxRow, OutboxShard, Poll, SentFilter, StuckRow, Transaction, parked
-from posthouse.stores.rows import outbox_row, stuck_row
+from posthouse.stores.rows import outbox_row, stuck_row, untyped
 from posthouse.stores.sqlite.actions import SqliteActions
 from posthouse.stores.sqlite.append import appending
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
@@ -327,6 +327,9 @@ class SqliteOutbox:
     async def sent(self, wanted: SentFilter, after: int, limit: int) -> Sequence[OutboxRow]:
         parameters = (after, limit, wanted.topic, wanted.tenant, wanted.key)
         return [outbox_row(*columns) for columns in await self._database.select(SENT, parameters)]
+
+    async def newest(self) -> int:
+        return int(untyped((await self._database.select(NEWEST)).scalar()) or 0)
 
     async def purge(self, limit: int, *, keep: float = 0.0, room: int = 0) -> int:
         async with self._database.begin(books=True) as tx:

@@ -258,12 +258,22 @@ class InboxContract(StoreFixtures):
     async def test_what_never_came_is_counted_as_lost_until_it_comes_after_all(
         self, store: Store, other: Store
     ) -> None:
-        for count in (2, 3, -1):
+        for seen, lost in ((0, 2), (2, 5), (5, 4)):
             async with store.begin() as tx:
-                await store.inbox.accept_loss(tx, CONSUMER, TOPIC, count)
+                assert await store.inbox.accept_loss(tx, CONSUMER, TOPIC, seen=seen, lost=lost)
         async with failing(store) as tx:
-            await store.inbox.accept_loss(tx, CONSUMER, TOPIC, 9)
+            assert await store.inbox.accept_loss(tx, CONSUMER, TOPIC, seen=4, lost=13)
         assert (await other.counts()).lost == {(CONSUMER, TOPIC): 4}
         async with store.begin() as tx:
-            await store.inbox.accept_loss(tx, CONSUMER, TOPIC, -4)
+            assert await store.inbox.accept_loss(tx, CONSUMER, TOPIC, seen=4, lost=0)
         assert (await store.counts()).lost == {}
+
+    async def test_a_loss_is_accepted_by_who_has_seen_what_was_accepted_before(
+        self, store: Store, other: Store
+    ) -> None:
+        for who, answer in ((store, True), (other, False)):
+            async with who.begin() as tx:
+                assert await who.inbox.accept_loss(tx, CONSUMER, TOPIC, seen=0, lost=2) is answer
+        async with store.begin() as tx:
+            assert not await store.inbox.accept_loss(tx, CONSUMER, "another", seen=2, lost=3)
+        assert (await store.counts()).lost == {(CONSUMER, TOPIC): 2}

@@ -140,9 +140,11 @@ class OutboxContract(StoreFixtures):
         assert await store.outbox.sent(SentFilter(), 0, 10) == [*sent, *poll.rows]
 
     async def test_what_was_sent_is_read_page_by_page_and_by_what_is_wanted(self, store: Store) -> None:
+        assert await store.outbox.newest() == 0
         await add(store, *(row(f"k{number % 2}", tenant=f"t{number % 3}") for number in range(12)))
         await add(store, row("k0", topic="shop.other", tenant="t0"))
         sent = await drain(store)
+        assert await store.outbox.newest() == sent[-1].id
         first = await store.outbox.sent(SentFilter(), 0, 7)
         assert [*first, *await store.outbox.sent(SentFilter(), first[-1].id, 7)] == sent
         for wanted in (
