@@ -50,7 +50,8 @@ def upgrade(*, schema: str = "posthouse", shards: int | None = None, post: bool 
 
 
 def downgrade(*, schema: str = "posthouse") -> None:
-    """In the revision that made them: drop the tables. It fails while an event in them was not sent or not applied yet."""
+    """In the revision that made them: drop the tables. It fails while an event in them was not sent or not applied yet, a saga is not
+    over, streams have events, or something else was made in the schema."""
     _run(drop_script(schema))
 
 

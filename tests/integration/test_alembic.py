@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -17,11 +19,16 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from posthouse import App, Event, Model, Payload, Service
 from posthouse.alembic import downgrade, upgrade, without_posthouse
-from posthouse.errors import ConfigurationError
+from posthouse.errors import ConfigurationError, StoreError
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.scripts import drop_script, upgrade_script
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import add
+
+
+class RoomListed(Payload):
+    room_id: str
+
 
 DRIVERS = ["asyncpg", "psycopg", "psycopg2"]
 
@@ -99,6 +106,81 @@ def test_a_downgrade_is_refused_while_an_event_was_not_sent(postgres_url: str) -
         migrated(postgres_url, "asyncpg", downgrade)
 
 
+def test_a_downgrade_waits_for_an_open_producer_and_counts_what_it_commits(postgres_url: str) -> None:
+    """It counted nothing, waited for the producer's lock, and dropped what the producer had committed meanwhile."""
+    migrated(postgres_url, "psycopg", upgrade)
+    shop = Service("shop")
+    shop.event("room.listed.v1", key="room_id")(RoomListed)
+    App(shop, store=postgres_url, broker="memory://?single_host=true")
+    with psycopg.connect(postgres_url) as producer, ThreadPoolExecutor() as threads:
+        shop.outbox.add_now(producer, RoomListed(room_id="r1"), tenant="t1")
+        going_down = threads.submit(migrated, postgres_url, "psycopg", downgrade)
+        with psycopg.connect(postgres_url, autocommit=True) as other:
+            while not other.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
+                assert not going_down.done()
+        producer.commit()
+        with pytest.raises(DBAPIError, match="has 1 events that were not sent"):
+            going_down.result()
+
+
+def test_a_downgrade_under_an_old_snapshot_is_refused(postgres_url: str) -> None:
+    migrated(postgres_url, "psycopg", upgrade)
+    with psycopg.connect(postgres_url) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        with pytest.raises(psycopg.Error, match="READ COMMITTED alone"):
+            connection.execute(drop_script())
+
+
+STREAM_EVENT = """
+INSERT INTO posthouse.stream_event (tenant, aggregate, stream, version, event_id, type, headers, body)
+VALUES ('t1', 'folio', 'f1', 1, 'e1', 'folio.opened.v1', NULL, '{}')
+"""
+SAGA = """
+INSERT INTO posthouse.saga (tenant, saga, id, status, turn, reason, started_at, changed_at, progress, state)
+VALUES ('t1', 'stay', 's1', 'running', 1, '', 0, 0, '{}', '{}')
+"""
+
+
+@pytest.mark.parametrize(
+    ("done", "refusal"),
+    [
+        ("CREATE TABLE posthouse.customers (id text)", "did not make: customers"),
+        ("CREATE SEQUENCE posthouse.numbers", "did not make: numbers"),
+        ("CREATE FUNCTION posthouse.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'", "did not make: mine"),
+        (SAGA, r"has 1 sagas that are not over(.|\n)*DELETE FROM posthouse\.saga"),
+        (STREAM_EVENT, r"has 1 events of streams, which are nowhere else(.|\n)*TRUNCATE posthouse\.stream_event"),
+    ],
+)
+def test_a_downgrade_drops_nothing_that_is_not_ours_or_nowhere_else(postgres_url: str, done: str, refusal: str) -> None:
+    migrated(postgres_url, "psycopg", upgrade)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(done.encode())
+    with pytest.raises(DBAPIError, match=refusal):
+        migrated(postgres_url, "psycopg", downgrade)
+
+
+def test_an_upgrade_into_a_schema_with_tables_of_others_is_refused(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("CREATE SCHEMA app; CREATE TABLE app.customers (id text); CREATE SCHEMA empty")
+    with pytest.raises(DBAPIError, match="schema app has tables of somebody else"):
+        migrated(postgres_url, "psycopg", lambda: upgrade(schema="app"))
+
+    async def by_the_store() -> None:
+        store = PostgresStore(postgres_url, schema="app")
+        with pytest.raises(StoreError, match="schema app has tables of somebody else"):
+            await store.upgrade()
+        await store.aclose()
+
+    asyncio.run(by_the_store())
+    migrated(postgres_url, "psycopg", lambda: upgrade(schema="empty"), lambda: downgrade(schema="empty"))
+
+
+@pytest.mark.parametrize("schema", ["public", "pg_catalog", "information_schema"])
+def test_a_schema_that_is_everybodys_is_refused(schema: str) -> None:
+    with pytest.raises(ConfigurationError, match="needs a schema of its own"):
+        upgrade_script(schema)
+
+
 @pytest.mark.parametrize("script", [upgrade_script, drop_script])
 def test_a_schema_that_cannot_be_called_so_is_refused(script: Callable[[str], str]) -> None:
     with pytest.raises(ConfigurationError, match="schema='Facts; DROP'"):
@@ -123,10 +205,6 @@ def test_the_script_can_be_printed_and_run_by_hand(postgres_url: str) -> None:
             await store.aclose()
 
     assert asyncio.run(pending()) == []
-
-
-class RoomListed(Payload):
-    room_id: str
 
 
 async def with_everything(url: str) -> None:

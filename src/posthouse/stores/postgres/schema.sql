@@ -8,7 +8,12 @@
 -- posthouse.guard(), which is called once everything is there.
 
 DO $$ BEGIN
-    IF to_regnamespace('{schema}') IS NULL THEN CREATE SCHEMA {schema}; END IF;  -- somebody with more rights may have
+    IF to_regnamespace('{schema}') IS NULL THEN CREATE SCHEMA {schema};  -- somebody with more rights may have
+    ELSIF EXISTS (SELECT FROM pg_class c
+        WHERE c.relnamespace = to_regnamespace('{schema}') AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')) THEN
+        RAISE EXCEPTION 'the schema {schema} has tables of somebody else: the store needs a schema of its own'
+        USING HINT = 'Name another one with schema=…; it is made where it is missing.';
+    END IF;
 END $$;
 
 -- The migrations that were applied.

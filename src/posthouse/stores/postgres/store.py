@@ -64,6 +64,8 @@ WEEK = 7 * 86_400.0
 WAL_KEEP = 2**30
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
+SHARED = ("public", "information_schema")
+
 # The schemas of this database that hold a store.
 STORES = """
 SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'outbox_kept' ORDER BY 1
@@ -115,6 +117,8 @@ class PostgresStore:
         problems = []
         if not NAME.fullmatch(schema):
             problems.append(f"schema={schema!r}: use lower-case letters, digits and underscores")
+        elif schema.startswith("pg_") or schema in SHARED:
+            problems.append(f"schema={schema!r}: the store needs a schema of its own, such as 'posthouse'")
         if shards is not None and not 1 <= shards <= MOST_SHARDS:
             problems.append(f"shards={shards}: choose 1 to {MOST_SHARDS}")
         if writers < 1:
