@@ -125,7 +125,7 @@ class Failures:
     """
 
     def __init__(self, hook: OnFailure | None = None) -> None:
-        self._hook = hook
+        self.hook = hook
         self._waiting: deque[Failure] = deque()
         self._passed_over = 0
         self._open: set[Failure] = set()
@@ -142,7 +142,7 @@ class Failures:
             extra=failure.fields,
             exc_info=(type(error), error, users_part(error.__traceback__)) if error is not None and shown else None,
         )  # fmt: skip
-        if self._hook is not None:
+        if self.hook is not None:
             self._tell(failure)
 
     async def aclose(self) -> None:
@@ -180,7 +180,7 @@ class Failures:
             log.error("on_failure does not keep up: %d failures were only logged", self._passed_over)
 
     async def _call(self, failure: Failure) -> None:
-        hook, open_calls = self._hook, self._open
+        hook, open_calls = self.hook, self._open
         assert hook is not None
 
         def run() -> object:

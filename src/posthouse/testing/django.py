@@ -38,9 +38,9 @@ class OutboxTestCase(TestCase):
     services: ClassVar[Sequence[Service]] = ()
     said: Said
 
-    def setUp(self) -> None:
-        super().setUp()
+    def _callSetUp(self) -> None:  # unittest's own, so that a setUp of the user's need not call ours
         self.said = self.enterContext(capture_outbox(*_declared(self)))
+        super()._callSetUp()  # type: ignore[misc] # which its stubs do not know
 
 
 class HarnessTestCase(TransactionTestCase):
@@ -51,15 +51,20 @@ class HarnessTestCase(TransactionTestCase):
     """The one of DATABASES that the store is in."""
     harness: SyncHarness
 
-    def setUp(self) -> None:
-        super().setUp()
+    def _callSetUp(self) -> None:
         self.harness = self.enterContext(django_harness(*_declared(self), using=self.database))
+        super()._callSetUp()  # type: ignore[misc]
 
 
 @contextmanager
 def django_harness(*services: Service, using: str = DEFAULT_DB_ALIAS) -> Iterator[SyncHarness]:
     """The same for a test of pytest-django that has `@pytest.mark.django_db(transaction=True)`: `with django_harness(shop) as harness`."""
     url, schema = url_of_test_database(using), str(getattr(settings, "POSTHOUSE_SCHEMA", "posthouse"))
+    if connections[using].in_atomic_block:
+        raise ConfigurationError(
+            "this test runs inside a transaction that is rolled back, of which handlers see nothing: mark it "
+            "`@pytest.mark.django_db(transaction=True)`, or make its class a HarnessTestCase"
+        )
     borrowed = _borrowed.get(url)
     if borrowed is None:
         borrowed = BorrowedDatabase(url, schema, new=_is_new(using))
@@ -94,6 +99,9 @@ def _is_new(using: str) -> bool:
 
 
 def _declared(case: OutboxTestCase | HarnessTestCase) -> Sequence[Service]:
+    given: object = case.services
+    if isinstance(given, Service):
+        raise ConfigurationError(f"the services of {type(case).__name__} are a list: write `services = [{given.name}]`")
     if not case.services:
         raise ConfigurationError(f"{type(case).__name__} needs its services: `services = [shop]`")
     return case.services

@@ -138,7 +138,8 @@ class BorrowedDatabase:
         self._baseline: Baseline
 
     def make(self) -> None:
-        """Make our tables, anew: the runner may have kept the database of an earlier session."""
+        """Make our tables, anew: the runner may have kept the database of an earlier session. The store stays the same one for whoever
+        has it open."""
         _run(self._make())
 
     def reset(self) -> Sequence[str]:
@@ -149,13 +150,23 @@ class BorrowedDatabase:
         async with _connected(self.url) as connection:
             if not self._new and await connection.fetchval(SAID) != MARK:
                 await self._refuse_data(connection)
+            identity = await self._identity(connection)
             await connection.execute(f"DROP SCHEMA IF EXISTS {self._schema} CASCADE")
             name = await connection.fetchval("SELECT quote_ident(current_database())")
             await connection.execute(f"COMMENT ON DATABASE {name} IS '{MARK}'")
         await _upgrade(self.url, self._schema)
         async with _connected(self.url) as connection:
+            if identity is not None:
+                await connection.execute(f"UPDATE {self._schema}.meta SET identity = $1", identity)
             self._baseline = Baseline(connection, [self._schema])
             await self._baseline.take()
+
+    async def _identity(self, connection: Any) -> str | None:
+        """By which the services of earlier tests know the store that they publish in."""
+        if await connection.fetchval("SELECT to_regclass($1) IS NULL", f"{self._schema}.meta"):
+            return None
+        found: str | None = await connection.fetchval(f"SELECT identity FROM {self._schema}.meta")
+        return found
 
     async def _refuse_data(self, connection: Any) -> None:
         for table in ("key", "outbox", "inbox", "head", "held", "timer", "saga", "stream_event"):

@@ -63,7 +63,9 @@ FILES = {
     """,
     "shop/tests.py": """
         from django.db import connection, transaction
-        from posthouse.testing.django import HarnessTestCase, OutboxTestCase
+        from django.test import TestCase
+        from posthouse.errors import ConfigurationError
+        from posthouse.testing.django import HarnessTestCase, OutboxTestCase, django_harness
         from shop.events import OrderPlaced, shop
         from shop.models import Parcel
 
@@ -76,6 +78,9 @@ FILES = {
 
         class Saying(OutboxTestCase):
             services = [shop]
+
+            def setUp(self):  # without super(), as Django's own cases allow
+                self.assertEqual(self.said_ids(), [])
 
             def said_ids(self):
                 return [event.data.order_id for event in self.said.of(OrderPlaced)]
@@ -95,8 +100,26 @@ FILES = {
                 place("o1")
                 self.assertEqual(self.said_ids(), ["o1"])
 
+        class Refused(TestCase):
+            def test_a_harness_needs_transactions_that_commit(self):
+                with self.assertRaisesRegex(ConfigurationError, "transaction=True"), django_harness(shop):
+                    pass
+
+            def test_services_are_several(self):
+                class Alone(OutboxTestCase):
+                    services = shop
+
+                    def test(self):
+                        pass
+
+                result = Alone("test").run()
+                self.assertIn("write `services = [shop]`", result.errors[0][1])
+
         class Handling:
             services = [shop]
+
+            def setUp(self):
+                self.assertEqual(self.harness.held(shop), [])
 
             def test_handlers_run_on_the_test_database(self):
                 self.assertEqual(self.harness.published(OrderPlaced), [])
@@ -151,7 +174,7 @@ def test_a_project_tests_what_it_says_and_what_its_handlers_do(
     try:
         for _ in range(2):  # the second time on what the first has kept
             tests = run(project, postgres_url, "manage.py", "test", "--keepdb")
-            assert "Ran 4 tests" in tests.stderr, tests.stderr
+            assert "Ran 6 tests" in tests.stderr, tests.stderr
             assert tests.stderr.endswith("OK\nPreserving test database for alias 'default'...\n"), tests.stderr
     finally:
         postgres_server._drop(test_database)

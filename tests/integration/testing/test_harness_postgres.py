@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from posthouse import Event, Payload, Service
+from posthouse import App, Event, Payload, Service
+from posthouse.errors import ConfigurationError
 from posthouse.testing import Harness
 from tests.integration.django_site import django_on
 from tests.integration.shaped import KINDS, Kind
@@ -54,3 +55,28 @@ async def test_a_handler_of_any_shape_runs_in_a_test(kind: Kind, posthouse_store
             assert [event.data.order_id for event in await harness.published(shop.issued)] == ["o1"]
             async with shop.billing.transaction() as tx:
                 assert await tx.execute("SELECT id, order_id FROM invoice WHERE order_id = $1", ("o1",)) == [(1, "o1")]
+
+
+async def test_services_of_apps_that_were_written_alike_share_a_harness(posthouse_store: str) -> None:
+    shop, other = Shop(), Service("other", namespace="shop")
+    seen: list[str] = []
+
+    async def see(event: Event[OrderPlaced]) -> None:
+        seen.append(event.data.order_id)
+
+    other.on(shop.placed)(see)
+    for service in (shop.billing, other):
+        App(service, store=posthouse_store, broker="nats://nobody.invalid:4222")
+    async with Harness(shop.billing, other, store=posthouse_store) as harness:
+        await harness.publish(shop.placed(order_id="o1"))
+        await harness.settled()
+    assert seen == ["o1"]
+
+
+async def test_services_of_apps_that_tell_their_failures_elsewhere_do_not(posthouse_store: str) -> None:
+    shop, other = Shop(), Service("other", namespace="shop")
+    App(shop.billing, store=posthouse_store, broker="nats://nobody.invalid:4222", on_failure=print)
+    App(other, store=posthouse_store, broker="nats://nobody.invalid:4222")
+    with pytest.raises(ConfigurationError, match="give each a harness of its own"):
+        async with Harness(shop.billing, other, store=posthouse_store):
+            pass
