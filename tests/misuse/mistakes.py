@@ -766,6 +766,18 @@ async with tx.savepoint(): ...""",
             "the block of this transaction was left: what is said here now would never be sent. Do it inside the block, or begin another transaction",
         ),
         Mistake(
+            "a task that outlives the block",
+            """\
+async def audit(tx):
+    async with tx.savepoint():
+        await asyncio.sleep(1)
+async with orders.transaction() as tx:
+    tx.publish(OrderPlaced("o1"))
+    task = asyncio.create_task(audit(tx))
+    await asyncio.sleep(0.01)""",
+            "the block of this transaction was left while another task still worked in it, so that it is rolled back: await inside of the block whatever you give the transaction to",
+        ),
+        Mistake(
             "not awaited",
             """\
 async with orders.transaction() as tx:

@@ -74,7 +74,7 @@ class Runner:
             for call, result in zip(calls, results, strict=True):
                 call.tx.publish_all(result)
             first, *others = [call.tx for call in calls]
-            await first.flush(*others)
+            await first.finish(*others)
         finally:
             for call in calls:
                 call.tx.close()  # for whatever the handler has left behind

@@ -77,7 +77,7 @@ class Outbox:
         bridge = SyncTx(tx)
         try:
             yield bridge
-            drive(tx.flush())
+            drive(tx.finish())
         finally:
             tx.close()
             bridge.close()

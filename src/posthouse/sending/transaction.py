@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import date
 from functools import partial
 from types import TracebackType
@@ -56,6 +56,7 @@ class Tx:
         "_store",
         "_timers",
         "_transaction",
+        "_working",
         "context",
     )
 
@@ -74,6 +75,8 @@ class Tx:
         self._closed = False
         self._asked = self._begun = 0
         """Statements that were asked for, and those that were begun: whoever forgets an await does not begin his."""
+        self._working = 0
+        """What has begun and not ended."""
         self.context = context
 
     @property
@@ -128,9 +131,13 @@ class Tx:
         return self._execute(sql, parameters)
 
     async def _execute(self, sql: str, parameters: Parameters) -> Rows:
-        self._begun += 1
         self._refuse_closed()
-        return await self._transaction.execute(sql, parameters)
+        self._begun += 1
+        self._working += 1
+        try:
+            return await self._transaction.execute(sql, parameters)
+        finally:
+            self._working -= 1
 
     def publish(
         self,
@@ -166,14 +173,26 @@ class Tx:
         unsaid, and the transaction can be used further. Savepoints that you set yourself, by a statement or with your
         library's nested transactions, are followed too."""
         name = f"posthouse_{next(_numbers)}"
-        await self.execute(f"SAVEPOINT {name}")
+        with self.working():
+            await self.execute(f"SAVEPOINT {name}")
+            try:
+                yield
+            except BaseException:
+                await self.execute(f"ROLLBACK TO SAVEPOINT {name}")
+                await self.execute(f"RELEASE SAVEPOINT {name}")
+                raise
+            await self.execute(f"RELEASE SAVEPOINT {name}")
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Around what takes several steps, of which none may be committed without the others: a transaction whose block ends
+        before this does is refused."""
+        self._refuse_closed()
+        self._working += 1
         try:
             yield
-        except BaseException:
-            await self.execute(f"ROLLBACK TO SAVEPOINT {name}")
-            await self.execute(f"RELEASE SAVEPOINT {name}")
-            raise
-        await self.execute(f"RELEASE SAVEPOINT {name}")
+        finally:
+            self._working -= 1
 
     async def build(self, payload: object, extensions: Mapping[str, str]) -> Sequence[OutboxRow]:
         """The rows that would say a fact, its own first; for whoever also keeps it elsewhere, and then gives them to `append`."""
@@ -183,6 +202,7 @@ class Tx:
 
     def append(self, rows: Iterable[OutboxRow]) -> None:
         """Say what `build` has written when this transaction commits."""
+        self._refuse_closed()
         if self._savepoints.late:
             asyncio.get_running_loop().call_soon(self._add, list(rows))
         else:
@@ -200,25 +220,25 @@ class Tx:
     async def schedule(self, payload: object, *, timer: str, after: float) -> str:
         """Set a timer of the library's own at once rather than with the flush, so that whoever shares the transaction can
         cancel it, and the rows that go out stay the last thing before the commit; returns the event's id."""
-        self._refuse_closed()
-        due_at = self._clock.now() + after
-        row = self._builder.build_one(payload, self.context, at=due_at)
-        (row,) = await self._builder.finish(self._transaction, [row])
-        await self._store.timers.set(self._transaction, Timer(name=timer, due_at=due_at, after=after, row=row))
-        return row.event_id
+        with self.working():
+            due_at = self._clock.now() + after
+            row = self._builder.build_one(payload, self.context, at=due_at)
+            (row,) = await self._builder.finish(self._transaction, [row])
+            await self._store.timers.set(self._transaction, Timer(name=timer, due_at=due_at, after=after, row=row))
+            return row.event_id
 
     async def cancel(self, timer: str) -> bool:
         """Stop a timer of this tenant, in every setting: what was stored before, and what this transaction has set since;
         False when it has fired or never was."""
-        self._refuse_closed()
-        _seconds(0.0, timer)
-        await self.settled()
-        first, *beside = self._names(timer)
-        self._drop(beside)
-        others = [waiting for waiting in self._timers if waiting.name != first]
-        was_set_here, self._timers = len(others) < len(self._timers), others
-        was_stored = await self._store.timers.cancel(self._transaction, self.tenant, first)
-        return was_set_here or was_stored
+        with self.working():
+            _seconds(0.0, timer)
+            await self.settled()
+            first, *beside = self._names(timer)
+            self._drop(beside)
+            others = [waiting for waiting in self._timers if waiting.name != first]
+            was_set_here, self._timers = len(others) < len(self._timers), others
+            was_stored = await self._store.timers.cancel(self._transaction, self.tenant, first)
+            return was_set_here or was_stored
 
     def _names(self, timer: str) -> list[str]:
         """The names under which a timer and the older versions beside it are set."""
@@ -263,30 +283,56 @@ class Tx:
         mark = mark or Mark((), (), ())
         self._rows, self._timers, self._dropped = list(mark.rows), list(mark.timers), list(mark.dropped)
 
+    async def finish(self, *others: Tx) -> None:
+        """The block ends, here and of others around the same transaction: from now on nothing is taken in, and then what was
+        said is written. Whoever began the transaction calls it before the commit."""
+        every = (self, *others)
+        for tx in every:
+            tx.close()  # before anything is counted: what came later would be counted by nobody
+        for tx in every:
+            tx._refuse_what_is_under_way()
+        await self.flush(*others)
+
     async def flush(self, *others: Tx) -> None:
-        """Write what was said so far, here and in others around the same transaction: the rows in one statement. Whoever
-        began the transaction calls it before the commit."""
+        """Write what was said so far, here and in others around the same transaction: the rows in one statement. What is said
+        meanwhile stays for the next time."""
         await self.settled()
         for tx in (self, *others):
             tx._refuse_what_was_not_awaited()
-        said = [tx for tx in (self, *others) if tx._rows or tx._timers or tx._dropped]
+        said = [(tx, tx._take()) for tx in (self, *others) if tx._rows or tx._timers or tx._dropped]
         if not said:
             return
-        self._refuse_what_was_lost()
-        await self._flush_timers(said)
-        if rows := [row for tx in said for row in tx._rows]:
-            finished = await self._builder.finish(self._transaction, rows)
-            await self._store.outbox.append(self._transaction, finished, with_commit=True)
-        for tx in said:
-            tx._rows, tx._timers, tx._dropped = [], [], []
+        try:
+            self._refuse_what_was_lost()
+            await self._write_timers(said)
+            if rows := [row for _, mark in said for row in mark.rows]:
+                finished = await self._builder.finish(self._transaction, rows)
+                await self._store.outbox.append(self._transaction, finished, with_commit=True)
+        except BaseException:
+            for tx, mark in said:
+                tx._give_back(mark)
+            raise
 
     async def flush_timers(self) -> None:
         """Write the timers alone, so that the next Tx around the same transaction can cancel them; rows stay for `flush`."""
         await self.settled()
         if self._timers or self._dropped:
             self._refuse_what_was_lost()
-            await self._flush_timers([self])
+            timers = Mark((), tuple(self._timers), tuple(self._dropped))
             self._timers, self._dropped = [], []
+            try:
+                await self._write_timers([(self, timers)])
+            except BaseException:
+                self._give_back(timers)
+                raise
+
+    def _take(self) -> Mark:
+        taken = self.mark()
+        self.rewind(None)
+        return taken
+
+    def _give_back(self, taken: Mark) -> None:
+        self._rows[:0], self._timers[:0], self._dropped[:0] = taken
 
     def close(self) -> None:
         """The block was left: what is said or done from now on would be lost, and is refused."""
@@ -306,17 +352,26 @@ class Tx:
                 "`await tx.execute(…)`"
             )
 
+    def _refuse_what_is_under_way(self) -> None:
+        if self._working:
+            raise StoreError(
+                "the block of this transaction was left while another task still worked in it, so that it is rolled back: await "
+                "inside of the block whatever you give the transaction to"
+            )
+
     def _refuse_what_was_lost(self) -> None:
         if lost := self._savepoints.lost:
             raise StoreError(
                 f"{lost}: what was said since cannot be told from what was rolled back. Use `async with tx.savepoint():`"
             )
 
-    async def _flush_timers(self, said: Sequence[Tx]) -> None:
+    async def _write_timers(self, said: Sequence[tuple[Tx, Mark]]) -> None:
         """Timers before rows, as those that are set and cancelled at once are, and sorted: whoever locks in another order
         could wait for us while we wait for him."""
-        steps: list[tuple[str, str, Timer | None]] = [(tx.tenant, name, None) for tx in said for name in tx._dropped]
-        steps += [(tx.tenant, timer.name, timer) for tx in said for timer in tx._timers]
+        steps: list[tuple[str, str, Timer | None]] = [
+            (tx.tenant, name, None) for tx, mark in said for name in mark.dropped
+        ]
+        steps += [(tx.tenant, timer.name, timer) for tx, mark in said for timer in mark.timers]
         for tenant, name, timer in sorted(
             steps, key=lambda step: step[:2]
         ):  # of one name in the order in which they came
@@ -359,9 +414,8 @@ class TransactionScope:
     ) -> None:
         if error is None:
             try:
-                await self._tx.flush()
+                await self._tx.finish()
             except BaseException as failed:
-                self._tx.close()
                 await self._transaction.__aexit__(type(failed), failed, failed.__traceback__)
                 raise
         self._tx.close()

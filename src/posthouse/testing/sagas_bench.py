@@ -182,6 +182,7 @@ class Bench:
         tx = Tx(inner, self.store, self._builder, context, self.clock)
         try:
             yield tx
+            tx.close()
         except BaseException:
             self.sagas.rows, self.sagas.turns = rows, turns
             self.timers.clear()

@@ -34,7 +34,8 @@ class Conductor:
             )
         state = self.of.encode(saga)
         given = SagaInput(kind="start", type=self.of.starts, data=msgspec.Raw(state))
-        return await self._start(tx, saga, given, None) is not None
+        with tx.working():
+            return await self._start(tx, saga, given, None) is not None
 
     async def take(self, event: Event[object], tx: Tx) -> None:
         """An event came for one of them."""

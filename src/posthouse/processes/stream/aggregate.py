@@ -168,6 +168,11 @@ class Aggregate(Generic[S, E]):
             raise
 
     async def _append(self, tx: Tx, stream: Stream, events: Sequence[E], expected: Expected) -> int:
+        """To the stream and to what is said, both or none; the version before."""
+        with tx.working():
+            return await self._write(tx, stream, events, expected)
+
+    async def _write(self, tx: Tx, stream: Stream, events: Sequence[E], expected: Expected) -> int:
         """The version before. Whoever expects `any` asks for the version, and again should it be a new stream that somebody
         else makes at this moment: from then on it can be held."""
         while True:
