@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, TypeVar, cast
+from urllib.parse import unquote, urlsplit
 
 from posthouse.app import App, apps_of
 from posthouse.brokers.memory import MemoryBroker
@@ -24,8 +26,12 @@ from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transacti
 from posthouse.store.savepoints import Detach, Savepoints, Step
 from posthouse.stores import open_store
 from posthouse.stores.sessions import Kind, Session, refusal, session_of
+from posthouse.testing.scratch import at_hand
 
 T = TypeVar("T")
+
+FOR_TESTS = re.compile(r"(?<![a-z])tests?(?![a-z])", re.IGNORECASE)
+"""A word in the name of a database that is for tests, as those of the plugin and of Django are called."""
 
 NOT_HERE = (
     "is not captured: a transaction whose facts are captured has no tables of Posthouse. Test it with the Harness"
@@ -182,7 +188,7 @@ class CapturedJoined:
         """Where it is written down, after making sure that it is in a transaction, which an INSERT would have begun here."""
         await self.session.refuse_autocommit(self._kind)
         if self._kind == "PostgreSQL":
-            await self.session.ours("SELECT 1", ())
+            refuse_other((await self.session.ours("SELECT current_database()", ())).scalar())
         elif getattr(self.session.theirs, "in_transaction", True) is False:
             await self.session.ours("BEGIN", ())
         if self.session.late:
@@ -303,6 +309,8 @@ class CapturingStore:
 
     def begin(self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False) -> CapturedBlock:
         if self._own is None:
+            if self._kind == "PostgreSQL":
+                refuse_other(unquote(urlsplit(self._url).path.removeprefix("/")))
             self._own = _without_tables(self._url, self._clock)
         return CapturedBlock(self._own.begin(shape, tenant=tenant), self._said.book())
 
@@ -402,6 +410,17 @@ def _url_of(app: App) -> str:
 
         return database_of(split(url)).geturl()
     return url
+
+
+def refuse_other(database: object) -> None:
+    """Where this session made a database for its tests, ConfigurationError for one that is not for tests: an engine that was made
+    too early writes to it, and the test passes."""
+    if at_hand and not FOR_TESTS.search(str(database)):
+        made = ", ".join(scratch.name for scratch in at_hand.values())
+        raise ConfigurationError(
+            f"the code under test is connected to the database {str(database)!r}, and this session made {made} for its tests: set its URL "
+            "from the fixture `posthouse_url` before the application is imported. A database that is for tests has `test` in its name"
+        )
 
 
 async def _book(tx: Transaction) -> Book:

@@ -22,7 +22,9 @@ from sqlalchemy.orm import Session
 from posthouse import App, Payload, Saga, Service, Turn, starts
 from posthouse.errors import ConfigurationError, EventTooLarge
 from posthouse.testing import Said, capture_outbox
+from posthouse.testing.capturing import FOR_TESTS
 from tests.integration.django_site import allowed_on_a_loop, django_on
+from tests.kit.servers.postgres import PostgresServer
 
 
 class OrderPlaced(Payload):
@@ -251,3 +253,30 @@ def test_afterwards_the_service_is_as_it_was_and_the_session_is_not_listened_to(
     assert shop.service.host is host
     assert shop.ids(said) == ["0", "2"]
     engine.dispose()
+
+
+async def test_code_that_is_connected_to_another_database_than_the_session_made_is_refused(
+    posthouse_store: str, postgres_server: PostgresServer
+) -> None:
+    shop = Shop(postgres_server.url)  # as a module that was imported before anybody set its DATABASE_URL
+    with (
+        capture_outbox(shop.service) as said,
+        psycopg.connect(postgres_server.url) as connection,
+        pytest.raises(
+            ConfigurationError, match=r"connected to the database 'postgres', .* posthouse_test_.*posthouse_url`"
+        ),
+    ):
+        shop.service.outbox.add_now(connection, OrderPlaced(order_id="o1"), tenant="t1")
+    with pytest.raises(ConfigurationError, match="connected to the database 'postgres'"):
+        async with capture_outbox(shop.service), shop.service.transaction(tenant="t1"):
+            raise AssertionError("it was begun")
+    with capture_outbox(shop.service) as said, psycopg.connect(posthouse_store.partition("?")[0]) as connection:
+        shop.service.outbox.add_now(connection, OrderPlaced(order_id="o1"), tenant="t1")
+    assert shop.ids(said) == ["o1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "suits"), [("test_shop", True), ("shop-test", True), ("latest", False), ("shop", False)]
+)
+def test_a_database_is_for_tests_when_its_name_says_so(name: str, suits: bool) -> None:
+    assert bool(FOR_TESTS.search(name)) is suits
