@@ -66,6 +66,12 @@ def _package(name: str, packages: Collection[str]) -> str | None:
     return max(inside, key=len, default=None)
 
 
+def call_not_awaited(facts: Facts) -> Iterator[Found]:
+    for call in facts.code.unawaited:
+        sentence = f"{call.function} calls {call.name} without `await`: nothing is done, and the transaction commits"
+        yield Found(where=call.function, sentence=sentence, place=call.place)
+
+
 RULES = (
     Rule(
         id="vendor-import",
@@ -100,5 +106,16 @@ RULES = (
         "its answer. Give the other side a key that stays the same when the call is repeated.",
         seeds="A Anti-Patterns (synchronous event chains); D §1 and §15",
         look=network_call_in_handler,
+    ),
+    Rule(
+        id="call-not-awaited",
+        severity=Severity.ERROR,
+        title="A call that is never awaited",
+        sees="`outbox.add`, `start_saga` and `decide`, and `execute` and `cancel` of a Tx, as statements without `await`. One that is kept in a "
+        "name, and a Tx that comes from elsewhere than an `async with` or an annotated parameter, are not seen.",
+        why="Python only warns, when the coroutine is thrown away: the row is committed, and its fact is lost.",
+        fix="Write `await` before it; in a function without an event loop `outbox.add_now` and `outbox.joined` do it at once.",
+        seeds="A Anti-Patterns (dual writes without outbox); C §7",
+        look=call_not_awaited,
     ),
 )

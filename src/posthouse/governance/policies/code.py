@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import re
+import sys
 import tokenize
 from collections.abc import Iterable, Iterator
 from typing import Literal
@@ -18,6 +19,9 @@ from posthouse.governance.policies.words import one_of
 
 _ALLOW = re.compile(r"#\s*posthouse:\s*allow\s+([\w-]+)\s*(?::\s*(.*))?$")
 _RANDOM = one_of("uuid1 uuid4 uuid7 new_id token_hex token_urlsafe random randint time now utcnow monotonic")
+
+TENANT_AT = {"transaction": 0, "joined": 1, "record": sys.maxsize, "add": sys.maxsize, "add_now": sys.maxsize}
+"""Calls that take a tenant, and its place among the positional arguments; far behind all where it has none."""
 
 KeyGiven = Literal["missing", "random", "given"]
 
@@ -59,6 +63,15 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     place: Place
 
 
+class Tenanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that takes a tenant, of a service that the file calls `service`; whether it `names` one."""
+
+    function: str
+    service: str
+    names: bool
+    place: Place
+
+
 class Comment(msgspec.Struct, frozen=True, kw_only=True):
     """`# posthouse: allow <rule>: <reason>` in a line."""
 
@@ -68,11 +81,14 @@ class Comment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found. `declarations` are classes and functions by `module.qualname`."""
+    """What was found. `unawaited` are calls of ours that do nothing until somebody awaits them, which nobody does.
+    `declarations` are classes and functions by `module.qualname`."""
 
     imports: tuple[Import, ...] = ()
     publishes: tuple[Publish, ...] = ()
     calls: tuple[Call, ...] = ()
+    unawaited: tuple[Call, ...] = ()
+    tenanted: tuple[Tenanted, ...] = ()
     comments: tuple[Comment, ...] = ()
     declarations: dict[str, Place] = {}
 
@@ -98,6 +114,8 @@ def read(sources: Iterable[Source]) -> Code:
         imports=tuple(one for reader in readers for one in reader.imports),
         publishes=tuple(one for reader in readers for one in reader.publishes),
         calls=tuple(one for reader in readers for one in reader.calls),
+        unawaited=tuple(one for reader in readers for one in reader.unawaited),
+        tenanted=tuple(one for reader in readers for one in reader.tenanted),
         comments=tuple(comments),
         declarations={name: place for reader in readers for name, place in reader.declarations.items()},
     )
@@ -125,6 +143,10 @@ class _Reader(ast.NodeVisitor):
         self.imports: list[Import] = []
         self.publishes: list[Publish] = []
         self.calls: list[Call] = []
+        self.unawaited: list[Call] = []
+        self.tenanted: list[Tenanted] = []
+        self._transactions: frozenset[str] = frozenset()
+        """Names of those whose methods are to be awaited."""
         self.declarations: dict[str, Place] = {}
 
     def visit_Import(self, node: ast.Import) -> None:
@@ -144,6 +166,26 @@ class _Reader(ast.NodeVisitor):
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._declared(node)
         self._inside(node, node.name)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        """A call that is a statement: whatever it gives is dropped."""
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Call) and self._to_be_awaited(node.value):
+            name = ast.unparse(node.value.func)
+            self.unawaited.append(Call(function=self._where, name=name, place=self._place(node)))
+
+    def _to_be_awaited(self, call: ast.Call) -> bool:
+        called = call.func
+        if not isinstance(called, ast.Attribute):
+            return False
+        if called.attr == "add":
+            return _is_outbox(called.value)
+        if called.attr in ("start_saga", "decide"):
+            return bool(call.args) and self._is_transaction(call.args[0])
+        return called.attr in ("execute", "cancel") and self._is_transaction(called.value)
+
+    def _is_transaction(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in self._transactions
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._function(node)
@@ -174,6 +216,25 @@ class _Reader(ast.NodeVisitor):
             self._published(node, node.args[:1], platform=self._platform > 0)
         elif verb in ("add", "add_now") and any(word.arg == "tenant" for word in node.keywords):
             self._published(node, node.args[1:], platform=_says_platform(_keyword(node, "tenant")))
+        self._note_tenant(node)
+
+    def _note_tenant(self, node: ast.Call) -> None:
+        if not isinstance(node.func, ast.Attribute) or node.func.attr not in TENANT_AT:
+            return
+        of = node.func.value
+        if _is_outbox(of):
+            of = of.value if isinstance(of, ast.Attribute) else of
+        elif node.func.attr in ("add", "add_now"):
+            return
+        named = any(word.arg in ("tenant", None) for word in node.keywords)
+        named = (
+            named
+            or len(node.args) > TENANT_AT[node.func.attr]
+            or any(isinstance(one, ast.Starred) for one in node.args)
+        )
+        self.tenanted.append(
+            Tenanted(function=self._where, service=ast.unparse(of), names=named, place=self._place(node))
+        )
 
     def _published(self, node: ast.Call, payloads: list[ast.expr], *, platform: bool) -> None:
         key = _keyword(node, "idempotency_key")
@@ -198,14 +259,31 @@ class _Reader(ast.NodeVisitor):
     def _block(self, node: ast.With | ast.AsyncWith) -> None:
         opened = sum(_is_platform_transaction(item.context_expr) for item in node.items)
         self._platform += opened
+        before = self._transactions
+        names = {item.optional_vars.id for item in node.items if isinstance(item.optional_vars, ast.Name)}
+        begun = {
+            item.optional_vars.id
+            for item in node.items
+            if isinstance(item.optional_vars, ast.Name) and _begins(item.context_expr)
+        }
+        self._transactions = before - names | (begun if isinstance(node, ast.AsyncWith) else set())
         self.generic_visit(node)
+        self._transactions = before
         self._platform -= opened
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._declared(node)
         outer, self._values = self._values, dict(self._values)
+        before, arguments = self._transactions, [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        given = {one.arg for one in arguments if one.annotation is not None and self._is_tx(one.annotation)}
+        self._transactions = before - {one.arg for one in arguments} | given
         self._inside(node, node.name, "<locals>")
-        self._values = outer
+        self._values, self._transactions = outer, before
+
+    def _is_tx(self, annotation: ast.expr) -> bool:
+        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+            return annotation.value.rpartition(".")[2] == "Tx"
+        return self._full(annotation).startswith("posthouse.") and self._full(annotation).endswith(".Tx")
 
     def _inside(self, node: ast.AST, *names: str) -> None:
         self._scope += names
@@ -247,6 +325,19 @@ class _Reader(ast.NodeVisitor):
 
     def _place(self, node: ast.stmt | ast.expr) -> Place:
         return Place(file=self._source.file, line=node.lineno, until=node.end_lineno or node.lineno)
+
+
+def _is_outbox(node: ast.expr) -> bool:
+    return (node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")) == "outbox"
+
+
+def _begins(node: ast.expr) -> bool:
+    """Whether a block is one of ours: those of drivers take other words, and theirs are to be awaited as well."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("transaction", "joined")
+    )
 
 
 def _keyword(node: ast.Call, name: str) -> ast.expr | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from posthouse.events import DEFAULT_TENANT
 from posthouse.governance.document import EventEntry
 from posthouse.governance.policies.facts import Facts
 from posthouse.governance.policies.finding import Found, Severity
@@ -22,6 +23,19 @@ def untenanted_event(facts: Facts) -> Iterator[Found]:
                 f"{publish.function} publishes {entry.subject} for no tenant, and it is not among the platform's events"
             )
             yield Found(where=entry.subject, sentence=sentence, place=publish.place)
+    yield from _forgotten(facts)
+
+
+def _forgotten(facts: Facts) -> Iterator[Found]:
+    """Calls without a tenant, of a service that works for tenants elsewhere in the same file."""
+    several = {(call.place.file, call.service) for call in facts.code.tenanted if call.names}
+    for call in facts.code.tenanted:
+        if not call.names and (call.place.file, call.service) in several:
+            sentence = (
+                f"{call.function} names no tenant, so what it says is the tenant {DEFAULT_TENANT!r}'s; other calls of "
+                f"`{call.service}` in this file name one"
+            )
+            yield Found(where=call.function, sentence=sentence, place=call.place)
 
 
 def cross_tenant_topic(facts: Facts) -> Iterator[Found]:
@@ -82,11 +96,14 @@ RULES = (
     Rule(
         id="untenanted-event",
         severity=Severity.ERROR,
-        title="An event that is published for no tenant",
+        title="An event that is published for no tenant, or for one that was forgotten",
         sees='Publishing inside `transaction("platform")` or with `tenant="platform"`, written so in the code, of an event that '
-        "`platform` in the settings does not list. A tenant that comes out of a variable is not seen.",
-        why="Projections, archives and replays filter by tenant: such a fact is everybody's or nobody's.",
-        fix="Give the tenant that the fact belongs to; list the few events of the platform itself under `platform`.",
+        "`platform` in the settings does not list. And `transaction`, `joined`, `record` and `outbox.add` without a tenant, of a service "
+        "that is given one elsewhere in the same file. A tenant that comes out of a variable is not seen.",
+        why="Projections, archives and replays filter by tenant: such a fact is everybody's or nobody's. One that was forgotten is the "
+        "tenant `default`'s, for services that have one only.",
+        fix="Give the tenant that the fact belongs to; list the few events of the platform itself under `platform`. "
+        "`Service(…, default_tenant=None)` refuses every call without one.",
         seeds="D §1.1, §4 and §15; C §11",
         look=untenanted_event,
     ),

@@ -468,3 +468,62 @@ def test_a_network_call_outside_handlers_is_fine(find: Find) -> None:
     )
     [found] = find("network-call-in-handler", PLACED + inside)
     assert "calls httpx.get" in found.sentence
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "async def f(x):\n    orders.outbox.add(x, OrderPlacedV1(order_id='1'), tenant='t1')\n",
+        "def f(x, outbox):\n    outbox.add(x, OrderPlacedV1(order_id='1'), tenant='t1')\n",
+        "async def f():\n    async with orders.transaction('t1') as tx:\n        tx.execute('DELETE FROM x')\n",
+        "async def f(x):\n    async with orders.joined(x, 't1') as tx:\n        orders.start_saga(tx, x)\n",
+        "async def f(event, tx: Tx):\n    tx.cancel('hold')\n",
+        "async def f(thing, tx: 'Tx'):\n    thing.decide(tx, '1', x)\n",
+    ],
+)
+def test_a_call_that_nobody_awaits_is_found(find: Find, body: str) -> None:
+    assert find("call-not-awaited", PLACED + "\n" + body)
+    awaited = body.replace("tx.execute", "await tx.execute").replace("tx.cancel", "await tx.cancel")
+    for call in ("orders.outbox.add", "    outbox.add", "orders.start_saga", "thing.decide"):
+        awaited = awaited.replace(call, f"    await {call.strip()}" if call[0] == " " else f"await {call}")
+    assert not find("call-not-awaited", PLACED + "\n" + awaited.replace("def f(x, outbox)", "async def f(x, outbox)"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def f(seen):\n    seen.add(1)\n",
+        "def f(cursor):\n    cursor.execute('SELECT 1')\n",
+        "def f(x):\n    with orders.outbox.joined(x, 't1') as tx:\n        tx.execute('SELECT 1')\n",
+        "def f(x):\n    return orders.outbox.add(x, tenant='t1')\n",
+        "def f(x):\n    orders.outbox.add_now(x, tenant='t1')\n",
+    ],
+)
+def test_a_call_that_needs_no_await_is_left_alone(find: Find, body: str) -> None:
+    assert not find("call-not-awaited", PLACED + "\n" + body)
+
+
+NAMED = "\nasync def named(t):\n    async with orders.transaction(tenant=t):\n        ...\n"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "orders.transaction()",
+        "orders.joined(x)",
+        "orders.record('', {}, x)",
+        "orders.outbox.add(x)",
+        "orders.outbox.add_now(x)",
+    ],
+)
+def test_a_tenant_that_was_forgotten_is_found_where_others_are_named(find: Find, call: str) -> None:
+    forgotten = f"\ndef forgotten(x):\n    return {call}\n"
+    [found] = find("untenanted-event", PLACED + NAMED + forgotten)
+    assert "forgotten names no tenant" in found.sentence
+    assert not find("untenanted-event", PLACED + forgotten), "a service with one tenant leaves it out everywhere"
+    assert not find("untenanted-event", PLACED + NAMED + forgotten.replace(")\n", ", **x)\n").replace("(, ", "("))
+
+
+def test_transactions_of_a_driver_need_no_tenant(find: Find) -> None:
+    theirs = "\ndef theirs(connection, seen):\n    seen.add(1)\n    return connection.transaction()\n"
+    assert not find("untenanted-event", PLACED + NAMED + theirs)
