@@ -15,8 +15,8 @@ from posthouse.contracts import Retention, Terms, Topics, declare, event_type_of
 from posthouse.contracts.retirement import refusal
 from posthouse.contracts.versions import cast_of
 from posthouse.declarations import Declarations, Setup
-from posthouse.errors import ConfigurationError, did_you_mean
-from posthouse.events import CODECS, DEFAULT_TENANT, Actor, Event, Subject
+from posthouse.errors import ConfigurationError, EventError, did_you_mean
+from posthouse.events import CODECS, DEFAULT_TENANT, UNNAMED, Actor, Event, Subject, Unnamed
 from posthouse.events.subject import subject_for, why_no_token
 from posthouse.health import Health
 from posthouse.host import Host
@@ -76,7 +76,8 @@ class Service:
     each type its own. `envelope` is the form of its events on the wire. `owner` is the team that answers for its events,
     `residency` the region that their data must not leave; an event may say otherwise. `schemas` is the folder of frozen
     schemas: what it says must be in there, and what it reads is compared with it. `not_past` lists facts whose verb is no past
-    tense, as `verb` or `aggregate.verb`.
+    tense, as `verb` or `aggregate.verb`. `default_tenant` is whose everything is that names no tenant; None, for a service of
+    many: EventError then.
     """
 
     default_host: ClassVar[Callable[[Service], Host] | None] = None
@@ -94,6 +95,7 @@ class Service:
         residency: str | None = None,
         schemas: str | Path | None = None,
         not_past: Collection[str] = (),
+        default_tenant: str | None = DEFAULT_TENANT,
     ) -> None:
         for word in (name, namespace):
             if word is not None and (wrong := why_no_token(word)):
@@ -107,6 +109,7 @@ class Service:
         self.declared = Declarations(name, namespace, None if schemas is None else Path(schemas))
         """What has been declared so far."""
         self.not_past = tuple(not_past)
+        self.default_tenant = default_tenant
         self._topics: Topics = topics
         self._terms = Terms(owner=owner, residency=residency).checked(name)
         self._host: Host | None = None
@@ -368,21 +371,23 @@ class Service:
 
     def transaction(
         self,
-        tenant: str = DEFAULT_TENANT,
+        tenant: str = UNNAMED,
         *,
         correlation: str | None = None,
         actor: Actor | None = None,
         traceparent: str | None = None,
     ) -> AbstractAsyncContextManager[Tx]:
         """One database transaction: committed when the block ends, with everything that was published in it. What is published
-        belongs to `tenant`; leave it out where there is one only."""
-        context = EventContext(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
+        belongs to `tenant`; leave it out where there is one only: see `default_tenant`."""
+        context = EventContext(
+            tenant=self._whose(tenant), correlation=correlation, actor=actor, traceparent=traceparent
+        )
         return TransactionScope(partial(self.host.opened.begin, self.name), context)
 
     def joined(
         self,
         theirs: object,
-        tenant: str = DEFAULT_TENANT,
+        tenant: str = UNNAMED,
         *,
         correlation: str | None = None,
         actor: Actor | None = None,
@@ -390,7 +395,9 @@ class Service:
     ) -> AbstractAsyncContextManager[Tx]:
         """A Tx on a transaction that you began, on a connection or session that the store can join: to publish, start sagas
         and decide on aggregates there. What was said is written when the block ends; whether it stays is up to you."""
-        context = EventContext(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
+        context = EventContext(
+            tenant=self._whose(tenant), correlation=correlation, actor=actor, traceparent=traceparent
+        )
         return TransactionScope(partial(self.host.opened.join, self.name, theirs), context)
 
     async def record(
@@ -398,7 +405,7 @@ class Service:
         sql: str,
         parameters: Parameters,
         *facts: object,
-        tenant: str = DEFAULT_TENANT,
+        tenant: str = UNNAMED,
         correlation: str | None = None,
         actor: Actor | None = None,
         traceparent: str | None = None,
@@ -407,7 +414,9 @@ class Service:
         their own; whether it did. With one fact on PostgreSQL that is one round trip, where a block takes three."""
         if not facts:
             raise ConfigurationError("there is no fact to record: give one after the parameters, or use a transaction")
-        context = EventContext(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
+        context = EventContext(
+            tenant=self._whose(tenant), correlation=correlation, actor=actor, traceparent=traceparent
+        )
         return await self.host.opened.record(self.name, context, sql, parameters, facts)
 
     async def start_saga(self, tx: Tx, saga: Saga) -> bool:
@@ -418,7 +427,19 @@ class Service:
     @property
     def outbox(self) -> Outbox:
         """Adds events to transactions that are yours. It may be kept: it asks for the host whenever it is used."""
-        return Outbox(self._writes)
+        return Outbox(self._writes, self._whose)
+
+    def _whose(self, tenant: str) -> str:
+        """The tenant that was named, else the default. Where tenants are kept apart nobody has one by default."""
+        if not isinstance(tenant, Unnamed):
+            return tenant
+        if self.default_tenant is None:
+            raise EventError(f"{self.name} has many tenants (default_tenant=None): say whose this is, with tenant=…")
+        if self.host.store.isolated:
+            raise EventError(
+                f"the store of {self.name} keeps tenants apart (isolation=true): say whose this is, with tenant=…"
+            )
+        return self.default_tenant
 
     def _writes(self) -> tuple[Store, EnvelopeBuilder]:
         return self.host.opened.writes(self.name)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from posthouse.broker import Start, Stream
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.contracts import event_type_of
-from posthouse.errors import BrokerUnavailable, ConfigurationError, SubjectError
+from posthouse.errors import BrokerUnavailable, ConfigurationError, EventError, SubjectError
 from posthouse.testing import Harness, rehost
 
 
@@ -332,3 +333,59 @@ async def test_a_service_that_no_broker_lets_in_starts_all_the_same(
     rehost(service, store="sqlite://", broker=Closed(clock=clock), clock=clock)
     async with service.running():
         assert "has not joined all its groups yet" in caplog.text
+
+
+# Tenants.
+
+
+async def test_a_service_of_many_tenants_refuses_whoever_names_none() -> None:
+    service = Service("plant", default_tenant=None)
+    App(service, store="sqlite://", broker="memory://")
+    made = service.event("thing.made.v1", key="key")(Thing)
+    things = service.aggregate("thing", initial=int, evolve=counted, events=[made])
+    calls: list[Callable[[], object]] = [
+        lambda: service.transaction(),
+        lambda: service.joined(None),
+        lambda: service.record("", {}, made(key="k")),
+        lambda: service.outbox.add(None, made(key="k")),
+        lambda: service.outbox.add_now(None, made(key="k")),
+        lambda: service.outbox.joined(None).__enter__(),
+        lambda: things.execute("k", lambda _: [made(key="k")]),
+    ]
+
+    async def made_by(call: Callable[[], object]) -> None:
+        called = call()
+        if inspect.isawaitable(called):
+            await called
+
+    for call in calls:
+        with pytest.raises(EventError, match=r"plant has many tenants .* tenant=…"):
+            await made_by(call)
+    async with service.transaction("default") as tx:
+        assert tx.tenant == "default", "who names it means it"
+    await service.aclose()
+
+
+def test_a_store_that_keeps_tenants_apart_has_no_default_tenant() -> None:
+    service = Service("plant")
+    url = "postgresql://app@nowhere.invalid/shop?isolation=true&runtime_url=postgresql%3A%2F%2Fruntime%40nowhere.invalid%2Fshop"
+    App(service, store=url, broker="nats://nowhere.invalid")
+    with pytest.raises(EventError, match=r"keeps tenants apart \(isolation=true\): say whose this is"):
+        service.transaction()
+    service.transaction("default")
+
+
+async def test_the_default_tenant_has_the_name_that_the_service_gives_it() -> None:
+    service = Service("plant", default_tenant="acme")
+    App(service, store="sqlite://", broker="memory://")
+    async with service.transaction() as tx:
+        assert tx.tenant == "acme"
+    await service.aclose()
+
+
+class Thing(Payload):
+    key: str
+
+
+def counted(state: int, _: Thing) -> int:
+    return state + 1

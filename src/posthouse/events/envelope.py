@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Generic, Literal, TypeVar, cast
+from typing import Final, Generic, Literal, TypeVar, cast
 
 import msgspec
 
@@ -17,6 +17,15 @@ Q = TypeVar("Q")
 
 DEFAULT_TENANT = "default"
 """The tenant of those who have one only."""
+
+
+class Unnamed(str):
+    """A tenant that nobody named: whoever has several must not take it for one."""
+
+    __slots__ = ()
+
+
+UNNAMED: Final = Unnamed(DEFAULT_TENANT)
 PLATFORM = "platform"
 """The tenant of facts that belong to no tenant."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from posthouse.errors import EventError
-from posthouse.events import DEFAULT_TENANT, Actor
+from posthouse.events import UNNAMED, Actor
 from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.sending.synchronous import SyncTx, drive, join_now
@@ -20,17 +20,18 @@ class Outbox:
     """Adds events to a connection or session that somebody else began and will commit. Adding never commits.
 
     What can be joined is up to the store; `posthouse.stores.sessions` lists it. `writes` says, at each use, in which store facts are
-    kept and what writes their envelopes.
+    kept and what writes their envelopes; `whose`, for which tenant, or raises EventError where none was named.
     """
 
-    def __init__(self, writes: Callable[[], tuple[Store, EnvelopeBuilder]]) -> None:
+    def __init__(self, writes: Callable[[], tuple[Store, EnvelopeBuilder]], whose: Callable[[str], str]) -> None:
         self._writes = writes
+        self._whose = whose
 
     async def add(
         self,
         theirs: object,
         *payloads: object,
-        tenant: str = DEFAULT_TENANT,
+        tenant: str = UNNAMED,
         correlation: str | None = None,
         causation: str | None = None,
         actor: Actor | None = None,
@@ -38,7 +39,7 @@ class Outbox:
     ) -> Sequence[str]:
         """Add facts to their open transaction; returns the event ids. An id that was there before comes back when the
         idempotency key was used already."""
-        context = EventContext(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
+        context = EventContext(tenant=self._whose(tenant), correlation=correlation, causation=causation, actor=actor)
         store, builder = self._writes()
         return await _add(store, builder, store.join(theirs), payloads, context, idempotency_key)
 
@@ -46,14 +47,14 @@ class Outbox:
         self,
         theirs: object,
         *payloads: object,
-        tenant: str = DEFAULT_TENANT,
+        tenant: str = UNNAMED,
         correlation: str | None = None,
         causation: str | None = None,
         actor: Actor | None = None,
         idempotency_key: str | None = None,
     ) -> Sequence[str]:
         """`add` for code without an event loop: their connection or session must be a synchronous one."""
-        context = EventContext(tenant=tenant, correlation=correlation, causation=causation, actor=actor)
+        context = EventContext(tenant=self._whose(tenant), correlation=correlation, causation=causation, actor=actor)
         store, builder = self._writes()
         return drive(_add(store, builder, join_now(store, theirs), payloads, context, idempotency_key))
 
@@ -61,7 +62,7 @@ class Outbox:
     def joined(
         self,
         theirs: object,
-        tenant: str = DEFAULT_TENANT,
+        tenant: str = UNNAMED,
         *,
         correlation: str | None = None,
         actor: Actor | None = None,
@@ -69,7 +70,9 @@ class Outbox:
     ) -> Iterator[SyncTx]:
         """`service.joined` for code without an event loop, on a synchronous connection or session: to publish, also later,
         to start sagas and decide on aggregates. What was said is written when the block ends; whether it stays is up to you."""
-        context = EventContext(tenant=tenant, correlation=correlation, actor=actor, traceparent=traceparent)
+        context = EventContext(
+            tenant=self._whose(tenant), correlation=correlation, actor=actor, traceparent=traceparent
+        )
         store, builder = self._writes()
         transaction = join_now(store, theirs)
         detach = drive(transaction.attend())

@@ -12,7 +12,7 @@ import msgspec
 
 from posthouse.contracts import EventType, event_type_for
 from posthouse.errors import ConfigurationError, ContractError, StoreCollision, VersionConflict, did_you_mean
-from posthouse.events import DEFAULT_TENANT, Actor, Event
+from posthouse.events import UNNAMED, Actor, Event
 from posthouse.processes.stream.conflicts import Conflicts
 from posthouse.processes.stream.deciding import Decision, Evolve, decided, folded
 from posthouse.processes.stream.reading import STREAM_VERSION, Reader
@@ -126,7 +126,7 @@ class Aggregate(Generic[S, E]):
         id: str,
         decision: Decision[S, E],
         *,
-        tenant: str = DEFAULT_TENANT,
+        tenant: str = UNNAMED,
         correlation: str | None = None,
         actor: Actor | None = None,
         traceparent: str | None = None,
