@@ -13,7 +13,7 @@ from posthouse.operators import OperatorsLog
 from posthouse.resend import said_at
 from posthouse.service import Service
 from posthouse.status import Line
-from posthouse.store import SentFilter
+from posthouse.store import HeldFilter, SentFilter
 from posthouse.store.actions import Action, ActionFilter
 
 VERB = "outbox accept-loss"
@@ -71,7 +71,23 @@ def nothing_to_accept(line: Line) -> str:
         return f"nobody can tell what {line.consumer} lacks in {line.topic}: {line.reason}"
     if -line.difference > line.lost:
         return f"{line.consumer} has {-line.difference:,} too many in {line.topic}: that is no loss"
+    if line.difference > 0 and (waiting := line.held.get("gap", 0)):
+        return (
+            f"{waiting:,} {'event' if waiting == 1 else 'events'} of {line.consumer} in {line.topic} "
+            f"{'waits' if waiting == 1 else 'wait'} at a gap, for numbers that are among the missing. Send these again, or give them "
+            "up first: then their keys go on, and they count as skipped"
+        )
     return ""
+
+
+async def at_gaps(services: Sequence[Service], line: Line, limit: int) -> list[int]:
+    """The numbers of held events, one for each key of the line that stands at a gap; of the first so many keys."""
+    app = next(app for app in apps_of(services) if line.consumer in app.opened.topology().groups)
+    wanted = HeldFilter(consumer=line.consumer, topic=line.topic, state="gap")
+    firsts: dict[tuple[str, str | None], int] = {}
+    for held in await app.store.held.find(wanted, limit=1000):
+        firsts.setdefault((held.entry.tenant, held.entry.key), held.id)
+    return [*firsts.values()][:limit]
 
 
 async def accept_loss(services: Sequence[Service], line: Line, *, by: str = "", why: str = "") -> Action:

@@ -46,7 +46,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     is one that the service has no more: what is held for it counts all the same, and what was committed for it cannot be told.
     `overlap`: so many of those in flight, at most, may be counted a second time: they are in a consumer's hands and may be
     applied, or the broker has more frames than were sent, so that some are repeats, junk, or still in the outbox as well.
-    `lost`: so many never came, and an operator has accepted it.
+    `lost`: so many never came, and an operator has accepted it. `overdue`: so many of the held ones wait at a gap whose deadline
+    has passed.
     """
 
     consumer: str
@@ -66,6 +67,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     dropped: bool = False
     overlap: int = 0
     lost: int = 0
+    overdue: int = 0
 
     @property
     def moving(self) -> bool:
@@ -143,6 +145,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         """Events that go nowhere until a person decides: held as dead or set aside, or refused by the broker for good."""
         held = [line.held.get(state, 0) for line in self.lines for state in FOR_GOOD]
         return sum(held) + sum(self.refused.values())
+
+    @property
+    def overdue(self) -> int:
+        """Events that wait for a number which did not come in the time that their policy gives it."""
+        return sum(line.overdue for line in self.lines)
 
     @property
     def quiet(self) -> bool:
@@ -282,6 +289,7 @@ def _lines(own: Counts, reached: _Reached, producers: Mapping[str, Counts | None
                 refused=refused,
                 strange=own.strange.get((consumer, topic), 0),
                 lost=own.lost.get((consumer, topic), 0),
+                overdue=own.overdue.get((consumer, topic), 0),
                 gone=progress.truncated and progress.whole,
                 dropped=progress.dropped,
                 overlap=overlap(
@@ -319,6 +327,7 @@ def _left_behind(own: Counts, known: Collection[tuple[str, str]]) -> list[Line]:
             foreign=False,
             late=False,
             removed=True,
+            overdue=own.overdue.get((consumer, topic), 0),
             strange=own.strange.get((consumer, topic), 0),
         )
         for consumer, topic in places

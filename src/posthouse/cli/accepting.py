@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from posthouse.cli.losses import advice
+from posthouse.cli.losses import advice, one_target
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, By, Why, Yes
 from posthouse.cli.output import counted, print_json, say
@@ -16,9 +16,13 @@ from posthouse.cli.status import looked
 from posthouse.cli.target import Targets, load_all
 from posthouse.errors import ConfigurationError, DeskError, did_you_mean
 from posthouse.missing import accept_loss as accept
-from posthouse.missing import nothing_to_accept
+from posthouse.missing import at_gaps, nothing_to_accept
+from posthouse.service import Service
 from posthouse.status import Line, Status
 from posthouse.store.actions import Action
+
+MOST = 10
+"""So many keys at gaps are named."""
 
 
 def accept_loss(
@@ -33,7 +37,8 @@ def accept_loss(
     """Accept that events which a consumer lacks are lost, so that the next loss is seen.
 
     What is missing in that line now counts as lost, with your name and reason, and `posthouse status` goes on showing it. Nothing
-    else changes: should they come after all, they are applied, and saying this once more puts the figure right.
+    else changes: should they come after all, they are applied, and saying this once more puts the figure right. While
+    a key waits for one of them, give that up first: `posthouse held release`.
     """
     if not why.strip():
         raise ConfigurationError("--why: say why they are lost; whoever reads the books later will ask")
@@ -41,7 +46,7 @@ def accept_loss(
     look = asyncio.run(looked(services))
     line = _line(look.figures, look.figures.settled(look.before), consumer, topic)
     if reason := nothing_to_accept(line):
-        raise DeskError(reason)
+        raise DeskError(reason + asyncio.run(_releasing(services, line, targets)))
     if not yes and not as_json:
         for remedy in look.remedies:
             if (remedy.consumer, remedy.topic) == (consumer, topic) and remedy.since is not None:
@@ -69,6 +74,16 @@ def _line(figures: Status, settled: Sequence[Line], consumer: str, topic: str) -
     if found not in settled:
         raise DeskError(f"events of {consumer} in {topic} are on their way: look again when nothing moves")
     return found
+
+
+async def _releasing(services: Sequence[Service], line: Line, targets: Sequence[str]) -> str:
+    """The command that gives up what its keys wait for, if they do."""
+    if line.difference <= 0 or not line.held.get("gap"):
+        return ""
+    async with opened(services):
+        ids = await at_gaps(services, line, MOST + 1)
+    more = " …" if len(ids) > MOST else ""
+    return f": `posthouse held release {one_target(targets)} {' '.join(map(str, ids[:MOST]))}{more}`"
 
 
 def _question(line: Line) -> str:

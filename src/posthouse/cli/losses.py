@@ -38,6 +38,24 @@ def losses(lines: Sequence[Line], accepted: Mapping[tuple[str, str], Action]) ->
         yield f"{line.consumer} in {line.topic}: {counted(line.lost, 'event')} accepted as lost{who}"
 
 
+def gaps(lines: Sequence[Line], targets: Sequence[str]) -> Iterator[str]:
+    """What waits for a number that did not come in time, and what to do."""
+    for line in lines:
+        if line.overdue:
+            one = line.overdue == 1
+            yield (
+                f"{line.consumer} in {line.topic}: {counted(line.overdue, 'event')} {'waits' if one else 'wait'} too long at a gap, for "
+                f"a number that never came: see `posthouse held list {one_target(targets)} --state gap`. Send it again "
+                f"(`posthouse outbox resend {' '.join(map(shlex.quote, targets))} --topic {line.topic} --missing`), or give it up "
+                f"(`posthouse held release {one_target(targets)} ID`)"
+            )
+
+
+def one_target(targets: Sequence[str]) -> str:
+    """For commands that take one service, and nobody knows which of several it is."""
+    return shlex.quote(targets[0]) if len(targets) == 1 else "TARGET"
+
+
 def when(moment: float) -> str:
     """A moment, to the second."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

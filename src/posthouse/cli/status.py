@@ -12,7 +12,7 @@ from rich.text import Text
 
 from posthouse.app import apps_of
 from posthouse.cli.group import CHECK_FAILED
-from posthouse.cli.losses import advice, losses
+from posthouse.cli.losses import advice, gaps, losses
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, complain, print_json, print_table, say, stdout
@@ -38,7 +38,7 @@ COLUMNS = ("CONSUMER", "TOPIC", "COMMITTED", "APPLIED", "IN FLIGHT", "HELD", "SK
 
 
 FINE, NEEDS_YOU, CANNOT_TELL, NOBODY = 0, CHECK_FAILED, 3, 4
-"""How it ends: nothing to do; events are missing, too many, or dead; nobody can tell; work waits for a part that nobody runs.
+"""How it ends: nothing to do; events are missing, too many, dead, or too long at a gap; nobody can tell; work waits for a part that nobody runs.
 2 is what every command ends with that was asked for something it cannot do."""
 
 
@@ -94,8 +94,8 @@ def status(
     Name producers and consumers together to compare with what the producers committed.
 
     Exit codes, the first that is true: 2 it was asked for what cannot be (a misspelled option, a store that is not there);
-    1 events are missing, too many, dead or set aside; 4 work waits for a part that nobody runs; 3 nobody can tell, because
-    events move, or broker or database are away; 0 all is well.
+    1 events are missing, too many, dead or set aside; 4 work waits for a part that nobody runs; 1 events wait at a gap longer
+    than its deadline; 3 nobody can tell, because events move, or broker or database are away; 0 all is well.
     """
     if watch and as_json:
         raise ConfigurationError("--watch is for people, --json for programs: choose one")
@@ -119,7 +119,11 @@ def _show_once(services: Sequence[Service], targets: Sequence[str], as_json: boo
         print_json(msgspec.structs.replace(report, remedies=look.remedies))
     else:
         show(figures, look.wake, settled, attended)
-        for sentence in [*losses(figures.lines, look.accepted), *(advice(one, targets) for one in look.remedies)]:
+        for sentence in [
+            *losses(figures.lines, look.accepted),
+            *gaps(figures.lines, targets),
+            *(advice(one, targets) for one in look.remedies),
+        ]:
             say(sentence, "yellow")
         if verbose:
             show_timing(look.timing)
@@ -127,12 +131,15 @@ def _show_once(services: Sequence[Service], targets: Sequence[str], as_json: boo
 
 
 def code_of(figures: Status, settled: Sequence[Line], attended: Sequence[Attendance]) -> int:
-    """The worst that is certain comes first: what only a person can mend, then what a process would."""
+    """The worst that is certain comes first: what only a person can mend, then what a process would. What waits at a gap may
+    wait for that process."""
     verdict = outcome(figures, settled)
     if verdict == "does not add up" or figures.dead:
         return NEEDS_YOU
     if any(one.waiting for one in attended):
         return NOBODY
+    if figures.overdue:
+        return NEEDS_YOU
     return CANNOT_TELL if verdict == "cannot tell" else FINE
 
 

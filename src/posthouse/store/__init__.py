@@ -109,6 +109,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """Frames in which no event could be read, quarantined or skipped, per (consumer, topic). Nobody knows whether a producer ever
     committed them: they are counted neither as held nor as skipped."""
     timers: int
+    overdue: Mapping[tuple[str, str], int] = {}
+    """Of the held ones, those that wait at a gap whose deadline has passed, per (consumer, topic)."""
     lost: Mapping[tuple[str, str], int] = {}
     """Events that never came and that an operator has accepted as lost, per (consumer, topic)."""
     notes: Sequence[str] = ()

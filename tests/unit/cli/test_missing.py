@@ -125,6 +125,45 @@ def test_of_two_who_accept_one_loss_the_second_is_told_to_look_again(
     assert [act["by"] for act in short.json("actions", "shop") if act["verb"] == "outbox accept-loss"] == ["bob"]  # type: ignore[attr-defined]
 
 
+@pytest.fixture
+def waiting(project: Project) -> Project:
+    """Number 2 of key a and all of key b are lost, and number 3 of a waits."""
+    project.place(("a", 1))
+    project.settle(applied=1, held=0)
+    lose(project, ("a", 2), ("b", 3))
+    project.place(("a", 4))
+    project.settle(applied=1, held=1)
+    return project
+
+
+def test_no_loss_is_accepted_while_a_key_waits_for_it(waiting: Project) -> None:
+    refused = waiting.run(*LOSS, "--why", "the disk died", "--yes")
+    assert refused.exit_code == 2
+    assert "1 event of orders in shop.orders.order waits at a gap" in refused.stderr
+    assert "`posthouse held release shop 1`" in refused.stderr
+    assert waiting.run("held", "release", "shop", "1").exit_code == 0
+    waiting.settle(applied=2, held=0)
+    assert waiting.run(*LOSS, "--why", "the disk died", "--yes").exit_code == 0
+    line = line_of(waiting)
+    assert (line["verdict"], line["skipped"], line["lost"], line["held"]) == ("adds up", 1, 1, {})
+
+
+def test_a_gap_that_is_older_than_its_deadline_is_for_a_person_and_a_young_one_is_not(waiting: Project) -> None:
+    change(waiting, f"INSERT INTO posthouse_loss VALUES ('orders', '{TOPIC}', 2)")
+    young = waiting.run("status", "shop")
+    assert (young.exit_code, "adds up ✓" in young.stdout, line_of(waiting)["overdue"]) == (0, True, 0)
+    change(waiting, "UPDATE posthouse_held SET next_at = 1")
+    old = waiting.run("status", "shop")
+    assert (old.exit_code, line_of(waiting)["overdue"]) == (1, 1)
+    assert "orders in shop.orders.order: 1 event waits too long at a gap" in old.stdout
+    assert "`posthouse held list shop --state gap`" in old.stdout
+
+
+def change(project: Project, sql: str) -> None:
+    with closing(sqlite3.connect(project.folder / "orders.db")) as connection, connection:
+        connection.execute(sql)
+
+
 def test_whoever_accepts_a_loss_is_told_that_it_could_be_mended(short: Project) -> None:
     result = short.run(*LOSS, "--why", "hurry", input="n\n")
     assert result.exit_code == 1

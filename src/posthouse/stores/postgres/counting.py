@@ -7,12 +7,13 @@ from typing import Any
 
 from posthouse.store import Counts
 from posthouse.stores.postgres.database import Database
+from posthouse.stores.postgres.steps import NOW
 
 AHEAD = "cursors of the outbox are ahead of the server: it has forgotten what it said, or they are those of another"
 AHEAD_FIX = "the next lease of a relay sends everything again that is left in the outbox"
 
 # Every figure, told apart by its first column.
-FIGURES = """
+FIGURES = f"""
 SELECT 'backlog' AS what, o.topic AS a, '' AS b, count(*) AS n, 0::bigint AS m
 FROM posthouse.shard l LEFT JOIN posthouse.backlog b ON b.number = l.backlog CROSS JOIN LATERAL (
     SELECT p.topic FROM posthouse.outbox p
@@ -24,7 +25,7 @@ UNION ALL SELECT 'stuck', topic, '', count(*), count(*) FILTER (WHERE quarantine
 UNION ALL SELECT 'applied', consumer, topic, sum(applied)::bigint, sum(skipped)::bigint
 FROM (SELECT * FROM posthouse.applied_count UNION ALL SELECT * FROM posthouse.applied) t GROUP BY consumer, topic
 UNION ALL SELECT CASE WHEN type = '' AND state IN ('quarantined', 'skipped') THEN 'strange' ELSE 'held ' || state END AS what,
-    consumer, topic, count(*), 0
+    consumer, topic, count(*), count(*) FILTER (WHERE state = 'gap' AND next_at <= {NOW})
 FROM posthouse.held GROUP BY consumer, topic, what
 UNION ALL SELECT 'lost', consumer, topic, lost, 0 FROM posthouse.loss WHERE lost <> 0
 UNION ALL SELECT 'timers', '', '', count(*), 0 FROM posthouse.timer
@@ -34,15 +35,15 @@ FROM posthouse.meta m
 """
 
 
-async def counted(database: Database) -> Counts:
-    """The figures."""
+async def counted(database: Database, now: float | None) -> Counts:
+    """The figures; `now` is None for the database's own clock."""
     found: dict[str, dict[Any, Any]] = {
-        what: {} for what in ("backlog", "sent", "stuck", "refused", "applied", "held", "strange", "lost")
+        what: {} for what in ("backlog", "sent", "stuck", "refused", "applied", "held", "strange", "lost", "overdue")
     }
     given_up: Counter[tuple[str, str]] = Counter()
     timers = 0
     notes: list[str] = []
-    rows: Any = await database.run(FIGURES)
+    rows: Any = await database.run(FIGURES, now)
     for what, first, second, number, skipped in rows:
         if what == "timers":
             timers = number
@@ -57,6 +58,8 @@ async def counted(database: Database) -> Counts:
             found[what][first, second] = number
         elif what.startswith("held "):
             found["held"][first, second, what.removeprefix("held ")] = number
+            if what == "held gap":
+                found["overdue"][first, second] = skipped
         else:
             found[what][first] = number
             if what == "stuck":
@@ -74,6 +77,7 @@ async def counted(database: Database) -> Counts:
         held=found["held"],
         strange=found["strange"],
         lost=found["lost"],
+        overdue=_without_zeros(found["overdue"]),
         timers=timers,
         notes=notes,
     )

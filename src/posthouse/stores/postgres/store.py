@@ -263,7 +263,7 @@ class PostgresStore:
             return Restoration(lineage=int(str(lineage)) + dry_run, again=int(str(again)))
 
     async def counts(self) -> Counts:
-        return await counted(self._database)
+        return await counted(self._database, None if self._clock is None else self._clock.now())
 
     async def checks(self, *, today: bool = True, shapes: Collection[type] = ()) -> Sequence[Check]:
         checks = await self._checks.lasting()

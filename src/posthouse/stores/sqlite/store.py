@@ -78,10 +78,10 @@ REFUSED = "SELECT topic, count(*) FROM posthouse_stuck WHERE quarantined GROUP B
 # Events applied and skipped.
 APPLIED = "SELECT consumer, topic, applied, skipped FROM posthouse_applied"
 
-# Events held, and frames in which no event could be read, which have no type.
+# Events held, and frames in which no event could be read, which have no type; and how many wait at a gap for too long.
 HELD = """
 SELECT consumer, topic, CASE WHEN type = '' AND state IN ('quarantined', 'skipped') THEN 'strange' ELSE state END AS what,
-    count(*)
+    count(*), sum(state = 'gap' AND next_at <= ?)
 FROM posthouse_held GROUP BY consumer, topic, what
 """
 
@@ -221,10 +221,12 @@ class SqliteStore:
     async def counts(self) -> Counts:
         path = self._database.path
         if path is None:
-            return await self._database.read(_counts)
+            return await self._database.read(partial(_counts, now=self._clock.now()))
         await self._database.shards()
         connection = await patiently(partial(connect, path), patience=self._database.patience)
-        return await asyncio.to_thread(_counts_on, connection)  # a long backlog takes a while to count
+        return await asyncio.to_thread(
+            _counts_on, connection, self._clock.now()
+        )  # a long backlog takes a while to count
 
     async def checks(self, *, today: bool = True, shapes: Collection[type] = ()) -> Sequence[Check]:
         path = self._database.path
@@ -287,18 +289,19 @@ def _latest(connection: sqlite3.Connection) -> int:
     return int(row[0]) if row else 0
 
 
-def _counts_on(connection: sqlite3.Connection) -> Counts:
+def _counts_on(connection: sqlite3.Connection, now: float) -> Counts:
     with mapped("counting"), closing(connection):
         connection.execute("BEGIN")
-        return _counts(connection)
+        return _counts(connection, now)
 
 
-def _counts(connection: sqlite3.Connection) -> Counts:
+def _counts(connection: sqlite3.Connection, now: float) -> Counts:
     backlog, sent, stuck = (_figures(connection, sql) for sql in (BACKLOG, SENT, STUCK))
     topics = sorted({*backlog, *sent, *stuck})
     unsent = {topic: backlog.get(topic, 0) + stuck.get(topic, 0) for topic in topics}
     applied = connection.execute(APPLIED).fetchall()
-    held = {(consumer, topic, state): number for consumer, topic, state, number in connection.execute(HELD)}
+    found = connection.execute(HELD, (now,)).fetchall()
+    held = {(consumer, topic, state): number for consumer, topic, state, number, _ in found}
     skipped = Counter({(consumer, topic): number for consumer, topic, _, number in applied})
     for consumer, topic in {(consumer, topic) for consumer, topic, state in held if state == "skipped"}:
         skipped[consumer, topic] += held.pop((consumer, topic, "skipped"))
@@ -312,6 +315,7 @@ def _counts(connection: sqlite3.Connection) -> Counts:
         skipped=+skipped,
         held={place: number for place, number in held.items() if place[2] != "strange"},
         strange=strange,
+        overdue={(consumer, topic): late for consumer, topic, _, _, late in found if late},
         lost={(consumer, topic): number for consumer, topic, number in connection.execute(LOST)},
         timers=connection.execute(TIMERS).fetchone()[0],
     )

@@ -244,9 +244,11 @@ class HeldContract(StoreFixtures):
     async def test_a_gap_is_overdue_after_its_deadline(self, store: Store) -> None:
         await hold(store, msgspec.structs.replace(held(entry(2), "gap"), next_at=self.clock.now() + 10))
         assert await store.held.overdue_gaps(CONSUMER) == []
+        assert (await store.counts()).overdue == {}
         assert await store.held.next_due(CONSUMER) == pytest.approx(10)
         await self.later(10)
         (overdue,) = await store.held.overdue_gaps(CONSUMER)
+        assert (await store.counts()).overdue == {(CONSUMER, TOPIC): 1}
         assert overdue.entry.sequence == 2
         assert await store.held.next_due(CONSUMER) is None, "it was alarmed, and nobody looks for it again"
 
