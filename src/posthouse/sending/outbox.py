@@ -9,7 +9,7 @@ from posthouse.errors import EventError
 from posthouse.events import UNNAMED, Actor
 from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
-from posthouse.sending.synchronous import SyncTx, drive, join_now
+from posthouse.sending.synchronous import SyncTx, drive, join_now, on_a_loop
 from posthouse.sending.transaction import Tx
 from posthouse.store import OutboxRow, Store, Transaction
 
@@ -27,6 +27,7 @@ class Outbox:
         self._writes = writes
         self._whose = whose
 
+    @on_a_loop
     async def add(
         self,
         theirs: object,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from posthouse.errors import ConfigurationError, TransactionClosed
@@ -30,6 +31,22 @@ def drive(work: Awaitable[T]) -> T:
         raise ConfigurationError(_waits(coroutine)) from error
     coroutine.close()
     raise ConfigurationError(_waits(coroutine))
+
+
+def on_a_loop(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A method with a twin called `…_now`. Without an event loop nobody could await what it returns, and a fact would be lost while the
+    rows beside it commit: then the call is refused."""
+
+    @wraps(function)
+    def called(*arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+        if not _loop_runs():
+            name = function.__name__
+            raise ConfigurationError(
+                f"`{name}` has to be awaited, and no event loop runs here: call `{name}_now`, with the same arguments"
+            )
+        return function(*arguments, **options)
+
+    return called
 
 
 def join_now(store: Store, theirs: object) -> Transaction:
