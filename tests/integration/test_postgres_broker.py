@@ -37,8 +37,13 @@ __all__ = ["restartable_postgres"]
 T = TypeVar("T")
 CLOCK = SystemClock()
 DEADLINE = 30.0
+GRANTS = Path(__file__).parents[2] / "docs" / "examples" / "deploying" / "grants.sql"
 PUBLISH = """
     SELECT posthouse_log.publish($1, $2, $3, $4, $5, $6, $7, $8, $9, posthouse_log.begin_run())"""
+
+
+class Placed(Payload):
+    order_id: str
 
 
 @pytest.fixture
@@ -1027,3 +1032,67 @@ async def test_services_on_sqlite_send_their_events_through_postgresql(postgres_
     assert len(applied) == 50
     for order in range(5):
         assert [step for name, step in applied if name == f"o{order}"] == list(range(10))
+
+
+@contextlib.contextmanager
+def as_role(url: str, name: str) -> Iterator[tuple[str, psycopg.Connection]]:
+    """The URL of a role that may create nothing, and a connection of the owner's."""
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {name} LOGIN")
+        try:
+            parts = urlsplit(url)
+            yield parts._replace(netloc=f"{name}@{parts.netloc.rpartition('@')[2]}").geturl(), owner
+        finally:
+            owner.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
+
+
+async def test_a_role_that_may_make_no_log_is_told_so_at_once_and_may_use_one(postgres_url: str) -> None:
+    topology = Topology(topics=["t"], groups={"g": ["t"]})
+    with as_role(postgres_url, "log_user") as (url, owner):
+        refused = PostgresBroker(url, clock=CLOCK)
+        with pytest.raises(ConfigurationError, match=r"permission denied for database .* `posthouse topology apply`"):
+            await refused.ensure(topology)
+        (check,) = [check for check in await refused.checks() if check.name == "log"]
+        assert check.judgement == "fail"
+        assert "log_user may not make it" in check.found
+        made = PostgresBroker(postgres_url, clock=CLOCK)
+        await made.ensure(Topology(topics=["other"]))
+        with pytest.raises(ConfigurationError, match="permission denied for schema posthouse_log"):
+            await refused.ensure(topology)
+        for statement in check.fix.partition("rights: ")[2].split("; "):
+            owner.execute(statement.replace("…", "log_user"))
+        await refused.ensure(topology)
+        assert [verdict.accepted for verdict in await refused.publish([frame("k", 1)])] == [True]
+        stream = await refused.subscribe("g", ["t"])
+        await collect(stream, 1)
+        await stream.aclose()
+        assert await refused.prune() == 0
+        assert [check.judgement for check in await refused.checks() if check.name == "cursors"] == ["ok"]
+        await refused.aclose()
+        await made.aclose()
+
+
+async def test_a_role_with_the_rights_of_the_page_runs_a_service_and_creates_nothing(postgres_url: str) -> None:
+    def shop(url: str) -> App:
+        service = Service("shop")
+        service.event("order.placed.v1", key="order_id")(Placed)
+        service.on(Placed)(handled)
+        return App(service, store=url, broker=url)
+
+    got = asyncio.Event()
+
+    async def handled(event: Event[Placed]) -> None:
+        got.set()
+
+    with as_role(postgres_url, "service_user") as (url, owner):
+        owned = shop(postgres_url)
+        await owned.store.upgrade(post=True)
+        await owned.broker.ensure(owned.opened.topology())
+        await owned.aclose()
+        owner.execute(GRANTS.read_text(encoding="utf-8").replace(" web", " service_user"))
+        app = shop(url)
+        async with app.running(), app.services[0].transaction("t1") as tx:
+            tx.publish(Placed(order_id="o1"))
+        async with app.running(), asyncio.timeout(DEADLINE):
+            await got.wait()
+        await app.aclose()

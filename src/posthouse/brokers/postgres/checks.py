@@ -14,6 +14,12 @@ AHEAD = """
     SELECT count(*), coalesce(string_agg(DISTINCT c.grp, ', '), '') FROM {s}.cursors c
     JOIN {s}.heads h ON h.topic = c.topic AND h.partition = c.partition WHERE c.acked > h.stored"""
 
+# Who we are, and whether we may make the log: in a schema that is there, or with one.
+MAY_MAKE = """
+    SELECT current_user::text, coalesce(
+        (SELECT has_schema_privilege(n.oid, 'CREATE') FROM pg_namespace n WHERE n.nspname = $1),
+        has_database_privilege(current_database(), 'CREATE'))"""
+
 
 async def log_checks(database: Database, *, today: bool) -> list[Check]:
     """Settings with which a crash may lose frames are warnings: the sheet says that it is not durable."""
@@ -36,6 +42,19 @@ async def _cursors(database: Database) -> Check:
     )
 
 
+async def _missing(database: Database) -> Check:
+    """The log is not there: a worker makes it, if it may."""
+    ((role, may),) = await database.ask("looking at rights", MAY_MAKE, database.schema)
+    return judged(
+        "log",
+        f"{database.place} is not there"
+        + (": a worker makes it when it runs" if may else f", and {role} may not make it"),
+        wrong=not may,
+        as_="fail",
+        fix=database.rights,
+    )
+
+
 async def _pooler(database: Database) -> Check:
     try:
         found = await probed(database.url, connecting=CONNECTING, name=database.share.name)
@@ -55,11 +74,7 @@ async def _today(database: Database, *, there: bool) -> list[Check]:
 
     ((hidden,),) = await rows(sessions.HIDDEN)
     checks = [sessions.oldest_check(await rows(sessions.OLDEST), int(str(hidden)))]
-    checks.append(
-        await _cursors(database)
-        if there
-        else Check(name="log", found=f"{database.place} is not there: a worker makes it when it runs")
-    )
+    checks.append(await (_cursors if there else _missing)(database))
     checks += sessions.prepared_checks(await rows(sessions.PREPARED))
     (used,) = await rows(sessions.CONNECTIONS)
     return [*checks, sessions.connections_check(used, database.most_connections, " for its broker")]

@@ -160,6 +160,16 @@ class Database:
         """Seconds between two looks at the log that nothing called for, at most."""
         return RARE_POLL if self.notifier.listens else POLL
 
+    @property
+    def rights(self) -> str:
+        """What gives a role that may create nothing the rights that it needs."""
+        schema = self.worded("{s}")
+        return (
+            "Make it as the owner of the database, with `posthouse topology apply`, and give this role its rights: GRANT USAGE ON SCHEMA "
+            f"{schema} TO …; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO …; GRANT USAGE ON ALL SEQUENCES IN "
+            f"SCHEMA {schema} TO …"
+        )
+
     def worded(self, statement: str) -> str:
         if statement not in self._statements:
             self._statements[statement] = statement.format(s=self._quoted)
@@ -200,6 +210,10 @@ class Database:
                         settings = await prepare(connection, self)
                 except PASSING:
                     raise
+                except asyncpg.InsufficientPrivilegeError as error:  # which time does not mend
+                    raise ConfigurationError(
+                        f"the log {self.place} may not be opened: {error}. {self.rights}"
+                    ) from error
                 except asyncpg.PostgresError as error:
                     raise BrokerUnavailable(f"the log {self.place} cannot be opened: {error}") from error
             self._begins = self.pooled or settings["isolation"] != "read committed"
