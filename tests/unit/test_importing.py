@@ -25,7 +25,7 @@ def modules_after(program: str, *arguments: str, folder: Path | None = None) -> 
     done = subprocess.run(
         [sys.executable, "-c", whole, *arguments], capture_output=True, text=True, check=True, cwd=folder
     )
-    return set(json.loads(done.stderr))
+    return set(json.loads(done.stderr[done.stderr.rindex("[") :]))  # after what the program itself said
 
 
 def of(packages: tuple[str, ...], modules: set[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from posthouse import App, Event, Payload, Policy, Service, Tx
 from posthouse.app import app_of
@@ -131,3 +132,30 @@ async def test_the_clock_moves_only_when_told() -> None:
         assert await harness.published(made) == []
         await harness.advance(0.1)
         assert len(await harness.published(made)) == 1
+
+
+async def test_a_handler_that_needs_postgresql_is_told_how_to_have_it_in_a_test() -> None:
+    service, made = shop()
+
+    async def by_session(event: Event[Payload], session: AsyncSession) -> None: ...
+
+    service.on(made)(by_session)
+    with pytest.raises(
+        ConfigurationError, match=r"by_session: .* A store on PostgreSQL has it; .* store=posthouse_store"
+    ):
+        async with Harness(service):
+            raise AssertionError("it began")
+
+
+async def test_a_handler_without_annotations_is_called_with_what_it_takes() -> None:
+    service, made = shop()
+    seen: list[object] = []
+
+    async def bare(event, tx):  # type: ignore[no-untyped-def]
+        seen.append((event.data.key, await tx.execute("SELECT 1")))
+
+    service.on(made)(bare)
+    async with Harness(service) as harness:
+        await harness.publish(made(key="k"))
+        await harness.settled()
+    assert seen == [("k", [(1,)])]

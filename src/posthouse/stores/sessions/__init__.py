@@ -8,6 +8,7 @@ it, `handlers(host)`, which gives `Handlers` (see `handler.py`).
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -152,7 +153,16 @@ def refusal(wanted: type, kind: Kind, *, plain: bool) -> str | None:
         return f"{named} needs {error.name}, which is not installed"
     possible = ", ".join(shape.name for shape in _shapes(kind) if shape.plain in (plain, None))
     who = "a plain function" if plain else "an async function"
-    return f"{who} cannot have the transaction as {named}: possible are {possible}"
+    there = ". A store on PostgreSQL has it; in a test: Harness(…, store=posthouse_store)"
+    elsewhere = there if kind == "SQLite" and _suits(wanted, "PostgreSQL", plain) else ""
+    return f"{who} cannot have the transaction as {named} on {kind}: possible are {possible}{elsewhere}"
+
+
+def _suits(wanted: type, kind: Kind, plain: bool) -> bool:
+    with contextlib.suppress(ImportError):
+        shape = shape_of(wanted, kind)
+        return shape is not None and shape.plain in (plain, None)
+    return False
 
 
 def put_before(target: Any, **functions: Callable[..., Any]) -> Detach:
