@@ -125,6 +125,14 @@ def longest_backoff(attempts: int, first: float, last: float, factor: float = 2.
     return min(last, first * factor ** min(attempts - 1, 100))  # bounded: no number of tries is too large for a float
 
 
+def backoff_horizon(tries: int, first: float, last: float) -> float:
+    """The most seconds between the first of so many tries and the last; of any number of them at once."""
+    growing = min(tries, 102)
+    return sum(longest_backoff(done, first, last) for done in range(1, growing)) + (
+        (tries - growing) * longest_backoff(growing, first, last)
+    )
+
+
 def backoff(attempts: int, first: float, last: float, *, factor: float = 2.0, spread: float = 0.5) -> float:
     """Seconds to wait after `attempts` tries: the longest ones, shortened at random by up to `spread` of themselves."""
     return jitter(longest_backoff(attempts, first, last, factor), spread)

@@ -178,15 +178,22 @@ class RetryNow(HandlerSignal):
     """Run the handler again at once, in a new transaction."""
 
 
+LONGEST = 3650 * 86_400.0
+"""Seconds, ten years: nobody means to wait longer, and a moment behind it may be none that can be written."""
+
+
 class RetryLater(HandlerSignal):
-    """Run the handler again after `seconds`; None follows the policy's schedule."""
+    """Run the handler again after `seconds`, ten years at most; None follows the policy's schedule."""
 
     def __init__(self, message: str = "", *, seconds: float | None = None) -> None:
         given: object = seconds
-        if given is not None and (not isinstance(given, int | float) or not 0 <= given < float("inf")):
+        number = given if isinstance(given, int | float) and not isinstance(given, bool) else None
+        if given is not None and (number is None or not 0 <= number <= LONGEST):
             meant = given.total_seconds() if isinstance(given, timedelta) else 60.0
+            most = " from now, ten years at most" if number is not None and number > LONGEST else ""
+            shown = repr(given) if number is None or abs(number) < 1e100 else "…"
             raise ConfigurationError(
-                f"RetryLater(seconds={seconds!r}): it is a number of seconds: write seconds={meant!r}"
+                f"RetryLater(seconds={shown}): it is a number of seconds{most}: write seconds={meant!r}"
             )
         self.seconds = seconds
         super().__init__(message)

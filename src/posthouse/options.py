@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import math
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,16 +18,18 @@ from typing import Annotated, Literal, ParamSpec, Self, TypeVar, dataclass_trans
 
 import msgspec
 
-from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.errors import LONGEST, ConfigurationError, did_you_mean
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 SECONDS = "seconds"
-Seconds = Annotated[float, msgspec.Meta(ge=0, description=SECONDS)]
-SomeSeconds = Annotated[float, msgspec.Meta(gt=0, description=SECONDS)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=LONGEST, description=SECONDS)]
+SomeSeconds = Annotated[float, msgspec.Meta(gt=0, le=LONGEST, description=SECONDS)]
 """More than none."""
-Count = Annotated[int, msgspec.Meta(ge=1)]
+Wait = Annotated[float, msgspec.Meta(le=LONGEST)]
+"""Seconds; those of less than none are over."""
+Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Chance = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -43,6 +46,9 @@ _WORDS: Mapping[object, str] = {
     Mapping: "a mapping",
 }
 
+
+_FAR: Mapping[object, str] = {LONGEST: f"{LONGEST:,.0f} (ten years) at most", 2**63 - 1: f"{2**63 - 1:,} at most"}
+"""Limits that are told to those alone who pass them."""
 
 _known: dict[object, Mapping[str, object]] = {}
 """What was resolved before, by class and function."""
@@ -93,7 +99,7 @@ def misfit(owner: str, name: str, value: object, hint: object) -> str:
     """What is wrong with a value, and what to write instead; empty when it fits."""
     if _fits(value, hint):
         return ""
-    return f"{owner}({name}={_shown(value)}): it is {_said(hint)}{_instead(name, value, hint)}"
+    return f"{owner}({name}={_shown(value)}): it is {_said(hint)}{_too_far(value, hint)}{_instead(name, value, hint)}"
 
 
 def _misfits(owner: str, given: Iterator[tuple[str, object]], hints: Mapping[str, object]) -> Iterator[str]:
@@ -158,7 +164,7 @@ def _fits(value: object, hint: object) -> bool:
     if hint is None or hint is type(None):
         return value is None
     if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
     kind = origin or hint
@@ -234,8 +240,21 @@ def _limits(meta: object) -> str:
     if meta.gt is not None:
         return f"{unit} above {meta.gt}"
     if meta.ge is not None:
-        return f"{unit}, {meta.ge} or more" if meta.le is None else f"{unit} from {meta.ge} to {meta.le}"
+        return (
+            f"{unit}, {meta.ge} or more"
+            if meta.le is None or meta.le in _FAR
+            else f"{unit} from {meta.ge} to {meta.le}"
+        )
     return unit
+
+
+def _too_far(value: object, hint: object) -> str:
+    """`, 315,360,000 (ten years) at most`, or nothing."""
+    if typing.get_origin(hint) is not Annotated:
+        return next(filter(None, (_too_far(value, one) for one in typing.get_args(hint))), "")
+    limits = (meta.le for meta in typing.get_args(hint)[1:] if isinstance(meta, msgspec.Meta) and meta.le in _FAR)
+    is_number = isinstance(value, int | float)
+    return next((f", {_FAR[le]}" for le in limits if le is not None and is_number and value > le), "")  # type: ignore[operator]
 
 
 def _instead(name: str, value: object, hint: object) -> str:
@@ -246,7 +265,7 @@ def _instead(name: str, value: object, hint: object) -> str:
             return f".{did_you_mean(value, map(str, arguments))}"
         if one is str and isinstance(value, PurePath):
             return f": write {name}='sqlite:///{value}'" if name == "store" else f": write {name}={str(value)!r}"
-        if (better := _converted(value, one)) is not None:
+        if (better := _converted(value, one)) is not None and _fits(better, hint):
             return f": write {name}={better!r}"
         if isinstance(one, type) and value is one:
             return f": write {name}={one.__name__}(…)"
@@ -295,5 +314,7 @@ def _shown(value: object) -> str:
     if isinstance(value, list | tuple):
         inside = ", ".join(map(_shown, value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
-    text = repr(value)
+    text = (
+        hex(value) if isinstance(value, int) and abs(value) > 2**1024 else repr(value)
+    )  # too many digits cannot be said
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -111,6 +111,36 @@ MISTAKES: dict[str, list[Mistake]] = {
             'raise RetryLater(seconds="60")',
             "RetryLater(seconds='60'): it is a number of seconds: write seconds=60.0",
         ),
+        Mistake(
+            "retrylater milliseconds",
+            "raise RetryLater(seconds=1_800_000_000_000)",
+            "RetryLater(seconds=1800000000000): it is a number of seconds from now, ten years at most: write seconds=60.0",
+        ),
+        Mistake(
+            "retrylater beyond numbers",
+            "raise RetryLater(seconds=10**400)",
+            "RetryLater(seconds=…): it is a number of seconds from now, ten years at most: write seconds=60.0",
+        ),
+        Mistake(
+            "retrylater true",
+            "raise RetryLater(seconds=True)",
+            "RetryLater(seconds=True): it is a number of seconds: write seconds=60.0",
+        ),
+        Mistake(
+            "deadline beyond numbers",
+            "Policy(deadline=10**400)",
+            "it is a number of seconds above 0, 315,360,000 (ten years) at most",
+        ),
+        Mistake(
+            "delay without end",
+            "Policy(first_delay=1e300, last_delay=1e300)",
+            "Policy(first_delay=1e+300): it is a number of seconds, 0 or more, 315,360,000 (ten years) at most",
+        ),
+        Mistake(
+            "attempts beyond numbers",
+            "Policy(max_attempts=10**30)",
+            "it is a whole number, 1 or more, 9,223,372,036,854,775,807 at most",
+        ),
     ],
     "Services and apps": [
         Mistake("service name number", "Service(5)", "Service(name=5): it is a text: write name='5'"),

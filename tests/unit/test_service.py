@@ -122,7 +122,7 @@ async def test_everything_that_cannot_work_is_said_at_once() -> None:
         key: str
 
     service.on(made)(handle)
-    service.on(ThingLost, policy=Policy(order="none", last_delay=1e9, first_delay=1e9))(handle_too)
+    service.on(ThingLost, policy=Policy(order="none", last_delay=1e8, first_delay=1e8))(handle_too)
     with pytest.raises(ConfigurationError) as refused:
         await app_of(service).opened.prepare()
     problems = "\n".join(refused.value.problems)

@@ -128,8 +128,14 @@ def moment(text: str) -> datetime:
     return when
 
 
+FIRST, LAST = -62_135_596_800.0, 253_402_300_799.0
+"""The years 1 to 9999 in seconds since 1970."""
+
+
 def timestamp(seconds: float) -> str:
-    """Seconds since 1970 as RFC 3339 text in UTC."""
+    """Seconds since 1970 as RFC 3339 text in UTC; the first or the last moment that it can say, for what is beyond."""
+    if not FIRST <= seconds < LAST:
+        return "0001-01-01T00:00:00.000000Z" if seconds < FIRST else "9999-12-31T23:59:59.999999Z"
     whole, microseconds = divmod(round(seconds * 1_000_000), 1_000_000)
     return f"{_second(whole)}.{microseconds:06d}Z"
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from posthouse.clock import backoff, longest_backoff
+from posthouse.clock import backoff, backoff_horizon
 from posthouse.errors import ContractError, DecodeError, FrameRefused, Reject, RetryLater, RetryNow
 from posthouse.options import Count, Options, Seconds, SomeSeconds
 
@@ -47,8 +47,7 @@ class Policy(Options):
     @property
     def horizon(self) -> float:
         """The longest time between the first run of an event and its last."""
-        runs = range(1, self.max_attempts)
-        return sum(longest_backoff(attempts, self.first_delay, self.last_delay) for attempts in runs)
+        return backoff_horizon(self.max_attempts, self.first_delay, self.last_delay)
 
     def conflicts(self) -> list[str]:
         if self.first_delay <= self.last_delay:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import dataclasses
 import inspect
@@ -133,7 +134,14 @@ class Failures:
         self._telling: asyncio.Task[None] | None = None
 
     def report(self, failure: Failure, to: logging.Logger = log) -> None:
-        """Tell it. Returns at once, and never raises."""
+        """Tell it. Returns at once, and never raises: what becomes of the event does not hang on it."""
+        try:
+            self._report(failure, to)
+        except Exception:
+            with contextlib.suppress(Exception):
+                log.exception("the failure of event %s could not be told", failure.event_id)
+
+    def _report(self, failure: Failure, to: logging.Logger) -> None:
         error = failure.error
         shown = error is not None and (failure.dead or not isinstance(error, HandlerSignal))
         to.log(

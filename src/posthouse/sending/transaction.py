@@ -17,7 +17,7 @@ from posthouse.clock import Clock, day_of
 from posthouse.contracts import is_event
 from posthouse.errors import ConfigurationError, StoreError, TransactionClosed
 from posthouse.events.limits import wrong_text
-from posthouse.options import misfit
+from posthouse.options import Wait, misfit
 from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.seam.seam import Seam
@@ -390,7 +390,7 @@ def _seconds(after: float | None, timer: str | None) -> float:
         raise ConfigurationError(wrong)
     if after is None:
         raise ConfigurationError(f"timer={timer!r} names a timer that has no time: give after=… too, in seconds")
-    if problem := misfit("publish", "after", after, float):
+    if problem := misfit("publish", "after", after, Wait):
         raise ConfigurationError(problem)
     return after
 

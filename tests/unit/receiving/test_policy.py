@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+from posthouse.clock import longest_backoff
 from posthouse.errors import ConfigurationError, ContractError, DecodeError, Reject, RetryLater, RetryNow
 from posthouse.receiving.policy import Again, Dead, Policy, decide
 
@@ -57,3 +60,10 @@ def test_any_number_of_deliveries_has_delays_and_a_horizon() -> None:
     patient = Policy(max_attempts=5000)
     assert patient.delay(5000) <= patient.last_delay
     assert patient.horizon <= 5000 * patient.last_delay
+
+
+def test_the_horizon_is_the_sum_of_all_delays_and_of_no_number_of_them_slow() -> None:
+    for runs in (1, 2, 7, 101, 102, 103, 150):
+        policy = Policy(max_attempts=runs, first_delay=0.001)
+        assert policy.horizon == pytest.approx(sum(longest_backoff(n, 0.001, 600.0) for n in range(1, runs)))
+    assert Policy(max_attempts=sys.maxsize).horizon == pytest.approx(sys.maxsize * 600.0)

@@ -144,6 +144,22 @@ async def test_who_asks_for_a_later_try_gets_a_line_without_a_traceback(caplog: 
     assert record.exc_info is None
 
 
+@pytest.mark.parametrize("moment", [1e12, 1e300, -1e300, float("inf"), float("nan")])
+def test_a_failure_is_told_whatever_its_moment(moment: float, caplog: pytest.LogCaptureFixture) -> None:
+    failures.Failures().report(failures.Failure(reason="x", outcome="retry", event_id="e-1", next_at=moment))
+    [record] = told(caplog)
+    assert vars(record)["next_at"][:4] in ("9999", "0001")
+
+
+def test_a_log_that_raises_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    class Unlogged(logging.Logger):
+        def log(self, *args: object, **kwargs: object) -> None:
+            raise OSError
+
+    failures.Failures().report(failures.Failure(reason="x", outcome="retry", event_id="e-1"), Unlogged("x"))
+    assert [record.getMessage() for record in caplog.records] == ["the failure of event e-1 could not be told"]
+
+
 async def test_what_cannot_be_read_is_told_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[Failure] = []
     shop = shop_that(broken)

@@ -38,7 +38,7 @@ async def test_services_are_as_they_were_when_one_of_them_cannot_start() -> None
     first, _ = shop()
     second = Service("second")
     App(second, store="sqlite:///never-made-either.db")
-    second.on(shop()[1], policy=Policy(first_delay=1e9, last_delay=1e9))(_nothing)
+    second.on(shop()[1], policy=Policy(first_delay=1e8, last_delay=1e8))(_nothing)
     with pytest.raises(ConfigurationError, match="raise inbox_retention"):
         async with Harness(first, second):
             pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from posthouse.clock import longest_backoff
+from posthouse.clock import backoff_horizon
 from posthouse.governance.document import HandlerEntry
 from posthouse.governance.policies.facts import Facts
 from posthouse.governance.policies.finding import Found, Severity
@@ -63,10 +63,7 @@ def inbox_horizon(facts: Facts) -> Iterator[Found]:
 def _horizon(handler: HandlerEntry) -> float:
     """The longest time between the first run and the last."""
     policy = handler.reliability
-    growing = range(1, min(policy.max_attempts, 101))
-    return sum(longest_backoff(attempts, policy.first_delay, policy.last_delay) for attempts in growing) + (
-        max(policy.max_attempts - 101, 0) * policy.last_delay
-    )
+    return backoff_horizon(policy.max_attempts, policy.first_delay, policy.last_delay)
 
 
 def _span(seconds: float) -> str:

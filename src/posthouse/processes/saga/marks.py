@@ -11,7 +11,7 @@ import msgspec
 from posthouse.contracts import events_of
 from posthouse.errors import ConfigurationError
 from posthouse.events import Event
-from posthouse.options import misfit
+from posthouse.options import Wait, misfit
 from posthouse.processes.saga.turn import Turn
 
 S = TypeVar("S")
@@ -124,7 +124,7 @@ def undo(
 ) -> Callable[[Alone[S, R]], Alone[S, R]]:
     """The compensation of a step. With `until` it is over when that event has come; if it does not come `within` so many
     seconds, compensation has failed."""
-    if problem := misfit("undo", "within", within, float):
+    if problem := misfit("undo", "within", within, Wait):
         raise ConfigurationError(problem)
     if not marks_of(step):
         raise ConfigurationError(
@@ -136,7 +136,7 @@ def undo(
 
 def deadline(seconds: float, /) -> Callable[[Alone[S, R]], Alone[S, R]]:
     """What to do when a deadline passes, so many seconds after `turn.set` armed it."""
-    if problem := misfit("deadline", "seconds", seconds, float):
+    if problem := misfit("deadline", "seconds", seconds, Wait):
         raise ConfigurationError(f"{problem}: write @deadline(600) above the method" if callable(seconds) else problem)
     return _marked(MethodMark(kind="deadline", seconds=seconds))
 
