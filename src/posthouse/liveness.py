@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -16,11 +16,13 @@ from posthouse.store import Worker
 
 class Attendance(msgspec.Struct, frozen=True, kw_only=True):
     """Who runs the services of one App. `workers` are all that are remembered, those that are gone too; `missing` the parts that
-    it needs and nobody runs; `waiting` how many events or timers each of these keeps waiting."""
+    it needs and nobody runs; `idle` the consumers of it that nobody runs, be it that whoever runs consumers does not have them;
+    `waiting` how many events or timers each of these parts keeps waiting."""
 
     services: str
     workers: Sequence[Worker]
     missing: Sequence[Part]
+    idle: Sequence[str]
     waiting: Mapping[Part, int]
 
     @property
@@ -50,26 +52,30 @@ async def attendance(services: Sequence[Service], figures: Status) -> Sequence[A
 async def _of(app: App, figures: Status) -> Attendance:
     names = {service.name for service in app.services}
     workers = [worker for worker in await app.store.workers.read() if names.intersection(worker.services)]
-    work = _work(app, figures)
-    there = {part for worker in workers if is_running(worker) for part in worker.parts}
+    running = [worker for worker in workers if is_running(worker)]
+    consumed = {name for worker in running if "consumers" in worker.parts for name in worker.consumers}
+    generations = app.projections.groups()  # a worker has the read model, whichever generation of it is live
+    idle = [group for group in app.opened.topology().groups if generations.get(group, group) not in consumed]
+    work = _work(app, figures, idle)
+    there = {part for worker in running for part in worker.parts if part != "consumers"}
     missing = [part for part in PARTS if part in work and part not in there]
     return Attendance(
         services=app.opened.name,
         workers=workers,
         missing=missing,
+        idle=idle,
         waiting={part: work[part] for part in missing if work[part]},
     )
 
 
-def _work(app: App, figures: Status) -> dict[Part, int]:
-    """The parts that it needs, and how much each has to do."""
+def _work(app: App, figures: Status, idle: Collection[str]) -> dict[Part, int]:
+    """The parts that it needs, and how much each has to do; of its consumers those that are idle."""
     unsent, timers = figures.unsent[app.opened.name], figures.timers[app.opened.name]
-    groups = app.opened.topology().groups
-    lines = [line for line in figures.lines if line.consumer in groups]
+    lines = [line for line in figures.lines if line.consumer in idle]
     work: dict[Part, int] = {}
     if unsent or any(service.declared.topics for service in app.services):
         work["relay"] = unsent
-    if groups:
+    if idle:
         work["consumers"] = sum(line.in_flight - line.refused + line.held.get("retrying", 0) for line in lines)
     if timers:
         work["timers"] = timers

@@ -360,7 +360,7 @@ class Opened:
             action_retention=settings.action_retention,
             saga_retention=settings.saga_retention if any(s.declared.saga_types for s in self.services) else None,
             seam=self.seam,
-            worker=worker_of([service.name for service in self.services]),
+            worker=worker_of(self.services),
             outages=self.outages,
             version_usage=self.version_usage,
             projections=self.projections.keeper if self.projections.declared else None,
@@ -447,16 +447,17 @@ def process_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
-def worker_of(services: Sequence[str]) -> Worker:
+def worker_of(services: Sequence[Service]) -> Worker:
     """This process, as one that runs them."""
     return Worker(
         id="",
-        services=services,
+        services=[service.name for service in services],
         name=process_name(),
         host=socket.gethostname(),
         pid=os.getpid(),
         version=_version(),
         commit=os.environ.get("POSTHOUSE_COMMIT", ""),
+        consumers=sorted(name for service in services for name in service.declared.consumers),
     )
 
 

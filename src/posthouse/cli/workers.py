@@ -37,8 +37,17 @@ def unattended(one: Attendance) -> list[str]:
         return [f"nobody runs {one.services}: {_last(one.workers)}; `posthouse run` starts it{left}"]
     if not one.missing:
         return []
-    parts = " and no ".join(one.missing)
-    return [f"of {one.services} no {parts} runs, in no process: start one without --only, or with it{left}"]
+    unknown = "consumers" in one.missing and any("consumers" in worker.parts for worker in one.running)
+    said = []
+    if parts := [part for part in one.missing if part != "consumers" or not unknown]:
+        said.append(f"no {' and no '.join(parts)} runs, in no process: start one without --only, or with it")
+    if unknown:
+        names = f"consumer{'' if len(one.idle) == 1 else 's'} {', '.join(one.idle)}"
+        said.append(
+            f"nobody runs the {names}: the processes that run do not have {'it' if len(one.idle) == 1 else 'them'}, start them with "
+            "what is declared now"
+        )
+    return [f"of {one.services} {'; and '.join(said)}{left}"]
 
 
 def mixed(one: Attendance) -> list[str]:

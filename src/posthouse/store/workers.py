@@ -10,7 +10,8 @@ import msgspec
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """One worker. `id` is drawn anew at each start; `name` is host and process, as envelopes have it. `version` is that of
-    Posthouse, `commit` what the application says of itself in POSTHOUSE_COMMIT. `figures` are those of its seam, as JSON.
+    Posthouse, `commit` what the application says of itself in POSTHOUSE_COMMIT. `consumers` are those that its services declare;
+    they run where it runs that part. `figures` are those of its seam, as JSON.
 
     As it is read: it runs for `since` seconds, gave its last sign of life `age` seconds ago, both by the store's clock, and
     `stopped` says that it ended in good order.
@@ -24,6 +25,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     commit: str = ""
     parts: Sequence[str] = ()
+    consumers: Sequence[str] = ()
     since: float = 0.0
     age: float = 0.0
     stopped: bool = False

@@ -20,7 +20,7 @@ HELD = (
 OUTBOX = "id, topic, tenant, key, sequence, lineage, event_id, headers, body"
 TIMER = "name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body"
 SAGA = "number, saga, tenant, id, status, turn, reason, started_at, changed_at, ended_at, progress, state"
-WORKER = 'id, services, name, host, pid, version, "commit", parts'
+WORKER = 'id, services, name, host, pid, version, "commit", parts, consumers'
 ACTION = "id, verb, by, why, service, consumer, topic, tenant, key, event_id, target, changed, count, outcome"
 STREAM_EVENT = "tenant, aggregate, stream, version, event_id, type, headers, body, position"
 
@@ -154,13 +154,13 @@ def worker_columns(worker: Worker) -> tuple[object, ...]:
     """In the order of WORKER."""
     return (
         worker.id, ", ".join(worker.services), worker.name, worker.host, worker.pid, worker.version, worker.commit,
-        ", ".join(worker.parts),
+        ", ".join(worker.parts), ", ".join(worker.consumers),
     )  # fmt: skip
 
 
 def worker_of(columns: Sequence[Any]) -> Worker:
     """From the columns of WORKER, since when, the last sign of life, whether it stopped, and its figures."""
-    id, services, name, host, pid, version, commit, parts, since, age, stopped, figures = columns
+    id, services, name, host, pid, version, commit, parts, consumers, since, age, stopped, figures = columns
     return Worker(
         id=id,
         services=services.split(", "),
@@ -170,6 +170,7 @@ def worker_of(columns: Sequence[Any]) -> Worker:
         version=version,
         commit=commit,
         parts=parts.split(", "),
+        consumers=consumers.split(", ") if consumers else (),
         since=since,
         age=age,
         stopped=bool(stopped),

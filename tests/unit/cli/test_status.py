@@ -272,11 +272,57 @@ def test_who_was_killed_while_its_clock_was_ahead_does_not_run_until_time_catche
     assert "nobody runs orders: desk-7 gave its last sign of life by a clock that was 2 h ahead" in result.stdout
 
 
-def pretend(project: Project, *, parts: str, version: str = "1.0", age: float = 0.0) -> None:
+def test_a_consumer_that_the_running_processes_do_not_have_is_named_with_what_waits_for_it(project: Project) -> None:
+    """Another was added, and what runs is of the release before."""
+    text = (project.folder / "shop.py").read_text()
+    more = """
+billing = Service("billing", namespace="shop")
+
+
+@billing.on(OrderPlaced)
+async def book(event: Event[OrderPlaced], tx: Tx) -> None: ...
+
+
+from posthouse import App
+
+App(orders, billing, store="sqlite:///orders.db")
+"""
+    project.place(("a", 1), ("b", 2))
+    project.settle(applied=2, held=0)
+    pretend(project, parts="relay, consumers, timers")
+    assert project.run("status", "shop:orders").exit_code == 0
+    project.write("shop.py", text + more)
+    result = project.run("status", "shop:orders")
+    assert result.exit_code == 4, result.output
+    assert (
+        "of orders, billing nobody runs the consumer billing: the processes that run do not have it, start them with what is "
+        "declared now; waiting: 2 events to be applied" in result.stdout
+    )
+    pretend(project, parts="relay", version="1.1", consumers="billing, orders")
+    assert report(project)["code"] == 4, "it could, and does not"
+    pretend(project, parts="consumers", version="1.2", consumers="billing")
+    assert report(project)["unattended"] == []
+
+
+def pretend(project: Project, *, parts: str, version: str = "1.0", age: float = 0.0, consumers: str = "orders") -> None:
     """A process of another machine."""
     with sqlite3.connect(project.folder / "orders.db") as connection:
         seen = time.time() - age
-        row = (f"{parts}-{version}", "orders", "desk-7", "desk", 7, version, "", parts, seen - 60, seen, 0, b"[]")
+        row = (
+            f"{parts}-{version}",
+            "orders",
+            "desk-7",
+            "desk",
+            7,
+            version,
+            "",
+            parts,
+            consumers,
+            seen - 60,
+            seen,
+            0,
+            b"[]",
+        )
         connection.execute(f"INSERT INTO posthouse_worker VALUES ({', '.join('?' * len(row))})", row)
     connection.close()
 

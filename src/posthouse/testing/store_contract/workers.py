@@ -18,6 +18,7 @@ def worker(id: str, services: str = "orders", pid: int = 1) -> Worker:
         version="1.0",
         commit="abc",
         parts=("relay", "timers"),
+        consumers=("billing", "orders"),
     )
 
 
@@ -30,7 +31,12 @@ class WorkerContract(StoreFixtures):
         await self.later(2.0)
         await store.workers.beat(ours, keep=60.0)
         (found,) = await other.workers.read()
-        assert msgspec.structs.replace(found, since=0.0, age=0.0, parts=tuple(found.parts)) == ours
+        assert (
+            msgspec.structs.replace(
+                found, since=0.0, age=0.0, parts=tuple(found.parts), consumers=tuple(found.consumers)
+            )
+            == ours
+        )
         assert 2.0 <= found.since < 30
         assert 0.0 <= found.age < 2.0
 

@@ -18,6 +18,7 @@ CREATE TABLE posthouse_worker (
     version TEXT NOT NULL,
     "commit" TEXT NOT NULL,
     parts TEXT NOT NULL,
+    consumers TEXT NOT NULL,
     started_at REAL NOT NULL,
     seen_at REAL NOT NULL,
     stopped INTEGER NOT NULL,
