@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Callable, Collection, Sequence
 
 from posthouse.errors import ConfigurationError, PosthouseError, StoreUnavailable
 from posthouse.opened import Opened
 from posthouse.outage import AWAY
 from posthouse.pulse import Pulse
-from posthouse.redaction import words_of
+from posthouse.redaction import redacted, words_of
 from posthouse.runtime import Part, Runtime
 from posthouse.sending.breaker import Breaker
 from posthouse.store import RelaySource
@@ -101,21 +102,32 @@ async def serve(
         try:
             runtimes = await prepared([opened], relay, stop, wait=True, waits=entered.set)
             break
-        except PosthouseError as error:
+        except Exception as error:
             if not entered.is_set():
                 raise
-            opened.problem = words_of(error)
-            log.error("%s cannot run, next try in %g s: %s", opened.name, LAST, opened.problem)
+            _tell(opened, error, f", next try in {LAST:g} s")
             await opened.clock.wait(stop, LAST)
     else:
         return
     opened.problem = ""
     for runtime in runtimes:
         running = asyncio.create_task(runtime.run(stop, only))
-        if "consumers" in only:
-            await runtime.begun(running)
-        entered.set()
-        await running
+        try:
+            if "consumers" in only:
+                await runtime.begun(running)
+            entered.set()
+            await running
+        except Exception as error:  # it is raised where the block ends, which may be far away
+            _tell(opened, error)
+            raise
+
+
+def _tell(opened: Opened, error: Exception, then: str = "") -> None:
+    """Say in the log and in the health that it does not run; of an error that nobody foresaw, also where it came from."""
+    foreseen = isinstance(error, PosthouseError)
+    opened.problem = words_of(error) if foreseen else f"{type(error).__name__}: {words_of(error)}"
+    where = "" if foreseen else "\n" + redacted("".join(traceback.format_exception(error)))
+    log.error("%s cannot run%s: %s%s", opened.name, then, opened.problem, where)
 
 
 async def _prepare(them: Sequence[Opened], relay: RelaySource | None, pulse: Pulse) -> list[Runtime]:
