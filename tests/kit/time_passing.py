@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 
 import pytest
@@ -46,6 +47,23 @@ class TimePassing:
             waits = [after - before for before, after in itertools.pairwise(runs)]
             assert all(5.0 <= wait <= 300.0 for wait in waits), "each run at its time, not all at the end"
             assert [held.state for held in await harness.held(service)] == ["dead"]
+
+    async def test_a_handler_that_takes_its_time_is_not_left_behind(self, where: str) -> None:
+        service, runs = Service("shop"), list[tuple[int, float, float]]()
+        rung = service.event("bell.rung.v1")(BellRung)
+
+        @service.on(rung, publishes=[rung])
+        async def ring(event: Event[BellRung], tx: Tx) -> None:
+            began = tx.clock.now()
+            await asyncio.sleep(0.4)  # a slow query: longer than a harness waits for what does not move
+            runs.append((event.data.number, began - START, tx.clock.now() - START))
+            if event.data.number < 3:
+                tx.publish(rung(number=event.data.number + 1), after=60.0)
+
+        async with Harness(service, store=where) as harness:
+            await harness.publish(rung(number=1))
+            await harness.advance(600)
+        assert runs == [(1, 0.0, 0.0), (2, 60.0, 60.0), (3, 120.0, 120.0)]
 
     async def test_timers_go_off_in_their_order_and_each_sees_its_own_time(self, where: str) -> None:
         service, heard = Service("shop"), list[tuple[int, float]]()
