@@ -4,7 +4,7 @@ be shown in the error that says so."""
 from __future__ import annotations
 
 import re
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from posthouse.errors import ConfigurationError
 
@@ -20,8 +20,9 @@ _WITH_DRIVER = ("postgresql", "sqlite")
 
 
 def split(url: str) -> SplitResult:
-    """The parts of a URL; one of SQLAlchemy's without its driver. Raises ConfigurationError, without a word of the URL but its scheme, where its servers cannot be told
-    from its user and password."""
+    """The parts of a URL; one of SQLAlchemy's without its driver, one of PostgreSQL with its database as the path. Raises
+    ConfigurationError, without a word of the URL but its scheme, where its servers cannot be told from its user and password, or
+    drivers would not find the same place."""
     scheme = url.partition(":")[0]
     try:
         parts = urlsplit(url)
@@ -34,4 +35,31 @@ def split(url: str) -> SplitResult:
     if parts.netloc and (spilt or "@" in user):
         raise ConfigurationError(f"the {scheme} URL has a part behind its servers that looks like a password: {ESCAPE}")
     scheme, driver, _ = parts.scheme.partition("+")
-    return parts._replace(scheme=scheme) if driver and scheme in _WITH_DRIVER else parts
+    parts = parts._replace(scheme=scheme) if driver and scheme in _WITH_DRIVER else parts
+    return _one_place(parts) if parts.scheme in ("postgresql", "postgres") else parts
+
+
+def joined(parts: SplitResult) -> str:
+    """The URL of the parts, with the slashes that libpq asks for where no server is named."""
+    return f"{parts.scheme}://{parts.netloc}{parts.path}{'?' if parts.query else ''}{parts.query}"
+
+
+def _one_place(parts: SplitResult) -> SplitResult:
+    """What stands behind the `?` counts for libpq, what stands before it for asyncpg: so nothing may stand in both, and the
+    database, which SQLAlchemy looks for in the path, is in the path."""
+    said = dict(parse_qsl(parts.query, keep_blank_values=True))
+    who, _, server = parts.netloc.rpartition("@")
+    user, _, password = who.partition(":")
+    before = {"dbname": parts.path.strip("/"), "host": server, "port": server, "user": user, "password": password}
+    twice = [name for name, found in before.items() if found and name in said]
+    if twice:
+        raise ConfigurationError(
+            f"the {parts.scheme} URL names its {twice[0]} behind the `?` and also before it, where "
+            "drivers differ in which one counts: leave one out"
+        )
+    if "hostaddr" in said:
+        raise ConfigurationError(f"the {parts.scheme} URL has hostaddr, which not every driver heeds: use host")
+    if "dbname" not in said:
+        return parts
+    database = quote(said.pop("dbname"), safe="")
+    return parts._replace(path=f"/{database}", query=urlencode(said))

@@ -9,7 +9,7 @@ import msgspec
 
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError, did_you_mean
-from posthouse.local.url import split
+from posthouse.local.url import joined, split
 from posthouse.store import Store
 from posthouse.stores.options import options_of
 
@@ -41,7 +41,7 @@ class PostgresOptions(msgspec.Struct, frozen=True):
 
 
 DRIVER_OPTIONS = (
-    "application_name", "dbname", "host", "options", "passfile", "password", "port", "sslcert", "sslcrl", "sslkey",
+    "application_name", "host", "options", "passfile", "password", "port", "sslcert", "sslcrl", "sslkey",
     "sslmode", "sslpassword", "sslrootcert", "sslnegotiation", "target_session_attrs", "user",
 )  # fmt: skip
 """What PostgreSQL's own URLs may say; passed on to the driver as it is."""
@@ -98,7 +98,7 @@ def _postgres(parts: SplitResult, clock: Clock) -> Store:
         raise ConfigurationError(*problems)
     rest = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name in DRIVER_OPTIONS])
     return PostgresStore(
-        parts._replace(query=rest).geturl(),
+        joined(parts._replace(query=rest)),
         clock=None if isinstance(clock, SystemClock) else clock,  # the database's clock is better than this machine's
         schema=options.schema,
         writers=options.writers,

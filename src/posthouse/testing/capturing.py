@@ -20,7 +20,7 @@ from posthouse.brokers.memory import MemoryBroker
 from posthouse.contracts import event_type_of
 from posthouse.errors import ConfigurationError
 from posthouse.events import Event, decode_any
-from posthouse.local.url import split
+from posthouse.local.url import joined, split
 from posthouse.service import Service
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
 from posthouse.store.savepoints import Detach, Savepoints, Step
@@ -408,7 +408,7 @@ def _url_of(app: App) -> str:
     if url.startswith("django:"):
         from posthouse.local.django import database_of
 
-        return database_of(split(url)).geturl()
+        return joined(database_of(split(url)))
     return url
 
 

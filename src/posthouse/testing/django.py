@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from posthouse.errors import ConfigurationError
 from posthouse.local.django import database_of
-from posthouse.local.url import split
+from posthouse.local.url import joined, split
 from posthouse.service import Service
 from posthouse.testing.capturing import Said, capture_outbox
 from posthouse.testing.scratch import BorrowedDatabase, store_url
@@ -87,7 +87,7 @@ def url_of_test_database(using: str = DEFAULT_DB_ALIAS) -> str:
         raise ConfigurationError(
             f"Django's database {using!r} is {name!r}, which its test runner did not make: run this with `manage.py test` or pytest-django"
         )
-    return database_of(split(f"django://{using}")).geturl().removesuffix("?")
+    return joined(database_of(split(f"django://{using}")))
 
 
 def _is_new(using: str) -> bool:

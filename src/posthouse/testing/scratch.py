@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from posthouse.clock import new_ulid
 from posthouse.errors import ConfigurationError, PosthouseError
+from posthouse.local.url import joined, split
 from posthouse.stores import DRIVER_OPTIONS
 from posthouse.testing.baseline import Baseline
 
@@ -75,7 +76,7 @@ class ScratchDatabase:
     @property
     def url(self) -> str:
         """Where it is."""
-        return self._server._replace(path=f"/{self.name}").geturl()
+        return joined(self._server._replace(path=f"/{self.name}"))
 
     def make(self) -> None:
         """Make it, and drop what killed sessions have left on this server."""
@@ -106,7 +107,7 @@ class ScratchDatabase:
             self._loop.close()
 
     async def _make(self) -> None:
-        async with _connected(self._server.geturl()) as server:
+        async with _connected(joined(self._server)) as server:
             for leftover in await server.fetch(LEFTOVERS, MARK):
                 with _passing_over(IN_USE, GONE, NOT_ALLOWED):
                     await server.execute(f'DROP DATABASE IF EXISTS "{leftover[0]}"')
@@ -122,7 +123,7 @@ class ScratchDatabase:
         for connection in (self._connection, self._books):
             if connection is not None:
                 await connection.close()
-        async with _connected(self._server.geturl()) as server:
+        async with _connected(joined(self._server)) as server:
             await server.execute(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)')
 
 
@@ -195,9 +196,8 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 def server_of(url: str) -> SplitResult:
     """A URL of a PostgreSQL server, without options of ours, for us to connect to; ConfigurationError for any other."""
-    parts = urlsplit(url)
-    scheme = parts.scheme.partition("+")[0]  # SQLAlchemy names the driver there
-    if scheme not in ("postgresql", "postgres"):
+    parts = split(url)
+    if parts.scheme not in ("postgresql", "postgres"):
         raise ConfigurationError(
             f"tests run in memory, or on a PostgreSQL server such as postgresql://postgres@localhost/postgres, not on "
             f"{parts.scheme or url!r}"
@@ -210,14 +210,13 @@ def store_url(database: str, schema: str) -> str:
     """The URL of a test's store in that database, whose server need not survive a crash."""
     parts = urlsplit(database)
     options = [*parse_qsl(parts.query), ("durable", "false")]
-    return parts._replace(
-        query=urlencode(options if schema == "posthouse" else [*options, ("schema", schema)])
-    ).geturl()
+    query = urlencode(options if schema == "posthouse" else [*options, ("schema", schema)])
+    return joined(parts._replace(query=query))
 
 
 async def refuse_others(url: str) -> None:
     """ConfigurationError unless the database was made for tests."""
-    async with _connected(server_of(url).geturl()) as connection:
+    async with _connected(joined(server_of(url))) as connection:
         if await connection.fetchval(SAID) != MARK:
             name = await connection.fetchval("SELECT current_database()")
             raise ConfigurationError(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from posthouse.brokers import open_broker
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError
-from posthouse.local.url import split
+from posthouse.local.url import joined, split
 from posthouse.stores import open_store
+from posthouse.stores.postgres import PostgresStore
+from posthouse.testing.scratch import server_of
 
 SECRET = "S3cret"
 
@@ -28,6 +31,44 @@ def test_a_password_that_was_not_escaped_is_refused_and_not_shown(sign: str, wor
         shown += [str(refused), *refused.problems]
     assert shown or sign == " ", "a blank alone can be told from everything else"
     assert not [text for text in shown if SECRET in text]
+
+
+@pytest.mark.parametrize(
+    ("url", "twice"),
+    [
+        ("postgresql://me@db/shop?dbname=other", "dbname"),
+        ("postgresql://me@db/shop?host=elsewhere", "host"),
+        ("postgresql://me@db/shop?port=6432", "port"),
+        ("postgresql://me@db/shop?user=you", "user"),
+        ("postgresql://me:word@db/shop?password=other", "password"),
+    ],
+)
+def test_a_place_that_is_said_twice_is_refused(url: str, twice: str) -> None:
+    """asyncpg takes what stands before the `?`, libpq what stands behind it: one process would work in two databases."""
+    for opened in (
+        lambda: open_store(url, clock=SystemClock()),
+        lambda: open_broker(url, clock=SystemClock()),
+        lambda: PostgresStore(url),
+        lambda: server_of(url),
+    ):
+        with pytest.raises(ConfigurationError, match=f"names its {twice} behind the"):
+            opened()
+
+
+@pytest.mark.parametrize(
+    ("url", "the_same"),
+    [
+        ("postgresql:///?dbname=shop&host=/tmp", "postgresql:///shop?host=%2Ftmp"),
+        ("postgresql+asyncpg://me@db?dbname=a%2Fb", "postgresql://me@db/a%2Fb"),
+        ("postgresql:///?host=/tmp", "postgresql:///?host=/tmp"),
+        ("postgresql://me@db/shop?password=word", "postgresql://me@db/shop?password=word"),
+    ],
+)
+def test_the_database_is_said_in_the_path_to_every_driver(url: str, the_same: str) -> None:
+    assert joined(split(url)) == the_same
+    assert joined(server_of(url)).replace("%2Ftmp", "/tmp") == the_same.replace("%2Ftmp", "/tmp")
+    ours, theirs = PostgresStore(url)._database, psycopg.conninfo.conninfo_to_dict(joined(split(url)))
+    assert theirs.get("dbname") == ours.name
 
 
 @pytest.mark.parametrize("port", ["notaport", "54x2", "-1"])

@@ -11,9 +11,10 @@ from posthouse.brokers.options import options_of, said_in
 from posthouse.brokers.postgres.broker import PostgresBroker
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
+from posthouse.local.url import joined
 
 DRIVER_OPTIONS = {
-    *("host", "port", "dbname", "user", "password", "passfile", "service", "servicefile", "target_session_attrs"),
+    *("host", "port", "user", "password", "passfile", "service", "servicefile", "target_session_attrs"),
     *("sslmode", "sslcert", "sslkey", "sslpassword", "sslrootcert", "sslcrl", "sslnegotiation"),
     *("ssl_min_protocol_version", "ssl_max_protocol_version", "krbsrvname", "gsslib", "application_name"),
 }
@@ -39,7 +40,7 @@ def from_url(parts: SplitResult, clock: Clock) -> PostgresBroker:
     if problems:
         raise ConfigurationError(*problems)
     return PostgresBroker(
-        parts._replace(query=urlencode(driver)).geturl(),
+        joined(parts._replace(query=urlencode(driver))),
         clock=clock,
         retention=options.retention,
         partitions=options.partitions,

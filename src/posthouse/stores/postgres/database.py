@@ -21,6 +21,7 @@ from posthouse.local.naming import client_name
 from posthouse.local.postgres.connection import ServerConnection
 from posthouse.local.postgres.notifier import Notifier
 from posthouse.local.postgres.pool import Share, options
+from posthouse.local.url import joined, split
 from posthouse.store import Rows
 from posthouse.stores.postgres.errors import NOT_PRIMARY, is_lost, mapped, sqlstate_of
 from posthouse.stores.postgres.isolation import role_findings
@@ -70,7 +71,7 @@ class Database:
     """
 
     def __init__(self, url: str, settings: Settings) -> None:
-        self.url = url
+        self.url = url = joined(split(url))
         self.settings = settings
         self.name = unquote(urlsplit(url).path.removeprefix("/")) or None
         self.notifier = Notifier(

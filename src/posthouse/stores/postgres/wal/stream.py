@@ -15,6 +15,7 @@ from psycopg import pq
 from posthouse.clock import SystemClock
 from posthouse.errors import StoreError, StoreUnavailable
 from posthouse.local.naming import given_name
+from posthouse.local.url import joined
 from posthouse.stores.postgres.wal.pgoutput import Committed, Decoder, Inserted
 
 FEEDBACK = 5.0
@@ -174,7 +175,7 @@ def libpq_url(url: str) -> str:
     spoken = [f"-c {name}={_escaped(value)}" for name, value in settings]
     kept["options"] = " ".join(filter(None, (kept.get("options"), *spoken)))
     kept.setdefault("target_session_attrs", "read-write")
-    return parts._replace(query=urlencode(kept, quote_via=quote)).geturl()
+    return joined(parts._replace(query=urlencode(kept, quote_via=quote)))
 
 
 def _escaped(value: str) -> str:
