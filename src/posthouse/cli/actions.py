@@ -26,7 +26,7 @@ COLUMNS = ("WHEN", "WHO", "VERB", "OF", "OUTCOME", "CHANGED", "WHY")
 def actions(
     targets: Targets,
     since: Annotated[str | None, typer.Option(metavar="TIME", help="Only from then on: 2026-04-22T10:00:00Z.")] = None,
-    verb: Annotated[str | None, typer.Option(help="Only these: `held`, or `held edit`.")] = None,
+    verb: Annotated[str | None, typer.Option(help="Only these: `held`, `held edit`, or `edit`.")] = None,
     by: Annotated[str | None, typer.Option(help="Only of this operator.")] = None,
     event: Annotated[str | None, typer.Option(metavar="EVENT_ID", help="Only what was done with this event.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most so many.")] = 100,

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from posthouse.cli.output import complain
+from posthouse.cli.output import complain, end_of_reader
 from posthouse.errors import BrokerUnavailable, PosthouseError, StoreFull, StoreUnavailable
 
 CHECK_FAILED = 1
@@ -25,3 +25,5 @@ class Group(TyperGroup):
         except PosthouseError as error:
             complain(f"posthouse: {error}" if "\n" not in str(error) else f"posthouse:\n{error}")
             raise typer.Exit(CHECK_FAILED if isinstance(error, _AWAY) else BAD_INPUT) from error
+        except BrokenPipeError:
+            end_of_reader()

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 import msgspec
 import typer
@@ -26,6 +26,9 @@ LAST_COLUMN = 16
 """The last column of a table may be cut down to so many columns before the table becomes a list."""
 
 GAP = 2
+
+READER_GONE = 128 + 13
+"""Ended by SIGPIPE, which is not on every system."""
 
 STYLES = {
     "retrying": "yellow",
@@ -119,8 +122,20 @@ def plain(text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
+def end_of_reader() -> NoReturn:
+    """Nobody reads on, as after `| head`: end quietly, with the code that the shell shows for any command which ends so. It must not
+    look like a check that failed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in its buffer goes nowhere
+    raise SystemExit(READER_GONE)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        end_of_reader()
+
+
 def _console(stream: TextIO) -> Console:
-    console = Console(file=stream, markup=False, highlight=False, emoji=False)
+    console = _Console(file=stream, markup=False, highlight=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = UNLIMITED
     return console

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import linecache
+import pkgutil
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -110,11 +111,21 @@ def _import(name: str, target: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise ConfigurationError(
-                f"no module is called {error.name!r} in {here} or among the installed ones.{_neighbours(error.name)}"
+                f"no module is called {error.name!r} in {here} or among the installed ones.{_hint(error.name)}"
             ) from None
         raise ConfigurationError(_failure(name, error)) from error
     except Exception as error:
         raise ConfigurationError(_failure(name, error)) from error
+
+
+def _hint(missing: str) -> str:
+    """What lies beside a module that is not there: in its package, or in the working directory."""
+    package = missing.rpartition(".")[0]
+    if not package:
+        return _neighbours(missing)
+    folders = getattr(sys.modules.get(package), "__path__", ())
+    found = {one.name for one in pkgutil.iter_modules(folders)}
+    return did_you_mean(missing, [f"{package}.{name}" for name in found]) if found else ""
 
 
 def _refuse_a_path(name: str, target: str) -> None:

@@ -42,7 +42,8 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActionFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which actions; None means any. `verb` `held` means all of them: `held retry`, `held edit`, …"""
+    """Which actions; None means any. `verb` `held` means all of them: `held retry`, `held edit`, …;
+    `retry` means `held retry`, `outbox retry`, …"""
 
     since: float | None = None
     verb: str | None = None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from posthouse.cli.output import counted, plain, print_table, span
@@ -39,3 +43,20 @@ def test_a_duration_has_one_unit(seconds: float, text: str) -> None:
 
 def test_one_is_singular() -> None:
     assert (counted(1, "event"), counted(1200, "event")) == ("1 event", "1,200 events")
+
+
+@pytest.mark.parametrize("printing", ["say('a')", "print_table(('A',), [('a',)])", "print_json({'a': 1})"])
+def test_a_reader_that_has_enough_is_no_failed_check(printing: str) -> None:
+    """As in `posthouse status … | head`: the code is that of `yes | head`."""
+    program = (
+        "import typer\nfrom posthouse.cli.group import Group\nfrom posthouse.cli.output import print_json, print_table, say\n"
+        "app = typer.Typer(cls=Group)\napp.callback()(lambda: None)\n"
+        f"app.command('print')(lambda: {printing})\napp(['print'])"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (128 + 13, "")

@@ -75,6 +75,7 @@ def test_two_services_of_one_name_are_refused(project: Project) -> None:
         ("shop:order", "shop has no 'order'. Did you mean 'orders'?"),
         ("shopp:orders", "Did you mean 'shop'?"),
         ("shop.orders:orders", "no module is called 'shop.orders'"),
+        ("shelf.event", "Did you mean 'shelf.events'?"),
         ("shop.py:orders", "Did you mean 'shop:orders'?"),
         ("./shop.py", "Did you mean 'shop'?"),
         ("shop:OrderPlaced", "shop:OrderPlaced is no Service and no App, but type; shop holds shop:orders"),
@@ -93,6 +94,9 @@ def test_a_target_that_is_no_service_says_what_to_write(project: Project, target
     project.write("two.py", TWO)
     project.write("empty.py", "")
     project.write("broken.py", "1 / 0\n")
+    (project.folder / "shelf").mkdir()
+    project.write("shelf/__init__.py", "")
+    project.write("shelf/events.py", TWO)
     project.write("unmet.py", "import not_installed\n")
     project.write(
         "present.py",

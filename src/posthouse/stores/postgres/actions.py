@@ -24,7 +24,8 @@ END = "UPDATE posthouse.action SET changed = $3, count = $4, outcome = $5 WHERE 
 # Those that fit, newest first.
 FIND = f"""
 SELECT at, {ACTION} FROM posthouse.action
-WHERE ($2::double precision IS NULL OR at >= $2) AND ($3::text IS NULL OR verb = $3 OR starts_with(verb, $3 || ' '))
+WHERE ($2::double precision IS NULL OR at >= $2) AND ($3::text IS NULL OR verb = $3 OR starts_with(verb, $3 || ' ')
+    OR split_part(verb, ' ', 2) = $3)
     AND ($4::text IS NULL OR by = $4) AND ($5::text IS NULL OR event_id = $5)
 ORDER BY at DESC, id COLLATE "C" DESC LIMIT $1
 """

@@ -19,7 +19,8 @@ END = "UPDATE posthouse_action SET changed = ?, count = ?, outcome = ? WHERE id 
 # Those that fit, newest first.
 FIND = f"""
 SELECT at, {ACTION} FROM posthouse_action
-WHERE (?1 IS NULL OR at >= ?1) AND (?2 IS NULL OR verb = ?2 OR substr(verb, 1, length(?2) + 1) = ?2 || ' ')
+WHERE (?1 IS NULL OR at >= ?1) AND (?2 IS NULL OR verb = ?2 OR substr(verb, 1, length(?2) + 1) = ?2 || ' '
+    OR substr(verb, instr(verb, ' ') + 1) = ?2)
     AND (?3 IS NULL OR by = ?3) AND (?4 IS NULL OR event_id = ?4)
 ORDER BY at DESC, id DESC LIMIT ?5
 """

@@ -73,6 +73,7 @@ class ActionContract(StoreFixtures):
         assert await verbs(ActionFilter()) == ["heldish", "held edit", "held retry"]
         assert await verbs(ActionFilter(verb="held")) == ["held edit", "held retry"]
         assert await verbs(ActionFilter(verb="held edit")) == ["held edit"]
+        assert await verbs(ActionFilter(verb="retry")) == ["held retry"]
         assert await verbs(ActionFilter(by="eve")) == ["heldish", "held edit"]
         assert await verbs(ActionFilter(event_id="e-0")) == ["held retry"]
         (last,) = await store.actions.find(ActionFilter(), limit=1)
