@@ -234,6 +234,16 @@ async with orders.running():
     ],
     "Events": [
         Mistake(
+            "alias on the way out alone",
+            """\
+import pydantic
+@orders.event("order.sent.v1", key="order_id")
+class OrderSent(pydantic.BaseModel):
+    order_id: str
+    cents: int = pydantic.Field(0, serialization_alias="amountCents")""",
+            "OrderSent.cents would travel as 'amountCents' and be read as 'cents': give it one name for both ways, as in Field(alias='amountCents')",
+        ),
+        Mistake(
             "event without parentheses",
             """\
 @orders.event
@@ -561,6 +571,26 @@ async with orders.transaction() as tx:
 async with orders.transaction() as tx:
     tx.publish(OrderPlaced(order_id=5))""",
             "not a valid OrderPlaced: Expected `str`, got `int` - at `$.order_id`",
+        ),
+        Mistake(
+            "value that is computed again",
+            """\
+@orders.event("order.sent.v1", key="order_id")
+@dataclasses.dataclass
+class OrderSent:
+    order_id: str
+    cents: int
+    def __post_init__(self): self.cents = round(self.cents * 1.2)
+async with orders.transaction() as tx:
+    tx.publish(OrderSent("o1", 10_000))""",
+            "not a valid OrderSent: `$.cents` is 12000 here, and readers would hear 14400",
+        ),
+        Mistake(
+            "date in a field of any type",
+            """\
+async with orders.transaction() as tx:
+    tx.publish(OrderPlaced("o1", more={"until": date(2026, 1, 1)}))""",
+            "`$.more.until` is datetime.date(2026, 1, 1) here, and readers would hear '2026-01-01'",
         ),
         Mistake(
             "nan",

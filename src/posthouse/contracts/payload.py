@@ -42,7 +42,7 @@ class PayloadType(Protocol[T]):
         ...
 
     def encode(self, value: T) -> bytes:
-        """Bytes that are known to read back as the declared type."""
+        """Bytes that are known to read back as this value, of the declared type."""
         ...
 
     def decode(self, data: bytes) -> T:

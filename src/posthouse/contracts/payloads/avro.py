@@ -16,6 +16,7 @@ from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 from posthouse.contracts.avro import GENERATED, MARK
 from posthouse.contracts.avro_schema import avro_schema
+from posthouse.contracts.kept import changed
 from posthouse.contracts.payload import PayloadType, misfit
 from posthouse.contracts.payloads.avro_types import avro_of
 from posthouse.errors import ConfigurationError, ContractError
@@ -62,13 +63,22 @@ class _AvroPayload(Generic[T]):
             msgspec.convert(plain, self.cls, builtin_types=self._native)
             if self._moments:
                 _refuse_times_without_zone(plain, "$")
-            file = io.BytesIO(self._head)
-            file.seek(HEAD)
-            fastavro.schemaless_writer(file, cast("dict[str, object]", self._parsed), plain)
+            data = self._written(plain)
+            heard = self.decode(data)
+            again = self._written(msgspec.to_builtins(heard, builtin_types=self._native))
+            other = changed(value, heard, again == data)
         except ContractError:
             raise
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError, AttributeError) as error:
             raise misfit(self.cls, error) from error
+        if other:
+            raise misfit(self.cls, other)
+        return data
+
+    def _written(self, plain: object) -> bytes:
+        file = io.BytesIO(self._head)
+        file.seek(HEAD)
+        fastavro.schemaless_writer(file, cast("dict[str, object]", self._parsed), plain)
         return file.getvalue()
 
     def decode(self, data: bytes) -> T:

@@ -37,11 +37,16 @@ class _ProtobufPayload(SelfExplaining, Generic[M]):
         self.fields: Sequence[str] = tuple(field.name for field in descriptor.fields)
 
     def encode(self, value: M) -> bytes:
-        """Setting a field checks its type; what is left to go wrong is a required field that was never set."""
+        """Setting a field checks its type; what is left to go wrong is a required field that was never set, and more levels
+        than a reader takes."""
         try:
-            return value.SerializeToString(deterministic=True)
+            data = value.SerializeToString(deterministic=True)
         except (EncodeError, ValueError) as error:
             raise misfit(self.cls, error if value.IsInitialized() else f"it lacks {_missing(value)}") from error
+        heard = self.decode(data)
+        if heard != value and heard.SerializeToString(deterministic=True) != data:  # NaN is not equal to itself
+            raise misfit(self.cls, "readers would hear another one")
+        return data
 
     def decode(self, data: bytes) -> M:
         made = self.cls()

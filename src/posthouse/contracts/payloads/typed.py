@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from posthouse.contracts.kept import changed
 from posthouse.contracts.normal import fields_of
 from posthouse.contracts.payload import JSON, PayloadType, SelfExplaining, lost_number, misfit
 from posthouse.contracts.payloads.formats import with_formats
@@ -40,10 +41,11 @@ class _TypedPayload(SelfExplaining, Generic[T]):
         data = b""
         try:
             data = self._encoder.encode(value)
-            self._decoder.decode(data)
+            heard = self._decoder.decode(data)
+            other = changed(value, heard, self._encoder.encode(heard) == data)
         except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise misfit(self.cls, lost_number(data, value) or error) from error
-        if lost := lost_number(data, value):
+        if lost := lost_number(data, value) or other:
             raise misfit(self.cls, lost)
         return data
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import msgspec
 
 from posthouse.contracts import EventType
+from posthouse.contracts.kept import changed
 from posthouse.contracts.payload import lost_number
 from posthouse.errors import ContractError
 from posthouse.events import Event
@@ -123,8 +124,8 @@ class SagaType:
         """The state as it is stored. Raises ContractError for one that would not read back."""
         try:
             state = msgspec.json.encode(saga)
-            self._decoder.decode(state)
-            if lost := lost_number(state, saga):
+            heard = self._decoder.decode(state)
+            if lost := lost_number(state, saga) or changed(saga, heard, msgspec.json.encode(heard) == state):
                 raise ValueError(lost)
         except (*UNREADABLE, TypeError) as error:
             raise ContractError(f"the state of the saga {self.name!r} cannot be stored: {error}") from error
