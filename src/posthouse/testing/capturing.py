@@ -24,6 +24,7 @@ from posthouse.local.url import joined, split
 from posthouse.service import Service
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
 from posthouse.store.savepoints import Detach, Savepoints, Step
+from posthouse.store.wording import text_of
 from posthouse.stores import open_store
 from posthouse.stores.sessions import Kind, Session, refusal, session_of
 from posthouse.testing.scratch import at_hand
@@ -121,12 +122,15 @@ class Entry:
 class Book(Savepoints):
     """What was said on one connection: it hears of savepoints and of the end of the transaction."""
 
-    __slots__ = ("_committed", "_open", "detach", "over")
+    __slots__ = ("_committed", "_latest_commit", "_open", "connection", "detach", "over")
 
     def __init__(self) -> None:
         super().__init__()
         self._committed: list[Entry] = []
+        self._latest_commit: list[Entry] = []
+        """As long as nothing was said since: some tell of a commit before they know its answer."""
         self._open: list[Entry] = []
+        self.connection: Any = None
         self.detach: Detach | None = None
         self.over = False
         """Whether the transaction that it listened to has ended."""
@@ -134,9 +138,12 @@ class Book(Savepoints):
 
     @property
     def entries(self) -> Sequence[Entry]:
+        if self._open and _is_closed(self.connection):
+            self.hear_of_end()
         return [*self._committed, *self._open]
 
     def add(self, said: Iterable[OutboxRow | Timer | tuple[str, str]]) -> None:
+        self._latest_commit = []
         self._open += map(Entry, said)
 
     def mark(self) -> int:
@@ -156,8 +163,25 @@ class Book(Savepoints):
     def hear_of_end(self, *, committed: bool = False) -> None:
         if committed:
             self._committed += self._open
+            self._latest_commit = self._open
         self._open, self.over = [], True
         self._set.clear()
+
+    def hear_failed(self, sql: object) -> None:
+        """A commit that is answered with an error has undone everything."""
+        if text_of(sql).strip(" ;").upper() == "COMMIT":
+            self._committed = [entry for entry in self._committed if entry not in self._latest_commit]
+            self.hear_of_end()
+        else:
+            super().hear_failed(sql)
+
+
+def _is_closed(connection: Any) -> bool:
+    """Whether it was closed, and with it a transaction that nobody committed; psycopg and asyncpg can tell."""
+    asked = (
+        getattr(connection, "closed", None) if hasattr(connection, "closed") else getattr(connection, "is_closed", None)
+    )
+    return bool(asked() if callable(asked) else asked)
 
 
 class CapturedJoined:
@@ -337,6 +361,7 @@ class CapturingStore:
         _, book = self._books.get(id(session.theirs), (None, None))
         if book is None:
             book = self._said.book()
+            book.connection = session.theirs
             self._books[id(session.theirs)] = session.theirs, book
         if book.over and book.detach is not None:
             book.detach()

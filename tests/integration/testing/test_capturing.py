@@ -16,6 +16,7 @@ import asyncpg
 import psycopg
 import pytest
 from sqlalchemy import create_engine, text
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
@@ -280,3 +281,39 @@ async def test_code_that_is_connected_to_another_database_than_the_session_made_
 )
 def test_a_database_is_for_tests_when_its_name_says_so(name: str, suits: bool) -> None:
     assert bool(FOR_TESTS.search(name)) is suits
+
+
+async def test_what_a_commit_or_a_closed_connection_undid_was_not_said(posthouse_store: str) -> None:
+    url = posthouse_store.partition("?")[0]
+    shop, one = Shop(url), OrderPlaced(order_id="o1")
+    late = "CREATE TEMPORARY TABLE late (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED); INSERT INTO late VALUES (1), (1)"
+    engine = create_async_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+
+    async def by_session() -> None:
+        async with AsyncSession(engine) as session, session.begin():
+            await shop.service.outbox.add(session, one)
+            await session.execute(text(late))
+
+    def by_psycopg() -> None:
+        with closing(psycopg.connect(url)) as connection:
+            shop.service.outbox.add_now(connection, one)
+            connection.execute(late)
+            connection.commit()
+
+    with capture_outbox(shop.service) as said:
+        with pytest.raises(IntegrityError):
+            await by_session()
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            by_psycopg()
+        with closing(psycopg.connect(url)) as connection:
+            shop.service.outbox.add_now(connection, one)
+        assert said.subjects == []
+        with psycopg.connect(url) as connection:
+            shop.service.outbox.add_now(connection, one)
+        async with AsyncSession(engine) as session:
+            await shop.service.outbox.add(session, one)
+            await session.commit()
+            await session.execute(text("SELECT 1"))
+            await session.rollback()
+    assert shop.ids(said) == ["o1", "o1"]
+    await engine.dispose()

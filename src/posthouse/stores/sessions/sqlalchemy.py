@@ -143,7 +143,7 @@ def _of_connection(connection: Any, savepoints: Savepoints) -> Listeners:
     def failed(context: Any) -> None:
         if context.connection is connection:
             see()
-            savepoints.hear_failed(context.statement or "")
+            savepoints.hear_failed(context.statement or "COMMIT")  # or a rollback, which is no better
 
     def rolled_back(_: Any) -> None:
         savepoints.hear_of_end()
