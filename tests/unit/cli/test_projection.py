@@ -10,8 +10,11 @@ import pytest
 
 from posthouse.app import app_of
 from posthouse.cli.target import load
-from posthouse.status import drained
+from posthouse.liveness import attendance, is_running
+from posthouse.status import drained, status
+from posthouse.store import WorkerTable
 from posthouse.store.projections import Generation
+from tests.kit.waiting import eventually
 from tests.unit.cli.conftest import Project
 
 ROOMS = """
@@ -216,3 +219,28 @@ def test_held_events_of_a_generation_can_be_asked_for(declared: Project) -> None
     result = declared.run("held", "list", "rooms", "--consumer", "rooms.listings.2")
     assert result.exit_code == 2
     assert "rooms has no consumer 'rooms.listings.2'. Did you mean 'rooms.listings'?" in result.stderr
+
+
+def test_a_read_model_that_is_fed_has_somebody_whichever_generation_is_live(declared: Project) -> None:
+    with_rooms(declared, 1)
+    declared.forget()
+
+    async def look() -> None:
+        service = load("rooms:rooms")
+        async with service.running():
+            table = app_of(service).store.workers
+            await eventually(lambda: _runs(table))
+            (found,) = await attendance([service], await status([service]))
+            assert (found.idle, found.missing) == ([], [])
+            (line,) = (await status([service])).lines
+            assert line.consumer != "listings", "a generation has a group of its own"
+        await service.aclose()
+        (found,) = await attendance([service], await status([service]))
+        assert found.idle == [line.consumer]
+        await service.aclose()
+
+    asyncio.run(look())
+
+
+async def _runs(table: WorkerTable) -> bool:
+    return any(is_running(worker) for worker in await table.read())
