@@ -768,7 +768,7 @@ async with orders.transaction() as tx:
         Mistake(
             "add_now to sqlite other file",
             'orders.outbox.add_now(sqlite3.connect(":memory:"), OrderPlaced("o1"))',
-            "the database lacks 0001_begin, 0002_version_usage, 0003_sagas, 0004_streams, 0005_projections: run `posthouse db upgrade TARGET`, your module:service",
+            "the database has no tables of Posthouse, and a transaction of yours makes none: run `posthouse db upgrade TARGET`, your module:service",
         ),
         Mistake(
             "add_now forgot connection",

@@ -121,11 +121,9 @@ def _import(name: str, target: str) -> ModuleType:
 def _hint(missing: str) -> str:
     """What lies beside a module that is not there: in its package, or in the working directory."""
     package = missing.rpartition(".")[0]
-    if not package:
-        return _neighbours(missing)
     folders = getattr(sys.modules.get(package), "__path__", ())
-    found = {one.name for one in pkgutil.iter_modules(folders)}
-    return did_you_mean(missing, [f"{package}.{name}" for name in found]) if found else ""
+    found = [f"{package}.{one.name}" for one in pkgutil.iter_modules(folders)]
+    return did_you_mean(missing, found) if found else _neighbours(missing)
 
 
 def _refuse_a_path(name: str, target: str) -> None:

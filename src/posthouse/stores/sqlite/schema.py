@@ -111,8 +111,14 @@ def checking(wanted_shards: int | None, file: str | None = None) -> Steps[int]:
         )
     lacking = missing([str(row[0]) for row in (yield LIST, ())]) if tables else migrations()
     if lacking:
+        theirs = not tables and file is not None
+        what = (
+            "has no tables of Posthouse, and a transaction of yours makes none"
+            if theirs
+            else f"lacks {', '.join(lacking)}"
+        )
         raise StoreOutdated(
-            f"the database lacks {', '.join(lacking)}: run `posthouse db upgrade TARGET`, your module:service or the URL of the store"
+            f"the database {what}: run `posthouse db upgrade TARGET`, your module:service or the URL of the store"
         )
     shards = (yield SHARDS, ()).scalar()
     if wanted_shards not in (None, shards):
