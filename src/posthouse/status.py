@@ -15,6 +15,8 @@ from posthouse.app import App, apps_of
 from posthouse.broker import Progress
 from posthouse.clock import day_of
 from posthouse.contracts.deprecation import deprecations
+from posthouse.errors import BrokerUnavailable
+from posthouse.redaction import redacted, words_of
 from posthouse.seam.timing import ServiceTiming, read_timing
 from posthouse.service import Service
 from posthouse.store import Counts
@@ -139,6 +141,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     timers: Mapping[str, int]
     notes: Sequence[str]
     refused: Mapping[str, int] = {}
+    away: str = ""
+    """Why a broker could not be asked: then nobody knows what is at it, and the rest is what the stores know."""
 
     @property
     def dead(self) -> int:
@@ -177,8 +181,9 @@ def worst(lines: Sequence[Line]) -> Verdict:
     return "cannot tell" if "cannot tell" in verdicts else "adds up"
 
 
-async def status(services: Sequence[Service]) -> Status:
-    """Read the figures. Name producers and consumers together to have the producers' own counts in the lines.
+async def status(services: Sequence[Service], *, patience: float | None = None) -> Status:
+    """Read the figures. Name producers and consumers together to have the producers' own counts in the lines. `patience`: a broker
+    that does not answer for so many seconds, or is away, is told of in the figures (`Status.away`) and not raised.
 
     Against the stream: first what was applied, then what is at the broker, last what was committed and not sent. So an event
     that takes a step meanwhile is missed, which the next look corrects, and never counted twice, which could hide a loss."""
@@ -186,7 +191,7 @@ async def status(services: Sequence[Service]) -> Status:
     for app in apps:
         await app.projections.learn()  # another process may have swapped a generation in
     heard = [await app.store.counts() for app in apps]
-    progress = [await _progress(app) for app in apps]
+    progress = [await _progress(app, patience) for app in apps]
     counts = {app.opened.name: await app.store.counts() for app in apps}
     own = {service.name: counts[app.opened.name] for app in apps for service in app.services}
     said = [
@@ -206,6 +211,7 @@ async def status(services: Sequence[Service]) -> Status:
         stuck={name: c.stuck for name, c in counts.items()},
         refused={name: sum(n for t, n in c.refused.items() if t in producers) for name, c in counts.items()},
         timers={name: c.timers for name, c in counts.items()},
+        away="; ".join(dict.fromkeys(reached.away for reached in progress if reached.away)),
         notes=[
             *sorted({note for app in apps for note in app.broker.sheet.notes} | {*_ends(apps)}),
             *dict.fromkeys(gone),
@@ -236,19 +242,37 @@ async def drained(*services: Service, timeout: float = 30.0) -> Status:
 
 
 class _Reached(NamedTuple):
-    """How far the consumers of a service are, and whether its broker counts every frame that it ever stored."""
+    """How far the consumers of a service are, and whether its broker counts every frame that it ever stored; or why it could not
+    be asked."""
 
     progress: Mapping[tuple[str, str], Progress]
     history: bool
+    away: str = ""
 
 
-async def _progress(app: App) -> _Reached:
-    groups = app.opened.topology().groups.items()
-    found = {consumer: await app.broker.progress(consumer, topics) for consumer, topics in groups}
+async def _progress(app: App, patience: float | None = None) -> _Reached:
+    places = app.opened.topology().groups
+    try:
+        found = {consumer: await _asked(app, consumer, topics, patience) for consumer, topics in places.items()}
+    except BrokerUnavailable as error:
+        if patience is None:
+            raise
+        nothing = Progress(stored=0, pending=0, truncated=False, uncounted="the broker could not be asked")
+        unknown = {(consumer, topic): nothing for consumer, topics in places.items() for topic in topics}
+        return _Reached(unknown, history=False, away=words_of(error))
     return _Reached(
         {(consumer, topic): reached for consumer, of in found.items() for topic, reached in of.items()},
         app.broker.sheet.history,
     )
+
+
+async def _asked(app: App, group: str, topics: Sequence[str], patience: float | None) -> Mapping[str, Progress]:
+    try:
+        async with asyncio.timeout(patience):
+            return await app.broker.progress(group, topics)
+    except TimeoutError as error:
+        place = redacted(app.opened.ports.broker_url)
+        raise BrokerUnavailable(f"the broker {place} did not answer within {patience:g} s") from error
 
 
 async def forgotten(app: App) -> Mapping[str, int]:

@@ -19,7 +19,7 @@ from posthouse.cli.output import Cell, complain, print_json, print_table, say, s
 from posthouse.cli.target import Targets, load_all
 from posthouse.cli.timing import show_timing
 from posthouse.cli.workers import mixed, show_workers, unattended
-from posthouse.errors import BrokerUnavailable, ConfigurationError, StoreUnavailable
+from posthouse.errors import ConfigurationError, StoreUnavailable
 from posthouse.liveness import Attendance, attendance, is_running
 from posthouse.missing import Remedy, accepted, remedies
 from posthouse.seam.timing import ServiceTiming
@@ -33,6 +33,9 @@ LOOKS = 5
 PAUSE = 0.2
 """Figures are read one after the other: what seems to be missing is looked for again before it is reported. Where nothing has
 moved from the first look to the last, it is missing, whatever else is on its way."""
+
+BROKER_WITHIN = 4.0
+"""Seconds that a broker has for one answer: what the stores know is wanted most while it is away."""
 
 COLUMNS = ("CONSUMER", "TOPIC", "COMMITTED", "APPLIED", "IN FLIGHT", "HELD", "SKIPPED", "STRANGE", "")
 
@@ -58,6 +61,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     timers: Mapping[str, int]
     wake: Mapping[str, str]
     notes: Sequence[str]
+    away: str
+    """Why the broker could not be asked; then the figures are what the stores know."""
     workers: Sequence[Mapping[str, object]]
     """Every process that ran in the last day, with what it runs and its last sign of life."""
     unattended: Sequence[str]
@@ -109,10 +114,12 @@ def status(
 def _show_once(services: Sequence[Service], targets: Sequence[str], as_json: bool, verbose: bool) -> None:
     try:
         look = asyncio.run(looked(services, verbose=verbose))
-    except (StoreUnavailable, BrokerUnavailable) as error:
+    except StoreUnavailable as error:
         complain(f"posthouse: cannot tell: {error}")
         raise typer.Exit(CANNOT_TELL) from error
     figures, attended = look.figures, look.attended
+    if figures.away:
+        complain(f"posthouse: cannot tell what is at the broker: {figures.away}")
     settled = figures.settled(look.before)
     if as_json:
         report = report_of(figures, look.wake, settled, attended, look.timing)
@@ -140,12 +147,12 @@ def code_of(figures: Status, settled: Sequence[Line], attended: Sequence[Attenda
         return NOBODY
     if figures.overdue:
         return NEEDS_YOU
-    return CANNOT_TELL if verdict == "cannot tell" else FINE
+    return CANNOT_TELL if verdict == "cannot tell" or figures.away else FINE
 
 
 def outcome(figures: Status, settled: Sequence[Line]) -> Verdict:
     """The answer to all. Of a line that moves and does not add up, or may count something twice, nobody can tell yet."""
-    if figures.verdict == "adds up" or worst(settled) == "does not add up":
+    if worst(settled) == "does not add up" or (figures.verdict == "adds up" and not figures.away):
         return figures.verdict
     return "cannot tell"
 
@@ -166,7 +173,7 @@ def report_of(
     return Report(
         code=code_of(figures, settled, attended),
         verdict=outcome(figures, settled),
-        adds_up=figures.verdict == "adds up",
+        adds_up=outcome(figures, settled) == "adds up",
         moving=moving(figures, settled),
         lines=[_said(line) for line in figures.lines],
         unsent=figures.unsent,
@@ -175,6 +182,7 @@ def report_of(
         timers=figures.timers,
         wake=wake,
         notes=figures.notes,
+        away=figures.away,
         workers=[_worker(worker) for one in attended for worker in one.workers],
         unattended=[sentence for one in attended for sentence in unattended(one)],
         timing=timing,
@@ -224,12 +232,12 @@ async def looked(services: Sequence[Service], *, verbose: bool = False) -> Look:
     """Look until all adds up, a few times at most."""
     async with opened(services):
         wake = await _wakes(services)
-        figures = before = await read_status(services)
+        figures = before = await read_status(services, patience=BROKER_WITHIN)
         for _ in range(LOOKS - 1):
-            if figures.verdict == "adds up":
+            if figures.verdict == "adds up" or figures.away:
                 break
             await asyncio.sleep(PAUSE)
-            figures = await read_status(services)
+            figures = await read_status(services, patience=BROKER_WITHIN)
         return Look(
             figures,
             before,
@@ -249,11 +257,13 @@ async def _watch(services: Sequence[Service], every: float, verbose: bool) -> No
     async with opened(services):
         before: Status | None = None
         while True:
-            figures, wake = await read_status(services), await _wakes(services)
+            figures, wake = await read_status(services, patience=BROKER_WITHIN), await _wakes(services)
             console = stdout()
             if console.is_terminal:
                 console.clear()
             attended = await attendance(services, figures)
+            if figures.away:
+                say(f"cannot tell what is at the broker: {figures.away}", "red")
             show(figures, wake, figures.settled(before) if before else (), attended)
             if verbose:
                 show_timing(await timing_of(services))

@@ -171,6 +171,20 @@ def test_a_broker_that_is_away_is_no_loss_but_nobody_can_tell(project: Project) 
     assert "cannot tell" in result.stderr
 
 
+def test_with_the_broker_away_it_shows_in_seconds_what_the_store_knows(poisoned: Project) -> None:
+    poisoned.place(("c", 9))
+    text = (poisoned.folder / "shop.py").read_text()
+    poisoned.write("shop.py", text + '\nfrom posthouse import App\n\nApp(orders, broker="nats://127.0.0.1:1")\n')
+    began = time.monotonic()
+    result = poisoned.run("status", "shop:orders", "--json")
+    assert time.monotonic() - began < 8
+    said = json.loads(result.stdout)
+    assert (said["code"], said["verdict"], said["adds_up"], said["unsent"]) == (1, "cannot tell", False, {"orders": 1})
+    assert said["lines"][0]["held"] == {"blocked": 1, "dead": 1}
+    assert "127.0.0.1:1" in said["away"]
+    assert "nothing listens at" in result.stderr
+
+
 def test_verbose_shows_how_long_each_crossing_of_a_process_took(poisoned: Project) -> None:
     result = poisoned.run("status", "--verbose", "shop:orders")
     assert "orders: timed by one process" in result.stdout

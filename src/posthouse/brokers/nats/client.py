@@ -60,6 +60,8 @@ class Refused(BrokerError):
         super().__init__(f"{subject}: {refusal.description}")
 
 
+STARTING = 2.0
+"""Seconds for which a server may refuse connections because it is about to start."""
 NOBODY = Refusal(code=503, description="nobody listens on this subject")
 _answer = msgspec.json.Decoder(Answer)
 
@@ -91,6 +93,9 @@ class Client:
         """Without anybody's password."""
         self._turned_away = ""
         """What the server said of who we are, while we were connecting."""
+        self._nobody = ""
+        """Why nobody could be connected to, meanwhile."""
+        self._connecting: asyncio.Timeout | None = None
         self.timeout = timeout
         self._driver = driver
         self._connection: Connection | None = None
@@ -231,10 +236,10 @@ class Client:
             "connect_timeout": self.timeout,
             **self._driver,
         }
-        self._turned_away = ""
+        self._turned_away = self._nobody = ""
         with mapped(f"connecting to {self._shown}"):
             try:
-                async with asyncio.timeout(self.timeout):
+                async with asyncio.timeout(self.timeout) as self._connecting:
                     await connection.connect(
                         self._servers,
                         error_cb=self._on_error,
@@ -244,11 +249,15 @@ class Client:
                         reconnect_time_wait=options.pop("reconnect_time_wait", 0.2),  # type: ignore[arg-type]  # floats work
                         **options,  # type: ignore[arg-type]  # the driver checks what it is given
                     )
-            except BaseException:
+            except BaseException as error:
                 await connection.close()
                 if self._turned_away:
                     raise BrokerError(f"NATS at {self._shown} refuses us: {self._turned_away}") from None
+                if self._nobody and isinstance(error, TimeoutError):
+                    raise BrokerUnavailable(f"NATS: nothing listens at {self._shown} ({self._nobody})") from None
                 raise
+            finally:
+                self._connecting = None
             self._inbox = connection.new_inbox()
             await connection.subscribe(
                 f"{self._inbox}.*.*", cb=self._on_message, pending_msgs_limit=0, pending_bytes_limit=0
@@ -285,6 +294,11 @@ class Client:
 
     async def _on_error(self, error: Exception) -> None:
         """A right that is missing is told apart from any request: whoever waits now gets no answer."""
+        if isinstance(error, ConnectionRefusedError) and self._connecting is not None:
+            when, now = self._connecting.when(), asyncio.get_running_loop().time()
+            self._nobody = str(error)
+            if when is not None and now > when - self.timeout + STARTING:
+                self._connecting.reschedule(now)
         if "authorization violation" in str(error).lower():
             self._turned_away = str(error)
         if "permissions violation" in str(error).lower():
