@@ -100,6 +100,7 @@ class Runtime:
         parts = [part for part in PARTS if part in only]
         worker = msgspec.structs.replace(self.worker, id=new_id(), parts=parts)
         heartbeat = Heartbeat(self.store, self.clock, self.seam.timing, worker)
+        heard = [consumer.name for consumer in self.consumers] if "consumers" in only else []
         loops: list[tuple[str, Run, Pulse]] = [
             ("heartbeat", heartbeat.run, heartbeat.pulse),
             ("housekeeping", self._keep_house, self.pulse),
@@ -117,7 +118,7 @@ class Runtime:
             if self.projections is not None:
                 keeping = partial(self.projections.run, keep=self._keep_running)
                 loops.append(("projections", keeping, self.projections.pulse))
-        log.info("%s runs %s", self.name, ", ".join(name for name, _, _ in loops))
+        log.info("%s runs %s%s", self.name, ", ".join(parts), f": {', '.join(heard)}" if heard else "")
         self.loops[:] = [name for name, _, _ in loops]
         async with asyncio.TaskGroup() as group:
             for name, run, pulse in loops:

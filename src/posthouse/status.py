@@ -112,9 +112,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         if self.verdict == "adds up":
             return ""
         if self.removed:
-            return (
-                "nobody reads it any more, and what is held for it stays: retry or skip it, see `posthouse held list`"
-            )
+            return "nobody reads it any more, and what is held for it stays: retry or skip it, see `posthouse held list TARGET`"
         if self.foreign:
             return "the service that says these events was not named"
         if self.difference < 0:

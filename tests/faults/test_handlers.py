@@ -699,7 +699,7 @@ async def test_an_event_that_waits_its_turn_cannot_be_moved(
 ) -> None:
     place, harness = floor
     before = await place.held(harness)
-    with pytest.raises(DeskError, match="earlier event"):
+    with pytest.raises(DeskError, match="waits behind"):
         await getattr(place.plant.held, verb)(before[which].id)
     assert await place.held(harness) == before
 

@@ -11,7 +11,7 @@ import typer
 from posthouse.cli.losses import advice, one_target
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, By, Why, Yes
-from posthouse.cli.output import counted, print_json, say
+from posthouse.cli.output import confirm, counted, print_json, say
 from posthouse.cli.status import looked
 from posthouse.cli.target import Targets, load_all
 from posthouse.errors import ConfigurationError, DeskError, did_you_mean
@@ -51,7 +51,7 @@ def accept_loss(
         for remedy in look.remedies:
             if (remedy.consumer, remedy.topic) == (consumer, topic) and remedy.since is not None:
                 say(advice(remedy, targets), "yellow")
-        typer.confirm(_question(line), abort=True, err=True)
+        confirm(_question(line))
 
     async def write() -> Action:
         async with opened(services):

@@ -65,11 +65,17 @@ def _row(action: Action) -> tuple[Cell, ...]:
         timestamp(action.at)[:19] + "Z",
         action.by,
         action.verb,
-        " ".join(filter(None, (action.target, f"of {action.tenant}" if action.tenant else ""))),
+        " ".join(filter(None, (action.target or _many(action), f"of {action.tenant}" if action.tenant else ""))),
         Text(one_line(action.outcome), {"done": "green", "begun": "yellow"}.get(action.outcome, "red")),
         "; ".join(f"{name}: {_said(before)} → {_said(after)}" for name, (before, after) in action.changed.items()),
         one_line(action.why),
     )
+
+
+def _many(action: Action) -> str:
+    """What was done to many at once, such as a resend."""
+    place = " ".join(filter(None, (action.topic, f"key {action.key}" if action.key else "")))
+    return f"{counted(action.count, 'event')}{f' of {place}' if place else ''}"
 
 
 def _said(value: object) -> str:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.options import AsJson, By, Why, Yes
-from posthouse.cli.output import counted, print_json, print_table, say
+from posthouse.cli.output import confirm, counted, print_json, print_table, say
 from posthouse.cli.roles import roles
 from posthouse.cli.target import store_of
 from posthouse.errors import ConfigurationError, StoreOutdated, did_you_mean
@@ -101,9 +101,7 @@ def restored(
     What was perhaps not sent is sent again. Stop the service's processes before, and start them afterwards.
     """
     if not dry_run and not yes:
-        typer.confirm(
-            f"Was the store of {target} brought back from a backup, and is nobody at work on it?", abort=True, err=True
-        )
+        confirm(f"Was the store of {target} brought back from a backup, and is nobody at work on it?")
     action = Action(verb="db restored", by=by, why=why, target="the store")
     found = asyncio.run(_with_store(target, lambda store: _restored(store, dry_run, action)))
     if as_json:

@@ -16,7 +16,7 @@ from posthouse.checks import Check, Judgement
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.options import AsJson
 from posthouse.cli.order import order_checks
-from posthouse.cli.output import Cell, print_json, print_table, say
+from posthouse.cli.output import Cell, aimed, print_json, print_table, say
 from posthouse.cli.sheet import sheet_rows
 from posthouse.cli.target import Targets, load_all
 from posthouse.errors import BrokerError, PosthouseError, StoreError
@@ -30,7 +30,7 @@ from posthouse.topology import Scope, plan
 STYLES: dict[Judgement, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 UNREACHED = "opening"
 """The name of the only check of what cannot be opened."""
-UNCOMPARED = "grant the right to list what is there, or run `posthouse topology plan` as somebody who has it"
+UNCOMPARED = "grant the right to list what is there, or run `posthouse topology plan TARGET` as somebody who has it"
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +122,7 @@ async def _topology_check(app: App) -> Check:
     missing, changed, left = (verbs.count(verb) for verb in ("create", "change", "delete"))
     if changed or left:
         found = f"{missing} missing, {changed} set otherwise, {left} not declared any more"
-        return Check(name="topology", found=found, judgement="warn", fix="see `posthouse topology plan`")
+        return Check(name="topology", found=found, judgement="warn", fix="see `posthouse topology plan TARGET`")
     return Check(name="topology", found=f"{missing} not made yet: the next start does it" if missing else "as declared")
 
 
@@ -138,7 +138,7 @@ async def _trace_checks(app: App) -> list[Check]:
             name=f"log of {topic}",
             found=f"{number:,} events were sent, and the broker has no trace of them: it was deleted, or is another one",
             judgement="fail",
-            fix="run a worker, which makes what it needs; see with `posthouse status` what consumers lack, and send it again: "
+            fix="run a worker, which makes what it needs; see with `posthouse status TARGET` what consumers lack, and send it again: "
             "docs/missing.md",
         )
         for topic, number in gone.items()
@@ -158,7 +158,7 @@ def _show(examination: Examination) -> None:
     print_table(("CHECK", "", "FOUND"), [_row(check) for check in examination.checks])
     for check in examination.checks:
         if check.fix:
-            say(Text.assemble((f"{check.name}: ", STYLES[check.judgement]), check.fix))
+            say(Text.assemble((f"{check.name}: ", STYLES[check.judgement]), aimed(check.fix)))
     if examination.sheet is not None:
         say("")
         print_table(("CAPABILITY", "", "MEANING"), sheet_rows(examination.sheet))

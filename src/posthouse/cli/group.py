@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from posthouse.cli.output import complain, end_of_reader
+from posthouse.cli.output import aim, complain, end_of_reader
 from posthouse.errors import BrokerUnavailable, PosthouseError, StoreFull, StoreUnavailable
 
 CHECK_FAILED = 1
@@ -20,6 +20,7 @@ class Group(TyperGroup):
     """Exit code 2: what was asked or configured cannot work. 1: a check failed, or a server is away."""
 
     def invoke(self, ctx: Any) -> object:
+        aim()
         try:
             return super().invoke(ctx)
         except PosthouseError as error:

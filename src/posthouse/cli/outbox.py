@@ -67,7 +67,7 @@ def retry(
             f"{counted(len(done), 'stuck row')}: tried again as soon as a relay runs" if done else "nothing was changed"
         )
     for row_id in unknown:
-        complain(f"posthouse: no stuck row has the number {row_id}: see `posthouse outbox list`")
+        complain(f"posthouse: no stuck row has the number {row_id}: see `posthouse outbox list TARGET`")
     if unknown:
         raise typer.Exit(BAD_INPUT)
 

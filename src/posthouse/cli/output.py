@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import NoReturn, TextIO
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from posthouse.errors import ConfigurationError
 from posthouse.redaction import redacted
 
 Cell = str | int | Text
@@ -42,6 +44,20 @@ STYLES = {
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
+_HINT = re.compile(r"(`posthouse [a-z -]+) TARGET\b")
+_aim: list[str] = []
+
+
+def aim(*targets: str) -> None:
+    """What was named on the command line, for hints that name a command with TARGET."""
+    _aim[:] = targets
+
+
+def aimed(text: str) -> str:
+    """A hint, with the target as it was given; as it is where there were several, of which it would have to be one."""
+    return _HINT.sub(lambda found: f"{found[1]} {shlex.quote(_aim[0])}", text) if len(_aim) == 1 else text
+
+
 def stdout() -> Console:
     """Where facts go."""
     return _console(sys.stdout)
@@ -54,12 +70,25 @@ def stderr() -> Console:
 
 def say(text: str | Text, style: str = "") -> None:
     """One fact, in words."""
-    stdout().print(plain(text) if isinstance(text, str) else text, style=style, soft_wrap=True)
+    stdout().print(plain(aimed(text)) if isinstance(text, str) else text, style=style, soft_wrap=True)
 
 
 def complain(text: str) -> None:
     """One sentence about what went wrong."""
-    stderr().print(plain(redacted(text)), style="red", soft_wrap=True)
+    stderr().print(plain(redacted(aimed(text))), style="red", soft_wrap=True)
+
+
+def confirm(question: str) -> None:
+    """Ask before something is done; typer.Abort where the answer is no. Where nobody can answer, `--yes` is named."""
+    try:
+        agreed = typer.confirm(question, err=True)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise
+        typer.echo(err=True)
+        raise ConfigurationError("nobody can be asked here, since stdin is no terminal: say --yes to do it") from None
+    if not agreed:
+        raise typer.Abort
 
 
 def print_json(value: object) -> None:

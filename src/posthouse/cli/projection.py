@@ -19,7 +19,7 @@ from posthouse.app import app_of, apps_of
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, By, Why, Yes
-from posthouse.cli.output import Cell, counted, plain, print_json, print_table, say, span, stderr
+from posthouse.cli.output import Cell, confirm, counted, plain, print_json, print_table, say, span, stderr
 from posthouse.cli.target import Target, Targets, load, load_all
 from posthouse.processes import Plan, ProjectionStatus
 from posthouse.processes.projection import GenerationStatus, Progress, Rebuilt
@@ -137,9 +137,7 @@ def drop_command(
     service = load(target)
     what = "the rebuild" if generation is None else f"generation {generation}"
     if not yes:
-        typer.confirm(
-            f"Drop {what} of {app_of(service).projections.named(name).consumer}, with its tables?", abort=True, err=True
-        )
+        confirm(f"Drop {what} of {app_of(service).projections.named(name).consumer}, with its tables?")
     row = asyncio.run(_dropped(service, name, generation, by, why))
     if as_json:
         print_json({"projection": row.projection, "generation": row.number, "tables": row.tables})

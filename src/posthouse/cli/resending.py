@@ -14,7 +14,7 @@ from posthouse.cli.losses import when
 from posthouse.cli.moment import moment_of
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, By, Why, Yes
-from posthouse.cli.output import complain, counted, print_json, print_table, say, span
+from posthouse.cli.output import complain, confirm, counted, print_json, print_table, say, span
 from posthouse.cli.target import Targets, load_all
 from posthouse.errors import BrokerUnavailable, ConfigurationError, did_you_mean
 from posthouse.receiving.readers import topics_of
@@ -97,7 +97,7 @@ async def _resent(
                 return found
             _table(found)
             number = counted(sum(result.events for result in found), "event")
-            await asyncio.to_thread(typer.confirm, f"Send {number} again?", abort=True, err=True)
+            await asyncio.to_thread(confirm, f"Send {number} again?")
         try:
             return await send_again(apps, choice, dry_run=dry_run, by=by, why=why)
         except BrokerUnavailable as error:
@@ -113,7 +113,7 @@ def _show(results: Sequence[Resent], *, dry_run: bool, retention: Sequence[App])
     elif dry_run:
         say(f"\n{counted(events, 'event')} would be sent again; nothing was sent", "green")
     else:
-        say(f"{counted(sent, 'event')} sent again: see `posthouse status`", "green")
+        say(f"{counted(sent, 'event')} sent again: see `posthouse status TARGET`", "green")
     for result in results:
         if result.forgotten:
             say(

@@ -14,7 +14,7 @@ from posthouse.broker import Progress
 from posthouse.cli.moment import moment_of
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, By, Why, Yes
-from posthouse.cli.output import print_json, print_table
+from posthouse.cli.output import confirm, print_json, print_table
 from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.service import Service
@@ -53,7 +53,7 @@ def seek(
         _show_plan(service, name, topics, str(place), as_json)
         return
     if not yes:
-        typer.confirm(f"Move {name} to {place} in {', '.join(topics)}?", abort=True, err=True)
+        confirm(f"Move {name} to {place} in {', '.join(topics)}?")
     action = Action(verb="seek", by=by, why=why, consumer=name, topic=topics[0] if len(topics) == 1 else "")
     action = msgspec.structs.replace(action, target=f"{name} to {place}", count=len(topics))
     before, after = asyncio.run(_moved(service, name, topics, position, moment, action))

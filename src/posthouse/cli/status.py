@@ -223,9 +223,9 @@ def show(figures: Status, wake: Mapping[str, str], settled: Sequence[Line], atte
         say(f"note: {note}", "yellow")
     for name, stuck in figures.stuck.items():
         if stuck:
-            say(f"{name}: the broker refuses events, see `posthouse outbox list`", "yellow")
+            say(f"{name}: the broker refuses events, see `posthouse outbox list TARGET`", "yellow")
     if any(line.held or line.strange for line in figures.lines):
-        say("held events: see `posthouse held list`", "yellow")
+        say("held events: see `posthouse held list TARGET`", "yellow")
 
 
 async def looked(services: Sequence[Service], *, verbose: bool = False) -> Look:

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from posthouse.app import App, app_of
+from posthouse.cli.output import aim
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError, PosthouseError, did_you_mean
 from posthouse.service import Service
@@ -32,12 +33,16 @@ Targets = Annotated[
 ]
 
 
+NEIGHBOURS = 6
+"""So many modules are named to somebody who named none of them."""
+
 Found = Mapping[str, Service | App]
 """What a module holds, by name."""
 
 
 def load(target: str) -> Service:
     """The one service that a target names. Raises ConfigurationError, which says what was found instead."""
+    aim(target)
     services = services_of(target)
     if len(services) > 1:
         names = ", ".join(service.name for service in services)
@@ -64,11 +69,13 @@ def services_of(target: str) -> Sequence[Service]:
 
 def store_of(target: str) -> Store:
     """A store by its URL, or the one that the services of an App share."""
+    aim(target)
     return open_store(target, clock=SystemClock()) if "://" in target else app_of(services_of(target)[0]).store
 
 
 def load_all(targets: Sequence[str]) -> list[Service]:
     """Every service once, in the order given; every problem at once."""
+    aim(*targets)
     services: dict[int, Service] = {}
     problems: list[str] = []
     for target in targets:
@@ -142,7 +149,11 @@ def _neighbours(missing: str) -> str:
     """A hint from what lies in the working directory."""
     here = Path.cwd()
     modules = {path.stem for path in here.glob("*.py")} | {path.parent.name for path in here.glob("*/__init__.py")}
-    return did_you_mean(missing, (name for name in modules if name.isidentifier()))
+    known = sorted(name for name in modules if name.isidentifier())
+    hint = did_you_mean(missing, known)
+    if len(known) <= NEIGHBOURS or not hint.startswith(" Known"):
+        return hint
+    return f" There are {', '.join(known[:NEIGHBOURS])} and {len(known) - NEIGHBOURS} more: is this the folder of your project?"
 
 
 def _failure(name: str, error: Exception) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from posthouse.app import app_of
 from posthouse.cli.options import AsJson, Yes
-from posthouse.cli.output import Cell, counted, print_json, print_table, say
+from posthouse.cli.output import Cell, confirm, counted, print_json, print_table, say
 from posthouse.cli.target import Targets, load_all
 from posthouse.redaction import redacted
 from posthouse.service import Service
@@ -89,7 +89,7 @@ async def _applied(services: Sequence[Service], allow_delete: bool, *, ask: bool
                 _show(site, allow_delete=allow_delete)
         count = sum(is_allowed(step, allow_delete=allow_delete) for site in sites for step in site.steps)
         if count and ask:
-            typer.confirm(f"Make {counted(count, 'step')}?", abort=True, err=True)
+            confirm(f"Make {counted(count, 'step')}?")
         return [await _make(shared, site, allow_delete) for shared, site in zip(brokers, sites, strict=True)]
 
 

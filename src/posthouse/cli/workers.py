@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from posthouse.cli.output import Cell, counted, print_table, span
+from posthouse.cli.output import Cell, aimed, counted, print_table, span
 from posthouse.heartbeat import SILENT
 from posthouse.liveness import Attendance, is_running
 from posthouse.runtime import Part
@@ -34,20 +34,21 @@ def unattended(one: Attendance) -> list[str]:
     waiting = [WAITING[part].format(counted(number, _THINGS[part])) for part, number in one.waiting.items()]
     left = f"; waiting: {', '.join(waiting)}" if waiting else ""
     if not one.running:
-        return [f"nobody runs {one.services}: {_last(one.workers)}; `posthouse run` starts it{left}"]
+        return [aimed(f"nobody runs {one.services}: {_last(one.workers)}; `posthouse run TARGET` starts it{left}")]
     if not one.missing:
         return []
     unknown = "consumers" in one.missing and any("consumers" in worker.parts for worker in one.running)
     said = []
     if parts := [part for part in one.missing if part != "consumers" or not unknown]:
-        said.append(f"no {' and no '.join(parts)} runs, in no process: start one without --only, or with it")
+        start = aimed("start one with `posthouse run TARGET`, without --only")
+        said.append(f"no process runs its {', '.join(parts)}: {start}")
     if unknown:
         names = f"consumer{'' if len(one.idle) == 1 else 's'} {', '.join(one.idle)}"
         said.append(
             f"nobody runs the {names}: the processes that run do not have {'it' if len(one.idle) == 1 else 'them'}, start them with "
             "what is declared now"
         )
-    return [f"of {one.services} {'; and '.join(said)}{left}"]
+    return [f"{one.services}: {'; and '.join(said)}{left}"]
 
 
 def mixed(one: Attendance) -> list[str]:

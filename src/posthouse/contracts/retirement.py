@@ -66,7 +66,7 @@ def obstacles(evidence: Evidence, now: float) -> list[str]:
         for name in sorted(evidence.unasked)
     ]
     problems += [
-        f"{name} holds {number:,} of its events: apply or skip them, see `posthouse held list`"
+        f"{name} holds {number:,} of its events: apply or skip them, see `posthouse held list TARGET`"
         for name, number in sorted(evidence.held.items())
     ]
     return [f"{subject}: {problem}" for problem in problems]

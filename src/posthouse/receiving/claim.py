@@ -13,7 +13,7 @@ import msgspec
 from posthouse.errors import ConfigurationError, DecodeError, Reject
 from posthouse.pulse import alive
 from posthouse.receiving.handler import Handler
-from posthouse.receiving.holding import OUTLIVED, Holder
+from posthouse.receiving.holding import OUTLIVED, Holder, gap
 from posthouse.receiving.inbound import InboundEvent
 from posthouse.receiving.order import OrderDecision, classify, is_outlived, ordering_key
 from posthouse.receiving.policy import Quarantine
@@ -54,9 +54,14 @@ class Hold(msgspec.Struct, frozen=True):
 
 
 def dispose(
-    decision: OrderDecision, inbound: InboundEvent, *, forgotten: bool = False, newer_expected: bool = False
+    decision: OrderDecision,
+    inbound: InboundEvent,
+    *,
+    reached: int = 0,
+    forgotten: bool = False,
+    newer_expected: bool = False,
 ) -> Literal["run", "drop"] | Hold | Quarantine:
-    """What is done with an event that stands so in its key. `forgotten`: it may have been applied longer ago than the inbox
+    """What is done with an event that stands so in its key, which has come to number `reached`. `forgotten`: it may have been applied longer ago than the inbox
     remembers. `newer_expected`: another version of its fact is about to come."""
     match decision:
         case OrderDecision.NEXT if forgotten:
@@ -68,8 +73,7 @@ def dispose(
         case OrderDecision.NEXT:
             return "run"
         case OrderDecision.GAP:
-            reason = f"number {inbound.entry.sequence} came before an earlier one"
-            return Hold("gap", reason, after=inbound.policy.gap_deadline)
+            return Hold("gap", gap(inbound.entry.sequence or 0, reached), after=inbound.policy.gap_deadline)
         case OrderDecision.BLOCKED:
             return Hold("blocked", "an earlier event of its key is held")
         case OrderDecision.FORK:
@@ -153,6 +157,7 @@ class Claimer:
         match dispose(
             decision,
             inbound,
+            reached=known.sequence if isinstance(known, KeyPosition) else 0,
             forgotten=is_next and entry.sequence is None and await self._is_forgotten(inbound),
             newer_expected=is_next and self._awaits_newer(inbound) and not await self._is_applied(tx, inbound),
         ):

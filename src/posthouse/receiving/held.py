@@ -44,7 +44,7 @@ class HeldEvents:
         """One held event by its number; DeskError when there is none."""
         found = await self.store.held.find(HeldFilter(ids=[held_id]), limit=1)
         if not found:
-            raise DeskError(f"no held event has the number {held_id}: see `posthouse held list`")
+            raise DeskError(f"no held event has the number {held_id}: see `posthouse held list TARGET`")
         return found[0]
 
     async def retry(self, held_id: int, *, force: bool = False, by: str = "", why: str = "") -> HeldEvent:
@@ -52,9 +52,7 @@ class HeldEvents:
         async with self.store.begin() as tx:
             held = await self._locked(tx, held_id)
             if held.state in ("blocked", "gap"):
-                raise DeskError(
-                    f"{held_id} waits behind an earlier event of its key: retry or skip that one, or release the key"
-                )
+                raise DeskError(await self._waits(held, "retry or skip that one, or release the key"))
             again = await self._run_again(tx, held, force)
             await self._note(tx, Action(verb="held retry", by=by, why=why), held, state_of(held, again))
             return again
@@ -75,9 +73,7 @@ class HeldEvents:
         async with self.store.begin() as tx:
             held = await self._locked(tx, held_id)
             if held.state in ("blocked", "gap"):
-                raise DeskError(
-                    f"{held_id} waits behind an earlier event of its key: it can be edited when its turn has come"
-                )
+                raise DeskError(await self._waits(held, "it can be edited when its turn has come"))
             event = decode_any(held.headers, held.body)
             check(event.type, data)
             encoded = codec_of(held.headers, held.body).encode(msgspec.structs.replace(event, data=data))
@@ -163,7 +159,7 @@ class HeldEvents:
         if held.state == state:
             raise DeskError(f"{held.id} is {state} already")
         if held.state == "blocked" or (held.state == "gap" and state != "quarantined"):
-            raise DeskError(f"{held.id} is not the first of its key: deal with the earlier event, or release the key")
+            raise DeskError(await self._waits(held, "deal with the earlier event, or release the key"))
         left = await self._change(tx, msgspec.structs.replace(held, state=state))
         if held.state in BLOCKING and await self._is_in_turn(tx, held):
             await Holder(self.store).skip(tx, left)
@@ -215,6 +211,13 @@ class HeldEvents:
         line = HeldFilter(consumer=held.consumer, topic=entry.topic, tenant=entry.tenant, key=entry.key)
         waiting = [e async for e in self.find(line) if e.state in BLOCKING and e.entry.sequence is not None]
         return min(waiting, key=lambda e: e.entry.sequence or 0)
+
+    async def _waits(self, held: HeldEvent, remedy: str) -> str:
+        """For whom an event waits: one that is held, or numbers that never came."""
+        first = await self._first_of_line(held)
+        if first.id != held.id and first.state not in ("gap", "blocked"):
+            return f"{held.id} waits behind held event {first.id}, an earlier one of its key: {remedy}"
+        return f"{held.id} waits behind an event of its key that has not come ({first.reason}): {remedy}"
 
     async def _change(self, tx: Transaction, held: HeldEvent) -> HeldEvent:
         if not await self.store.held.change(tx, held):

@@ -14,6 +14,7 @@ from posthouse.receiving.order import is_outlived
 from posthouse.receiving.policy import DEFAULT, Policy
 from posthouse.redaction import redacted, storable, words_of
 from posthouse.seam import Failure, Failures
+from posthouse.seam.failures import users_part
 from posthouse.store import (
     HeldEvent,
     HeldFilter,
@@ -98,17 +99,17 @@ class Holder:
             return True
         known = await self.store.inbox.position_of(transaction, consumer, entry)
         if isinstance(known, KeyPosition) and known.waiting is not None:
-            await self._await_missing(transaction, consumer, entry, known.waiting, policy)
+            await self._await_missing(transaction, consumer, entry, known.waiting, known.sequence, policy)
         return False
 
     async def _await_missing(
-        self, transaction: Transaction, consumer: str, entry: InboxEntry, first: int, policy: Policy
+        self, transaction: Transaction, consumer: str, entry: InboxEntry, first: int, reached: int, policy: Policy
     ) -> None:
         async for held in self._in_line(consumer, entry, "blocked"):
             if held.entry.sequence == first:
-                reason = f"number {first} came before an earlier one"
-                gap = msgspec.structs.replace(held, state="gap", reason=reason, after=policy.gap_deadline)
-                await self.store.held.change(transaction, gap)
+                reason = gap(first, reached)
+                waits = msgspec.structs.replace(held, state="gap", reason=reason, after=policy.gap_deadline)
+                await self.store.held.change(transaction, waits)
                 return
 
     async def quarantine_outlived(self, transaction: Transaction, consumer: str, entry: InboxEntry) -> bool:
@@ -182,6 +183,13 @@ def _beside(held: HeldEvent) -> HeldEvent:
     return msgspec.structs.replace(held, entry=named)
 
 
+def gap(number: int, reached: int) -> str:
+    """Which numbers are missing before one that came; its key has come to `reached`."""
+    if number - reached <= 2:
+        return f"number {number} came, and number {number - 1} has not"
+    return f"number {number} came, and numbers {reached + 1} to {number - 1} have not"
+
+
 def dead_letter_topic(topic: str) -> str:
     """Where the dead letters of a topic go."""
     return f"{topic}.dlq"
@@ -189,7 +197,8 @@ def dead_letter_topic(topic: str) -> str:
 
 def with_error(held: HeldEvent, error: BaseException) -> HeldEvent:
     """Keep the error's class, words and place; never the values of variables."""
-    stack = storable(redacted("".join(traceback.format_exception(error)))[-STACK_LIMIT:])
+    told = traceback.format_exception(type(error), error, users_part(error.__traceback__))
+    stack = storable(redacted("".join(told))[-STACK_LIMIT:])
     return msgspec.structs.replace(held, error=f"{type(error).__name__}: {words_of(error)}", stack=stack)
 
 

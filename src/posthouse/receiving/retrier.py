@@ -173,7 +173,7 @@ class Retrier:
             if gap.id not in self._alarmed:
                 self._alarmed.add(gap.id)
                 log.error(
-                    "%s: key %s of %s has waited %.0f s for a number before %s that never came: see `posthouse held show %d`",
+                    "%s: key %s of %s has waited %.0f s for a number before %s that never came: see `posthouse held show TARGET %d`",
                     gap.consumer, gap.entry.key, gap.entry.topic, gap.next_at - gap.first_at, gap.entry.sequence, gap.id,
                 )  # fmt: skip
 

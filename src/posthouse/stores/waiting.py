@@ -19,12 +19,12 @@ def waiting_checks(*, shards: int, held: int, stuck: int, stuck_keys: int, dead:
             "stuck keys",
             f"{stuck_keys:,} keys, {stuck:,} rows" if stuck else "none",
             wrong=stuck > 0,
-            fix="`posthouse outbox list` says why the broker refuses them, `posthouse outbox retry` tries again",
+            fix="`posthouse outbox list TARGET` says why the broker refuses them, `posthouse outbox retry TARGET` tries again",
         ),
         judged(
             "dead events",
             f"{dead:,}" if dead else "none",
             wrong=dead > 0,
-            fix="`posthouse held list --state dead`: retry, edit or skip them; their keys wait",
+            fix="`posthouse held list TARGET --state dead`: retry, edit or skip them; their keys wait",
         ),
     ]

@@ -149,7 +149,7 @@ def test_a_retried_event_runs_again(poisoned: Project) -> None:
 def test_an_event_behind_another_cannot_be_retried_alone(poisoned: Project) -> None:
     result = poisoned.run("held", "retry", "shop:orders", "2")
     assert result.exit_code == 2
-    assert "waits behind an earlier event" in result.stderr
+    assert "2 waits behind held event 1" in result.stderr
 
 
 def test_retry_all_asks_first_and_counts_only_what_can_run(poisoned: Project) -> None:
@@ -203,3 +203,19 @@ def test_an_export_loses_nothing(poisoned: Project, tmp_path: Path) -> None:
 def test_an_export_to_stdout_is_json_lines_and_nothing_else(poisoned: Project) -> None:
     lines = poisoned.run("held", "export", "shop:orders", "--state", "dead").stdout.splitlines()
     assert [json.loads(line)["id"] for line in lines] == [1]
+
+
+def test_whoever_waits_is_told_for_whom_and_a_stack_begins_in_the_users_code(poisoned: Project) -> None:
+    refused = poisoned.run("held", "retry", "shop:orders", "2")
+    assert "2 waits behind held event 1" in refused.stderr
+    stack = poisoned.run("held", "show", "shop:orders", "1").stdout.partition("Stack")[2]
+    assert "in invoice" in stack
+    assert "/posthouse/" not in stack
+    nowhere = poisoned.run("held", "retry", "shop:orders", "99")
+    assert "see `posthouse held list shop:orders`" in nowhere.stderr
+
+
+def test_without_a_terminal_a_question_is_refused_with_the_option_that_answers_it(poisoned: Project) -> None:
+    result = poisoned.run("held", "retry", "shop:orders", "--all")
+    assert result.exit_code == 2
+    assert "say --yes" in result.stderr

@@ -35,9 +35,10 @@ def test_it_asks_and_then_sends_and_notes_who_did_it(sent: Project) -> None:
     assert (refused.exit_code, "Send 3 events again?" in refused.output) == (1, True)
     result = sent.run("outbox", "resend", "shop", "--by", "ann", "--why", "the log was deleted", input="y\n")
     assert result.exit_code == 0, result.output
-    assert "3 events sent again: see `posthouse status`" in result.stdout
+    assert "3 events sent again: see `posthouse status shop`" in result.stdout
     (act,) = sent.json("actions", "shop")  # type: ignore[misc]
     assert (act["verb"], act["by"], act["why"], act["count"]) == ("outbox resend", "ann", "the log was deleted", 3)  # type: ignore[has-type]
+    assert "3 events" in sent.run("actions", "shop", columns=300).stdout
     sent.settle(applied=3, held=0)
     assert sorted(sent.invoices()) == [("a", 1), ("a", 3), ("b", 2)], "the inbox knew them"
 

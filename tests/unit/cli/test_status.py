@@ -224,7 +224,7 @@ def test_work_that_waits_while_nobody_runs_ends_with_code_4(project: Project) ->
     result = project.run("status", "shop:orders")
     assert result.exit_code == 4
     assert (
-        "nobody runs orders: no process has in the last day; `posthouse run` starts it; waiting: 2 events in the outbox, "
+        "nobody runs orders: no process has in the last day; `posthouse run shop:orders` starts it; waiting: 2 events in the outbox, "
         "2 events to be applied" in result.stdout
     )
     project.settle(applied=2, held=0)
@@ -264,7 +264,7 @@ def test_a_part_that_nobody_runs_is_named_and_so_are_mixed_versions(project: Pro
     pretend(project, parts="consumers, timers", version="1.1")
     result = project.run("status", "shop:orders")
     assert result.exit_code == 4
-    assert "of orders no relay runs" in result.stdout
+    assert "orders: no process runs its relay" in result.stdout
     assert "waiting: 1 event in the outbox" in result.stdout
     assert "orders runs in 2 versions: posthouse 1.0 in one process, posthouse 1.1 in one process" in result.stdout
 

@@ -56,7 +56,7 @@ def test_every_obstacle_is_told_at_once() -> None:
     assert [sentence.removeprefix(f"{SUBJECT}: ") for sentence in found] == [
         "orders still publishes it beside a newer version: remove its downcast",
         "mail.welcome reads its topic and was not asked: name its service too, or vouch for it with --unseen mail.welcome",
-        "billing holds 1,200 of its events: apply or skip them, see `posthouse held list`",
+        "billing holds 1,200 of its events: apply or skip them, see `posthouse held list TARGET`",
     ]
 
 

@@ -39,10 +39,10 @@ def numbers(events: Sequence[InboundEvent]) -> list[int | None]:
 def test_what_is_done_with_an_event_follows_from_where_it_stands(bench: Bench, executor: Executor) -> None:
     [inbound] = bench.readings(executor, [4])
     again = msgspec.structs.replace(inbound, redelivered=True)
-    reason = "number 4 came before an earlier one"
+    reason = "number 4 came, and numbers 2 to 3 have not"
     assert dispose(OrderDecision.NEXT, inbound) == "run"
     assert dispose(OrderDecision.DUPLICATE, inbound) == "drop"
-    assert dispose(OrderDecision.GAP, inbound) == Hold("gap", reason, after=5.0)
+    assert dispose(OrderDecision.GAP, inbound, reached=1) == Hold("gap", reason, after=5.0)
     assert dispose(OrderDecision.BLOCKED, inbound) == Hold("blocked", "an earlier event of its key is held")
     assert isinstance(dispose(OrderDecision.FORK, inbound), Quarantine)
     assert dispose(OrderDecision.NEXT, inbound, forgotten=True) == Quarantine(FORGOTTEN)

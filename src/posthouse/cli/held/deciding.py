@@ -14,7 +14,7 @@ from posthouse.cli.group import BAD_INPUT
 from posthouse.cli.held.choosing import Consumer, HeldIds, Key, State, Tenant, Topic, chosen
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, By, Why, Yes
-from posthouse.cli.output import complain, counted, print_json, say, stderr
+from posthouse.cli.output import complain, confirm, counted, print_json, say, stderr
 from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError, DeskError
 from posthouse.service import Service
@@ -145,5 +145,5 @@ async def _retriable(service: Service, wanted: HeldFilter, *, ask: bool) -> list
     states = RETRIED_BY_ALL if wanted.state is None else {wanted.state}
     ids = [event.id async for event in service.held.find(wanted) if event.state in states]
     if ids and ask:
-        typer.confirm(f"Run {counted(len(ids), 'held event')} of {service.name} again?", abort=True, err=True)
+        confirm(f"Run {counted(len(ids), 'held event')} of {service.name} again?")
     return ids

@@ -11,7 +11,7 @@ import typer
 from posthouse.app import app_of
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, By, Why, Yes
-from posthouse.cli.output import print_json, say
+from posthouse.cli.output import confirm, print_json, say
 from posthouse.cli.saga.advice import advice
 from posthouse.cli.saga.choosing import SagaId, SagaName, Tenant, chosen, declared
 from posthouse.cli.saga.looking import summary
@@ -80,7 +80,7 @@ def cancel(
 ) -> None:
     """Undo every step that was done, last one first; the saga ends as cancelled."""
     if not yes:
-        typer.confirm(f"Undo every step of {saga} {saga_id}?", abort=True, err=True)
+        confirm(f"Undo every step of {saga} {saga_id}?")
     _decide(
         target,
         saga,

@@ -18,7 +18,7 @@ COLOURS = {**STYLES, "applied": "green", "passed": "green", "waiting": "yellow",
 PLACES: dict[Place, str] = {
     "log": "",
     "outbox": "found only in the outbox",
-    "refused": "the broker refuses it, see `posthouse outbox list`",
+    "refused": "the broker refuses it, see `posthouse outbox list TARGET`",
     "held": "found only among held events",
     "timer": "a timer",
 }
