@@ -66,7 +66,7 @@ def list_sagas(
     if len(rows) > limit:
         say(f"there are more than {limit}: raise --limit, or narrow the choice", "yellow")
     if any(row.status in FOR_AN_OPERATOR for row in rows):
-        say("those that are partial or compensation_failed wait for you: see `posthouse saga show TARGET`", "yellow")
+        say("partial and compensation_failed ones wait for you: see `posthouse saga show TARGET`", "yellow")
 
 
 def summary(row: SagaRow) -> dict[str, object]:
