@@ -309,7 +309,7 @@ App(orders, billing, store="sqlite:///orders.db")
     result = project.run("status", "shop:orders")
     assert result.exit_code == 4, result.output
     assert (
-        "of orders, billing nobody runs the consumer billing: the processes that run do not have it, start them with what is "
+        "orders, billing: nobody runs the consumer billing: the processes that run do not have it, start them with what is "
         "declared now; waiting: 2 events to be applied" in result.stdout
     )
     pretend(project, parts="relay", version="1.1", consumers="billing, orders")
