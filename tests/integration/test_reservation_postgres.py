@@ -15,7 +15,7 @@ from melmastoon.reservation import desk, reservation
 from melmastoon.reservation.board import card
 from melmastoon.reservation.bookings import Booking, read
 from melmastoon.reservation.commands import cancel, change_dates, check_in, check_out, hold, no_show
-from posthouse import Reject, Tx
+from posthouse import Reject, Service, Tx
 from posthouse.app import app_of
 from posthouse.clock import SystemClock
 from posthouse.errors import DeskError
@@ -45,7 +45,7 @@ RIVALS = [f"b{number}" for number in range(12)]
 @pytest_asyncio.fixture
 async def others(postgres_url: str) -> AsyncIterator[Harness]:
     """Who speaks for the other services, while reservation is at work on PostgreSQL."""
-    speaker = Harness()
+    speaker = Harness(Service("speaker"))
     before = rehost(reservation, store=postgres_url, broker=speaker.broker, clock=SystemClock())
     try:
         await app_of(reservation).store.upgrade()

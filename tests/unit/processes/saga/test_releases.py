@@ -85,7 +85,10 @@ class Till:
 
     def __init__(self, folder: Path, store: str = "") -> None:
         self.clock = ManualClock()
-        self._store, self._broker = store or f"sqlite:///{folder}/store.db", f"embedded:///{folder}/log.db"
+        self._store, self._broker = (
+            store or f"sqlite:///{folder}/store.db",
+            f"embedded:///{folder}/log.db?single_host=true",
+        )
         self._outside = Service("till")
         App(self._outside, store=f"sqlite:///{folder}/till.db", broker=self._broker, clock=self.clock)
 
