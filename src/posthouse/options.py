@@ -15,6 +15,7 @@ from datetime import date, timedelta
 from functools import wraps
 from pathlib import PurePath
 from typing import Annotated, Literal, ParamSpec, Self, TypeVar, dataclass_transform
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -27,6 +28,8 @@ SECONDS = "seconds"
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=LONGEST, description=SECONDS)]
 SomeSeconds = Annotated[float, msgspec.Meta(gt=0, le=LONGEST, description=SECONDS)]
 """More than none."""
+LeaseSeconds = Annotated[float, msgspec.Meta(ge=1, le=LONGEST, description=SECONDS)]
+"""A lease that is renewed in time, also by a busy process."""
 Wait = Annotated[float, msgspec.Meta(le=LONGEST)]
 """Seconds; those of less than none are over."""
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
@@ -100,6 +103,26 @@ def misfit(owner: str, name: str, value: object, hint: object) -> str:
     if _fits(value, hint):
         return ""
     return f"{owner}({name}={_shown(value)}): it is {_said(hint)}{_too_far(value, hint)}{_instead(name, value, hint)}"
+
+
+def said_twice(query: str) -> list[str]:
+    """Sentences on what a URL's options say more than once."""
+    names = [name for name, _ in parse_qsl(query, keep_blank_values=True)]
+    return [
+        f"the URL says {name!r} more than once, and could mean either: leave one out"
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
+
+
+def too_long(options: msgspec.Struct) -> list[str]:
+    """Sentences on the seconds that a URL says and nobody can mean."""
+    found = ((name, getattr(options, name)) for name in options.__struct_fields__)
+    return [
+        f"{name}={value:g} does not fit: seconds, {_FAR[LONGEST]}"
+        for name, value in found
+        if isinstance(value, float) and not value <= LONGEST
+    ]
 
 
 def _misfits(owner: str, given: Iterator[tuple[str, object]], hints: Mapping[str, object]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from posthouse.broker import Start
+from posthouse.events.limits import wrong_text
 from posthouse.options import Count, Options, Seconds
 from posthouse.sending import RelaySettings
 
@@ -34,3 +35,7 @@ class Settings(Options):
     """How the relay works."""
     region: str = ""
     """Where the App runs; travels in the envelope."""
+
+    def conflicts(self) -> list[str]:
+        wrong = wrong_text((("region", self.region),))
+        return [f"Settings: {wrong}"] if wrong else []

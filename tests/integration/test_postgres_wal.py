@@ -588,7 +588,7 @@ async def test_a_doctor_is_told_where_rows_come_from_and_why(
         checks = [check for check in await other.checks() if check.name == "rows of relays"]
         return any(words in check.found and check.judgement == judgement for check in checks)
 
-    async with relaying(store, sink, RelaySettings(lease=0.6, idle=0.1)) as tail:
+    async with relaying(store, sink, RelaySettings(lease=1.0, idle=0.1)) as tail:
         await following(tail)
         await eventually(partial(found, "1 from the log", "ok"))
         async with other.begin() as slow:

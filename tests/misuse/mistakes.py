@@ -137,6 +137,41 @@ MISTAKES: dict[str, list[Mistake]] = {
             "Policy(first_delay=1e+300): it is a number of seconds, 0 or more, 315,360,000 (ten years) at most",
         ),
         Mistake(
+            "a lease of a millisecond",
+            "RelaySettings(lease=0.001)",
+            "RelaySettings(lease=0.001): it is a number of seconds, 1 or more",
+        ),
+        Mistake(
+            "a region that nobody can read",
+            'Settings(region="\\x00")',
+            "Settings: region holds a NUL character, which databases and readers refuse",
+        ),
+        Mistake(
+            "a region without end",
+            'Settings(region="eu" * 2500)',
+            "Settings: region has 5,000 bytes, the longest has 256",
+        ),
+        Mistake(
+            "a patience without end",
+            'App(orders, store="sqlite:///shop.db?patience=inf").store',
+            "the SQLite store: patience=inf does not fit: seconds, 315,360,000 (ten years) at most",
+        ),
+        Mistake(
+            "a retention without end",
+            'App(orders, store="sqlite://", broker="embedded:///log.db?retention=inf").broker',
+            "the embedded broker: retention=inf does not fit: seconds, 315,360,000 (ten years) at most",
+        ),
+        Mistake(
+            "an option twice",
+            'App(orders, store="sqlite:///shop.db?patience=1&patience=2").store',
+            "the URL says 'patience' more than once, and could mean either: leave one out",
+        ),
+        Mistake(
+            "an option of the broker twice",
+            'App(orders, store="sqlite://", broker="embedded:///log.db?partitions=1&partitions=2").broker',
+            "the URL says 'partitions' more than once, and could mean either: leave one out",
+        ),
+        Mistake(
             "attempts beyond numbers",
             "Policy(max_attempts=10**30)",
             "it is a whole number, 1 or more, 9,223,372,036,854,775,807 at most",
@@ -824,6 +859,31 @@ await tx.cancel("remind")""",
 async with orders.transaction() as tx: ...
 async with tx.savepoint(): ...""",
             "the block of this transaction was left: what is said here now would never be sent. Do it inside the block, or begin another transaction",
+        ),
+        Mistake(
+            "a timer with a long name",
+            """\
+async with orders.transaction() as tx:
+    tx.publish(OrderPlaced("o1"), after=60, timer="x" * 300_000)""",
+            "timer has 300,000 bytes, the longest has 1,024",
+        ),
+        Mistake(
+            "a timer without end",
+            """\
+async with orders.transaction() as tx:
+    tx.publish(OrderPlaced("o1"), after=1e300)""",
+            "publish(after=1e+300): it is a number, 315,360,000 (ten years) at most",
+        ),
+        Mistake(
+            "no number as a key",
+            """\
+@orders.event("price.set.v1", key="id")
+class Prices(Payload):
+    id: str
+    at: dict[float, int]
+async with orders.transaction() as tx:
+    tx.publish(Prices("p1", {math.nan: 1}))""",
+            "is no number that JSON can say",
         ),
         Mistake(
             "a task that outlives the block",

@@ -9,13 +9,16 @@ from urllib.parse import SplitResult, parse_qsl
 
 import msgspec
 
-from posthouse.errors import did_you_mean
+from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.options import said_twice, too_long
 
 Options = TypeVar("Options", bound=msgspec.Struct)
 
 
 def said_in(parts: SplitResult) -> dict[str, str]:
-    """What the URL says, by name; the last word counts."""
+    """What the URL says, by name. ConfigurationError for what it says twice."""
+    if problems := said_twice(parts.query):
+        raise ConfigurationError(*problems)
     return dict(parse_qsl(parts.query, keep_blank_values=True))
 
 
@@ -30,10 +33,12 @@ def options_of(
         if name not in known
     ]
     try:
-        return msgspec.convert(said, type(default), strict=False)
+        options = msgspec.convert(said, type(default), strict=False)
     except msgspec.ValidationError as error:
         problems.append(f"an option of the {scheme} broker's URL does not fit: {error}")
         return default
+    problems += [f"the {scheme} broker: {problem}" for problem in too_long(options)]
+    return options
 
 
 def tls_of(wanted: bool, authorities: str | None, problems: list[str]) -> ssl.SSLContext | None:

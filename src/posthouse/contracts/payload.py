@@ -73,7 +73,11 @@ def not_finite(value: object, path: str = "$") -> str | None:
         )
     inner: Iterable[tuple[str, object]] = ()
     if isinstance(value, Mapping):
-        inner = ((f"{path}.{name}", one) for name, one in value.items())
+        inner = (
+            (f"{path}.{name}", one)
+            for name, held in value.items()
+            for one in ((name, held) if isinstance(name, float | Decimal) else (held,))
+        )
     elif isinstance(value, list | tuple | set | frozenset):
         inner = ((f"{path}[{place}]", one) for place, one in enumerate(value))
     return next((found for where, one in inner if (found := not_finite(one, where))), None)
@@ -81,7 +85,7 @@ def not_finite(value: object, path: str = "$") -> str | None:
 
 def may_lack_number(data: bytes) -> bool:
     """Whether JSON could stand for a number that it cannot say; most does not, and need not be looked through."""
-    return b"null" in data or b"NaN" in data or b"nfinity" in data
+    return b"null" in data or b"NaN" in data or b"nfinity" in data or b'nan"' in data or b'inf"' in data
 
 
 def lost_number(data: bytes, value: object) -> str | None:

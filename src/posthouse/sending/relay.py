@@ -12,7 +12,7 @@ import msgspec
 from posthouse.broker import Broker, Verdict
 from posthouse.clock import Clock, backoff, new_id
 from posthouse.errors import BrokerError, StoreError
-from posthouse.options import Count, Options, Seconds, SomeSeconds
+from posthouse.options import Count, LeaseSeconds, Options, Seconds, SomeSeconds
 from posthouse.outage import Outages
 from posthouse.pulse import Pulse
 from posthouse.redaction import redacted
@@ -36,8 +36,8 @@ class RelaySettings(Options):
     """The most when it does not: then a look costs more than the rows. As many may come again after a crash."""
     backlog_bytes: Count = 8 * 1024 * 1024
     """About how large the bodies of such a batch may be together."""
-    lease: SomeSeconds = 10.0
-    """How long a relay may be silent before others take its shards."""
+    lease: LeaseSeconds = 10.0
+    """How long a relay may be silent before others take its shards; 1 or more."""
     idle: SomeSeconds = 1.0
     """The longest wait between two looks when nobody rings."""
     first_delay: Seconds = 0.2
