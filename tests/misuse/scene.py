@@ -86,9 +86,9 @@ def answer_to(code: str, folder: Path) -> Answer:
 
 
 def _command(line: str) -> Answer:
-    for name in ("shop", "broken", "empty", "plain"):
-        sys.modules.pop(name, None)
     result = CliRunner().invoke(cli, shlex.split(line)[1:], env={"COLUMNS": "250"})
+    for name in ("shop", "broken", "empty", "plain"):  # the next one has others of these names
+        sys.modules.pop(name, None)
     ours = result.exit_code != 0 and (result.exception is None or isinstance(result.exception, SystemExit))
     text = _unboxed(result.output) if ours else f"{result.output}\n{result.exception!r}"
     return Answer(f"exit {result.exit_code}", text.strip(), ours and "Traceback" not in text, [])
