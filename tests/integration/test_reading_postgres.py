@@ -45,7 +45,7 @@ def test_where_nothing_is_nothing_is_made(shop: Project, postgres_url: str) -> N
         if verb not in READS:
             assert result.exit_code == 2, (verb, result.output)
             assert "has no tables of Posthouse in the schema 'posthouse'." in result.stderr, verb
-            assert "`posthouse db upgrade`" in result.stderr
+            assert "`posthouse db upgrade " in result.stderr
 
 
 def test_a_store_without_a_log_gets_none_by_looking(

@@ -173,7 +173,7 @@ def test_where_nothing_is_nothing_is_made(project: Project, verb: str) -> None:
         said = " ".join(result.stderr.split())
         assert f"{project.folder / 'orders.db'} is not there." in said
         assert "Did you mean 'order.db'?" in said
-        assert "`posthouse db upgrade`" in said
+        assert "`posthouse db upgrade " in said
 
 
 def test_what_is_there_stays_as_it_is(poisoned: Project) -> None:
@@ -212,5 +212,5 @@ def test_a_log_that_is_not_there_is_named_and_not_made(poisoned: Project) -> Non
     )
     assert poisoned.run("seek", "shop", "--time", "2020-01-01T00:00:00Z", "--yes").exit_code == 2
     assert poisoned.run("topology", "plan", "shop").exit_code == 2
-    assert poisoned.run("doctor", "shop").exit_code == 0
+    assert poisoned.run("doctor", "shop").exit_code == 1, "events were sent to it"
     assert listing(poisoned.folder) == before

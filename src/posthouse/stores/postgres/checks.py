@@ -128,7 +128,10 @@ class PostgresChecks:
 def migration_checks(needed: Sequence[str], pending: Sequence[str]) -> list[Check]:
     """What is missing to run, and what is left to finish."""
     if needed:
-        found, fix = f"lacking {', '.join(needed)}", "run `posthouse db upgrade`"
+        found, fix = (
+            f"lacking {', '.join(needed)}",
+            "run `posthouse db upgrade TARGET`, or the migrations of Alembic or Django",
+        )
         return [Check(name="migrations", found=found, judgement="fail", fix=fix)]
     if pending:
         fix = "when every process is of this release, run `posthouse db upgrade --post`"

@@ -247,10 +247,12 @@ class PostgresStore:
             hint = did_you_mean(schema, others) if others else ""
             raise StoreOutdated(
                 f"the database {database.name} has no tables of Posthouse in the schema {schema!r}.{hint} They are made by "
-                "`posthouse db upgrade`; if they should be there, correct the URL of the store"
+                "`posthouse db upgrade TARGET`, or by the migrations of Alembic or Django; if they should be there, correct the URL of the store"
             )
         if lacking := missing(present):
-            raise StoreOutdated(f"the database {database.name} lacks {', '.join(lacking)}: run `posthouse db upgrade`")
+            raise StoreOutdated(
+                f"the database {database.name} lacks {', '.join(lacking)}: run `posthouse db upgrade TARGET`"
+            )
 
     async def restored(self, *, dry_run: bool = False, action: Action | None = None) -> Restoration:
         """Relays notice a dump that was restored elsewhere by themselves."""

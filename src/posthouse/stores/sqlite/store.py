@@ -54,7 +54,7 @@ from posthouse.stores.sqlite.workers import SqliteWorkers
 from posthouse.stores.waiting import waiting_checks
 
 WEEK = 7 * 86_400.0
-MADE = "It is made when the service first runs or begins a transaction of its own, or by `posthouse db upgrade`"
+MADE = "It is made when the service first runs or begins a transaction of its own, or by `posthouse db upgrade TARGET`"
 """Or brought up to date."""
 FIRST_PAUSE, LAST_PAUSE = 0.002, 0.05
 """Seconds between two looks for rows that a joined connection added: it cannot ring when it commits."""
