@@ -8,12 +8,12 @@ import os
 import socket
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property, partial
 from typing import TypeVar, cast
 
-from posthouse.broker import Broker, Start, Topology
+from posthouse.broker import Broker, Capabilities, Start, Topology
 from posthouse.brokers import check_broker, is_for_one_host, open_broker
 from posthouse.checks import Check, refusals, warnings
 from posthouse.clock import Clock, day_of
@@ -133,7 +133,9 @@ class Opened:
             clock, f"the database ({redacted(ports.store_url)})", f"the broker ({redacted(ports.broker_url)})"
         )
         self.version_usage = VersionUsage()
-        self.builders = {service.name: builder_of(service, clock, settings, seam) for service in services}
+        self.builders = {
+            service.name: builder_of(service, clock, settings, seam, lambda: ports.broker.sheet) for service in services
+        }
         self.guards = {service.name: guard_of(service, clock) for service in services}
         self.projections = Projections(
             Wiring(
@@ -174,8 +176,7 @@ class Opened:
             self._opener = asyncio.current_task()
             try:
                 await self.bring_up()
-                for builder in self.builders.values():
-                    builder.suit(self.ports.broker.sheet)
+                self.ports.broker  # noqa: B018  # one that cannot be made is told of here
                 for service in self.services:
                     await self._set_up(service)
                 await self.projections.open()
@@ -429,8 +430,14 @@ def beyond(services: Sequence[Service], store: CoreStore) -> list[str]:
     ]
 
 
-def builder_of(service: Service, clock: Clock, settings: Settings, seam: Seam | None = None) -> EnvelopeBuilder:
-    """Writes the envelopes of a service."""
+def builder_of(
+    service: Service,
+    clock: Clock,
+    settings: Settings,
+    seam: Seam | None = None,
+    sheet: Callable[[], Capabilities] | None = None,
+) -> EnvelopeBuilder:
+    """Writes the envelopes of a service, as they suit the broker of that sheet."""
     producer = Producer(
         service=service.name,
         instance=process_name(),
@@ -439,7 +446,7 @@ def builder_of(service: Service, clock: Clock, settings: Settings, seam: Seam | 
     )
     source = f"/{service.namespace}/{service.name}" if service.namespace else f"/{service.name}"
     codec = CODECS[service.envelope]
-    return EnvelopeBuilder(producer, source, codec, clock, settings.limit, service.declared.downcasts, seam)
+    return EnvelopeBuilder(producer, source, codec, clock, settings.limit, service.declared.downcasts, seam, sheet)
 
 
 def process_name() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -61,7 +61,8 @@ def event_in(row: OutboxRow) -> Event[bytes]:
 class EnvelopeBuilder:
     """The way of a fact from a payload to an outbox row, for one service: validate → rules → quota → encrypt → claim check →
     sign → row. The first two are taken when it is published, and the row is made there and then unless a step between them is
-    set: those wait for the flush. With `downcasts` older versions are written beside the new ones."""
+    set: those wait for the flush. With `downcasts` older versions are written beside the new ones. `sheet` tells what the broker
+    takes, where that is less than `limit`."""
 
     def __init__(
         self,
@@ -72,13 +73,17 @@ class EnvelopeBuilder:
         limit: int,
         downcasts: Casts | None = None,
         seam: Seam | None = None,
+        sheet: Callable[[], Capabilities] | None = None,
     ) -> None:
         self._downcasts: Casts = {} if downcasts is None else downcasts
         self._producer = producer
         self._source = source
         self._codec = codec
         self.clock = clock
-        self._limit = limit
+        self._most = self._limit = limit
+        self._sheet = sheet
+        self._suits: Capabilities | None = None
+        """The sheet that the limit was taken from."""
         self._bounded = codec in (STRUCTURED, BINARY)
         """Whether it is a codec of ours, which bounds what it writes beside the data."""
         self._region = ""
@@ -91,11 +96,15 @@ class EnvelopeBuilder:
         """The service whose facts these are."""
         return self._producer.service
 
-    def suit(self, sheet: Capabilities) -> None:
-        """Never accept what this broker would refuse, or may not keep."""
-        self._limit = min(self._limit, sheet.max_bytes - STAMP_ROOM)
+    def _suit(self) -> None:
+        """Never accept what the broker would refuse, or may not keep. Its sheet is asked each time: what its server takes may
+        become known at any time."""
+        if self._sheet is None or (sheet := self._sheet()) is self._suits:
+            return
+        self._limit = min(self._most, sheet.max_bytes - STAMP_ROOM)
         self._region = sheet.region
         self._allowed = (set(), set())
+        self._suits = sheet
 
     @property
     def older(self) -> list[str]:
@@ -142,6 +151,7 @@ class EnvelopeBuilder:
         timing = self.seam.timing
         began = timing.now()
         event_type = event_type_for(payload)
+        self._suit()
         try:
             data = self._validate(event_type, payload, context)
             if event_type.name not in self._allowed[context.tenant == PLATFORM]:
@@ -165,6 +175,7 @@ class EnvelopeBuilder:
         waiting = [row for row in rows if isinstance(row, Unfinished)]
         if not waiting:
             return rows
+        self._suit()
         events: Sequence[Event[bytes]] = [row.event for row in waiting]
         with self.seam.timing.measure("outward", FLUSH):
             for step in self.seam.at_flush:

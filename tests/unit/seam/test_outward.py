@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -41,8 +42,11 @@ class ThingFound:
     key: str
 
 
-def builder(limit: int = 100_000, wire: str = "structured") -> EnvelopeBuilder:
-    return EnvelopeBuilder(Producer(service="plant"), "/works/plant", CODECS[wire], ManualClock(1_800_000_000.0), limit)
+def builder(
+    limit: int = 100_000, wire: str = "structured", broker: Callable[[], Capabilities] | None = None
+) -> EnvelopeBuilder:
+    clock = ManualClock(1_800_000_000.0)
+    return EnvelopeBuilder(Producer(service="plant"), "/works/plant", CODECS[wire], clock, limit, sheet=broker)
 
 
 def sheet(**changes: object) -> Capabilities:
@@ -127,8 +131,8 @@ def test_too_many_bytes_are_refused_with_size_limit_and_name() -> None:
 
 @pytest.mark.parametrize("wire", CODECS)
 def test_the_brokers_limit_leaves_room_for_the_stamp(wire: str) -> None:
-    small = builder(wire=wire)
-    small.suit(sheet(max_bytes=2000))
+    known = [sheet(max_bytes=2000)]
+    small = builder(wire=wire, broker=lambda: known[-1])
     text = "x" * 2000
     while True:
         try:
@@ -139,9 +143,17 @@ def test_the_brokers_limit_leaves_room_for_the_stamp(wire: str) -> None:
     stamped = frame_of(msgspec.structs.replace(row, sequence=2**63 - 1, lineage=2**31))
     size = len(stamped.body) + sum(len(name) + len(value) for name, value in stamped.headers.items())
     assert 2000 - STAMP_ROOM <= size <= 2000
-    small.suit(sheet(max_bytes=10_000))
-    with pytest.raises(EventTooLarge):
-        small.build_one(ThingMade("k", "x" * 2000), EventContext(tenant="t1"))
+    known.append(sheet(max_bytes=10_000))
+    small.build_one(ThingMade("k", "x" * 2000), EventContext(tenant="t1"))
+
+
+def test_what_a_broker_takes_holds_from_the_moment_it_is_known() -> None:
+    known = [sheet()]
+    made = builder(broker=lambda: known[-1])
+    made.build_one(ThingMade("k", "x" * 2000), EventContext(tenant="t1"))
+    known.append(sheet(max_bytes=1000))  # its server was reached
+    with pytest.raises(EventTooLarge, match="limit is 936"):
+        made.build_one(ThingMade("k", "x" * 2000), EventContext(tenant="t1"))
 
 
 @pytest.mark.parametrize("wire", CODECS)
