@@ -110,6 +110,7 @@ def test_versions_are_one_json_value(project: Project) -> None:
 
 def test_versions_that_are_published_together_are_shown_as_such(project: Project) -> None:
     project.write("shop.py", SHOP + DOWNCAST)
+    see(project)
     assert "published beside shop.orders.order.placed.v2" in project.run("schema", "versions", *ALL).stdout
 
 

@@ -136,7 +136,7 @@ class EmbeddedBroker:
 
     async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
         """A topic that does not exist yet stands at zero; so does all of a log that does not."""
-        if not self._file.path.exists():
+        if self._file.was_never_there:
             where = absent(self._file.path.absolute())
             return {
                 topic: Progress(stored=0, pending=0, truncated=False, unsure=0, uncounted=f"the log {where}")

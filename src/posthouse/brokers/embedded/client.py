@@ -112,6 +112,11 @@ class LogFile:
                 self._notice()
         return self._connections[durable]
 
+    @property
+    def was_never_there(self) -> bool:
+        """There is no file, and none was open here that could have been taken away."""
+        return self._file is None and not self.path.exists()
+
     def _keep(self, durable: bool, connection: sqlite3.Connection) -> bool:
         """Whether it is of the same file as what is open already, and not the second of its kind."""
         if not self._connections:
