@@ -219,7 +219,7 @@ class Lacking:
         for reader in readers_of(apps):
             for topic in topics_of(reader.handlers):
                 self._readers.setdefault(topic, []).append(reader)
-        self._passed: dict[tuple[str, str, str, str | None], tuple[int, Collection[str]]] = {}
+        self._passed: dict[tuple[str, str, str, str | None], tuple[KeyPosition | None, Collection[str]]] = {}
 
     async def of(self, rows: Sequence[OutboxRow]) -> list[OutboxRow]:
         """Those that at least one consumer has not."""
@@ -233,14 +233,18 @@ class Lacking:
         return False
 
     async def _is_ahead(self, reader: Reader, row: OutboxRow) -> bool:
-        """Whether it is behind the last that was applied of its key, and not held."""
+        """Whether its key has not gone past it, under its lineage, and it is not held. The same number of another lineage is
+        another event, which may have been run out of order."""
         place = (reader.group, row.topic, row.tenant, row.key)
         if place not in self._passed:
             known = await _known(reader, row, row.sequence)
             held = await _held(reader, row)
-            self._passed[place] = (known.sequence if isinstance(known, KeyPosition) else 0, held)
-        passed, held = self._passed[place]
-        return (row.sequence or 0) > passed and row.event_id not in held
+            self._passed[place] = (known if isinstance(known, KeyPosition) else None, held)
+        position, held = self._passed[place]
+        number = row.sequence or 0
+        if row.event_id in held or (position is not None and position.has_passed(row.lineage, number)):
+            return False
+        return position is None or number > position.sequence or await self._is_unseen(reader, row)
 
     async def _is_unseen(self, reader: Reader, row: OutboxRow) -> bool:
         return await _known(reader, row, None) is None

@@ -550,6 +550,39 @@ async def test_facts_of_a_store_that_was_put_back_are_kept_and_alarmed_and_no_du
 
 
 @pytest.mark.parametrize("together", [True, False])
+async def test_facts_under_numbers_given_again_are_set_aside_also_when_later_ones_of_their_lineage_came_first(
+    together: bool,
+) -> None:
+    """The broker lost or reordered them: where the newer lineage took the key over, it has not been past them."""
+    async with House(ledger) as harness:
+        said = [crafted(OrderChanged(order="o1", number=n), sequence=n) for n in (1, 2, 3)]
+        later = [crafted(OrderChanged(order="o1", number=n), sequence=n, lineage=2) for n in (4, 5)]
+        again = [crafted(OrderChanged(order="o1", number=100 + n), sequence=n, lineage=2) for n in (2, 3)]
+        late = crafted(OrderChanged(order="o1", number=104), sequence=4)  # said by the server that was lost
+        await put(harness, *said)
+        await calm(harness)
+        for share in [[*later, *again, late]] if together else [[frame] for frame in (*later, *again, late)]:
+            await put(harness, *share)
+            await calm(harness)
+        await put(harness, *said, *later, *again, late)
+        await calm(harness)
+        assert await entries() == [1, 2, 3, 4, 5]
+        held = await harness.held(ledger)
+        assert sorted(one.entry.event_id for one in held) == sorted(frame.id for frame in (*again, late))
+        assert {(one.state, one.reason[:4]) for one in held} == {("quarantined", "fork")}
+        for one in held[:2]:
+            await ledger.held.retry(one.id, force=True)
+        harness.clock.move_to(harness.clock.now() + 1)  # somebody looks for what operators did
+        await calm(harness)
+        applied = await entries()
+        assert len(applied) == 7
+        await put(harness, *said, *later, *again, late)
+        await calm(harness)
+        assert await entries() == applied, "what an operator had run is not set aside, nor run, a second time"
+        assert [one.id for one in await harness.held(ledger)] == [held[2].id]
+
+
+@pytest.mark.parametrize("together", [True, False])
 async def test_what_was_lost_with_a_server_makes_room_for_what_its_successor_says(together: bool) -> None:
     """The consumer has events in hand whose commits a standby never got. They wait for a number that the standby gives to
     others, as it will theirs: it is they who are set aside."""

@@ -12,6 +12,7 @@ import pytest
 
 from posthouse import App, Event, Service, Tx
 from posthouse.app import app_of
+from posthouse.resend import Choice, resend
 from posthouse.status import Status, status
 from posthouse.store import HeldFilter
 from tests.kit.shop import OrderPlaced
@@ -71,6 +72,9 @@ class Shop:
         held = await app_of(self.billing).store.held.find(HeldFilter(state="quarantined"))
         return sum("fork" in one.reason for one in held) == count
 
+    async def has_come_to(self, count: int) -> bool:
+        return len(self.invoices()) == count
+
     def invoices(self) -> list[int]:
         with contextlib.closing(sqlite3.connect(self.place / "billing.db")) as connection:
             return [number for (number,) in connection.execute("SELECT number FROM invoice ORDER BY rowid")]
@@ -105,6 +109,33 @@ async def test_a_producer_that_was_brought_back_has_none_of_its_new_facts_taken_
     held = await app_of(shop.billing).store.held.find(HeldFilter())
     await shop.billing.aclose()
     assert all("fork" in one.reason for one in held), [one.reason for one in held]
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["all were lost", "later ones came"])
+@pytest.mark.parametrize("missing", [True, False], ids=["missing", "all"])
+async def test_new_facts_that_the_broker_lost_are_sent_again_and_none_is_taken_for_a_duplicate(
+    shop: Shop, later: bool, missing: bool
+) -> None:
+    await shop.day(1)
+    shop.backed_up("orders")
+    await shop.day(2, 3)
+    shop.bring_back("orders")
+    await app_of(shop.orders).store.restored()
+    await shop.day(12, 13, *([] if later else [14, 15]), consume=False)
+    for ending in ("", "-wal", "-shm"):
+        (shop.place / f"log.db{ending}").unlink(missing_ok=True)
+    async with shop.orders.running(), shop.billing.running():
+        if later:
+            await shop.say(14, 15)
+            await eventually(lambda: shop.has_come_to(5), "the later facts to be applied")
+        sent = await resend([app_of(shop.orders), app_of(shop.billing)], Choice(missing=missing))
+        assert sent[0].sent == 5 - (1 if missing else 0) - (2 if missing and later else 0)
+        await eventually(lambda: shop.has_aside(2), "the facts under numbers given again to be set aside")
+        await eventually(lambda: shop.has_come_to(5), "the others to be applied")
+        again = await resend([app_of(shop.orders), app_of(shop.billing)], Choice(missing=True))
+        assert again[0].sent == 0
+    assert shop.invoices() == [1, 2, 3, 14, 15]
+    await shop.billing.aclose()
 
 
 async def test_a_timer_that_was_brought_back_has_its_fact_not_taken_for_a_duplicate(shop: Shop) -> None:

@@ -153,6 +153,8 @@ class Claimer:
             newer = decision is OrderDecision.FORK or entry.lineage > known.lineage
             if newer and await self.holder.quarantine_outlived(tx, self.consumer, entry):
                 decision = self._classify(await self.store.inbox.position_of(tx, self.consumer, entry), entry)
+        if decision is OrderDecision.FORK and await self._ran_out_of_order(tx, entry):
+            decision = OrderDecision.DUPLICATE
         is_next = decision is OrderDecision.NEXT
         match dispose(
             decision,
@@ -215,6 +217,13 @@ class Claimer:
         if forgotten and entry.sequence is not None:
             raise Reject("older than the inbox remembers: it may have been applied before, in another version")
         return forgotten
+
+    async def _ran_out_of_order(self, tx: Transaction, entry: InboxEntry) -> bool:
+        """Whether it was set aside before, and an operator had it run, or is about to: it comes a second time."""
+        if entry.sequence is None:
+            return False
+        known = await self.store.inbox.position_of(tx, self.consumer, entry.alone)
+        return isinstance(known, Seen) and known.digest == entry.digest
 
     async def _is_applied(self, tx: Transaction, inbound: InboundEvent) -> bool:
         """Whether another version of the event's fact was applied already."""

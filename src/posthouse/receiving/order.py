@@ -41,14 +41,18 @@ def classify(known: KeyPosition | Seen | None, entry: InboxEntry, *, adopt: bool
 def _behind(position: KeyPosition, entry: InboxEntry) -> OrderDecision:
     """A number at or below the position: seen before, or from before a late beginning, unless it is a re-used one.
 
+    A store that was brought back or failed over gives numbers again under a newer lineage, and a key takes it over where it
+    stands: the number is a duplicate only under the lineage under which the key went past it.
+
     A store that was put back from a copy of its disk gives numbers again under the same lineage. What it says then has ids
     that were drawn after all those that the key has passed, and a duplicate is one of these: so an id that is newer than the
     newest of them is a fork, however long a transaction stayed open between drawing an id and getting its number.
     """
-    if entry.lineage > position.lineage:
+    number = entry.sequence or 0
+    if not position.has_passed(entry.lineage, number):
         return OrderDecision.FORK
-    if entry.sequence == position.sequence and entry.lineage == position.lineage and position.event_id:
-        same = entry.event_id == position.event_id and entry.digest == position.digest
+    if number == position.sequence and position.event_id:
+        same = (entry.lineage, entry.event_id, entry.digest) == (position.lineage, position.event_id, position.digest)
         return OrderDecision.DUPLICATE if same else OrderDecision.FORK
     return OrderDecision.FORK if 0 < position.newest < entry.drawn else OrderDecision.DUPLICATE
 

@@ -40,6 +40,11 @@ class InboxEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """When its id was drawn, as `drawn_at` tells."""
         return drawn_at(self.event_id)
 
+    @property
+    def alone(self) -> InboxEntry:
+        """The same without its number, as it is known when an operator had it run out of order."""
+        return msgspec.structs.replace(self, sequence=None)
+
 
 MOST_AHEAD = 30 * 86_400.0
 """Seconds: a date further ahead is not believed, or whoever lies could fill the inbox for good."""
@@ -53,6 +58,8 @@ class KeyPosition(msgspec.Struct, frozen=True, kw_only=True):
 
     `newest` is when the newest id of all events that this key has passed was drawn (`drawn_at`; 0 when none tells). Every
     event at or below `sequence` is among them: an id that is newer still belongs to none of them.
+
+    `lineages` are those that went before `lineage`, oldest first, each with the last number that was passed under it.
     """
 
     sequence: int
@@ -60,8 +67,18 @@ class KeyPosition(msgspec.Struct, frozen=True, kw_only=True):
     event_id: str
     digest: bytes
     newest: int = 0
+    lineages: Sequence[tuple[int, int]] = ()
     waiting: int | None = None
     waiting_id: str | None = None
+
+    def has_passed(self, lineage: int, number: int) -> bool:
+        """Whether the key went past this number, and under this lineage: the same number of another is another event. Of the
+        lineage with which the key was begun it is not known whether that was late: what is older still is passed over."""
+        spans = (*self.lineages, (self.lineage, self.sequence))
+        for place, (reigning, last) in enumerate(spans):
+            if number <= last:
+                return lineage == reigning or (place == 0 and lineage < reigning)
+        return False
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):

@@ -122,8 +122,10 @@ def position_columns(consumer: str, entry: InboxEntry) -> tuple[object, ...]:
 
 
 def key_position(columns: Sequence[Any]) -> KeyPosition:
-    """From sequence, lineage, event_id, digest, newest, and the lowest that waits: its number and its id."""
-    return KeyPosition(**dict(zip(KeyPosition.__struct_fields__, columns, strict=True)))
+    """From sequence, lineage, event_id, digest, newest, lineages, and the lowest that waits: its number and its id."""
+    column = dict(zip(KeyPosition.__struct_fields__, columns, strict=True))
+    spans = [span.split(":") for span in column.pop("lineages").split()]
+    return KeyPosition(lineages=tuple((int(lineage), int(last)) for lineage, last in spans), **column)
 
 
 def timer_columns(timer: Timer) -> tuple[object, ...]:

@@ -100,7 +100,12 @@ class _Group:
         forgotten = await app_of(self._service).store.inbox.purged_until(self._consumer)
         free = [spot for spot in spots if spot.event.id not in self._held]
         known = await self._known({self._line(spot): spot for spot in free})
-        return [(spot, self._heard(spot, known.get(self._line(spot)), late, forgotten)) for spot in spots]
+        forks = [spot for spot in free if _is_fork(spot, known[self._line(spot)])]
+        forced = await self._known({_alone(spot): spot for spot in forks})
+        return [
+            (spot, self._heard(spot, forced.get(_alone(spot)) or known.get(self._line(spot)), late, forgotten))
+            for spot in spots
+        ]
 
     async def _known(self, lines: Mapping[_Line, Spot]) -> dict[_Line, KeyPosition | Seen | None]:
         store: Store = app_of(self._service).store
@@ -109,10 +114,10 @@ class _Group:
         for first in range(0, len(asked), AT_ONCE):
             async with store.begin() as tx:
                 for line, spot in asked[first : first + AT_ONCE]:
-                    found[line] = await self._ask(tx, store, spot)
+                    found[line] = await self._ask(tx, store, spot, ordered=line.key is not None)
         return found
 
-    async def _ask(self, tx: Transaction, store: Store, spot: Spot) -> KeyPosition | Seen | None:
+    async def _ask(self, tx: Transaction, store: Store, spot: Spot, *, ordered: bool) -> KeyPosition | Seen | None:
         event = spot.event
         entry = InboxEntry(
             topic=spot.topic,
@@ -121,7 +126,7 @@ class _Group:
             digest=b"",
             time=spot.at,
             key=event.key,
-            sequence=event.sequence if self._ordered(spot) else None,
+            sequence=event.sequence if ordered else None,
             lineage=event.lineage,
         )
         return await store.inbox.position_of(tx, self._consumer, entry)
@@ -148,8 +153,7 @@ class _Group:
     def _state(self, spot: Spot, known: KeyPosition | Seen | None, forgotten: float | None) -> State:
         event = spot.event
         if isinstance(known, KeyPosition):
-            done = (known.lineage, known.sequence) >= (event.lineage, event.sequence or 0)
-            return "applied" if done else "waiting"
+            return "applied" if known.has_passed(event.lineage, event.sequence or 0) else "waiting"
         if known is not None:
             return "applied"
         if not self._ordered(spot) and forgotten is not None and spot.at <= forgotten:
@@ -173,7 +177,7 @@ class _Group:
         event = spot.event
         if self._ordered(spot):
             return _Line(spot.topic, event.tenant, event.key, "")
-        return _Line(spot.topic, event.tenant, None, event.id)
+        return _alone(spot)
 
     async def _late(self, topics: set[str]) -> Mapping[str, bool]:
         """Where the group may have joined after the event; a broker that is away leaves it open."""
@@ -182,3 +186,15 @@ class _Group:
         except BrokerUnavailable:
             return dict.fromkeys(topics, True)
         return {topic: progress[topic].truncated for topic in topics}
+
+
+def _alone(spot: Spot) -> _Line:
+    return _Line(spot.topic, spot.event.tenant, None, spot.event.id)
+
+
+def _is_fork(spot: Spot, known: KeyPosition | Seen | None) -> bool:
+    """Whether its key went past its number with another event; it may have been run out of order."""
+    number = spot.event.sequence or 0
+    return (
+        isinstance(known, KeyPosition) and number <= known.sequence and not known.has_passed(spot.event.lineage, number)
+    )

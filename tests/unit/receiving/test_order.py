@@ -105,6 +105,37 @@ def test_a_head_that_applied_nothing_knows_no_lineage() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sequence", "lineage", "expected"),
+    [
+        (3, 1, OrderDecision.DUPLICATE),
+        (4, 1, OrderDecision.FORK),
+        (2, 2, OrderDecision.FORK),
+        (4, 2, OrderDecision.FORK),
+        (2, 3, OrderDecision.FORK),
+        (4, 3, OrderDecision.DUPLICATE),
+        (6, 3, OrderDecision.DUPLICATE),
+        (7, 3, OrderDecision.FORK),
+        (7, 4, OrderDecision.DUPLICATE),
+        (9, 3, OrderDecision.FORK),
+        (9, 4, OrderDecision.NEXT),
+    ],
+)
+def test_a_number_is_a_duplicate_only_under_the_lineage_under_which_its_key_went_past_it(
+    sequence: int, lineage: int, expected: OrderDecision
+) -> None:
+    """Lineage 2 gave 2 and 3 again, and none of it came; 3 took over at 4, and 4 at 7."""
+    known = KeyPosition(sequence=8, lineage=4, event_id="h", digest=b"h", lineages=((1, 3), (3, 6)))
+    assert classify(known, entry(sequence, lineage=lineage), adopt=False) is expected
+
+
+def test_what_is_older_than_a_late_beginning_is_passed_over_and_what_a_newer_lineage_gave_again_is_not() -> None:
+    begun = head(9, lineage=2)
+    assert classify(begun, entry(5, lineage=1), adopt=True) is OrderDecision.DUPLICATE
+    assert classify(begun, entry(5, lineage=3), adopt=True) is OrderDecision.FORK
+    assert classify(begun, entry(9, lineage=1), adopt=True) is OrderDecision.FORK, "another event has this very number"
+
+
+@pytest.mark.parametrize(
     ("sequence", "lineage", "lost"), [(5, 1, True), (6, 1, True), (4, 1, False), (5, 2, False), (6, 3, False)]
 )
 def test_what_waits_under_a_number_that_a_newer_lineage_gave_anew_was_lost(

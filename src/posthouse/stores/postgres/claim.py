@@ -39,7 +39,8 @@ WITH claimed AS (
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, CASE WHEN $5 = 1 THEN 0 ELSE -1 END)
     ON CONFLICT (tenant, consumer, topic, key) DO UPDATE
     SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest,
-        newest = greatest(h.newest, excluded.newest)
+        newest = greatest(h.newest, excluded.newest), lineages = CASE WHEN h.lineage = excluded.lineage THEN h.lineages
+            ELSE posthouse.succeeded(h.lineages, h.lineage, h.sequence, h.event_id) END
     WHERE h.sequence + 1 = excluded.sequence AND h.held = 0 AND h.lineage <= excluded.lineage
     RETURNING h.held)
 INSERT INTO posthouse.applied_count (consumer, topic, applied, skipped) SELECT $1, $2, 1, 0 FROM claimed WHERE held = 0
@@ -55,7 +56,8 @@ WITH given AS (
     SELECT $1, topic, tenant, key, last, lineage, event, digest, drawn FROM given WHERE first = 1
     ON CONFLICT (tenant, consumer, topic, key) DO UPDATE
     SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest,
-        newest = greatest(h.newest, excluded.newest)
+        newest = greatest(h.newest, excluded.newest), lineages = CASE WHEN h.lineage = excluded.lineage THEN h.lineages
+            ELSE posthouse.succeeded(h.lineages, h.lineage, h.sequence, h.event_id) END
     WHERE h.sequence = 0 AND h.held = 0 AND h.lineage <= excluded.lineage
     RETURNING h.topic, h.tenant, h.key, h.held, h.ctid AS place
 ), continued AS (
@@ -63,7 +65,8 @@ WITH given AS (
     SELECT $1, topic, tenant, key, last, lineage, event, digest, drawn, first - last - 1 FROM given WHERE first <> 1
     ON CONFLICT (tenant, consumer, topic, key) DO UPDATE
     SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest,
-        newest = greatest(h.newest, excluded.newest)
+        newest = greatest(h.newest, excluded.newest), lineages = CASE WHEN h.lineage = excluded.lineage THEN h.lineages
+            ELSE posthouse.succeeded(h.lineages, h.lineage, h.sequence, h.event_id) END
     WHERE h.sequence = excluded.sequence + excluded.held AND h.held = 0 AND h.lineage <= excluded.lineage
     RETURNING h.topic, h.tenant, h.key, h.held, h.ctid AS place
 ), claimed AS (

@@ -26,7 +26,8 @@ WITH advanced AS (
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     ON CONFLICT (consumer, topic, tenant, key) DO UPDATE
     SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest,
-        newest = greatest(h.newest, excluded.newest)
+        newest = greatest(h.newest, excluded.newest), lineages = CASE WHEN h.lineage = excluded.lineage THEN h.lineages
+            ELSE posthouse.succeeded(h.lineages, h.lineage, least(h.sequence, excluded.sequence - 1), h.event_id) END
     WHERE excluded.sequence > h.sequence OR excluded.lineage > h.lineage)
 INSERT INTO posthouse.applied_count (consumer, topic, applied, skipped)
 SELECT $1, $2, $10::integer, $11::integer WHERE $10 + $11 > 0

@@ -272,6 +272,7 @@ def _receiving(metadata: MetaData) -> None:
         *_columns(Text, "event_id"),
         *_columns(LargeBinary, "digest"),
         Column("newest", BigInteger, nullable=False, server_default=text("0")),
+        Column("lineages", Text, nullable=False, server_default=text("''")),
         Column("held", Integer, nullable=False, server_default=text("0")),
         PrimaryKeyConstraint("tenant", "consumer", "topic", "key", name="head_pkey"),
     )

@@ -279,6 +279,7 @@ CREATE TABLE posthouse.head (
     event_id text NOT NULL,  -- empty while none was applied
     digest bytea NOT NULL,  -- of that event
     newest bigint NOT NULL DEFAULT 0,  -- when the newest id of all of them was drawn (milliseconds)
+    lineages text NOT NULL DEFAULT '',  -- the lineages before this one, each with its last number: '1:3 2:7 '
     held integer NOT NULL DEFAULT 0,  -- how many of the key are held in a blocking state
     PRIMARY KEY (tenant, consumer, topic, key)
 ) WITH (fillfactor = 70);

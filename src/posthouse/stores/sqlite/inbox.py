@@ -16,8 +16,14 @@ REGISTER = "INSERT INTO posthouse_consumer (consumer, topic, adopt) VALUES (?, ?
 # Which answer that was.
 REGISTERED = "SELECT adopt FROM posthouse_consumer WHERE consumer = ? AND topic = ?"
 
+# The lineages before that of a head. One that applied nothing had none. They are few; whoever makes up very many loses the
+# oldest, and no row grows without end.
+LINEAGES = """CASE WHEN posthouse_head.lineage = excluded.lineage OR posthouse_head.event_id = '' THEN lineages
+        ELSE CASE WHEN length(lineages) < 500 THEN lineages ELSE '' END
+            || posthouse_head.lineage || ':' || min(posthouse_head.sequence, excluded.sequence - 1) || ' ' END"""
+
 # Advance a key by one, if this is the next number and nothing is held; begin it at 1, or anywhere if it is adopted.
-CLAIM_ORDERED = """
+CLAIM_ORDERED = f"""
 INSERT INTO posthouse_head (consumer, topic, tenant, key, sequence, lineage, event_id, digest, newest)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
 WHERE ?5 = 1
@@ -25,18 +31,18 @@ WHERE ?5 = 1
     OR EXISTS (SELECT 1 FROM posthouse_consumer WHERE consumer = ?1 AND topic = ?2 AND adopt)
 ON CONFLICT (consumer, topic, tenant, key) DO UPDATE
 SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest,
-    newest = max(newest, excluded.newest)
+    newest = max(newest, excluded.newest), lineages = {LINEAGES}
 WHERE posthouse_head.sequence + 1 = excluded.sequence
     AND posthouse_head.held = 0 AND posthouse_head.lineage <= excluded.lineage
 """
 
 # Advance a key whatever is held, never backwards but into a newer lineage.
-ADVANCE_ORDERED = """
+ADVANCE_ORDERED = f"""
 INSERT INTO posthouse_head (consumer, topic, tenant, key, sequence, lineage, event_id, digest, newest)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (consumer, topic, tenant, key) DO UPDATE
 SET sequence = excluded.sequence, lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest,
-    newest = max(newest, excluded.newest)
+    newest = max(newest, excluded.newest), lineages = {LINEAGES}
 WHERE excluded.sequence > posthouse_head.sequence OR excluded.lineage > posthouse_head.lineage
 """
 
@@ -57,7 +63,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 
 # Where a key stands, and the lowest number that waits behind it.
 HEAD = """
-SELECT h.sequence, h.lineage, h.event_id, h.digest, h.newest, w.sequence, w.event_id
+SELECT h.sequence, h.lineage, h.event_id, h.digest, h.newest, h.lineages, w.sequence, w.event_id
 FROM posthouse_head h LEFT JOIN posthouse_held w ON w.id = (
     SELECT id FROM posthouse_held
     WHERE h.held > 0 AND consumer = h.consumer AND topic = h.topic AND tenant = h.tenant AND key = h.key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from posthouse.store import KeyPosition, Seen, Store
+from posthouse.store import HeldFilter, KeyPosition, Seen, Store
 from posthouse.testing.store_contract.fixtures import StoreFixtures
 from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, drawn, entry, held
 from posthouse.testing.store_contract.steps import claim, failing, hold, standing
@@ -109,7 +109,7 @@ class InboxContract(StoreFixtures):
         async with store.begin() as tx:
             assert await store.inbox.claim(tx, CONSUMER, run) == [True] * 4
         last = run[-1]
-        head = KeyPosition(sequence=4, lineage=2, event_id=last.event_id, digest=last.digest)
+        head = KeyPosition(sequence=4, lineage=2, event_id=last.event_id, digest=last.digest, lineages=((1, 2),))
         assert await standing(store, entry(4)) == head
         assert (await store.counts()).applied == {(CONSUMER, TOPIC): 4}
 
@@ -185,6 +185,37 @@ class InboxContract(StoreFixtures):
         assert await claim(store, entry(2, lineage=2), lazily=lazily)
         assert not await claim(store, entry(3, lineage=1), lazily=lazily)
         assert (await standing(store, entry(3))).lineage == 2
+
+    @either
+    async def test_a_head_keeps_where_each_lineage_ended(self, store: Store, lazily: bool) -> None:
+        for one in (entry(1), entry(2), entry(3, lineage=2), entry(4, lineage=2), entry(5, lineage=4)):
+            assert await claim(store, one, lazily=lazily)
+        assert (await standing(store, entry(5))).lineages == ((1, 2), (2, 4))
+        async with store.begin() as tx:
+            await store.inbox.advance(tx, CONSUMER, entry(9, lineage=5))
+        assert (await standing(store, entry(5))).lineages == ((1, 2), (2, 4), (4, 5))
+
+    async def test_heads_that_are_claimed_together_keep_where_each_lineage_ended(self, store: Store) -> None:
+        await hold(store, first := held(entry(1, key="k3"), "retrying"))
+        async with store.begin() as tx:
+            (found,) = await store.held.find(HeldFilter(key="k3"))
+            assert await store.held.remove(tx, found), first
+            began = [entry(1), entry(1, key="k2"), entry(2, key="k2")]
+            assert await store.inbox.claim(tx, CONSUMER, began) == [True] * 3
+        runs = [entry(2, lineage=2), entry(3, lineage=2), entry(3, key="k2", lineage=3), entry(1, key="k3", lineage=2)]
+        async with store.begin() as tx:
+            assert await store.inbox.claim(tx, CONSUMER, runs) == [True] * 4
+        heads = [await standing(store, entry(1, key=key)) for key in ("k", "k2", "k3")]
+        assert [(head.sequence, head.lineages) for head in heads] == [(3, ((1, 1),)), (3, ((1, 2),)), (1, ())]
+
+    async def test_a_head_does_not_grow_without_end_with_the_lineages_that_it_has_seen(self, store: Store) -> None:
+        many = [entry(n, lineage=n) for n in range(1, 201)]
+        async with store.begin() as tx:
+            for one in many:
+                await store.inbox.advance(tx, CONSUMER, one)
+        kept = (await standing(store, entry(1))).lineages
+        assert 10 < len(kept) < 100
+        assert kept[-1] == (199, 199)
 
     async def test_advance_passes_what_is_held_and_never_goes_back(self, store: Store) -> None:
         await hold(store, held(entry(2), "gap"))

@@ -1,3 +1,11 @@
+-- The lineages of a head that a newer one takes over from. One that applied nothing had none. They are few; whoever makes up
+-- very many loses the oldest, and no row grows without end.
+CREATE FUNCTION posthouse.succeeded(lineages text, lineage integer, last bigint, event_id text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN event_id = '' THEN lineages
+        ELSE CASE WHEN length(lineages) < 500 THEN lineages ELSE '' END || lineage || ':' || last || ' ' END
+$$;
+
 -- Record events as applied. An ordered one, or a run of one key from `first` to `last`, if it comes next and nothing of its
 -- key is held: all of the run or nothing. An unordered one (`first` NULL) if it is new, no copy of it is held, and it cannot
 -- have been forgotten. False changes nothing. The setting pins the plans: made while the tables were empty, they would read
@@ -28,11 +36,13 @@ BEGIN
         VALUES (of_consumer, of_topic, of_tenant, of_key, last, of_lineage, of_event, of_digest, drawn)
         ON CONFLICT (consumer, topic, tenant, key) DO UPDATE SET sequence = excluded.sequence,
             lineage = excluded.lineage, event_id = excluded.event_id, digest = excluded.digest,
-            newest = greatest(h.newest, excluded.newest)
+            newest = greatest(h.newest, excluded.newest), lineages = CASE WHEN h.lineage = excluded.lineage THEN h.lineages
+                ELSE posthouse.succeeded(h.lineages, h.lineage, h.sequence, h.event_id) END
         WHERE h.sequence = 0 AND h.held = 0 AND h.lineage <= excluded.lineage;
     ELSE
         UPDATE posthouse.head h SET sequence = last, lineage = of_lineage, event_id = of_event, digest = of_digest,
-            newest = greatest(h.newest, drawn)
+            newest = greatest(h.newest, drawn), lineages = CASE WHEN h.lineage = of_lineage THEN h.lineages
+                ELSE posthouse.succeeded(h.lineages, h.lineage, h.sequence, h.event_id) END
         WHERE h.consumer = of_consumer AND h.topic = of_topic AND h.tenant = of_tenant AND h.key = of_key
             AND h.sequence + 1 = first AND h.held = 0 AND h.lineage <= of_lineage;
         IF NOT FOUND THEN
@@ -53,15 +63,15 @@ END $$;
 -- Where a key stands, and the lowest number that waits behind it. The head is locked first and read then: what is decided
 -- on it must be true until the transaction ends.
 CREATE FUNCTION posthouse.standing(of_consumer text, of_topic text, of_tenant text, of_key text)
-RETURNS TABLE (sequence bigint, lineage integer, event_id text, digest bytea, newest bigint, waiting bigint,
-    waiting_id text)
+RETURNS TABLE (sequence bigint, lineage integer, event_id text, digest bytea, newest bigint, lineages text,
+    waiting bigint, waiting_id text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM 1 FROM posthouse.head h
     WHERE h.consumer = of_consumer AND h.topic = of_topic AND h.tenant = of_tenant AND h.key = of_key FOR UPDATE;
     RETURN QUERY
-    SELECT h.sequence, h.lineage, h.event_id, h.digest, h.newest, w.sequence, w.event_id
+    SELECT h.sequence, h.lineage, h.event_id, h.digest, h.newest, h.lineages, w.sequence, w.event_id
     FROM posthouse.head h LEFT JOIN LATERAL (
         SELECT e.sequence, e.event_id FROM posthouse.held e
         WHERE h.held > 0 AND e.consumer = h.consumer AND e.topic = h.topic AND e.tenant = h.tenant AND e.key = h.key

@@ -94,8 +94,8 @@ CREATE TABLE posthouse_consumer (
     PRIMARY KEY (consumer, topic)
 ) WITHOUT ROWID;
 
--- Ordered consumers: the last event applied of each key, when the newest id of all of them was drawn (milliseconds), and how
--- many of that key are held in a blocking state.
+-- Ordered consumers: the last event applied of each key, when the newest id of all of them was drawn (milliseconds), the
+-- lineages before this one, each with its last number ('1:3 2:7 '), and how many of that key are held in a blocking state.
 CREATE TABLE posthouse_head (
     consumer TEXT NOT NULL,
     topic TEXT NOT NULL,
@@ -106,6 +106,7 @@ CREATE TABLE posthouse_head (
     event_id TEXT NOT NULL,
     digest BLOB NOT NULL,
     newest INTEGER NOT NULL DEFAULT 0,
+    lineages TEXT NOT NULL DEFAULT '',
     held INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (consumer, topic, tenant, key)
 ) WITHOUT ROWID;
