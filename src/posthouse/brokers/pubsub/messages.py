@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Iterator, Mapping
 
@@ -10,10 +11,13 @@ from google.pubsub_v1.types import PubsubMessage
 from posthouse.broker import Frame
 
 ID = "posthouse-id"
+WHOLE_KEY = "posthouse-key"
+"""Has the key where it is too long for an ordering key, which is its digest then."""
 MOST = 100
 """Attributes that a message may have, the id among them."""
 NAME, VALUE, KEY = 256, 1024, 1024
-"""The largest name and value of an attribute, and the largest ordering key, in bytes."""
+"""The largest name and value of an attribute, and the largest ordering key, in bytes. A key of ours, `tenant:key`, may have
+1,281."""
 
 Message = PubsubMessage.pb()
 """The bare protobuf class: its wrapper costs more than the call."""
@@ -21,12 +25,18 @@ Message = PubsubMessage.pb()
 
 def misfit(frame: Frame) -> str:
     """Why Pub/Sub can never take the frame; "" when it can. Its text is known to be Unicode."""
-    if frame.key == "" or (frame.key is not None and len(frame.key.encode()) > KEY):
-        return f"the key is empty or longer than {KEY:,} bytes, which Pub/Sub does not take as an ordering key"
+    if frame.key == "":
+        return "the key is empty, which Pub/Sub does not take as an ordering key"
     if not frame.id or len(frame.id.encode()) > VALUE:
         return f"the id is empty or longer than {VALUE:,} bytes, which Pub/Sub does not take as an attribute"
     for name in frame.headers:
-        if not name or len(name.encode()) > NAME - 4 or name.startswith("goog") or name == ID or "~" in name:
+        if (
+            not name
+            or len(name.encode()) > NAME - 4
+            or name.startswith("goog")
+            or name in (ID, WHOLE_KEY)
+            or "~" in name
+        ):
             return f"the header name {name[:40]!r} is taken, empty, too long or has a ~ in it"
     attributes = len(_attributes(frame))
     return f"headers for {attributes} attributes: Pub/Sub takes {MOST}, the id among them" if attributes > MOST else ""
@@ -35,7 +45,9 @@ def misfit(frame: Frame) -> str:
 def message_of(frame: Frame) -> PubsubMessage:
     """Headers are attributes under their own names, which is the CloudEvents binding; the key is the ordering key. The
     rest of a value that is too long for one attribute is in `name~1`, `name~2` …"""
-    message: PubsubMessage = Message(data=frame.body, attributes=_attributes(frame), ordering_key=frame.key or "")
+    key = frame.key or ""
+    ordering_key = hashlib.sha256(key.encode()).hexdigest() if _is_long(key) else key
+    message: PubsubMessage = Message(data=frame.body, attributes=_attributes(frame), ordering_key=ordering_key)
     return message
 
 
@@ -59,18 +71,24 @@ def frame_from(topic: str, data: bytes, *, attributes: Mapping[str, str], orderi
                 break
             headers[name[:-2]] += piece
     id_ = headers.pop(ID, None) or headers.get("ce-id") or message_id
-    return Frame(topic=topic, id=id_, key=ordering_key or None, body=data, headers=headers)
+    key = headers.pop(WHOLE_KEY, None) or ordering_key or None
+    return Frame(topic=topic, id=id_, key=key, body=data, headers=headers)
 
 
 def _attributes(frame: Frame) -> dict[str, str]:
     attributes = {ID: frame.id}
-    for name, value in frame.headers.items():
+    long = {WHOLE_KEY: frame.key} if frame.key is not None and _is_long(frame.key) else {}
+    for name, value in (*frame.headers.items(), *long.items()):
         if len(value) <= VALUE // 4:  # no character takes more than four bytes
             attributes[name] = value
             continue
         for number, piece in enumerate(_pieces(value.encode())):
             attributes[f"{name}~{number}" if number else name] = piece
     return attributes
+
+
+def _is_long(key: str) -> bool:
+    return len(key) > KEY // 4 and len(key.encode()) > KEY
 
 
 def _pieces(value: bytes) -> Iterator[str]:
