@@ -268,7 +268,7 @@ async def test_topics_that_do_not_exist_yet_are_empty() -> None:
 
 
 async def test_a_broker_without_a_log_cannot_be_read() -> None:
-    async with Harness() as harness:
+    async with Harness(Shop().orders) as harness:
         harness.broker.sheet = msgspec.structs.replace(harness.broker.sheet, history=False)
         with pytest.raises(BrokerError, match="keeps no log"):
             [one async for one in stored(harness.broker, ["a"], None)]
