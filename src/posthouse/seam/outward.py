@@ -25,7 +25,7 @@ from posthouse.events import (
     timestamp,
 )
 from posthouse.events.codec import check_sayable
-from posthouse.events.limits import plain
+from posthouse.events.limits import HARD_LIMIT, plain
 from posthouse.seam.context import EventContext
 from posthouse.seam.seam import Seam
 from posthouse.seam.timing import outcome_of
@@ -80,7 +80,7 @@ class EnvelopeBuilder:
         self._source = source
         self._codec = codec
         self.clock = clock
-        self._most = self._limit = limit
+        self._most = self._limit = min(limit, HARD_LIMIT - STAMP_ROOM)  # no reader looks at more
         self._sheet = sheet
         self._suits: Capabilities | None = None
         """The sheet that the limit was taken from."""

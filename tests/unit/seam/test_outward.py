@@ -14,6 +14,7 @@ from posthouse.clock import ManualClock
 from posthouse.contracts import event_type_of
 from posthouse.errors import ConfigurationError, ContractError, EventError, EventTooLarge
 from posthouse.events import CODECS, Event, Producer, decode_any
+from posthouse.events.limits import HARD_LIMIT
 from posthouse.seam import EnvelopeBuilder, EventContext, context_of
 from posthouse.seam.frames import frame_of
 from posthouse.seam.outward import STAMP_ROOM
@@ -145,6 +146,17 @@ def test_the_brokers_limit_leaves_room_for_the_stamp(wire: str) -> None:
     assert 2000 - STAMP_ROOM <= size <= 2000
     known.append(sheet(max_bytes=10_000))
     small.build_one(ThingMade("k", "x" * 2000), EventContext(tenant="t1"))
+
+
+def test_readers_look_at_the_largest_event_whatever_the_limit_and_the_stamp() -> None:
+    large = builder(limit=2 * HARD_LIMIT)
+    with pytest.raises(EventTooLarge) as refused:
+        large.build_one(ThingMade("k", "x" * HARD_LIMIT), EventContext(tenant="t1"))
+    empty = large.build_one(ThingMade("k"), EventContext(tenant="t1"))
+    beside = len(empty.body) + sum(len(name) + len(value) for name, value in empty.headers.items())
+    row = large.build_one(ThingMade("k", "x" * (refused.value.limit - beside)), EventContext(tenant="t1"))
+    stamped = frame_of(msgspec.structs.replace(row, sequence=2**63 - 2, lineage=2**31 - 1))
+    assert decode_any(stamped.headers, stamped.body).lineage == 2**31 - 1
 
 
 def test_what_a_broker_takes_holds_from_the_moment_it_is_known() -> None:
