@@ -76,7 +76,7 @@ class Savepoints:
             else:
                 self.lost = f"what {statement[:60]!r} does with savepoints is not understood"
 
-    def hear_failed(self, sql: object) -> None:
+    def hear_failed(self, sql: object, error: BaseException | None = None) -> None:
         """A statement was run, or not: its answer was an error, or never came."""
         for statement in _of_savepoints(sql):
             self.lost = f"what became of {statement[:60]!r} is not known"
@@ -84,6 +84,9 @@ class Savepoints:
     def hear_of_end(self, *, committed: bool = False) -> None:
         """The whole transaction was rolled back or committed, inside of the block of those who have something to say in it."""
         self.lost = "the transaction was ended before its block was"
+
+    def hear_of_no_commit(self) -> None:
+        """The commit that was told of before it was tried has failed."""
 
     def see(self, in_transaction: bool) -> None:
         """Whether the connection is in a transaction now: some errors end one without a statement that says so."""

@@ -18,18 +18,21 @@ from urllib.parse import unquote, urlsplit
 from posthouse.app import App, apps_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.contracts import event_type_of
-from posthouse.errors import ConfigurationError
+from posthouse.errors import ConfigurationError, StoreError
 from posthouse.events import Event, decode_any
 from posthouse.local.url import joined, split
 from posthouse.service import Service
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
-from posthouse.store.savepoints import Detach, Savepoints, Step
+from posthouse.store.savepoints import COMMITS, Detach, Savepoints, Step
 from posthouse.store.wording import text_of
 from posthouse.stores import open_store
-from posthouse.stores.sessions import Kind, Session, refusal, session_of
+from posthouse.stores.sessions import Kind, Session, original_of, refusal, session_of
 from posthouse.testing.scratch import at_hand
 
 T = TypeVar("T")
+
+# Which database it is, and whether an event could be added.
+WHERE = "SELECT current_database(), current_setting('transaction_read_only')"
 
 FOR_TESTS = re.compile(r"(?<![a-z])tests?(?![a-z])", re.IGNORECASE)
 """A word in the name of a database that is for tests, as those of the plugin and of Django are called."""
@@ -74,9 +77,9 @@ class Said:
         """The types of all facts, in order: to see that nothing else was said."""
         return [decode_any(row.headers, row.body).type for row in self._rows()]
 
-    def book(self) -> Book:
-        """For one more transaction."""
-        self._books.append(Book())
+    def book(self, theirs: object = None) -> Book:
+        """For one more transaction, or those of one connection of theirs."""
+        self._books.append(Book(theirs))
         return self._books[-1]
 
     def standing(self, row: OutboxRow) -> str:
@@ -122,15 +125,17 @@ class Entry:
 class Book(Savepoints):
     """What was said on one connection: it hears of savepoints and of the end of the transaction."""
 
-    __slots__ = ("_committed", "_latest_commit", "_open", "connection", "detach", "over")
+    __slots__ = ("_aborted", "_committed", "_last", "_open", "detach", "over", "theirs")
 
-    def __init__(self) -> None:
+    def __init__(self, theirs: object = None) -> None:
         super().__init__()
+        self.theirs = theirs
         self._committed: list[Entry] = []
-        self._latest_commit: list[Entry] = []
-        """As long as nothing was said since: some tell of a commit before they know its answer."""
+        self._last = 0
+        """How many had been committed before the last commit, which may turn out to have failed."""
         self._open: list[Entry] = []
-        self.connection: Any = None
+        self._aborted = False
+        """Whether a statement has failed in PostgreSQL: then a COMMIT rolls back, and says that it has succeeded."""
         self.detach: Detach | None = None
         self.over = False
         """Whether the transaction that it listened to has ended."""
@@ -138,12 +143,9 @@ class Book(Savepoints):
 
     @property
     def entries(self) -> Sequence[Entry]:
-        if self._open and _is_closed(self.connection):
-            self.hear_of_end()
-        return [*self._committed, *self._open]
+        return [*self._committed] if _is_closed(self.theirs) else [*self._committed, *self._open]
 
     def add(self, said: Iterable[OutboxRow | Timer | tuple[str, str]]) -> None:
-        self._latest_commit = []
         self._open += map(Entry, said)
 
     def mark(self) -> int:
@@ -152,8 +154,20 @@ class Book(Savepoints):
     def rewind(self, mark: int | None) -> None:
         del self._open[mark or 0 :]
 
+    def hear_failed(self, sql: object, error: BaseException | None = None) -> None:
+        """A commit that failed, or that nobody knows of, was none."""
+        if COMMITS.match(text_of(sql).strip()):
+            self.hear_of_end()
+        else:
+            self._aborted = self._aborted or _aborts(error)
+
+    def hear_of_no_commit(self) -> None:
+        del self._committed[self._last :]
+
     def take(self, step: Step) -> None:
         """One that was set before anybody listened holds all that was said since."""
+        if step.verb == "roll back":
+            self._aborted = False
         if step.verb == "roll back" and self._latest(step.name) is None:
             self.rewind(None)
             self._set.clear()
@@ -161,27 +175,11 @@ class Book(Savepoints):
             super().take(step)
 
     def hear_of_end(self, *, committed: bool = False) -> None:
-        if committed:
+        self._last = len(self._committed)
+        if committed and not self._aborted:
             self._committed += self._open
-            self._latest_commit = self._open
-        self._open, self.over = [], True
+        self._open, self.over, self._aborted = [], True, False
         self._set.clear()
-
-    def hear_failed(self, sql: object) -> None:
-        """A commit that is answered with an error has undone everything."""
-        if text_of(sql).strip(" ;").upper() == "COMMIT":
-            self._committed = [entry for entry in self._committed if entry not in self._latest_commit]
-            self.hear_of_end()
-        else:
-            super().hear_failed(sql)
-
-
-def _is_closed(connection: Any) -> bool:
-    """Whether it was closed, and with it a transaction that nobody committed; psycopg and asyncpg can tell."""
-    asked = (
-        getattr(connection, "closed", None) if hasattr(connection, "closed") else getattr(connection, "is_closed", None)
-    )
-    return bool(asked() if callable(asked) else asked)
 
 
 class CapturedJoined:
@@ -212,7 +210,10 @@ class CapturedJoined:
         """Where it is written down, after making sure that it is in a transaction, which an INSERT would have begun here."""
         await self.session.refuse_autocommit(self._kind)
         if self._kind == "PostgreSQL":
-            refuse_other((await self.session.ours("SELECT current_database()", ())).scalar())
+            database, read_only = (await self.session.ours(WHERE, ()))[0]
+            refuse_other(database)
+            if read_only == "on":
+                raise StoreError("the transaction is READ ONLY: an event cannot be added in it")
         elif getattr(self.session.theirs, "in_transaction", True) is False:
             await self.session.ours("BEGIN", ())
         if self.session.late:
@@ -360,8 +361,7 @@ class CapturingStore:
         """What was said on their connection, which is listened to until its transaction ends."""
         _, book = self._books.get(id(session.theirs), (None, None))
         if book is None:
-            book = self._said.book()
-            book.connection = session.theirs
+            book = self._said.book(session.theirs)
             self._books[id(session.theirs)] = session.theirs, book
         if book.over and book.detach is not None:
             book.detach()
@@ -446,6 +446,25 @@ def refuse_other(database: object) -> None:
             f"the code under test is connected to the database {str(database)!r}, and this session made {made} for its tests: set its URL "
             "from the fixture `posthouse_url` before the application is imported. A database that is for tests has `test` in its name"
         )
+
+
+def _is_closed(theirs: object) -> bool:
+    """Whether a connection is known to be closed: what was open there was rolled back. A session of SQLAlchemy tells by itself."""
+    closed = getattr(theirs, "is_closed", getattr(theirs, "closed", False))
+    try:
+        return bool(closed() if callable(closed) else closed)
+    except Exception:
+        return False  # one of a pool, that was given back
+
+
+def _aborts(error: BaseException | None) -> bool:
+    """Whether PostgreSQL itself refused a statement, and not a driver before it was sent: nothing else is done in its transaction."""
+    original = None if error is None else original_of(error)
+    for one in (original, getattr(original, "__cause__", None)):
+        told = getattr(getattr(one, "diag", None), "severity", None), getattr(one, "severity", None)
+        if any(isinstance(word, str) for word in told):
+            return True
+    return False
 
 
 async def _book(tx: Transaction) -> Book:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from posthouse import App, Payload, Saga, Service, Turn, starts
-from posthouse.errors import ConfigurationError, EventTooLarge
+from posthouse.errors import ConfigurationError, EventTooLarge, StoreError
 from posthouse.testing import Said, capture_outbox
 from posthouse.testing.capturing import FOR_TESTS
 from tests.integration.django_site import allowed_on_a_loop, django_on
@@ -55,7 +57,7 @@ Run = Callable[[str], Any]
 
 @contextmanager
 def by_psycopg(url: str) -> Iterator[tuple[Any, Run]]:
-    with psycopg.connect(url) as connection:
+    with closing(psycopg.connect(url)) as connection, connection:  # a commit that fails leaves it open
         yield connection, connection.execute
 
 
@@ -96,8 +98,12 @@ async def by_asyncpg(url: str) -> AsyncIterator[tuple[Any, Run]]:
 
 @asynccontextmanager
 async def by_async_psycopg(url: str) -> AsyncIterator[tuple[Any, Run]]:
-    async with await psycopg.AsyncConnection.connect(url) as connection:
-        yield connection, connection.execute
+    connection = await psycopg.AsyncConnection.connect(url)
+    try:
+        async with connection:
+            yield connection, connection.execute
+    finally:
+        await connection.close()
 
 
 @asynccontextmanager
@@ -179,6 +185,113 @@ async def test_an_asynchronous_transaction_says_what_it_commits(door: Door, url:
                 raise Oops
         await asyncio.sleep(0)
     assert shop.ids(said) == ["kept", "joined"]
+
+
+# A row that is looked at when the transaction ends, and then refused.
+DEFERRED = (
+    "CREATE TABLE head (id int PRIMARY KEY); CREATE TABLE line (id int REFERENCES head DEFERRABLE INITIALLY DEFERRED)"
+)
+REFUSED_LATE = "INSERT INTO line VALUES (99)"
+ON_POSTGRES = ("by_psycopg", "by_session", "by_django", "by_asyncpg", "by_async_psycopg", "by_async_session")
+
+
+@asynccontextmanager
+async def through(door: Door, url: str) -> AsyncIterator[tuple[Any, Callable[[str], Any]]]:
+    """A door of either kind, whose statements are awaited."""
+
+    async def awaited(run: Run, sql: str) -> None:
+        found = run(sql)
+        if inspect.isawaitable(found):
+            await found
+
+    opened = door(url)
+    if hasattr(opened, "__aenter__"):
+        async with opened as (theirs, run):
+            yield theirs, partial(awaited, run)
+    else:
+        with opened as (theirs, run):
+            yield theirs, partial(awaited, run)
+
+
+@pytest.mark.parametrize(
+    "door", [door for door in (*PLAIN, *ASYNCHRONOUS) if door.__name__ in ON_POSTGRES], ids=lambda door: door.__name__
+)
+async def test_a_commit_that_did_not_happen_says_nothing(door: Door, url: str) -> None:
+    """PostgreSQL may refuse a COMMIT, and answers ROLLBACK to one of a transaction in which a statement has failed."""
+    shop = Shop(url)
+    with psycopg.connect(url) as connection:
+        connection.execute(DEFERRED.encode())
+
+    async def say(theirs: Any, word: str) -> None:
+        if isinstance(theirs, psycopg.AsyncConnection | asyncpg.Connection | AsyncSession):
+            await shop.service.outbox.add(theirs, shop.placed(order_id=word))
+        else:
+            shop.service.outbox.add_now(theirs, shop.placed(order_id=word))
+
+    with capture_outbox(shop.service) as said:
+        with contextlib.suppress(Exception):
+            async with through(door, url) as (theirs, run):
+                await say(theirs, "refused")
+                await run(REFUSED_LATE)
+        async with through(door, url) as (theirs, run):
+            await say(theirs, "kept")
+            await run("SAVEPOINT part")
+            with contextlib.suppress(Exception):
+                await run("SELECT 1/0")
+            await run("ROLLBACK TO SAVEPOINT part")
+        with contextlib.suppress(Exception):  # SQLAlchemy and Django roll back by themselves
+            async with through(door, url) as (theirs, run):
+                await say(theirs, "passed over")
+                with contextlib.suppress(Exception):
+                    await run("SELECT 1/0")
+        await asyncio.sleep(0)
+        assert shop.ids(said) == ["kept"]
+
+
+@pytest.mark.parametrize("door", [by_psycopg])
+def test_a_commit_that_failed_leaves_the_one_before_it(door: Door, url: str) -> None:
+    shop = Shop(url)
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with capture_outbox(shop.service) as said:
+        with psycopg.connect(url) as connection:
+            connection.execute(DEFERRED.encode())
+            shop.service.outbox.add_now(connection, shop.placed(order_id="kept"))
+            connection.commit()
+            connection.execute(REFUSED_LATE.encode())
+            with pytest.raises(psycopg.errors.ForeignKeyViolation):
+                connection.commit()
+        with engine.connect() as sqlalchemy:
+            shop.service.outbox.add_now(sqlalchemy, shop.placed(order_id="too"))
+            sqlalchemy.commit()
+            sqlalchemy.execute(text(REFUSED_LATE))
+            with pytest.raises(IntegrityError):
+                sqlalchemy.commit()
+        assert shop.ids(said) == ["kept", "too"]
+    engine.dispose()
+
+
+@pytest.mark.parametrize("door", [by_psycopg])
+async def test_a_connection_that_was_closed_says_nothing(door: Door, url: str) -> None:
+    shop = Shop(url)
+    with capture_outbox(shop.service) as said:
+        closing_soon = psycopg.connect(url)
+        shop.service.outbox.add_now(closing_soon, shop.placed(order_id="o1"))
+        assert shop.ids(said) == ["o1"], "it may still be committed"
+        closing_soon.close()
+        connection = await asyncpg.connect(url)
+        await connection.transaction().start()
+        await shop.service.outbox.add(connection, shop.placed(order_id="o2"))
+        await connection.close()
+        assert shop.ids(said) == []
+
+
+@pytest.mark.parametrize("door", [by_psycopg])
+def test_a_transaction_that_reads_only_is_refused(door: Door, url: str) -> None:
+    shop = Shop(url)
+    with capture_outbox(shop.service), psycopg.connect(url) as connection:
+        connection.read_only = True
+        with pytest.raises(StoreError, match="READ ONLY"):
+            shop.service.outbox.add_now(connection, shop.placed(order_id="o1"))
 
 
 @pytest.mark.parametrize("door", [by_async_session, by_aiosqlite], ids=["PostgreSQL", "SQLite"])

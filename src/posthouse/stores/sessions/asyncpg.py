@@ -25,7 +25,10 @@ class AsyncpgSession(Session):
 
     async def attend(self, savepoints: Savepoints) -> Detach:
         def told(query: Any) -> None:
-            (savepoints.hear if query.exception is None else savepoints.hear_failed)(query.query)
+            if query.exception is None:
+                savepoints.hear(query.query)
+            else:
+                savepoints.hear_failed(query.query, query.exception)
 
         self.theirs.add_query_logger(told)
 

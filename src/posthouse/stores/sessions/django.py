@@ -54,8 +54,8 @@ class DjangoSession(Session):
         def listening(execute: Any, sql: Any, parameters: Any, many: bool, context: Any) -> Any:
             try:
                 found = execute(sql, parameters, many, context)
-            except BaseException:
-                savepoints.hear_failed(sql)
+            except BaseException as error:
+                savepoints.hear_failed(sql, error)
                 raise
             finally:
                 see()

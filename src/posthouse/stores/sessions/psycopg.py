@@ -105,8 +105,8 @@ def _rows(found: Sequence[tuple[object, ...]], cursor: Any) -> Rows:
 def _hearing(savepoints: Savepoints, sql: object) -> Iterator[None]:
     try:
         yield
-    except BaseException:
-        savepoints.hear_failed(sql)
+    except BaseException as error:
+        savepoints.hear_failed(sql, error)
         raise
     savepoints.hear(sql)
 

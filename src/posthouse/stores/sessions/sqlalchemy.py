@@ -136,24 +136,38 @@ def _of_connection(connection: Any, savepoints: Savepoints) -> Listeners:
         if connection.dialect.name == "sqlite":
             savepoints.see(connection.connection.driver_connection.in_transaction)
 
+    committing = False
+    """Whether a commit is tried, for all that is known: we are told before, and of an error."""
+
+    def begun(_: Any) -> None:
+        nonlocal committing
+        committing = False
+
     def ran(_: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        begun(_)
         see()
         savepoints.hear(statement)
 
     def failed(context: Any) -> None:
         if context.connection is connection:
             see()
-            savepoints.hear_failed(context.statement or "COMMIT")  # or a rollback, which is no better
+            if committing and context.statement is None:
+                savepoints.hear_of_no_commit()
+            savepoints.hear_failed(context.statement or "", context.original_exception)
 
     def rolled_back(_: Any) -> None:
+        begun(_)
         savepoints.hear_of_end()
 
     def committed(_: Any) -> None:
+        nonlocal committing
+        committing = True
         savepoints.hear_of_end(committed=True)
 
     see()
     return [
         (connection, "after_cursor_execute", ran),
+        (connection, "begin", begun),
         (connection, "rollback", rolled_back),
         (connection, "commit", committed),
         (connection.engine, "handle_error", failed),
