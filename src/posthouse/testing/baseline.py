@@ -48,12 +48,14 @@ ORDER BY 2
 # A row that is not to be seen is an error, not a leak; and what is put back need not survive a crash.
 SETTINGS = "SET row_security = off; SET synchronous_commit = off"
 
-# Which tables and sequences there are, in one figure; and who has written something and not ended yet.
+# Which tables and sequences there are, in one figure; who has written something and not ended yet; and what was prepared for a
+# commit that may come in the next test.
 LOOK = r"""
 SELECT (SELECT coalesce(sum(hashint8extended(c.oid::bigint, 1)), 0) FROM pg_class c WHERE c.relkind IN ('r', 'p', 'S')
         AND c.relpersistence <> 't' AND c.oid >= 16384)::text,
     ARRAY(SELECT a.pid FROM pg_stat_activity a
-        WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.backend_xid IS NOT NULL)
+        WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.backend_xid IS NOT NULL),
+    ARRAY(SELECT quote_literal(t.gid) FROM pg_prepared_xacts t WHERE t.database = current_database())
 """
 
 # Whatever is written from now on is younger than this.
@@ -174,7 +176,9 @@ class Baseline:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE
         while True:
-            seen, writers = await self._connection.fetchrow(LOOK)
+            seen, writers, prepared = await self._connection.fetchrow(LOOK)
+            for name in prepared:
+                await self._connection.execute(f"ROLLBACK PREPARED {name}")
             if not writers or loop.time() > deadline:
                 return str(seen), list(writers)
             await asyncio.sleep(0.005)

@@ -148,6 +148,18 @@ async def test_a_transaction_that_a_test_left_open_is_named_and_ended(
     assert posthouse_database.reset() in ([], ["public.invoice_id_seq"])
 
 
+async def test_a_transaction_that_a_test_prepared_is_rolled_back(
+    posthouse_database: ScratchDatabase, posthouse_store: str
+) -> None:
+    """The next test could commit it, or wait for its locks."""
+    async with connected(posthouse_database.url) as connection:
+        await connection.execute("BEGIN; INSERT INTO invoice (order_id) VALUES ('prepared')")
+        await connection.execute("PREPARE TRANSACTION 'left ''behind'")
+        posthouse_database.reset()
+        prepared = "SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()"
+        assert await connection.fetchval(prepared) == 0
+
+
 async def test_an_open_transaction_that_has_only_read_is_nobodys_business(
     posthouse_database: ScratchDatabase, posthouse_store: str
 ) -> None:
