@@ -86,7 +86,7 @@ def test_a_store_is_upgraded_once(project: Project) -> None:
 def test_a_store_that_was_brought_back_is_asked_about_tried_dry_and_gets_a_new_lineage(project: Project) -> None:
     project.place(("o1", 5))
     assert project.json("db", "restored", "shop:orders", "--dry-run") == {"lineage": 2, "again": 1, "dry_run": True}
-    assert project.run("db", "restored", "shop:orders").exit_code == 1, "nobody answered the question"
+    assert project.run("db", "restored", "shop:orders").exit_code == 2, "nobody answered the question"
     told = project.run("db", "restored", "shop:orders", "--yes").stdout
     assert "new facts get the lineage 2; 1 fact will be sent (again)" in told
     assert "posthouse seek" in told
