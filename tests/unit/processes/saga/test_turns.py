@@ -58,6 +58,7 @@ class Script:
 class OrderSaga(Saga):
     order_id: str
     cents: int = 0
+    share: float = 0.0
     seen: list[str] = msgspec.field(default_factory=list)
 
     @starts(OrderPlaced, correlate="number")
@@ -270,6 +271,10 @@ async def test_two_sagas_of_one_service_do_not_take_each_others_deadlines() -> N
         (lambda saga, turn: (turn.complete(), turn.compensate("x")), r"turn.complete\(\) and then turn.compensate\(\)"),
         (lambda saga, turn: setattr(saga, "order_id", "8"), r"changed order_id from '7' to '8': a saga keeps the id"),
         (lambda saga, turn: setattr(saga, "cents", "many"), r"the state of the saga 'order' cannot be stored"),
+        (
+            lambda saga, turn: setattr(saga, "share", 2**53 + 1),
+            r"the state of the saga 'order' cannot be stored: `\$.share` is 9007199254740993 here",
+        ),
     ],
 )
 async def test_what_cannot_be_meant_fails_with_a_word_on_it(
