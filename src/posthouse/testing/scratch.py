@@ -29,10 +29,10 @@ MARK = "made by a test session of Posthouse, which drops it"
 PATIENCE = 10.0
 IN_USE, GONE, EXISTS, NOT_ALLOWED = "55006", "3D000", "42P04", "42501"
 
-# Databases that sessions made; one that is in use cannot be dropped, and so is not.
+# Databases that sessions made, by their full names: one of Django's that it kept has the mark too. One in use cannot be dropped.
 LEFTOVERS = r"""
 SELECT d.datname FROM pg_database d
-WHERE d.datname ~ '^posthouse_test_' AND shobj_description(d.oid, 'pg_database') = $1
+WHERE d.datname ~ '^posthouse_test_[0-9a-z]{26}$' AND shobj_description(d.oid, 'pg_database') = $1
     AND NOT EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.datid = d.oid)
 """
 

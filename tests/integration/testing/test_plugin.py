@@ -16,7 +16,7 @@ import pytest
 from posthouse import Service
 from posthouse.errors import ConfigurationError
 from posthouse.testing import Harness
-from posthouse.testing.scratch import ScratchDatabase
+from posthouse.testing.scratch import MARK, ScratchDatabase
 from tests.kit.servers.postgres import PostgresServer
 
 CONFTEST = """
@@ -136,9 +136,13 @@ def test_a_session_that_is_at_work_is_left_alone(ground: str) -> None:
         second.drop()
 
 
-def test_a_database_that_only_has_such_a_name_is_never_dropped(postgres_server: PostgresServer, ground: str) -> None:
+@pytest.mark.parametrize("mark", ["", MARK], ids=["bare", "kept by Django"])
+def test_a_database_that_only_has_such_a_name_is_never_dropped(
+    postgres_server: PostgresServer, ground: str, mark: str
+) -> None:
     with psycopg.connect(postgres_server.url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE posthouse_test_accounts")
+        connection.execute(f"COMMENT ON DATABASE posthouse_test_accounts IS '{mark}'".encode())
         try:
             scratch = ScratchDatabase(ground)
             scratch.make()
