@@ -285,12 +285,14 @@ async def test_a_subscription_for_a_topic_that_does_not_exist_is_an_error(broker
 # Frames
 
 
-async def test_the_largest_key_passes_and_a_larger_one_is_refused_for_good(broker: PubSubBroker, topic: str) -> None:
-    fits, too_long = await broker.publish(
-        [Frame(topic=topic, id="1", key="k" * 1024, body=b""), Frame(topic=topic, id="2", key="k" * 1025, body=b"")]
-    )
-    assert fits.accepted
-    assert (too_long.accepted, too_long.final) == (False, True)
+@pytest.mark.parametrize("length", [1024, 1025, 1281])
+async def test_a_key_longer_than_an_ordering_key_comes_back_whole_and_in_order(
+    broker: PubSubBroker, topic: str, length: int
+) -> None:
+    sent = [Frame(topic=topic, id=str(number), key="k" * length, body=b"") for number in range(20)]
+    assert all(verdict.accepted for verdict in await broker.publish(sent))
+    got = await collect(await broker.subscribe("g", [topic]), len(sent))
+    assert [delivery.frame for delivery in got] == sent
 
 
 async def test_nothing_overtakes_a_frame_with_a_header_that_cannot_be_sent(broker: PubSubBroker, topic: str) -> None:

@@ -70,7 +70,7 @@ BEGIN
         RAISE EXCEPTION 'somebody has used the tables of {{schema}} for {LOCK_SECONDS} s in a transaction that is still open'
         USING ERRCODE = 'lock_not_available', HINT = 'End every producer and every `posthouse run` before the tables are dropped.';
     END;
-    SELECT coalesce(sum(f.n), 0) INTO found FROM ({FIGURES}) f
+    SELECT coalesce(sum(f.n), 0) INTO found FROM ({FIGURES.replace("$1", "NULL")}) f
     WHERE f.what IN ('backlog', 'stuck', 'timers') OR (starts_with(f.what, 'held ') AND f.what <> 'held skipped');
     found := found + (SELECT count(*) FROM posthouse.held h WHERE h.type = '' AND h.state = 'quarantined');
     IF found > 0 THEN
