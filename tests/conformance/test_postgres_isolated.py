@@ -73,7 +73,10 @@ class TestPostgresAsTheApplication(
     )
     """They write for another tenant too, which must be refused."""
 
-    FOR_ALL = ("test_what_never_came_is_counted_as_lost_until_it_comes_after_all",)
+    FOR_ALL = (
+        "test_a_loss_is_accepted_by_who_has_seen_what_was_accepted_before",
+        "test_what_never_came_is_counted_as_lost_until_it_comes_after_all",
+    )
     """They write what is of no tenant, which only the runtime may."""
 
     @pytest.fixture(autouse=True)
