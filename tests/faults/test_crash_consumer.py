@@ -127,6 +127,6 @@ def test_an_event_that_kills_its_process_runs_as_often_as_allowed_and_is_dead_th
     assert world.runs().count("poison") == deliveries == world.crashes
     held = world.rows("billing", "SELECT state, attempts > 0, key FROM posthouse_held ORDER BY sequence")
     assert held == [("dead", 1, "px"), ("blocked", 0, "px")]
-    letters = "SELECT count(DISTINCT f.body) FROM frames f JOIN topics t ON t.id = f.topic WHERE t.name = 'shop.orders.order.dlq'"
+    letters = "SELECT count(*) FROM frames f JOIN topics t ON t.id = f.topic WHERE t.name = 'shop.orders.order.dlq'"
     assert world.figure("log", letters) == 1
     tally.enter("31 event that kills its process", report, at_least=24 + 16 + 2 * 40)
