@@ -20,12 +20,14 @@ from posthouse.redaction import redacted, words_of
 from posthouse.seam.timing import ServiceTiming, read_timing
 from posthouse.service import Service
 from posthouse.store import Counts
+from posthouse.store.sagas import SagaStatus
 
 Verdict = Literal["adds up", "does not add up", "cannot tell"]
 
 
 FOR_GOOD = ("dead", "quarantined")
 """States that nothing ends but an operator's word."""
+FOR_PEOPLE: tuple[SagaStatus, ...] = ("compensation_failed", "partial")
 DROPPED = "the broker has dropped frames before they were read"
 CAME = "{:,} that were accepted as lost came after all, or were given up: say `posthouse outbox accept-loss` again"
 GONE = "frames are gone from the broker that it may not have read"
@@ -139,6 +141,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     timers: Mapping[str, int]
     notes: Sequence[str]
     refused: Mapping[str, int] = {}
+    sagas: Mapping[str, Mapping[SagaStatus, int]] = {}
+    """How many sagas wait for a person, per saga: those whose compensation failed, and partial ones."""
     away: str = ""
     """Why a broker could not be asked: then nobody knows what is at it, and the rest is what the stores know."""
 
@@ -147,6 +151,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         """Events that go nowhere until a person decides: held as dead or set aside, or refused by the broker for good."""
         held = [line.held.get(state, 0) for line in self.lines for state in FOR_GOOD]
         return sum(held) + sum(self.refused.values())
+
+    @property
+    def not_undone(self) -> int:
+        """Sagas whose compensation failed: what should be undone stands until a person decides."""
+        return sum(of.get("compensation_failed", 0) for of in self.sagas.values())
 
     @property
     def overdue(self) -> int:
@@ -209,6 +218,7 @@ async def status(services: Sequence[Service], *, patience: float | None = None) 
         stuck={name: c.stuck for name, c in counts.items()},
         refused={name: sum(n for t, n in c.refused.items() if t in producers) for name, c in counts.items()},
         timers={name: c.timers for name, c in counts.items()},
+        sagas=await _for_people(apps),
         away="; ".join(dict.fromkeys(reached.away for reached in progress if reached.away)),
         notes=[
             *sorted({note for app in apps for note in app.broker.sheet.notes} | {*_ends(apps)}),
@@ -223,6 +233,17 @@ async def timing_of(services: Sequence[Service]) -> Sequence[ServiceTiming]:
     found = [one for app in apps_of(services) for one in await read_timing(app.store.workers)]
     names = {service.name for service in services}
     return list({one.service: one for one in found if names.intersection(one.service.split(", "))}.values())
+
+
+async def _for_people(apps: Sequence[App]) -> Mapping[str, Mapping[SagaStatus, int]]:
+    """Sagas that wait for a person, per saga and status."""
+    found: dict[str, dict[SagaStatus, int]] = {}
+    for app in apps:
+        for (saga, status), number in sorted((await app.store.sagas.counts()).items()):
+            if status in FOR_PEOPLE:
+                of = found.setdefault(saga, {})
+                of[status] = of.get(status, 0) + number
+    return found
 
 
 def _ends(apps: Sequence[App]) -> list[str]:

@@ -28,6 +28,7 @@ from posthouse.status import Line, Status, Verdict, timing_of, worst
 from posthouse.status import status as read_status
 from posthouse.store import Worker
 from posthouse.store.actions import Action
+from posthouse.store.sagas import SagaStatus
 
 LOOKS = 5
 PAUSE = 0.2
@@ -39,6 +40,11 @@ BROKER_WITHIN = 4.0
 
 COLUMNS = ("CONSUMER", "TOPIC", "COMMITTED", "APPLIED", "IN FLIGHT", "HELD", "SKIPPED", "STRANGE", "")
 
+
+_SAGAS: Mapping[SagaStatus, str] = {
+    "compensation_failed": "could not undo what they did",
+    "partial": "wait for somebody to do a part",
+}
 
 FINE, NEEDS_YOU, CANNOT_TELL, NOBODY = 0, CHECK_FAILED, 3, 4
 """How it ends: nothing to do; events are missing, too many, dead, or too long at a gap; nobody can tell; work waits for a part that nobody runs.
@@ -58,6 +64,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     unsent: Mapping[str, int]
     stuck: Mapping[str, int]
     dead: int
+    sagas: Mapping[str, Mapping[SagaStatus, int]]
+    """Sagas that wait for a person, per saga and status."""
     timers: Mapping[str, int]
     wake: Mapping[str, str]
     notes: Sequence[str]
@@ -99,7 +107,7 @@ def status(
     Name producers and consumers together to compare with what the producers committed.
 
     Exit codes, the first that is true: 2 it was asked for what cannot be (a misspelled option, a store that is not there);
-    1 events are missing, too many, dead or set aside; 4 work waits for a part that nobody runs; 1 events wait at a gap longer
+    1 events are missing, too many, dead or set aside, or a saga's compensation failed; 4 work waits for a part that nobody runs; 1 events wait at a gap longer
     than its deadline; 3 nobody can tell, because events move, or broker or database are away; 0 all is well.
     """
     if watch and as_json:
@@ -141,7 +149,7 @@ def code_of(figures: Status, settled: Sequence[Line], attended: Sequence[Attenda
     """The worst that is certain comes first: what only a person can mend, then what a process would. What waits at a gap may
     wait for that process."""
     verdict = outcome(figures, settled)
-    if verdict == "does not add up" or figures.dead:
+    if verdict == "does not add up" or figures.dead or figures.not_undone:
         return NEEDS_YOU
     if any(one.waiting for one in attended):
         return NOBODY
@@ -179,6 +187,7 @@ def report_of(
         unsent=figures.unsent,
         stuck=figures.stuck,
         dead=figures.dead,
+        sagas=figures.sagas,
         timers=figures.timers,
         wake=wake,
         notes=figures.notes,
@@ -224,6 +233,12 @@ def show(figures: Status, wake: Mapping[str, str], settled: Sequence[Line], atte
     for name, stuck in figures.stuck.items():
         if stuck:
             say(f"{name}: the broker refuses events, see `posthouse outbox list TARGET`", "yellow")
+    for saga, of in figures.sagas.items():
+        for status, number in of.items():
+            say(
+                f"{number:,} of the saga {saga} {_SAGAS[status]}: see `posthouse saga list TARGET --status {status}`",
+                "bold red" if status == "compensation_failed" else "yellow",
+            )
     if any(line.held or line.strange for line in figures.lines):
         say("held events: see `posthouse held list TARGET`", "yellow")
 

@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.cli.conftest import Project
@@ -135,6 +136,20 @@ def test_a_failed_compensation_says_what_to_do_and_a_retry_ends_it(stay: Project
         "saga booking failed",
     )
     assert kept["changed"] == {"status": ["compensation_failed", "compensated"]}
+
+
+def test_status_ends_with_1_while_a_compensation_has_failed_and_names_those_that_wait_for_people(stay: Project) -> None:
+    everybody = (TARGET, "stay:inventory", "stay:payment")
+    drive(stay, failing=1)
+    failed = stay.run("status", *everybody)
+    assert failed.exit_code == 1, "what should be undone stands"
+    assert "1 of the saga booking could not undo what they did: see `posthouse saga list" in failed.stdout
+    assert "1 of the saga booking wait for somebody to do a part" in failed.stdout
+    stay.run("saga", "retry", TARGET, "booking", "failed")
+    after = stay.run("status", *everybody, "--json")
+    said: Any = msgspec.json.decode(after.stdout)
+    assert said["sagas"] == {"booking": {"partial": 1}}
+    assert after.exit_code != 1, "a partial saga is shown, and waits"
 
 
 def test_resume_goes_on_without_what_was_done_by_hand(stay: Project) -> None:
