@@ -16,6 +16,7 @@ from posthouse.contracts.personal import personal_fields
 from posthouse.errors import ConfigurationError
 from posthouse.governance.listing import catalogue_of
 from posthouse.governance.policies import RULES, Facts, PayloadClass, Settings, read, settings_of
+from posthouse.processes import Saga
 from posthouse.service import Service
 
 
@@ -33,6 +34,7 @@ def facts_of(
         settings=settings,
         classes={known.name: _class(known) for known in _own_events(services)},
         inbox_retention={service.name: app_of(service).settings.inbox_retention for service in services},
+        sagas=frozenset(_saga_classes(services)),
         code=read(sources),
     )
 
@@ -48,6 +50,11 @@ def settings_in(folder: Path) -> tuple[Settings, Path]:
 
 def _own_events(services: Iterable[Service]) -> Iterable[EventType[object]]:
     return (known for service in services for known in service.declared.catalogue if not known.external)
+
+
+def _saga_classes(services: Iterable[Service]) -> Iterable[str]:
+    types = (of for service in services for of in service.declared.saga_types.values())
+    return (_full_name(base) for of in types for base in of.cls.__mro__ if issubclass(base, Saga) and base is not Saga)
 
 
 def _class(event_type: EventType[object]) -> PayloadClass:

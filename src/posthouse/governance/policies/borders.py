@@ -54,10 +54,10 @@ def around_the_outbox(facts: Facts) -> Iterator[Found]:
 
 def network_call_in_handler(facts: Facts) -> Iterator[Found]:
     for call in facts.code.calls:
-        handler = facts.in_handler(call.function)
-        if handler and _package(call.name, CLIENTS) and call.name.rpartition(".")[2] in VERBS:
-            sentence = f"{handler.name} calls {call.name} while its transaction is open"
-            yield Found(where=handler.name, sentence=sentence, place=call.place)
+        inside = facts.in_transaction(call.function)
+        if inside and _package(call.name, CLIENTS) and call.name.rpartition(".")[2] in VERBS:
+            sentence = f"{inside} calls {call.name} while its transaction is open"
+            yield Found(where=inside, sentence=sentence, place=call.place)
 
 
 def _package(name: str, packages: Collection[str]) -> str | None:
@@ -97,13 +97,13 @@ RULES = (
     Rule(
         id="network-call-in-handler",
         severity=Severity.WARNING,
-        title="A network call inside a handler",
-        sees="Calls of httpx, requests, aiohttp, urllib, grpc by their modules' names, or a client made of them, in a handler's own body. "
-        "What it calls in other functions is not seen.",
+        title="A network call inside a handler, or in the turn of a saga",
+        sees="Calls of httpx, requests, aiohttp, urllib, grpc by their modules' names, or a client made of them, in a handler's own body "
+        "and in every method of a saga's class. What it calls in other functions is not seen.",
         why="The transaction is open and its rows are locked while somebody else's server thinks; and the call is made again when the "
         "event is.",
-        fix="Make it in a function of its own, given as `on(…, calling=…)`: it runs before the transaction begins, and the handler gets "
-        "its answer. Give the other side a key that stays the same when the call is repeated.",
+        fix="Make it in a function of its own, given as `on(…, calling=…)` or `@step(…, calling=…)`: it runs while no transaction is "
+        "open, and the handler or the step gets its answer. Give the other side a key that stays the same when the call is repeated.",
         seeds="A Anti-Patterns (synchronous event chains); D §1 and §15",
         look=network_call_in_handler,
     ),
@@ -111,8 +111,8 @@ RULES = (
         id="call-not-awaited",
         severity=Severity.ERROR,
         title="A call that is never awaited",
-        sees="`outbox.add`, `start_saga` and `decide`, and `execute` and `cancel` of a Tx, as statements without `await`. One that is kept in a "
-        "name, and a Tx that comes from elsewhere than an `async with` or an annotated parameter, are not seen.",
+        sees="`outbox.add`, `start_saga` and `decide`, and `execute` and `cancel` of a Tx or a Turn, as statements without `await`. One that "
+        "is kept in a name, and a Tx that comes from elsewhere than an `async with` or an annotated parameter, are not seen.",
         why="Python only warns, when the coroutine is thrown away: the row is committed, and its fact is lost.",
         fix="Write `await` before it; in a function without an event loop `outbox.add_now` and `outbox.joined` do it at once.",
         seeds="A Anti-Patterns (dual writes without outbox); C §7",

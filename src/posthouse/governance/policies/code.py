@@ -185,6 +185,8 @@ class _Reader(ast.NodeVisitor):
         return called.attr in ("execute", "cancel") and self._is_transaction(called.value)
 
     def _is_transaction(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Attribute) and node.attr == "tx":  # `turn.tx`
+            node = node.value
         return isinstance(node, ast.Name) and node.id in self._transactions
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
@@ -282,8 +284,8 @@ class _Reader(ast.NodeVisitor):
 
     def _is_tx(self, annotation: ast.expr) -> bool:
         if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-            return annotation.value.rpartition(".")[2] == "Tx"
-        return self._full(annotation).startswith("posthouse.") and self._full(annotation).endswith(".Tx")
+            return annotation.value.rpartition(".")[2] in ("Tx", "Turn")
+        return self._full(annotation).startswith("posthouse.") and self._full(annotation).endswith((".Tx", ".Turn"))
 
     def _inside(self, node: ast.AST, *names: str) -> None:
         self._scope += names

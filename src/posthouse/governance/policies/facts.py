@@ -33,14 +33,15 @@ class PayloadClass(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Facts:
-    """`classes` is by subject, `inbox_retention` by service, in seconds; both may lack some: then the rules that need them
-    say nothing."""
+    """`classes` is by subject, `inbox_retention` by service, in seconds, `sagas` are classes by their full names, those that
+    they derive from among them; all may lack some: then the rules that need them say nothing."""
 
     document: Document
     today: date
     settings: Settings = field(default_factory=Settings)
     classes: Mapping[str, PayloadClass] = field(default_factory=dict)
     inbox_retention: Mapping[str, float] = field(default_factory=dict)
+    sagas: frozenset[str] = frozenset()
     code: Code = field(default_factory=Code)
 
     @cached_property
@@ -66,11 +67,12 @@ class Facts:
         subject = self._by_class.get(publish.event) or self._by_name.get(publish.event.rpartition(".")[2])
         return None if subject is None else self._by_subject.get(subject)
 
-    def in_handler(self, function: str) -> HandlerEntry | None:
-        """The handler that a function is, or is inside of."""
+    def in_transaction(self, function: str) -> str | None:
+        """The handler, or the method of a saga, that a function is or is inside of: a transaction is open while it runs, and
+        what it says is said once."""
         parts = function.split(".<locals>")
         names = (".<locals>".join(parts[:end]) for end in range(len(parts), 0, -1))
-        return next((self._by_handler[name] for name in names if name in self._by_handler), None)
+        return next((n for n in names if n in self._handlers or n.rpartition(".")[0] in self.sagas), None)
 
     def place_of(self, entry: EventEntry | HandlerEntry) -> Place | None:
         """Where an event or a handler is declared."""
@@ -84,8 +86,8 @@ class Facts:
         return {entry.subject: entry for entry in self.document.events}
 
     @cached_property
-    def _by_handler(self) -> Mapping[str, HandlerEntry]:
-        return {handler.name: handler for handler in self.document.handlers}
+    def _handlers(self) -> frozenset[str]:
+        return frozenset(handler.name for handler in self.document.handlers)
 
     @cached_property
     def _by_class(self) -> Mapping[str, str]:

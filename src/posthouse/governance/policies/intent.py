@@ -14,7 +14,7 @@ def missing_idempotency_key(facts: Facts) -> Iterator[Found]:
         entry = facts.entry_of(publish)
         if entry is None or publish.key != "missing" or entry.subject in facts.money:
             continue
-        if facts.in_handler(publish.function) is None:
+        if facts.in_transaction(publish.function) is None:
             sentence = f"{publish.function} publishes {entry.subject} without an idempotency key"
             yield Found(where=entry.subject, sentence=sentence, place=publish.place)
 
@@ -44,7 +44,7 @@ RULES = (
         id="missing-idempotency-key",
         severity=Severity.INFO,
         title="An event that is published from outside without an idempotency key",
-        sees="`publish` and `outbox.add` without `idempotency_key`, outside handlers. Where the event holds money, "
+        sees="`publish` and `outbox.add` without `idempotency_key`, outside handlers and sagas. Where the event holds money, "
         "[money-without-idempotency-key](money-without-idempotency-key.md) says so instead.",
         why="A client that repeats its request makes a second fact of one intent.",
         fix="Give a key that follows from the intent, as the client's own key or the id and version of what changed.",

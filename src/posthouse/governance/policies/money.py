@@ -52,7 +52,7 @@ def money_without_idempotency_key(facts: Facts) -> Iterator[Found]:
         entry = facts.entry_of(publish)
         if entry is None or entry.subject not in facts.money or publish.key != "missing":
             continue
-        if facts.in_handler(publish.function) is None:
+        if facts.in_transaction(publish.function) is None:
             sentence = f"{publish.function} publishes {entry.subject}, which moves money, without an idempotency key"
             yield Found(where=entry.subject, sentence=sentence, place=publish.place)
 
@@ -99,8 +99,8 @@ RULES = (
         id="money-without-idempotency-key",
         severity=Severity.ERROR,
         title="Money that is moved without an idempotency key",
-        sees="`publish` and `outbox.add` without `idempotency_key`, outside handlers, of an event whose payload holds money. Inside a "
-        "handler the inbox sees to it that its facts are said once.",
+        sees="`publish` and `outbox.add` without `idempotency_key`, outside handlers and sagas, of an event whose payload holds "
+        "money. Inside a handler the inbox sees to it that its facts are said once, in the turn of a saga its row does.",
         why="A request from outside is sent again when its answer is lost; without a key the second one charges again.",
         fix='Give a key that follows from the intent: `idempotency_key=f"payments:charge:{charge_id}"`.',
         seeds="B Introduction and Pattern 2; D §4 and §15",

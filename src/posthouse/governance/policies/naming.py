@@ -64,10 +64,14 @@ def _why_rpc(entry: EventEntry, facts: Facts) -> str:
 
 
 def _answer(entry: EventEntry, facts: Facts) -> str:
-    """What the readers of a request publish and its author reads."""
+    """What the readers of a request publish and its author reads. A saga may: it remembers what it asked, has a deadline, and
+    blocks nobody."""
+    sagas = {saga.consumer for saga in facts.document.sagas}
     answers = {s for h in facts.document.handlers if _reads(h.reads, entry.subject) for s in h.publishes}
-    heard = {r.subject for h in facts.document.handlers if h.service == entry.service for r in h.reads}
-    return min(answers & heard, default="")
+    own = [h for h in facts.document.handlers if h.service == entry.service]
+    heard = {r.subject for h in own for r in h.reads}
+    by_sagas = {r.subject for h in own if h.consumer in sagas for r in h.reads}
+    return min(answers & heard - by_sagas, default="")
 
 
 def _reads(reads: tuple[object, ...], subject: str) -> bool:
@@ -109,10 +113,11 @@ RULES = (
         severity=Severity.ERROR,
         title="An event that is a question or an answer",
         sees="Verbs such as `get`, `query`, `fetched`, `replied`, `response`; payload fields such as `reply_to`; a `…requested` event "
-        "whose reader publishes something that its author reads. A `…requested` event that nobody answers is a fact.",
+        "whose reader publishes something that its author reads. A `…requested` event that nobody answers is a fact, and so is one "
+        "whose answer a saga of its author reads.",
         why="It is a synchronous call with more latency: the author blocks, the reader must be up, and a missing answer is no error "
         "that anybody sees.",
-        fix="Call an API for an answer; publish the fact when it has happened.",
+        fix="Call an API for an answer; publish the fact when it has happened; where the answer takes its time, let a saga wait for it.",
         seeds="C Anti-Patterns, C §1 and §13; D §15; A Anti-Patterns",
         look=event_as_rpc,
     ),
