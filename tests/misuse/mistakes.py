@@ -1029,6 +1029,36 @@ class Checkout(Saga):
             "Checkout: one method is marked with @starts, not 0",
         ),
         Mistake(
+            "field was empty",
+            """\
+class Checkout(Saga):
+    order_id: str
+    score: int = field(was="", default=0)""",
+            "field(was=''): it is the name that the field had, as in field(was='points')",
+        ),
+        Mistake(
+            "saga old name kept",
+            """\
+@orders.saga("checkout", correlate="order_id")
+class Checkout(Saga):
+    order_id: str
+    points: int = 0
+    score: int = field(was="points", default=0)
+    @starts
+    def begin(self, turn): ...""",
+            "Checkout: score was 'points', and there is a field that is stored under that name: give the old name one owner",
+        ),
+        Mistake(
+            "saga forbids unknown fields",
+            """\
+@orders.saga("checkout", correlate="order_id")
+class Checkout(Saga, forbid_unknown_fields=True):
+    order_id: str
+    @starts
+    def begin(self, turn): ...""",
+            "Checkout: its state is stored whole and by name, for the release before and the next one: leave forbid_unknown_fields=True out",
+        ),
+        Mistake(
             "start undeclared saga",
             """\
 class Checkout(Saga):

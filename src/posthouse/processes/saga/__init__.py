@@ -4,7 +4,7 @@ from posthouse.processes.saga.book import SagaBook
 from posthouse.processes.saga.declared import SagaType, Taken, Undo
 from posthouse.processes.saga.instances import SagaInstances, SagaView
 from posthouse.processes.saga.marks import deadline, late, on, partial_resume, partial_retry, starts, step, undo
-from posthouse.processes.saga.saga import Saga
+from posthouse.processes.saga.saga import Saga, field
 from posthouse.processes.saga.turn import Turn
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Turn",
     "Undo",
     "deadline",
+    "field",
     "late",
     "on",
     "partial_resume",

@@ -245,7 +245,7 @@ class Course:
                 f"{self.of.cls.__name__}.{self._method} changed {self.of.correlate} from {self.row.id!r} to {id!r}: a saga "
                 "keeps the id that it was started with"
             )
-        return self.of.encode(self._saga)
+        return self.of.encode(self._saga, self.row.state)
 
     def _give_up(self, words: str, method: str = "", error: Exception | None = None, attempts: int = 0) -> None:
         self.row = failed(self.row, words)

@@ -15,7 +15,8 @@ from posthouse.errors import ContractError
 from posthouse.events import Event
 from posthouse.events.limits import UNREADABLE
 from posthouse.processes.saga.marks import Early, Kind
-from posthouse.processes.saga.saga import Saga
+from posthouse.processes.saga.saga import Saga, renamed
+from posthouse.processes.saga.stored import under_new_names, with_others
 from posthouse.receiving import Policy
 
 
@@ -120,8 +121,15 @@ class SagaType:
     def _decoder(self) -> msgspec.json.Decoder[Saga]:
         return msgspec.json.Decoder(self.cls)
 
-    def encode(self, saga: Saga) -> bytes:
-        """The state as it is stored. Raises ContractError for one that would not read back."""
+    @cached_property
+    def renamed(self) -> Mapping[str, str]:
+        """The names under which fields were stored, by the name under which each is stored now."""
+        names = {field.name: field.encode_name for field in msgspec.structs.fields(self.cls)}
+        return {names[name]: was for name, was in renamed(self.cls).items()}
+
+    def encode(self, saga: Saga, stored: bytes = b"{}") -> bytes:
+        """The state as it is stored, with what `stored` holds for other releases. Raises ContractError for one that would not read
+        back."""
         try:
             state = msgspec.json.encode(saga)
             heard = self._decoder.decode(state)
@@ -129,14 +137,18 @@ class SagaType:
                 raise ValueError(lost)
         except (*UNREADABLE, TypeError) as error:
             raise ContractError(f"the state of the saga {self.name!r} cannot be stored: {error}") from error
-        return state
+        known = b"{}" if stored == b"{}" else msgspec.json.encode(self._read(stored))
+        return with_others(state, self.renamed, stored, known)
 
     def decode(self, state: bytes, id: str) -> Saga:
         """A stored state, read with the class as it is now. Raises ContractError."""
         try:
-            return self._decoder.decode(state)
+            return self._read(state)
         except UNREADABLE as error:
             raise ContractError(
                 f"the stored state of {self.name} {id} does not fit {self.cls.__name__} any more: {error}. A field that was "
                 "added needs a default"
             ) from error
+
+    def _read(self, state: bytes) -> Saga:
+        return self._decoder.decode(under_new_names(state, self.renamed))

@@ -13,7 +13,7 @@ from posthouse.contracts import EventType, event_type_of, is_event_class
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.processes.saga.declared import SagaType, Taken, Undo
 from posthouse.processes.saga.marks import Early, MethodMark, marks_of
-from posthouse.processes.saga.saga import Saga
+from posthouse.processes.saga.saga import Saga, renamed
 from posthouse.receiving import Policy
 
 NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
@@ -96,6 +96,7 @@ def _problems(cls: type[Saga], name: str, correlate: str, methods: Sequence[Mark
         yield f"{name!r} is no name for a saga: write it in snake_case, as in 'check_in'"
     if cls.__struct_config__.frozen:
         yield "a saga is changed by its methods: leave frozen=True out"
+    yield from _state_problems(cls)
     if correlate not in cls.__struct_fields__:
         yield f"it has no field {correlate!r} to be found by.{did_you_mean(correlate, cls.__struct_fields__)}"
     yield from _start_problems(cls, correlate, methods)
@@ -103,6 +104,21 @@ def _problems(cls: type[Saga], name: str, correlate: str, methods: Sequence[Mark
         yield from _method_problems(method, correlate)
     yield from _clashes(methods)
     yield from _undo_problems(methods)
+
+
+def _state_problems(cls: type[Saga]) -> Iterator[str]:
+    """What keeps two releases from reading and keeping the fields of each other."""
+    options = cls.__struct_config__
+    for option in ("omit_defaults", "forbid_unknown_fields", "array_like"):
+        if getattr(options, option):
+            yield f"its state is stored whole and by name, for the release before and the next one: leave {option}=True out"
+    stored = [field.encode_name for field in msgspec.structs.fields(cls)]
+    times = Counter(renamed(cls).values())
+    for name, was in renamed(cls).items():
+        if was in stored:
+            yield f"{name} was {was!r}, and there is a field that is stored under that name: give the old name one owner"
+        if times[was] > 1:
+            yield f"{name} is one of {times[was]} fields that were {was!r}: give the old name one owner"
 
 
 def _start_problems(cls: type[Saga], correlate: str, methods: Sequence[Marked]) -> Iterator[str]:
