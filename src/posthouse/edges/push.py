@@ -199,7 +199,7 @@ class PushEndpoint:
         except UNREADABLE as error:
             log.warning("%s: a push was refused, it is not wrapped as Pub/Sub does it: %s", self._service.name, error)
             return NO_PUSH
-        place = self._places().get(wrapped.subscription)
+        place = self._place(wrapped.subscription)
         if place is None:
             log.warning("%s: a push of %s was refused: it is not ours", self._service.name, wrapped.subscription[:300])
             return UNKNOWN
@@ -209,8 +209,15 @@ class PushEndpoint:
         """Returning from the consumer means: committed."""
         try:
             ready = await self._prepared()
+            projections = app_of(self._service).opened.projections
+            consumer = ready.consumers.get(place.group) or await projections.taker(place.group)
+            if consumer is None:
+                log.info(
+                    "%s: a push to %s has to wait: nobody here feeds that generation", self._service.name, place.group
+                )
+                return NOT_NOW
             async with ready.turns:
-                await ready.consumers[place.group].take(_delivery(place.topic, wrapped))
+                await consumer.take(_delivery(place.topic, wrapped))
         except PosthouseError as error:
             self._ready = None  # it may have been closed: look again
             log.warning("%s: a push to %s has to wait: %s", self._service.name, place.group, error)
@@ -230,13 +237,16 @@ class PushEndpoint:
                     self._ready = Ready({consumer.name: consumer for consumer in runtime.consumers}, turns)
         return self._ready
 
-    def _places(self) -> Mapping[str, Place]:
-        """By the full name of the subscription. The token is not bound to the body: this is."""
+    def _place(self, subscription: str) -> Place | None:
+        """What a subscription stands for, by its full name; also one of a read model whose generation is not known here yet.
+        The token is not bound to the body: this is."""
+        opened = app_of(self._service).opened
+        groups = {**opened.topology().groups, **opened.projections.group_of(subscription.rsplit("/", 1)[-1])}
         return {
             f"projects/{self._project}/subscriptions/{group}.{topic}.sub": Place(group, topic)
-            for group, topics in app_of(self._service).opened.topology().groups.items()
+            for group, topics in groups.items()
             for topic in topics
-        }
+        }.get(subscription)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """Served by itself: the service runs as long as the server does. Where its App runs already, for another endpoint or

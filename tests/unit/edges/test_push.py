@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.edges.push import LARGEST, PushEndpoint, push_endpoint
 from posthouse.errors import ConfigurationError, StoreUnavailable
+from posthouse.processes import Model, Plan
+from posthouse.processes.projection import Projection
 from posthouse.store import HeldFilter
 from tests.kit.running import at_work
 from tests.kit.servers.issuer import ACCOUNT, AUDIENCE, Issuer, issuing
@@ -468,3 +471,53 @@ class Other(Payload):
 
 async def _nothing(event: Event[Other], tx: Tx) -> None:
     """It has no effect."""
+
+
+def modelled(house: House) -> Projection:
+    """A read model of `billing`, which notes what it was given."""
+    model = house.billing.projection("board")
+
+    @model.setup
+    async def tables(board: Model) -> None:
+        await board.execute(f"CREATE TABLE {board.table('line')} (id INTEGER PRIMARY KEY, number INTEGER)")
+
+    @model.on(OrderPlaced)
+    async def note(event: Event[OrderPlaced], board: Model) -> None:
+        await board.execute(f"INSERT INTO {board.table('line')} (number) VALUES (?)", (event.data.number,))
+
+    return model
+
+
+async def lines(house: House, model: Projection) -> list[object]:
+    async with house.billing.transaction("t1") as tx:
+        table = await model.table(tx, "line")
+        return [number for (number,) in await tx.execute(f"SELECT number FROM {table} ORDER BY id")]
+
+
+BOARD = f"projects/shop/subscriptions/billing.board.{TOPIC}.sub"
+NEXT = f"projects/shop/subscriptions/billing.board.g2.{TOPIC}.sub"
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["running", "endpoint alone"])
+async def test_a_read_model_is_fed_by_pushes_once_and_in_order(house: House, running: bool) -> None:
+    model = modelled(house)
+    frames = await house.frames(1, 2, 3)
+    async with house.billing.running() if running else contextlib.nullcontext():
+        for frame in (frames[0], frames[0], *frames[1:]):
+            assert (await house.post(wrapped(frame, BOARD))).status_code == 204
+        assert await lines(house, model) == [1, 2, 3]
+        assert await house.push(frames[0]) == 204
+        assert await house.applied() == [1]
+
+
+async def test_pushes_for_a_generation_that_is_not_read_yet_wait_for_the_swap(house: House) -> None:
+    model = modelled(house)
+    first, second = await house.frames(1, 2)
+    assert (await house.post(wrapped(first, NEXT))).status_code == 503
+    assert (await house.post(wrapped(first, NEXT.replace(".g2.", ".g02.")))).status_code == 404
+    assert (await house.post(wrapped(first, NEXT.replace(".sub", ".dlq.sub")))).status_code == 404
+    await app_of(house.billing).projections.rebuild("board", Plan(source="log"))
+    for frame in (first, second):
+        assert (await house.post(wrapped(frame, NEXT))).status_code == 204
+    assert await lines(house, model) == [1, 2]
+    assert (await house.post(wrapped(second, BOARD))).status_code == 503

@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from posthouse.errors import BrokerError, StoreError
 from posthouse.processes.projection.clearing import clear_lost
+from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.judging import judge
 from posthouse.processes.projection.wiring import Keep, Member, Wiring
 from posthouse.pulse import Pulse, alive
+from posthouse.receiving import Consumer
 from posthouse.store.projections import Generation
 
 log = logging.getLogger("posthouse.projection")
@@ -36,6 +38,8 @@ class Keeper:
         self._learned = learned
         self._clear = clear
         self._members: dict[tuple[str, int], Member] = {}
+        self._takers: dict[tuple[str, int], Member] = {}
+        """Those that are brought events without being run here."""
         self._passed_over: set[tuple[str, int]] = set()
         self._noted: dict[tuple[str, int], float] = {}
         self._tried: dict[tuple[str, int], float] = {}
@@ -51,6 +55,15 @@ class Keeper:
     def nudge(self) -> None:
         """Look now: something has changed in this process."""
         self._nudged.set()
+
+    async def taker(self, projection: Projection, row: Generation) -> Consumer:
+        """The consumer of a generation, also where this process does not run it."""
+        place = (row.projection, row.number)
+        if place in self._members:
+            return self._members[place].consumer
+        if place not in self._takers:
+            self._takers[place] = await self._wiring.member(projection, row)
+        return self._takers[place].consumer
 
     async def run(self, stop: asyncio.Event, keep: Keep) -> None:
         """Until `stop`; `keep` runs a loop."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
@@ -16,6 +17,7 @@ from posthouse.processes.projection.freshness import Freshness, freshness
 from posthouse.processes.projection.keeping import Keeper
 from posthouse.processes.projection.rebuilding import Plan, Progress, Rebuild, Rebuilt, found
 from posthouse.processes.projection.wiring import Wiring
+from posthouse.receiving import Consumer
 from posthouse.store import BLOCKING, Action, Counts
 from posthouse.store.projections import Generation
 
@@ -88,7 +90,28 @@ class Projections:
         declared, (consumer, _, number) = self.wiring.projections, group.rpartition(".g")
         return group in declared or (consumer in declared and number.isdecimal())
 
+    def group_of(self, called: str) -> Mapping[str, Sequence[str]]:
+        """The group of a generation that something is called after, a subscription say, with its topics: `<group>.<topic>.…`."""
+        for projection in self.declared:
+            found = re.match(rf"{re.escape(projection.consumer)}(\.g[1-9][0-9]*)?\.", called)
+            if found is not None:
+                return {found[0].removesuffix("."): self.wiring.topics(projection)}
+        return {}
+
     # How they are opened and run.
+
+    async def taker(self, group: str) -> Consumer | None:
+        """Who takes what is brought to a group, where a broker pushes: of the generation that is read alone. None while it is
+        being built, once another one took its place, and where other code has built it: then it is to be brought again."""
+        for known in (True, False):
+            if not known:
+                await self.learn()
+            for row in self.known:
+                projection = self.wiring.projections.get(row.projection)
+                if projection is None or projection.group(row.number) != group or row.state != "live":
+                    continue
+                return await self.keeper.taker(projection, row) if row.version == projection.terms.version else None
+        return None
 
     async def open(self) -> None:
         """Make the first generation of those that have none, and see which there are."""
