@@ -360,6 +360,7 @@ class Opened:
             outbox_retention_bytes=settings.outbox_retention_bytes,
             action_retention=settings.action_retention,
             saga_retention=settings.saga_retention if any(s.declared.saga_types for s in self.services) else None,
+            saga_tombstone_retention=settings.saga_tombstone_retention,
             seam=self.seam,
             worker=worker_of(self.services),
             outages=self.outages,

@@ -74,6 +74,8 @@ class Runtime:
     """… so many bytes."""
     saga_retention: float | None = None
     """For how many seconds sagas that ended are kept; None where there are none to forget."""
+    saga_tombstone_retention: float | None = None
+    """For how many seconds after their end their tombstones are; None: for ever."""
     housekeeping_every: float = 10.0
     projections: Keeper | None = None
     pulse: Pulse = dataclasses.field(default_factory=Pulse)
@@ -213,6 +215,11 @@ class Runtime:
         while full:
             with self.pulse.doing("purging sagas"):
                 full = await self.store.sagas.purge(self.saga_retention, SAGA_BATCH) == SAGA_BATCH
+            await asyncio.sleep(0)
+        full = self.saga_tombstone_retention is not None
+        while full:
+            with self.pulse.doing("deleting tombstones of sagas"):
+                full = await self.store.sagas.forget(self.saga_tombstone_retention or 0.0, SAGA_BATCH) == SAGA_BATCH
             await asyncio.sleep(0)
 
     async def _write_down_the_rest(self, heartbeat: Heartbeat) -> None:

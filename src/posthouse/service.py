@@ -295,14 +295,18 @@ class Service:
 
     @_with_parentheses(lambda given: f"'{given.__name__.lower()}', correlate='order_id'")
     @checked
-    def saga(self, name: str, *, correlate: str, policy: Policy | None = None) -> Callable[[type[S]], type[S]]:
+    def saga(
+        self, name: str, *, correlate: str, index: Sequence[str] = (), policy: Policy | None = None
+    ) -> Callable[[type[S]], type[S]]:
         """Run the decorated class as a process. Its `correlate` field is its id, and the field of that name in the events
-        that it takes finds it. It is a consumer of its own; `policy` is for its events and its undos alike."""
+        that it takes finds it; operators find it by the fields in `index` as well. It is a consumer of its own; `policy` is
+        for its events and its undos alike."""
 
         def register(cls: type[S]) -> type[S]:
             self.declared.refuse_taken(f"{self.name}.{name}", "saga")
             sagas = self.declared.sagas
-            self.declared.add_saga(sagas.declare(cls, name, correlate=correlate, policy=policy or Policy()))
+            of = sagas.declare(cls, name, correlate=correlate, index=index, policy=policy or Policy())
+            self.declared.add_saga(of)
             return cls
 
         return register

@@ -24,7 +24,9 @@ class Settings(Options):
     outbox_retention_bytes: Count = 2**30
     """About so much is kept for that, at most: the oldest go first."""
     saga_retention: Seconds = 90 * DAY
-    """For so long a saga that ended is kept, with its history."""
+    """For so long a saga that ended is kept, with its history. Then its tombstone is left: who it was, and how it ended."""
+    saga_tombstone_retention: Seconds | None = None
+    """For so long after its end a saga's tombstone is kept, and its id stays taken; None: for ever."""
     action_retention: Seconds = 365 * DAY
     """For so long it is kept what operators did."""
     start: Start = "earliest"

@@ -136,8 +136,8 @@ INSERT INTO posthouse.stream_event (tenant, aggregate, stream, version, event_id
 VALUES ('t1', 'folio', 'f1', 1, 'e1', 'folio.opened.v1', NULL, '{}')
 """
 SAGA = """
-INSERT INTO posthouse.saga (tenant, saga, id, status, turn, reason, started_at, changed_at, progress, state)
-VALUES ('t1', 'stay', 's1', 'running', 1, '', 0, 0, '{}', '{}')
+INSERT INTO posthouse.saga (tenant, saga, id, attempt, status, turn, reason, started_at, changed_at, progress, state)
+VALUES ('t1', 'stay', 's1', 1, 'running', 1, '', 0, 0, '{}', '{}')
 """
 
 

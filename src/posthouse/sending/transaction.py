@@ -22,6 +22,7 @@ from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.seam.seam import Seam
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
+from posthouse.store.sagas import SagaRef
 
 Begun = tuple[AbstractAsyncContextManager[object], "Tx"]
 """A transaction of a store, and a Tx around it."""
@@ -58,6 +59,7 @@ class Tx:
         "_transaction",
         "_working",
         "context",
+        "turn_of",
     )
 
     def __init__(
@@ -78,6 +80,8 @@ class Tx:
         self._working = 0
         """What has begun and not ended."""
         self.context = context
+        self.turn_of: SagaRef | None = None
+        """The saga whose turn this is, while one of its methods runs: what is started meanwhile is its child."""
 
     @property
     def tenant(self) -> str:
@@ -193,6 +197,15 @@ class Tx:
             yield
         finally:
             self._working -= 1
+
+    @contextmanager
+    def in_turn_of(self, saga: SagaRef) -> Iterator[None]:
+        """While a method of this saga runs."""
+        before, self.turn_of = self.turn_of, saga
+        try:
+            yield
+        finally:
+            self.turn_of = before
 
     async def build(self, payload: object, extensions: Mapping[str, str]) -> Sequence[OutboxRow]:
         """The rows that would say a fact, its own first; for whoever also keeps it elsewhere, and then gives them to `append`."""

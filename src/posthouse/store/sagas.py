@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Literal, Protocol
+from uuid import UUID
 
 import msgspec
 
@@ -17,6 +20,32 @@ because an operator said so): ended. partial: rests with a part undone, and stil
 because an undo failed for good. The last two wait for an operator."""
 
 ENDED: frozenset[SagaStatus] = frozenset(("completed", "compensated", "cancelled"))
+
+
+Indexable = str | int | UUID | date
+"""What a field may hold that sagas are found by."""
+
+LONGEST_INDEXED = 255
+"""Characters; of what is longer, and of what no database keeps as text, the hash is indexed."""
+
+
+def indexed_text(value: Indexable) -> str:
+    """How a value stands in the index: one text for one value."""
+    text = value.isoformat() if isinstance(value, date) else str(value)
+    if len(text) <= LONGEST_INDEXED and "\x00" not in text:
+        return text
+    return f"sha256 {hashlib.sha256(text.encode()).hexdigest()}"
+
+
+class SagaRef(msgspec.Struct, frozen=True, gc=False):
+    """One attempt of one saga, among those of a tenant."""
+
+    saga: str
+    id: str
+    attempt: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.saga} {self.id}" + (f" (attempt {self.attempt})" if self.attempt > 1 else "")
 
 
 class Armed(msgspec.Struct, frozen=True, gc=False):
@@ -39,7 +68,10 @@ class Undoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     """One saga. `state` is its typed state as JSON. `done` holds the steps that were done and not undone, in order.
     `turn` counts its changes and guards them. `cancelled`: it compensates because an operator said so. `number` is
-    given by the store, in the order of starting.
+    given by the store, in the order of starting. `attempt` counts the sagas of one id, from 1. `parent` is the saga in
+    whose turn it was started. `index` holds the fields that it is found by, as `indexed_text` writes them.
+
+    What was purged is a tombstone: who it was, and how it ended; state, progress, index and history are gone.
 
     Times are the store's: `started_at` is the moment of adding, `changed_at` that of saving, and `ended_at` that of the first
     save with which it has ended.
@@ -62,11 +94,25 @@ class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: float = 0.0
     ended_at: float | None = None
     number: int = 0
+    attempt: int = 1
+    parent: SagaRef | None = None
+    index: Mapping[str, str] = {}
+    purged_at: float | None = None
 
     @property
     def ended(self) -> bool:
         """Nothing fires any more."""
         return self.status in ENDED
+
+    @property
+    def tombstone(self) -> bool:
+        """Only who it was and how it ended is left."""
+        return self.purged_at is not None
+
+    @property
+    def ref(self) -> SagaRef:
+        """Which it is."""
+        return SagaRef(self.saga, self.id, self.attempt)
 
 
 class _Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -77,7 +123,7 @@ class _Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     undoing: Undoing | None = None
     note: str = ""
     cancelled: bool = False
-    correlation: str | None = None
+    index: dict[str, str] = {}
 
 
 _progress = msgspec.json.Decoder(_Progress)
@@ -92,7 +138,7 @@ def progress_of(row: SagaRow) -> str:
             undoing=row.undoing,
             note=row.note,
             cancelled=row.cancelled,
-            correlation=row.correlation,
+            index=dict(row.index),
         )
     ).decode()
 
@@ -107,7 +153,7 @@ def with_progress(row: SagaRow, progress: str | bytes) -> SagaRow:
         undoing=kept.undoing,
         note=kept.note,
         cancelled=kept.cancelled,
-        correlation=kept.correlation,
+        index=kept.index,
     )
 
 
@@ -153,44 +199,64 @@ class SagaTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SagaFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sagas; None means any."""
+    """Which sagas; None means any. `where` are fields that they are indexed by. Tombstones are left out unless asked for;
+    by fields none is found."""
 
     saga: str | None = None
     status: SagaStatus | None = None
     tenant: str | None = None
     id: str | None = None
+    attempt: int | None = None
+    parent: SagaRef | None = None
+    where: Mapping[str, Indexable] = {}
+    tombstones: bool = False
 
 
 class SagaTable(Protocol):
-    """Rows of sagas, each with its history. One saga per (saga, tenant, id), until it is purged."""
+    """Rows of sagas, each with its history. One per (saga, tenant, id, attempt), until its tombstone is deleted."""
 
     async def add(self, tx: Transaction, row: SagaRow) -> bool:
-        """Add it, with `turn` 0, and lock it until `tx` ends. False, and no effect, when there is one; waits for a
-        transaction that is adding the same."""
+        """Add it, with `turn` 0, and lock it until `tx` ends. False, and no effect, when there is one, or its tombstone;
+        waits for a transaction that is adding the same. Its index is written with its first turn."""
         ...
 
-    async def load(self, tx: Transaction, saga: str, tenant: str, id: str) -> SagaRow | None:
-        """The row as it stands, locked until `tx` ends; waits for a transaction that holds it."""
+    async def load(
+        self,
+        tx: Transaction,
+        saga: str,
+        tenant: str,
+        id: str,
+        *,
+        attempt: int | None = None,
+        correlation: str | None = None,
+    ) -> SagaRow | None:
+        """The row as it stands, locked until `tx` ends; waits for a transaction that holds it. Of several attempts the one
+        that is named, or the newest with this correlation, or else the newest."""
         ...
 
     async def save(self, tx: Transaction, row: SagaRow, turn: SagaTurn, *, cancel: Sequence[str] = ()) -> bool:
-        """Store the row as given, but for its times; add `turn` to its history, and cancel these timers of its tenant. False, and no effect,
-        unless the row stands at the turn before `row.turn`."""
+        """Store the row as given, but for its times, its correlation and its parent, with its index; add `turn` to its
+        history, and cancel these timers of its tenant. False, and no effect, unless the row stands at the turn before
+        `row.turn`."""
         ...
 
     async def find(self, wanted: SagaFilter, *, after: int = 0, limit: int = 100) -> Sequence[SagaRow]:
         """Sagas in the order of starting, those with a number above `after`."""
         ...
 
-    async def history(self, saga: str, tenant: str, id: str) -> Sequence[SagaTurn]:
-        """Every turn, first to last; empty when there is no such saga."""
+    async def history(self, saga: str, tenant: str, id: str, *, attempt: int | None = None) -> Sequence[SagaTurn]:
+        """Every turn of this attempt, or of the newest, first to last; empty when there is no such saga."""
         ...
 
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:
-        """How many there are per (saga, status)."""
+        """How many there are per (saga, status), tombstones left out."""
         ...
 
     async def purge(self, age: float, limit: int) -> int:
-        """Forget up to `limit` sagas that ended more than `age` seconds ago by the store's clock, with their histories.
+        """Leave only the tombstones of up to `limit` sagas that ended more than `age` seconds ago by the store's clock.
         Returns how many."""
+        ...
+
+    async def forget(self, age: float, limit: int) -> int:
+        """Delete up to `limit` tombstones of sagas that ended more than `age` seconds ago. Returns how many."""
         ...

@@ -10,7 +10,7 @@ import msgspec
 
 from posthouse.store import HeldEvent, InboxEntry, KeyPosition, OutboxRow, StuckRow, Timer, Worker, shard_of
 from posthouse.store.actions import Action, Changes
-from posthouse.store.sagas import SagaRow, with_progress
+from posthouse.store.sagas import SagaFilter, SagaRef, SagaRow, indexed_text, with_progress
 from posthouse.store.streams import StreamEvent
 
 HELD = (
@@ -19,7 +19,10 @@ HELD = (
 )  # fmt: skip
 OUTBOX = "id, topic, tenant, key, sequence, lineage, event_id, headers, body"
 TIMER = "name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body"
-SAGA = "number, saga, tenant, id, status, turn, reason, started_at, changed_at, ended_at, progress, state"
+SAGA = (
+    "number, saga, tenant, id, attempt, status, turn, reason, correlation, parent_saga, parent_id, parent_attempt, "
+    "started_at, changed_at, ended_at, purged_at, progress, state"
+)
 WORKER = 'id, services, name, host, pid, version, "commit", parts, consumers'
 ACTION = "id, verb, by, why, service, consumer, topic, tenant, key, event_id, target, changed, count, outcome"
 STREAM_EVENT = "tenant, aggregate, stream, version, event_id, type, headers, body, position"
@@ -208,18 +211,35 @@ def stream_event(columns: Sequence[Any]) -> StreamEvent:
 
 def saga_row(columns: Sequence[Any]) -> SagaRow:
     """From the columns of SAGA; the state is text in some databases."""
-    number, saga, tenant, id, status, turn, reason, started_at, changed_at, ended_at, progress, state = columns
-    row = SagaRow(
-        saga=saga,
-        tenant=tenant,
-        id=id,
-        status=status,
-        state=state.encode() if isinstance(state, str) else state,
-        reason=reason,
-        turn=turn,
-        started_at=started_at,
-        changed_at=changed_at,
-        ended_at=ended_at,
-        number=number,
-    )
+    column = dict(zip(SAGA.split(", "), columns, strict=True))
+    progress, state = column.pop("progress"), column.pop("state")
+    saga, id, attempt = (column.pop(f"parent_{name}") for name in ("saga", "id", "attempt"))
+    parent = None if saga is None else SagaRef(saga, id, attempt)
+    row = SagaRow(**column, parent=parent, state=state.encode() if isinstance(state, str) else state)
     return with_progress(row, progress)
+
+
+def parent_columns(parent: SagaRef | None) -> tuple[str | None, str | None, int | None]:
+    """What the columns parent_saga, parent_id and parent_attempt hold."""
+    return (None, None, None) if parent is None else (parent.saga, parent.id, parent.attempt)
+
+
+def find_sagas(wanted: SagaFilter, *, after: int, limit: int, prefix: str) -> tuple[str, Sequence[object]]:
+    """The statement that finds sagas in the order of starting, with `{}` where its parameters belong. What is asked by the
+    index begins there."""
+    tables = [f"{prefix}saga s"]
+    parent = parent_columns(wanted.parent)
+    asked: list[tuple[str, object]] = [
+        ("s.saga", wanted.saga), ("s.status", wanted.status), ("s.tenant", wanted.tenant), ("s.id", wanted.id),
+        ("s.attempt", wanted.attempt), ("s.parent_saga", parent[0]), ("s.parent_id", parent[1]), ("s.parent_attempt", parent[2]),
+    ]  # fmt: skip
+    for at, (field, value) in enumerate(wanted.where.items()):
+        tables.append(f"JOIN {prefix}saga_index i{at} ON i{at}.tenant = s.tenant AND i{at}.number = s.number")
+        asked += [(f"i{at}.field", field), (f"i{at}.value", indexed_text(value)), (f"i{at}.tenant", wanted.tenant)]
+    given = [(column, value) for column, value in asked if value is not None]
+    conditions = ["s.number > {}", *(f"{column} = {{}}" for column, _ in given)]
+    if not wanted.tombstones:
+        conditions.append("s.purged_at IS NULL")
+    columns = ", ".join(f"s.{name}" for name in SAGA.split(", "))
+    sql = f"SELECT {columns} FROM {' '.join(tables)} WHERE {' AND '.join(conditions)} ORDER BY s.number LIMIT {{}}"
+    return sql, (after, *(value for _, value in given), limit)

@@ -42,7 +42,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 async def histories(service: Service, wanted: SagaFilter | None = None) -> AsyncIterator[SagaView]:
     """The stored histories of a service that is open, to be replayed or written to a file (`dump`)."""
     async for row in app_of(service).sagas.find(wanted):
-        yield SagaView(row=row, history=await app_of(service).store.sagas.history(row.saga, row.tenant, row.id))
+        turns = await app_of(service).store.sagas.history(row.saga, row.tenant, row.id, attempt=row.attempt)
+        yield SagaView(row=row, history=turns)
 
 
 def dump(views: Iterable[SagaView]) -> bytes:
@@ -173,7 +174,7 @@ class _Replay:
     @property
     def _turns(self) -> Sequence[SagaTurn]:
         row = self._view.row
-        return self._bench.sagas.turns.get((row.saga, row.tenant, row.id), [])
+        return self._bench.sagas.turns_of(row.saga, row.tenant, row.id)
 
     def _differences(self, was: SagaTurn) -> Iterable[str]:
         now = self._turns[-1]

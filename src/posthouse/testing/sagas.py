@@ -105,10 +105,10 @@ class SagaCase(Generic[S]):
     @property
     def row(self) -> SagaRow:
         """As it is stored. Raises AssertionError before it was started."""
-        found = self._bench.sagas.rows.get((self._of.name, self._tenant, self._id))
-        if found is None:
+        attempts = self._bench.sagas.attempts.get((self._of.name, self._tenant, self._id))
+        if attempts is None:
             raise AssertionError(f"{self._of.name} was not started: give an instance, or the event that starts it")
-        return found
+        return attempts[-1]
 
     @property
     def saga(self) -> S:
@@ -118,7 +118,7 @@ class SagaCase(Generic[S]):
     @property
     def history(self) -> Sequence[SagaTurn]:
         """Every turn so far."""
-        return self._bench.sagas.turns.get((self._of.name, self._tenant, self._id), [])
+        return self._bench.sagas.turns_of(self._of.name, self._tenant, self._id)
 
     @property
     def published(self) -> list[object]:

@@ -24,7 +24,7 @@ Answers = Mapping[str, Sequence[tuple[object, ...]] | Exception]
 LIMIT = 8 * 1024 * 1024
 
 Key = tuple[str, str, str]
-"""Saga, tenant and id."""
+"""Saga, tenant and id; attempts of one id are in the order of their numbers."""
 
 
 class BenchTransaction:
@@ -70,35 +70,56 @@ class BenchTable:
     """Sagas and their histories in two dicts; a `SagaTable`."""
 
     def __init__(self) -> None:
-        self.rows: dict[Key, SagaRow] = {}
-        self.turns: dict[Key, list[SagaTurn]] = {}
+        self.attempts: dict[Key, tuple[SagaRow, ...]] = {}
+        self.turns: dict[tuple[Key, int], tuple[SagaTurn, ...]] = {}
         self.cancelled: list[str] = []
 
     async def add(self, tx: Transaction, row: SagaRow) -> bool:
-        if _key(row) in self.rows:
+        known = self.attempts.get(_key(row), ())
+        if any(one.attempt == row.attempt for one in known):
             return False
-        self.rows[_key(row)] = msgspec.structs.replace(row, number=len(self.rows) + 1)
+        number = sum(map(len, self.attempts.values())) + 1
+        self.attempts[_key(row)] = (*known, msgspec.structs.replace(row, number=number))
         return True
 
-    async def load(self, tx: Transaction, saga: str, tenant: str, id: str) -> SagaRow | None:
-        return self.rows.get((saga, tenant, id))
+    async def load(
+        self,
+        tx: Transaction,
+        saga: str,
+        tenant: str,
+        id: str,
+        *,
+        attempt: int | None = None,
+        correlation: str | None = None,
+    ) -> SagaRow | None:
+        known = [row for row in self.attempts.get((saga, tenant, id), ()) if attempt in (None, row.attempt)]
+        return max(known, key=lambda row: (row.correlation == correlation, row.attempt), default=None)
 
     async def save(self, tx: Transaction, row: SagaRow, turn: SagaTurn, *, cancel: Sequence[str] = ()) -> bool:
-        self.rows[_key(row)] = row
-        self.turns.setdefault(_key(row), []).append(turn)
+        key = _key(row)
+        self.attempts[key] = tuple(row if one.attempt == row.attempt else one for one in self.attempts[key])
+        self.turns[key, row.attempt] = (*self.turns.get((key, row.attempt), ()), turn)
         self.cancelled += cancel
         return True
 
     async def find(self, wanted: SagaFilter, *, after: int = 0, limit: int = 100) -> Sequence[SagaRow]:
-        return [row for row in self.rows.values() if row.number > after][:limit]
+        return [row for rows in self.attempts.values() for row in rows if row.number > after][:limit]
 
-    async def history(self, saga: str, tenant: str, id: str) -> Sequence[SagaTurn]:
-        return self.turns.get((saga, tenant, id), [])
+    async def history(self, saga: str, tenant: str, id: str, *, attempt: int | None = None) -> Sequence[SagaTurn]:
+        return self.turns_of(saga, tenant, id, attempt=attempt)
+
+    def turns_of(self, saga: str, tenant: str, id: str, *, attempt: int | None = None) -> Sequence[SagaTurn]:
+        """As `history`."""
+        key = (saga, tenant, id)
+        return self.turns.get((key, attempt or len(self.attempts.get(key, ()))), ())
 
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:
         raise NotImplementedError("a bench holds one saga")
 
     async def purge(self, age: float, limit: int) -> int:
+        raise NotImplementedError("a bench forgets nothing")
+
+    async def forget(self, age: float, limit: int) -> int:
         raise NotImplementedError("a bench forgets nothing")
 
 
@@ -142,11 +163,12 @@ class Bench:
 
     def row_of(self, saga: str, tenant: str, id: str) -> SagaRow:
         """A saga as it stands; one that was never started for one that is not there."""
-        return self.sagas.rows.get((saga, tenant, id)) or SagaRow(saga=saga, tenant=tenant, id=id)
+        attempts = self.sagas.attempts.get((saga, tenant, id))
+        return attempts[-1] if attempts else SagaRow(saga=saga, tenant=tenant, id=id)
 
     def _declared(self, of: SagaType) -> SagaBook:
         book = SagaBook(of.service, self._namespace)
-        book.declare(of.cls, of.name, correlate=of.correlate, policy=of.policy)
+        book.add(of)
         return book
 
     @property
@@ -176,7 +198,7 @@ class Bench:
     @asynccontextmanager
     async def turn(self, context: EventContext) -> AsyncIterator[Tx]:
         """A transaction: what is said in it counts when the block ends, and nothing when it raises."""
-        rows, turns = dict(self.sagas.rows), {key: list(known) for key, known in self.sagas.turns.items()}
+        attempts, turns = dict(self.sagas.attempts), dict(self.sagas.turns)
         timers = dict(self.timers)
         inner = BenchTransaction(self.answers)
         tx = Tx(inner, self.store, self._builder, context, self.clock)
@@ -184,7 +206,7 @@ class Bench:
             yield tx
             tx.close()
         except BaseException:
-            self.sagas.rows, self.sagas.turns = rows, turns
+            self.sagas.attempts, self.sagas.turns = attempts, turns
             self.timers.clear()
             self.timers.update(timers)
             raise

@@ -43,14 +43,20 @@ class SagaBook:
         """What is declared, by name."""
         return {name: conductor.of for name, conductor in self._conductors.items()}
 
-    def declare(self, cls: type[Saga], name: str, *, correlate: str, policy: Policy) -> SagaType:
+    def declare(
+        self, cls: type[Saga], name: str, *, correlate: str, policy: Policy, index: Sequence[str] = ()
+    ) -> SagaType:
         """Add a class. Raises ConfigurationError with every problem at once."""
         if name in self._conductors:
             known = self._conductors[name].of.cls
             raise ConfigurationError(f"{known.__name__} is the saga {name!r} already: give {cls.__name__} another name")
-        of = saga_type_of(cls, name, service=self.service, correlate=correlate, policy=policy)
-        self._conductors[name] = Conductor(of, self.deadline)
+        of = saga_type_of(cls, name, service=self.service, correlate=correlate, policy=policy, index=index)
+        self.add(of)
         return of
+
+    def add(self, of: SagaType) -> None:
+        """Add one as it was declared."""
+        self._conductors[of.name] = Conductor(of, self.deadline)
 
     def handlers(self, name: str) -> Iterator[Handler]:
         """What the consumer of a saga runs: one handler per event that it reads, and one for its deadlines."""

@@ -59,7 +59,7 @@ class Conductor:
         passed = event.data
         if not isinstance(passed, DeadlinePassed) or passed.saga != self.of.name:
             return
-        row = await self._load(tx, passed.id)
+        row = await self._load(tx, passed.id, attempt=passed.attempt)
         armed = None if row is None else row.deadlines.get(passed.deadline)
         if row is None or armed is None or armed.event_id != event.id:
             return
@@ -101,6 +101,7 @@ class Conductor:
             id=self.of.id_of(saga),
             state=self.of.encode(saga),
             correlation=tx.context.correlation or new_id(),
+            parent=tx.turn_of,
             started_at=now,
             changed_at=now,
         )
@@ -144,8 +145,8 @@ class Conductor:
                 f"there is no saga {self.of.name} {id} yet: {subject} waits for it. Say early='ignore' where it may never come"
             )
 
-    async def _load(self, tx: Tx, id: str) -> SagaRow | None:
-        return await tx.store.sagas.load(tx.transaction, self.of.name, tx.tenant, id)
+    async def _load(self, tx: Tx, id: str, *, attempt: int | None = None) -> SagaRow | None:
+        return await tx.store.sagas.load(tx.transaction, self.of.name, tx.tenant, id, attempt=attempt)
 
     def _course(self, tx: Tx, row: SagaRow, given: SagaInput, fired: str | None = None) -> Course:
         return Course(self.of, row, tx, tx.clock.now(), given, fired=fired)

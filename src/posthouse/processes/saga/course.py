@@ -149,13 +149,14 @@ class Course:
         said = tuple(_said(row, after) for row, after in self._tx.appended_since(self._before))
         state = self._state()
         row, to_set, to_cancel = rearmed(self.row, fired=self._fired, cleared=self._cleared, set_for=self._set_for)
-        names = {name: timer_name(row.saga, row.id, name) for name in (*to_set, *to_cancel)}
+        names = {name: timer_name(row.ref, name) for name in (*to_set, *to_cancel)}
         armed = dict(row.deadlines)
         for name, seconds in to_set.items():
-            payload = make(saga=row.saga, id=row.id, deadline=name)
+            payload = make(saga=row.saga, id=row.id, deadline=name, attempt=row.attempt)
             event_id = await self._tx.schedule(payload, timer=names[name], after=seconds)
             armed[name] = Armed(event_id, self.now + seconds)
-        row = replace(row, state=state, deadlines=armed, turn=row.turn + 1, changed_at=self.now)
+        index = row.index if self._saga is None else self.of.index_of(self._saga)
+        row = replace(row, state=state, deadlines=armed, index=index, turn=row.turn + 1, changed_at=self.now)
         record = SagaTurn(
             turn=row.turn,
             at=self.now,
@@ -188,9 +189,10 @@ class Course:
             final=final,
         )
         function = cast("Callable[..., Awaitable[object] | object]", getattr(self.saga, method))
-        result = function(turn) if event is None else function(event, turn)
-        if inspect.isawaitable(result):
-            await result
+        with self._tx.in_turn_of(self.row.ref):
+            result = function(turn) if event is None else function(event, turn)
+            if inspect.isawaitable(result):
+                await result
         return turn
 
     async def _undo(self, undo: Undo) -> bool:

@@ -6,6 +6,7 @@ import msgspec
 
 from posthouse.contracts import EventType, Terms, declare
 from posthouse.events import Subject
+from posthouse.store.sagas import SagaRef
 
 
 class DeadlinePassed(msgspec.Struct, kw_only=True):
@@ -14,6 +15,7 @@ class DeadlinePassed(msgspec.Struct, kw_only=True):
     saga: str
     id: str
     deadline: str
+    attempt: int = 1
 
 
 def deadline_event(service: str, namespace: str | None) -> EventType[DeadlinePassed]:
@@ -27,6 +29,6 @@ def deadline_event(service: str, namespace: str | None) -> EventType[DeadlinePas
     return declare(Passed, subject, key=None, topics="aggregate", terms=Terms(), internal=True)
 
 
-def timer_name(saga: str, id: str, deadline: str) -> str:
+def timer_name(of: SagaRef, deadline: str) -> str:
     """The name of the timer of a deadline; unique per tenant."""
-    return f"saga {saga} {id} {deadline}"
+    return f"saga {of.saga} {of.attempt} {of.id} {deadline}"

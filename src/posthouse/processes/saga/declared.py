@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import msgspec
@@ -11,13 +11,14 @@ import msgspec
 from posthouse.contracts import EventType
 from posthouse.contracts.kept import changed
 from posthouse.contracts.payload import lost_number
-from posthouse.errors import ContractError
+from posthouse.errors import ConfigurationError, ContractError
 from posthouse.events import Event
 from posthouse.events.limits import UNREADABLE
 from posthouse.processes.saga.marks import Early, Kind
 from posthouse.processes.saga.saga import Saga, renamed
 from posthouse.processes.saga.stored import under_new_names, with_others
 from posthouse.receiving import Policy
+from posthouse.store.sagas import Indexable, indexed_text
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +70,8 @@ class SagaType:
     partial_retry: str | None
     partial_resume: str | None = None
     description: str = ""
+    index: tuple[str, ...] = ()
+    """The fields that it is found by, besides its id."""
 
     @property
     def consumer(self) -> str:
@@ -108,6 +111,20 @@ class SagaType:
     def id_of(self, saga: Saga) -> str:
         """The id of a saga, from its state."""
         return str(getattr(saga, self.correlate))
+
+    def index_of(self, saga: Saga) -> Mapping[str, str]:
+        """What it is found by now, as it stands in the index; a field that holds None is not."""
+        found: Iterable[tuple[str, Indexable | None]] = ((field, getattr(saga, field)) for field in self.index)
+        return {field: indexed_text(value) for field, value in found if value is not None}
+
+    def asked_for(self, field: str, value: Indexable) -> Indexable:
+        """What an indexed field is asked for, read as what it holds: '7' finds 7. Raises ConfigurationError."""
+        kind = next(known.type for known in msgspec.structs.fields(self.cls) if known.name == field)
+        try:
+            found: Indexable = msgspec.convert(value, kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise ConfigurationError(f"{field}={value!s:.60} finds no {self.name}: {error}") from error
+        return found
 
     def fresh(self, id: str) -> Saga:
         """A saga that an event starts: its id, and the defaults."""

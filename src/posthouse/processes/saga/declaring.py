@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
+import typing
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from types import NoneType, UnionType
 
 import msgspec
 
@@ -15,6 +17,7 @@ from posthouse.processes.saga.declared import SagaType, Taken, Undo
 from posthouse.processes.saga.marks import Early, MethodMark, marks_of
 from posthouse.processes.saga.saga import Saga, renamed
 from posthouse.receiving import Policy
+from posthouse.store.sagas import Indexable
 
 NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 
@@ -24,12 +27,14 @@ Marked = tuple[str, Callable[..., object], MethodMark]
 EARLY: tuple[Early, ...] = ("wait", "ignore")
 
 
-def saga_type_of(cls: type[Saga], name: str, *, service: str, correlate: str, policy: Policy) -> SagaType:
+def saga_type_of(
+    cls: type[Saga], name: str, *, service: str, correlate: str, policy: Policy, index: Sequence[str] = ()
+) -> SagaType:
     """Read the class. Raises ConfigurationError with every problem at once."""
     if not _is_saga(cls):
         raise ConfigurationError(f"{cls!r} is no saga: derive it from posthouse.Saga")
     methods = list(_methods(cls))
-    if problems := list(_problems(cls, name, correlate, methods)):
+    if problems := [*_problems(cls, name, correlate, methods), *_index_problems(cls, correlate, index)]:
         raise ConfigurationError(*(f"{cls.__name__}: {problem}" for problem in problems))
     started = next(method for method in methods if method[2].kind == "starts")
     steps = [method for method in methods if method[2].kind == "step"]
@@ -49,6 +54,7 @@ def saga_type_of(cls: type[Saga], name: str, *, service: str, correlate: str, po
         partial_retry=next((name for name, _, mark in methods if mark.kind == "partial_retry"), None),
         partial_resume=next((name for name, _, mark in methods if mark.kind == "partial_resume"), None),
         description=inspect.cleandoc(cls.__dict__.get("__doc__") or ""),
+        index=tuple(index),
     )
 
 
@@ -119,6 +125,29 @@ def _state_problems(cls: type[Saga]) -> Iterator[str]:
             yield f"{name} was {was!r}, and there is a field that is stored under that name: give the old name one owner"
         if times[was] > 1:
             yield f"{name} is one of {times[was]} fields that were {was!r}: give the old name one owner"
+
+
+def _index_problems(cls: type[Saga], correlate: str, index: Sequence[str]) -> Iterator[str]:
+    kinds = {field.name: field.type for field in msgspec.structs.fields(cls)}
+    for field in index:
+        if field == correlate:
+            yield f"index names {field!r}, which is its id: it is found by that already"
+        elif field not in kinds:
+            yield f"index names {field!r}, which is no field of it.{did_you_mean(field, kinds)}"
+        elif not _indexable(kinds[field]):
+            yield f"index names {field!r}, which is {inspect.formatannotation(kinds[field])}: text, whole numbers, UUIDs and dates are indexed"
+    if len(set(index)) < len(index):
+        yield f"index names a field twice: {', '.join(index)}"
+
+
+def _indexable(kind: object) -> bool:
+    """Whether it is one of Indexable, or that or None."""
+    kinds = [one for one in typing.get_args(kind) if one is not NoneType] if _is_union(kind) else [kind]
+    return len(kinds) == 1 and kinds[0] in typing.get_args(Indexable)
+
+
+def _is_union(kind: object) -> bool:
+    return typing.get_origin(kind) in (typing.Union, UnionType)
 
 
 def _start_problems(cls: type[Saga], correlate: str, methods: Sequence[Marked]) -> Iterator[str]:

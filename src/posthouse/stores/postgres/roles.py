@@ -28,6 +28,7 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "applied_count": ("INSERT",),
     "saga": ("SELECT", "INSERT", "UPDATE"),
     "saga_turn": ("SELECT", "INSERT"),
+    "saga_index": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "stream": ("SELECT", "INSERT", "UPDATE"),
     "stream_event": ("SELECT", "INSERT"),
     "generation": ("SELECT", "INSERT", "UPDATE"),

@@ -13,25 +13,29 @@ from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn, pro
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.joins import ours
 from posthouse.stores.postgres.steps import NOW, Steps
-from posthouse.stores.rows import SAGA, saga_row
+from posthouse.stores.rows import SAGA, find_sagas, parent_columns, saga_row
 
 MOMENT = NOW.replace("$1", "CAST($1 AS double precision)")
 
 # Add a saga that is not there yet.
 ADD = f"""
-INSERT INTO posthouse.saga (saga, tenant, id, status, turn, reason, started_at, changed_at, progress, state)
-VALUES (CAST($2 AS text), CAST($3 AS text), CAST($4 AS text), CAST($5 AS text), CAST($6 AS integer), CAST($7 AS text),
-    {MOMENT}, {MOMENT}, CAST($8 AS text), CAST($9 AS text))
-ON CONFLICT (tenant, saga, id) DO NOTHING RETURNING 1
+INSERT INTO posthouse.saga (saga, tenant, id, attempt, status, turn, reason, correlation, parent_saga, parent_id,
+    parent_attempt, started_at, changed_at, progress, state)
+VALUES (CAST($2 AS text), CAST($3 AS text), CAST($4 AS text), CAST($5 AS integer), CAST($6 AS text), CAST($7 AS integer),
+    CAST($8 AS text), CAST($9 AS text), CAST($10 AS text), CAST($11 AS text), CAST($12 AS integer),
+    {MOMENT}, {MOMENT}, CAST($13 AS text), CAST($14 AS text))
+ON CONFLICT (tenant, saga, id, attempt) DO NOTHING RETURNING 1
 """
 
 # One saga, locked.
 LOAD = f"""
 SELECT {SAGA} FROM posthouse.saga
-WHERE saga = CAST($1 AS text) AND tenant = CAST($2 AS text) AND id = CAST($3 AS text) FOR UPDATE
+WHERE saga = CAST($1 AS text) AND tenant = CAST($2 AS text) AND id = CAST($3 AS text)
+    AND (CAST($4 AS integer) IS NULL OR attempt = CAST($4 AS integer))
+ORDER BY (correlation = CAST($5 AS text)) IS TRUE DESC, attempt DESC LIMIT 1 FOR UPDATE
 """
 
-# Store the next turn of a saga, add it to the history, and cancel timers, all or nothing.
+# Store the next turn of a saga with its index, add it to the history, and cancel timers, all or nothing.
 SAVE = f"""
 WITH saved AS (
     UPDATE posthouse.saga SET status = CAST($2 AS text), turn = CAST($3 AS integer), reason = CAST($4 AS text),
@@ -39,43 +43,56 @@ WITH saved AS (
         progress = CAST($6 AS text),
         state = CAST($7 AS text)
     WHERE saga = CAST($8 AS text) AND tenant = CAST($9 AS text) AND id = CAST($10 AS text)
-        AND turn = CAST($11 AS integer)
+        AND attempt = CAST($11 AS integer) AND turn = CAST($12 AS integer)
     RETURNING tenant, number, turn
 ), cancelled AS (
-    DELETE FROM posthouse.timer t USING saved s WHERE t.tenant = s.tenant AND t.name = ANY (CAST($12 AS text[]))
+    DELETE FROM posthouse.timer t USING saved s WHERE t.tenant = s.tenant AND t.name = ANY (CAST($13 AS text[]))
+), unindexed AS (
+    DELETE FROM posthouse.saga_index i USING saved s
+    WHERE i.tenant = s.tenant AND i.number = s.number AND i.field <> ALL (CAST($15 AS text[]))
+), indexed AS (
+    INSERT INTO posthouse.saga_index AS i (tenant, number, field, value)
+    SELECT s.tenant, s.number, f.field, f.value
+    FROM saved s, unnest(CAST($15 AS text[]), CAST($16 AS text[])) AS f (field, value)
+    ON CONFLICT (tenant, number, field) DO UPDATE SET value = excluded.value WHERE i.value <> excluded.value
 )
 INSERT INTO posthouse.saga_turn (tenant, number, turn, record)
-SELECT s.tenant, s.number, s.turn, CAST($13 AS text) FROM saved s RETURNING 1
+SELECT s.tenant, s.number, s.turn, CAST($14 AS text) FROM saved s RETURNING 1
 """
-
-# Sagas in the order of starting.
-FIND = f"""
-SELECT {SAGA} FROM posthouse.saga WHERE number > $1 AND ($2::text IS NULL OR saga = $2)
-    AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR tenant = $4) AND ($5::text IS NULL OR id = $5)
-ORDER BY number LIMIT $6
-"""
-
-# One saga, unlocked.
-LOOK = f"SELECT {SAGA} FROM posthouse.saga WHERE number > $1 AND saga = $2 AND tenant = $3 AND id = $4"
 
 # The turns of one saga.
 HISTORY = """
 SELECT t.record FROM posthouse.saga s JOIN posthouse.saga_turn t ON t.tenant = s.tenant AND t.number = s.number
-WHERE s.saga = $1 AND s.tenant = $2 AND s.id = $3 ORDER BY t.turn
+WHERE s.saga = $1 AND s.tenant = $2 AND s.id = $3 AND s.attempt = coalesce($4, (
+    SELECT max(n.attempt) FROM posthouse.saga n WHERE n.saga = $1 AND n.tenant = $2 AND n.id = $3)) ORDER BY t.turn
 """
 
 # How many per saga and status.
-COUNTS = "SELECT saga, status, count(*) FROM posthouse.saga GROUP BY saga, status"
+COUNTS = "SELECT saga, status, count(*) FROM posthouse.saga WHERE purged_at IS NULL GROUP BY saga, status"
 
-# Forget those that ended long ago, with their histories.
+# Of those that ended long ago leave a tombstone, and nothing else.
 PURGE = f"""
-WITH clock AS MATERIALIZED (SELECT {NOW} - $2 AS before), gone AS (
-    DELETE FROM posthouse.saga WHERE ctid = ANY (ARRAY(
-        SELECT o.ctid FROM posthouse.saga o WHERE o.ended_at < (SELECT before FROM clock)
+WITH clock AS MATERIALIZED (SELECT {NOW} AS now, {NOW} - $2 AS before), gone AS (
+    UPDATE posthouse.saga SET purged_at = (SELECT now FROM clock), progress = '{{}}', state = '{{}}'
+    WHERE ctid = ANY (ARRAY(
+        SELECT o.ctid FROM posthouse.saga o WHERE o.purged_at IS NULL AND o.ended_at < (SELECT before FROM clock)
         ORDER BY o.ended_at LIMIT $3 FOR UPDATE SKIP LOCKED))
     RETURNING tenant, number
 ), turns AS (
     DELETE FROM posthouse.saga_turn t USING gone g WHERE t.tenant = g.tenant AND t.number = g.number
+), fields AS (
+    DELETE FROM posthouse.saga_index i USING gone g WHERE i.tenant = g.tenant AND i.number = g.number
+)
+SELECT count(*) FROM gone
+"""
+
+# Delete tombstones.
+FORGET = f"""
+WITH clock AS MATERIALIZED (SELECT {NOW} - $2 AS before), gone AS (
+    DELETE FROM posthouse.saga WHERE ctid = ANY (ARRAY(
+        SELECT o.ctid FROM posthouse.saga o WHERE o.purged_at IS NOT NULL AND o.ended_at < (SELECT before FROM clock)
+        ORDER BY o.ended_at LIMIT $3 FOR UPDATE SKIP LOCKED))
+    RETURNING 1
 )
 SELECT count(*) FROM gone
 """
@@ -92,33 +109,46 @@ class PostgresSagas:
 
     async def add(self, tx: Transaction, row: SagaRow) -> bool:
         return bool(await self._run(
-            tx, ADD, self._now(), row.saga, row.tenant, row.id, row.status, row.turn, row.reason, progress_of(row), row.state.decode(),
+            tx, ADD, self._now(), row.saga, row.tenant, row.id, row.attempt, row.status, row.turn, row.reason, row.correlation,
+            *parent_columns(row.parent), progress_of(row), row.state.decode(),
         ))  # fmt: skip
 
-    async def load(self, tx: Transaction, saga: str, tenant: str, id: str) -> SagaRow | None:
-        found = await self._run(tx, LOAD, saga, tenant, id)
-        return saga_row(found[0]) if found else None
+    async def load(
+        self,
+        tx: Transaction,
+        saga: str,
+        tenant: str,
+        id: str,
+        *,
+        attempt: int | None = None,
+        correlation: str | None = None,
+    ) -> SagaRow | None:
+        which = (saga, tenant, id, attempt, correlation)
+        found = _first(await self._run(tx, LOAD, *which))
+        while found is not None and found.ended and attempt is None:
+            # Whoever began it again held this row until now: the next attempt is seen by the next statement only.
+            before, found = found, _first(await self._run(tx, LOAD, *which))
+            if found is None or found.attempt == before.attempt:
+                break
+        return found
 
     async def save(self, tx: Transaction, row: SagaRow, turn: SagaTurn, *, cancel: Sequence[str] = ()) -> bool:
         return bool(await self._run(
             tx, SAVE, self._now(), row.status, row.turn, row.reason, row.ended, progress_of(row), row.state.decode(),
-            row.saga, row.tenant, row.id, row.turn - 1, list(cancel), msgspec.json.encode(turn).decode(),
+            row.saga, row.tenant, row.id, row.attempt, row.turn - 1, list(cancel), msgspec.json.encode(turn).decode(),
+            list(row.index), list(row.index.values()),
         ))  # fmt: skip
 
     async def _run(self, tx: Transaction, sql: str, *parameters: object) -> Rows:
         return await (await ours(self._database, tx)).carry_out(_step(sql, parameters))
 
     async def find(self, wanted: SagaFilter, *, after: int = 0, limit: int = 100) -> Sequence[SagaRow]:
-        one = (wanted.saga, wanted.tenant, wanted.id)
-        if wanted.status is None and None not in one:
-            found = await self._database.run(LOOK, after, *one)
-        else:
-            parameters = (after, wanted.saga, wanted.status, wanted.tenant, wanted.id, limit)
-            found = await self._database.run(FIND, *parameters)
-        return [saga_row(columns) for columns in found]
+        sql, parameters = find_sagas(wanted, after=after, limit=limit, prefix="posthouse.")
+        numbered = sql.format(*(f"${number}" for number in range(1, len(parameters) + 1)))
+        return [saga_row(columns) for columns in await self._database.run(numbered, *parameters)]
 
-    async def history(self, saga: str, tenant: str, id: str) -> Sequence[SagaTurn]:
-        found: Sequence[Sequence[Any]] = await self._database.run(HISTORY, saga, tenant, id)
+    async def history(self, saga: str, tenant: str, id: str, *, attempt: int | None = None) -> Sequence[SagaTurn]:
+        found: Sequence[Sequence[Any]] = await self._database.run(HISTORY, saga, tenant, id, attempt)
         return [_turns.decode(record) for (record,) in found]
 
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:
@@ -129,8 +159,16 @@ class PostgresSagas:
         gone: Any = (await self._database.run(PURGE, self._now(), age, limit)).scalar()
         return int(gone)
 
+    async def forget(self, age: float, limit: int) -> int:
+        gone: Any = (await self._database.run(FORGET, self._now(), age, limit)).scalar()
+        return int(gone)
+
     def _now(self) -> float | None:
         return None if self._clock is None else self._clock.now()
+
+
+def _first(found: Rows) -> SagaRow | None:
+    return saga_row(found[0]) if found else None
 
 
 def _step(sql: str, parameters: Sequence[object]) -> Steps[Rows]:

@@ -380,23 +380,45 @@ CREATE TABLE posthouse.saga (
     tenant text NOT NULL,
     saga text NOT NULL,  -- the name of its kind
     id text NOT NULL,  -- what it is about
+    attempt integer NOT NULL,  -- which of those with this id, from 1 on
     status text NOT NULL,  -- running, compensating, completed, …
     turn integer NOT NULL,  -- how many it has taken
     reason text NOT NULL,  -- why it stands so
+    correlation text,  -- of all that it says
+    parent_saga text,  -- the saga in whose turn it was started
+    parent_id text,  -- its id
+    parent_attempt integer,  -- its attempt
     started_at double precision NOT NULL,  -- first turn
     changed_at double precision NOT NULL,  -- last turn
     ended_at double precision,  -- NULL while it is not over
+    purged_at double precision,  -- since when only this row is left of it, a tombstone
     progress text NOT NULL,  -- steps done and deadlines armed, as JSON
     state text NOT NULL,  -- its fields, as JSON
-    PRIMARY KEY (tenant, saga, id)
+    PRIMARY KEY (tenant, saga, id, attempt)
 ) WITH (fillfactor = 70);
 
-CREATE INDEX saga_by_number ON posthouse.saga (number);
+CREATE INDEX saga_by_number ON posthouse.saga (number) WHERE purged_at IS NULL;
 
-CREATE INDEX saga_status ON posthouse.saga (saga, status);
+CREATE INDEX saga_status ON posthouse.saga (saga, status) WHERE purged_at IS NULL;
 
--- For forgetting those that ended.
-CREATE INDEX saga_ended_at ON posthouse.saga (ended_at) WHERE ended_at IS NOT NULL;
+-- For purging those that ended, and for deleting their tombstones.
+CREATE INDEX saga_ended_at ON posthouse.saga (ended_at) WHERE ended_at IS NOT NULL AND purged_at IS NULL;
+
+CREATE INDEX saga_purged ON posthouse.saga (ended_at) WHERE purged_at IS NOT NULL;
+
+-- For the children of one.
+CREATE INDEX saga_parent ON posthouse.saga (parent_saga, parent_id) WHERE parent_saga IS NOT NULL;
+
+-- The fields that each is found by.
+CREATE TABLE posthouse.saga_index (
+    tenant text NOT NULL,
+    number bigint NOT NULL,  -- of the saga
+    field text NOT NULL,  -- its name
+    value text NOT NULL,  -- as text, whatever the field holds
+    PRIMARY KEY (tenant, number, field)
+);
+
+CREATE INDEX saga_index_value ON posthouse.saga_index (field, value, tenant, number);
 
 -- The history of each: one record per turn, as JSON.
 CREATE TABLE posthouse.saga_turn (

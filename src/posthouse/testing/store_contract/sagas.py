@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import date
 
 import msgspec
 from msgspec.structs import replace
 
 from posthouse.store import Store, Timer
-from posthouse.store.sagas import Armed, SagaFilter, SagaInput, SagaRow, SagaStatus, SagaTurn, Said, Undoing
+from posthouse.store.sagas import (
+    Armed,
+    Indexable,
+    SagaFilter,
+    SagaInput,
+    SagaRef,
+    SagaRow,
+    SagaStatus,
+    SagaTurn,
+    Said,
+    Undoing,
+    indexed_text,
+)
 from posthouse.testing.store_contract.fixtures import StoreFixtures
 from posthouse.testing.store_contract.samples import row as outbox_row
 from posthouse.testing.store_contract.steps import failing
@@ -31,9 +44,10 @@ class SagaContract(StoreFixtures):
         assert found[0].state == saga("b1").state
 
     async def test_what_was_saved_is_what_is_loaded(self, store: Store) -> None:
-        await added(store, saga("b1"))
+        began_with = replace(saga("b1"), correlation="c1", parent=SagaRef("group", "g1", 2))
+        await added(store, began_with)
         whole = replace(
-            saga("b1"),
+            began_with,
             status="compensating",
             state='{"guest":"Zażółć 🛎"}'.encode(),
             done=("hold", "pay"),
@@ -42,7 +56,7 @@ class SagaContract(StoreFixtures):
             reason="it \\ 'rained'",
             note="a note",
             cancelled=True,
-            correlation="c1",
+            index={"hotel_id": "h1", "nights": "3"},
             turn=1,
         )
         began = self.clock.now()
@@ -138,7 +152,7 @@ class SagaContract(StoreFixtures):
             ("stay", "running"): 1,
         }
 
-    async def test_only_what_ended_before_is_forgotten_with_its_history(self, store: Store) -> None:
+    async def test_only_what_ended_before_is_purged_with_its_history(self, store: Store) -> None:
         for number in range(5):
             await added(store, saga(f"b{number}"))
         for number in range(3):
@@ -155,8 +169,136 @@ class SagaContract(StoreFixtures):
         assert [row.id for row in await store.sagas.find(SagaFilter())] == ["b2", "b3", "b4"]
         assert await store.sagas.history("booking", "t1", "b0") == []
         assert len(await store.sagas.history("booking", "t1", "b2")) == 1
+
+    async def test_a_tombstone_tells_who_it_was_and_how_it_ended_and_nothing_else(self, store: Store) -> None:
+        await added(store, replace(saga("b1"), correlation="c1", parent=SagaRef("group", "g1")))
+        whole = replace(
+            saga("b1"),
+            turn=1,
+            status="compensated",
+            reason="no room",
+            note="a guest",
+            done=("hold",),
+            index={"guest": "Ann"},
+        )
+        assert await saved(store, whole)
+        await self.later(10)
+        ended_at = self.clock.now() - 10
+        assert await store.sagas.purge(5.0, 10) == 1
+        assert not await added(store, saga("b1")), "one saga per id, also when it is forgotten what it did"
+        assert await store.sagas.counts() == {}
+        assert await store.sagas.find(SagaFilter()) == []
+        assert await store.sagas.find(SagaFilter(where={"guest": "Ann"}, tombstones=True)) == []
+        (found,) = await store.sagas.find(SagaFilter(tombstones=True))
+        async with store.begin() as tx:
+            assert await store.sagas.load(tx, "booking", "t1", "b1") == found
+        assert found.tombstone
+        assert found.purged_at == self.clock.now()
+        assert (found.status, found.reason, found.turn, found.ended_at) == ("compensated", "no room", 1, ended_at)
+        assert (found.correlation, found.parent) == ("c1", SagaRef("group", "g1"))
+        assert (found.state, found.done, found.note, found.index) == (b"{}", (), "", {})
+
+    async def test_tombstones_are_deleted_by_an_age_of_their_own(self, store: Store) -> None:
+        for number in range(3):
+            await added(store, saga(f"b{number}"))
+            await ended(store, f"b{number}", status="completed")
+            await self.later(10)
+        assert await store.sagas.forget(5.0, 10) == 0, "of whom more is left than a tombstone, none is deleted"
+        assert await store.sagas.purge(5.0, 10) == 3
+        assert await store.sagas.forget(15.0, 1) == 1
+        assert await store.sagas.forget(15.0, 10) == 1
+        assert [row.id for row in await store.sagas.find(SagaFilter(tombstones=True))] == ["b2"]
         assert await added(store, saga("b0"))
-        assert await store.sagas.history("booking", "t1", "b0") == []
+
+    async def test_one_id_may_have_several_attempts_and_the_newest_counts(self, store: Store) -> None:
+        first = replace(saga("b1"), correlation="c1")
+        second = replace(saga("b1"), attempt=2, correlation="c2")
+        assert await added(store, first)
+        assert await saved(store, replace(first, turn=1, status="cancelled"), turn(1, "first"))
+        assert await added(store, second)
+        assert not await added(store, second)
+        assert await saved(store, replace(second, turn=1, state=b'"second"'), turn(1, "second"))
+        async with store.begin() as tx:
+            newest = await store.sagas.load(tx, "booking", "t1", "b1")
+            named = await store.sagas.load(tx, "booking", "t1", "b1", attempt=1)
+            correlated = await store.sagas.load(tx, "booking", "t1", "b1", correlation="c1")
+            unknown = await store.sagas.load(tx, "booking", "t1", "b1", correlation="c7")
+            assert await store.sagas.load(tx, "booking", "t1", "b1", attempt=3) is None
+        assert [row and row.attempt for row in (newest, named, correlated, unknown)] == [2, 1, 1, 2]
+        assert named is not None
+        assert (named.status, named.state) == ("cancelled", first.state), "a turn of one is not one of the other"
+        assert [t.note for t in await store.sagas.history("booking", "t1", "b1")] == ["second"]
+        assert [t.note for t in await store.sagas.history("booking", "t1", "b1", attempt=1)] == ["first"]
+        assert [row.attempt for row in await store.sagas.find(SagaFilter(id="b1", attempt=1))] == [1]
+
+    async def test_whoever_waits_for_one_that_begins_again_is_given_the_new_attempt(
+        self, store: Store, other: Store
+    ) -> None:
+        await added(store, saga("b1"))
+        await ended(store, "b1", status="cancelled")
+
+        async def event() -> int | None:
+            async with other.begin() as tx:
+                row = await other.sagas.load(tx, "booking", "t1", "b1", correlation="of a stranger")
+                return None if row is None else row.attempt
+
+        async with store.begin() as tx:
+            assert await store.sagas.load(tx, "booking", "t1", "b1")
+            waiting = asyncio.create_task(event())
+            await asyncio.wait({waiting}, timeout=0.1)
+            assert not waiting.done()
+            assert await store.sagas.add(tx, replace(saga("b1"), attempt=2))
+        assert await waiting == 2
+
+    async def test_children_are_found_by_their_parent(self, store: Store) -> None:
+        parent = SagaRef("group", "g1")
+        for id, of in (("b1", parent), ("b2", None), ("b3", parent), ("b4", SagaRef("group", "g1", 2))):
+            await added(store, replace(saga(id), parent=of))
+        assert [row.id for row in await store.sagas.find(SagaFilter(parent=parent))] == ["b1", "b3"]
+        assert await store.sagas.find(SagaFilter(parent=SagaRef("stay", "g1"))) == []
+
+    async def test_sagas_are_found_by_what_they_are_indexed_by(self, store: Store) -> None:
+        long = "Zażółć" * 100
+        fields: list[dict[str, Indexable]] = [
+            {"policy": "p1", "claim": 7},
+            {"policy": "p1", "claim": 8},
+            {"policy": "p2", "claim": 7, "nul": "a\x00b"},
+            {"policy": long, "due": date(2026, 3, 29), "quote": "it's \\ {} ?"},
+        ]
+        for number, index in enumerate(fields):
+            row = replace(saga(f"b{number}"), index={name: indexed_text(value) for name, value in index.items()})
+            await added(store, row)
+            assert await saved(store, replace(row, turn=1))
+        asked: list[tuple[dict[str, Indexable], list[str]]] = [
+            ({"policy": "p1"}, ["b0", "b1"]),
+            ({"claim": 7}, ["b0", "b2"]),
+            ({"claim": 7, "policy": "p2"}, ["b2"]),
+            ({"claim": 8, "policy": "p2"}, []),
+            ({"policy": long}, ["b3"]),
+            ({"nul": "a\x00b"}, ["b2"]),
+            ({"due": date(2026, 3, 29)}, ["b3"]),
+            ({"quote": "it's \\ {} ?"}, ["b3"]),
+        ]
+        for where, ids in asked:
+            assert [row.id for row in await store.sagas.find(SagaFilter(where=where))] == ids, where
+            assert [
+                row.id for row in await store.sagas.find(SagaFilter(where=where, tenant="t1", saga="booking"))
+            ] == ids
+        assert await store.sagas.find(SagaFilter(where={"policy": "p1"}, tenant="t2")) == []
+        assert [row.id for row in await store.sagas.find(SagaFilter(where={"policy": "p1"}), after=1)] == ["b1"]
+
+    async def test_the_index_follows_the_state(self, store: Store) -> None:
+        await added(store, saga("b1"))
+        for number, index in enumerate(({"a": "1", "b": "1"}, {"a": "2"}, {"a": "2"}, {}), 1):
+            assert await saved(store, replace(saga("b1"), turn=number, index=index))
+            for field, value in (("a", "1"), ("a", "2"), ("b", "1")):
+                found = await store.sagas.find(SagaFilter(where={field: value}))
+                assert len(found) == (index.get(field) == value), (number, field, value)
+        async with failing(store) as tx:
+            assert await store.sagas.save(tx, replace(saga("b1"), turn=5, index={"a": "5"}), turn(5))
+        assert await store.sagas.find(SagaFilter(where={"a": "5"})) == []
+        assert not await saved(store, replace(saga("b1"), turn=9, index={"a": "9"}))
+        assert await store.sagas.find(SagaFilter(where={"a": "9"})) == []
 
 
 def saga(id: str) -> SagaRow:

@@ -4,22 +4,43 @@ CREATE TABLE posthouse_saga (
     saga TEXT NOT NULL,
     tenant TEXT NOT NULL,
     id TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
     status TEXT NOT NULL,
     turn INTEGER NOT NULL,
     reason TEXT NOT NULL,
+    correlation TEXT,
+    parent_saga TEXT,
+    parent_id TEXT,
+    parent_attempt INTEGER,
     started_at REAL NOT NULL,
     changed_at REAL NOT NULL,
     ended_at REAL,
+    purged_at REAL,
     progress TEXT NOT NULL,
     state BLOB NOT NULL,
-    UNIQUE (saga, tenant, id)
+    UNIQUE (saga, tenant, id, attempt)
 );
 
 -- For counting, and for those that wait for an operator.
-CREATE INDEX posthouse_saga_status ON posthouse_saga (saga, status);
+CREATE INDEX posthouse_saga_status ON posthouse_saga (saga, status) WHERE purged_at IS NULL;
 
--- For forgetting those that ended.
-CREATE INDEX posthouse_saga_ended ON posthouse_saga (ended_at) WHERE ended_at IS NOT NULL;
+-- For purging those that ended, and for deleting their tombstones.
+CREATE INDEX posthouse_saga_ended ON posthouse_saga (ended_at) WHERE ended_at IS NOT NULL AND purged_at IS NULL;
+CREATE INDEX posthouse_saga_purged ON posthouse_saga (ended_at) WHERE purged_at IS NOT NULL;
+
+-- For the children of one.
+CREATE INDEX posthouse_saga_parent ON posthouse_saga (parent_saga, parent_id) WHERE parent_saga IS NOT NULL;
+
+-- The fields that each is found by.
+CREATE TABLE posthouse_saga_index (
+    tenant TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    field TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (number, field)
+) WITHOUT ROWID;
+
+CREATE INDEX posthouse_saga_index_value ON posthouse_saga_index (field, value, tenant, number);
 
 -- The history of each: one record per turn, as JSON.
 CREATE TABLE posthouse_saga_turn (

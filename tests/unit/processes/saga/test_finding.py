@@ -1,0 +1,71 @@
+"""Sagas are found by their fields and by who started them."""
+
+from __future__ import annotations
+
+from datetime import date
+from uuid import UUID
+
+import pytest
+
+from posthouse import Saga, Service, Turn, starts
+from posthouse.app import app_of
+from posthouse.errors import ConfigurationError
+from posthouse.store.sagas import SagaFilter, SagaRef
+from posthouse.testing import Harness
+from tests.unit.processes.saga.claims import ClaimApproved, ClaimSaga, claims
+
+CASE = UUID("0192f0c1-2f6a-7d36-a5a0-d5f6c1f0a001")
+
+
+async def test_a_saga_is_found_by_the_fields_that_it_is_indexed_by_as_they_are_now() -> None:
+    async with Harness(claims) as h:
+        async with claims.transaction("t1") as tx:
+            await claims.start_saga(tx, ClaimSaga(claim_id="c1", policy_id="p1", case=CASE, due=date(2026, 3, 1)))
+            await claims.start_saga(tx, ClaimSaga(claim_id="c2", policy_id="p1"))
+        await h.publish(ClaimApproved(claim_id="c2"), tenant="t1")
+        await h.settled()
+        asked = ({"policy_id": "p1"}, {"number": 0}, {"number": 1}, {"case": CASE}, {"due": date(2026, 3, 1)})
+        found = [[row.id async for row in app_of(claims).sagas.find(SagaFilter(where=where))] for where in asked]
+    assert found == [["c1", "c2"], ["c1"], ["c2"], ["c1"], ["c1"]]
+
+
+async def test_a_saga_that_is_started_in_a_turn_is_a_child_of_that_saga() -> None:
+    async with Harness(claims):
+        async with claims.transaction("t1") as tx:
+            await claims.start_saga(tx, ClaimSaga(claim_id="c1", inspected=True))
+            await claims.start_saga(tx, ClaimSaga(claim_id="c2"))
+        rows = {row.id: row async for row in app_of(claims).sagas.find()}
+    assert rows["i-c1"].parent == SagaRef("claim", "c1", 1)
+    assert rows["i-c1"].correlation == rows["c1"].correlation
+    assert rows["c1"].parent is None
+    assert rows["c2"].parent is None, "the turn before it is over"
+
+
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        ("policy_id", "it is a list, each a text: write index=['policy_id']"),
+        (("polcy_id",), "index names 'polcy_id', which is no field of it. Did you mean 'policy_id'?"),
+        (("claim_id",), "index names 'claim_id', which is its id: it is found by that already"),
+        (("share",), "index names 'share', which is float: text, whole numbers, UUIDs and dates are indexed"),
+        (("notes",), "index names 'notes', which is tuple[str, ...]: text, whole numbers"),
+        (("either",), "index names 'either', which is str | int: text, whole numbers"),
+        (("policy_id", "policy_id"), "index names a field twice: policy_id, policy_id"),
+    ],
+)
+def test_what_cannot_be_indexed_is_refused_where_it_is_declared(index: tuple[str, ...], words: str) -> None:
+    service = Service("other", namespace="town")
+
+    class OtherSaga(Saga):
+        claim_id: str
+        policy_id: str = ""
+        share: float = 0.0
+        notes: tuple[str, ...] = ()
+        either: str | int = ""
+
+        @starts
+        def begun(self, turn: Turn) -> None: ...
+
+    with pytest.raises(ConfigurationError) as caught:
+        service.saga("claim", correlate="claim_id", index=index)(OtherSaga)
+    assert words in str(caught.value)
