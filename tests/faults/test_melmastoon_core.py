@@ -92,7 +92,9 @@ async def _cash(h: Harness) -> None:
 
 
 async def _key(h: Harness) -> None:
-    await hear(h, confirmed(), reallocated(first=2, last=5, room_id="r2"), check_in_started(), check_out_started())
+    await hear(
+        h, confirmed(), reallocated(first=2, last=5, room_id="r2"), check_in_started(), check_out_started(asks="key")
+    )
 
 
 async def _late_key(h: Harness) -> None:
@@ -140,7 +142,7 @@ async def test_a_power_cut_of_all_six_services_changes_no_ending(worlds: ExitSta
     async def scenario(h: Harness) -> None:
         worlds.enter_context(pretending(World(weather=Scripted(moods=FAULTS))))
         await hear(h, room(), held(), confirmed(), dates_changed(first=1, last=4), check_in_started(), checked_in())
-        await hear(h, check_out_started())
+        await hear(h, check_out_started(), check_out_started(asks="key"))
 
     services = (inventory, pricing, payment, billing, lock_integration, housekeeping)
     crashes = await assert_survives_crashes(scenario, *services, end=the_end, every=9)

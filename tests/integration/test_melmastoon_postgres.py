@@ -209,6 +209,8 @@ async def test_a_stay_through_all_six_services(postgres_server: PostgresServer) 
             async with billing.transaction("t1") as tx:
                 await post_extra(tx, "b1", line_id="minibar-1", amount_cents=700)
             await hear(check_out_started())
+            assert await h.published(KeyRevoked) == []
+            await hear(check_out_started(asks="key"))
             assert [e.data.charged_cents for e in await h.published(FolioClosed)] == [20_700]
             assert [e.data.reason for e in await h.published(KeyRevoked)] == ["checked_out"]
             assert [e.data.staff_id for e in await h.published(TaskAssigned)] == ["s1"]

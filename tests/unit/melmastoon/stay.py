@@ -157,8 +157,12 @@ def checked_in(booking_id: str = "b1") -> CheckedIn:
     return CheckedIn(booking_id=booking_id, property_id="p1", room_id="r1", check_in=day(1), check_out=day(3))
 
 
-def check_out_started(booking_id: str = "b1", *, attempt: int = 1) -> CheckOutStarted:
-    return CheckOutStarted(booking_id=booking_id, property_id="p1", room_id="r1", guest=GUEST, attempt=attempt)
+def check_out_started(
+    booking_id: str = "b1", *, attempt: int = 1, asks: Literal["folio", "key"] = "folio"
+) -> CheckOutStarted:
+    return CheckOutStarted(
+        booking_id=booking_id, property_id="p1", room_id="r1", guest=GUEST, attempt=attempt, asks=asks
+    )
 
 
 def checked_out(booking_id: str = "b1") -> CheckedOut:

@@ -82,6 +82,7 @@ class Reception:
     async def _leave(self, booking_id: str) -> None:
         for attempt in (1, 2, 3, 4):
             await self._hear(check_out_started(booking_id, attempt=attempt))
+            await self._hear(check_out_started(booking_id, attempt=attempt, asks="key"))
             await self._wait()
             if booking_id in {e.data.booking_id for e in await self._harness.published(FolioClosed)}:
                 return

@@ -20,12 +20,12 @@ from posthouse.testing import Harness
 from tests.unit.melmastoon.samples import (
     cancelled,
     check_in_started,
-    checked_out,
     confirmed,
     guest,
     held,
     reallocated,
 )
+from tests.unit.melmastoon.stay import check_out_started, failed
 
 LETTERS = "SELECT key, asked FROM letters ORDER BY key"
 
@@ -76,11 +76,40 @@ async def test_a_welcome_names_its_booking_and_a_retry_sends_another_one() -> No
             }
 
 
-async def test_a_receipt_and_a_survey_follow_the_check_out(outside: World) -> None:
+async def test_a_receipt_and_a_survey_follow_once_the_folio_is_closed_or_the_balance_pending(outside: World) -> None:
     async with Harness(notification) as house:
-        await house.publish(checked_out())
+        await house.publish(check_out_started())
+        await house.settled()
+        assert await _kinds(house) == []
+        await house.publish(check_out_started(asks="key"))
+        await house.publish(check_out_started(attempt=2))
         await house.settled()
         assert await _kinds(house) == [("receipt", "email"), ("survey", "email")]
+
+
+async def test_finance_is_alerted_to_every_refund_that_fails_and_to_nothing_else(outside: World) -> None:
+    async with Harness(notification) as house:
+        await house.publish(failed("stay", "b1", 20_050))
+        await house.settled()
+        assert await _kinds(house) == []
+        for _ in range(2):  # finance asks again, and it fails again
+            await house.publish(failed("stay", "b1", 20_050, refund=True))
+        await house.settled()
+        assert await _kinds(house) == [("alert", "email"), ("alert", "email"), ("alert", "sms"), ("alert", "sms")]
+    words = "finance, booking b1 needs somebody: refund of 200.50 USD declined"
+    assert outside.ledger.read("SELECT DISTINCT recipient, text FROM letters") == [("finance@t1.on-call", words)]
+
+
+async def test_the_front_desk_is_alerted_to_a_check_in_that_is_partial_and_the_guest_is_not_told(
+    outside: World,
+) -> None:
+    resting = BookingModified(booking_id="b1", guest=guest("fa"), change="check_in_partial", note="missing: key")
+    async with Harness(notification) as house:
+        await house.publish(resting)
+        await house.settled()
+        assert await _kinds(house) == [("alert", "email"), ("alert", "sms")]
+    words = "front_desk, booking b1 needs somebody: check-in missing: key"
+    assert outside.ledger.read("SELECT DISTINCT recipient, text FROM letters") == [("front_desk@t1.on-call", words)]
 
 
 @pytest.mark.parametrize("known_first", [True, False])
@@ -195,7 +224,7 @@ async def test_one_message_that_waits_holds_up_no_other() -> None:
         async with Harness(notification) as house:
             await house.publish(check_in_started("b1"))
             await house.publish(check_in_started("b2"))
-            await house.publish(checked_out("b1"))
+            await house.publish(check_out_started("b1", asks="key"))
             await house.settled()
             sent = sorted(e.data.message_id for e in await house.published(MessageDispatched))
             assert sent == ["msg-b1-receipt-email", "msg-b1-survey-email", "msg-b2-welcome-whatsapp"]

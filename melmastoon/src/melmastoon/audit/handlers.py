@@ -10,6 +10,7 @@ import msgspec
 from melmastoon.audit.chain import Entry, Said, append
 from melmastoon.facts.audit import EntryAppended, MerkleAnchored, audit
 from melmastoon.facts.everything import SERVICES, facts_of
+from melmastoon.facts.reservation import BookingCancelled
 from posthouse import Event, Policy, Tx
 
 OWN = (EntryAppended, MerkleAnchored)
@@ -21,8 +22,13 @@ _deterministic = msgspec.json.Encoder(order="deterministic").encode
 
 @audit.on(*OF_OTHERS, policy=AS_THEY_COME, publishes=OWN)
 async def remember(events: list[Event[object]], tx: Tx) -> None:
-    """What the law wants kept is announced as well, so that others can ask for its proof."""
-    say(tx, await append(tx, [_entry(event, announced=event.metadata.retention == "cold") for event in events]))
+    """What the law wants kept is announced as well, so that others can ask for its proof; so is every cancellation, which
+    says how much the policy gives back: nothing, often."""
+    say(tx, await append(tx, [_entry(event, announced=_is_announced(event)) for event in events]))
+
+
+def _is_announced(event: Event[object]) -> bool:
+    return event.metadata.retention == "cold" or isinstance(event.data, BookingCancelled)
 
 
 @audit.on(*OWN, policy=AS_THEY_COME)

@@ -37,6 +37,8 @@ async def check_in_started(event: Event[CheckInStarted], tx: Tx) -> None:
 @billing.on(CheckOutStarted, publishes=SETTLES)
 async def check_out_started(event: Event[CheckOutStarted], tx: Tx) -> None:
     """Settle the stay: the first attempt, or another one after an invoice did not stand."""
+    if event.data.asks != "folio":
+        return
     attempt = event.data.attempt
     await account(tx, event.data.booking_id)
     await run(tx, WANT, attempt, tx.tenant, event.data.booking_id, attempt)

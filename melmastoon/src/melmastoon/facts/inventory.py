@@ -10,6 +10,8 @@ from posthouse import Payload
 
 inventory = service("inventory", owner="inventory")
 
+ReleaseReason = Literal["cancelled", "hold_expired", "no_show", "checked_out_early"]
+
 
 @inventory.event("allocation.committed.v1", key="booking_id", retention="warm")
 class AllocationCommitted(Payload):
@@ -25,13 +27,13 @@ class AllocationCommitted(Payload):
 
 @inventory.event("allocation.released.v1", key="booking_id", retention="warm")
 class AllocationReleased(Payload):
-    """Its nights are for sale again."""
+    """Its nights are for sale again. `room_id` is empty for a hold that never got a room."""
 
     booking_id: str
     allocation_id: str
     property_id: str
     room_id: str
-    reason: Literal["cancelled", "no_show", "checked_out_early"]
+    reason: ReleaseReason
 
 
 @inventory.event("allocation.reallocated.v1", key="booking_id", retention="warm")

@@ -9,13 +9,13 @@ from posthouse import Payload
 
 notification = service("notification", owner="guest relations")
 
-MessageKind = Literal["confirmation", "cancellation", "welcome", "receipt", "survey", "modification"]
+MessageKind = Literal["confirmation", "cancellation", "welcome", "receipt", "survey", "modification", "alert"]
 Channel = Literal["email", "sms", "whatsapp"]
 
 
 @notification.event("message.dispatched.v1", key="message_id", retention="hot")
 class MessageDispatched(Payload):
-    """The provider took a message to a guest."""
+    """The provider took a message to a guest; or an alert, to whoever is on call."""
 
     message_id: str
     booking_id: str

@@ -62,11 +62,12 @@ class BookingCancelled(Payload):
 
 @reservation.event("booking.modified.v1", key="booking_id", retention="warm")
 class BookingModified(Payload):
-    """Something other than the dates changed, or a change of dates was undone and the original ones were kept."""
+    """Something other than the dates changed; or a change of dates was undone and the original ones were kept; or a check-in
+    rests with a part undone, which `note` names."""
 
     booking_id: str
     guest: Guest
-    change: Literal["guest", "special_requests", "dates_kept"]
+    change: Literal["guest", "special_requests", "dates_kept", "check_in_partial"]
     note: str = ""
 
 
@@ -114,13 +115,15 @@ class CheckedIn(Payload):
 
 @reservation.event("booking.check_out_started.v1", key="booking_id", retention="warm")
 class CheckOutStarted(Payload):
-    """The guest leaves. The key ends now, whatever becomes of the money."""
+    """The guest leaves. The folio is asked for first. Once it is closed, or cannot be, this is said again for the key, which
+    ends whatever became of the money."""
 
     booking_id: str
     property_id: str
     room_id: str
     guest: Guest
     attempt: int = 1
+    asks: Literal["folio", "key"] = "folio"
 
 
 @reservation.event("booking.checked_out.v1", key="booking_id", retention="warm")

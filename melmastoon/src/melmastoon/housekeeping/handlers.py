@@ -32,6 +32,8 @@ async def checked_in(event: Event[CheckedIn], tx: Tx) -> None:
 async def check_out_started(event: Event[CheckOutStarted], tx: Tx) -> None:
     """The guest leaves, whatever becomes of the money: the room is dirty, and wants work. Once, however often the desk tries."""
     stay = event.data
+    if stay.asks != "folio":
+        return
     task = TaskCreated(
         task_id=f"tsk-{stay.booking_id}",
         property_id=stay.property_id,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec.structs import replace
 
 from melmastoon.facts.inventory import (
@@ -11,29 +9,48 @@ from melmastoon.facts.inventory import (
     AllocationReallocated,
     AllocationReleased,
     OversellBlocked,
+    ReleaseReason,
     inventory,
 )
 from melmastoon.facts.reservation import BookingCancelled, BookingDatesChanged, BookingHeld, CheckedOut, NoShow
 from melmastoon.inventory.allocation import ADD, Allocation, read, release, save, take_room
+from melmastoon.pace import seconds
 from melmastoon.tables import run
 from posthouse import Event, Tx
+
+HOLD_LIVES = 600.0
+"""Seconds of the house for which a hold waits for a room."""
 
 KNOW_TYPE = "INSERT INTO room_types (tenant, property_id, room_type) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 HOLD_TYPE = "SELECT 1 FROM room_types WHERE tenant = ? AND property_id = ? AND room_type = ? FOR UPDATE"
 KNOWN = "SELECT 1 FROM rooms WHERE tenant = ? AND property_id = ? AND room_type = ? LIMIT 1"
 
 
-@inventory.on(BookingHeld, publishes=[AllocationCommitted, OversellBlocked])
+@inventory.on(BookingHeld, publishes=[AllocationCommitted, AllocationReleased, OversellBlocked])
 async def held(event: Event[BookingHeld], tx: Tx) -> None:
-    """Commit one room for all nights, or say that there is none. Without any room of the type, wait for the first."""
+    """Commit one room for all nights, or say that there is none. Without any room of the type, wait for the first, as long as
+    a hold lives."""
     booking = event.data
     window = (booking.check_in.isoformat(), booking.check_out.isoformat())
     await run(tx, ADD, tx.tenant, booking.booking_id, booking.property_id, booking.room_type, *window)
     if not await run(tx, KNOWN, tx.tenant, booking.property_id, booking.room_type):
         await hold_type(tx, booking.property_id, booking.room_type)  # the first room may be coming at this moment
         if not await run(tx, KNOWN, tx.tenant, booking.property_id, booking.room_type):
+            await _let_expire(tx, booking.booking_id)
             return
     await allocate(tx, booking.booking_id)
+
+
+async def _let_expire(tx: Tx, booking_id: str) -> None:
+    waiting = await read(tx, booking_id)
+    if waiting is not None:
+        expiry = released(waiting, "hold_expired")
+        tx.publish(expiry, after=seconds(HOLD_LIVES), timer=expiry_of(booking_id))
+
+
+def expiry_of(booking_id: str) -> str:
+    """The timer of a hold that waits for a room."""
+    return f"hold {booking_id}"
 
 
 async def hold_type(tx: Tx, property_id: str, room_type: str) -> None:
@@ -42,8 +59,14 @@ async def hold_type(tx: Tx, property_id: str, room_type: str) -> None:
     await run(tx, HOLD_TYPE, tx.tenant, property_id, room_type)
 
 
+async def allocate_waiting(tx: Tx, booking_id: str) -> None:
+    """Give a booking that waited for the first room of its type its room, unless its hold has expired meanwhile."""
+    if await tx.cancel(expiry_of(booking_id)):
+        await allocate(tx, booking_id)
+
+
 async def allocate(tx: Tx, booking_id: str) -> None:
-    """Give a booking that waits its room, or tell it that there is none."""
+    """Give a booking its room, or tell it that there is none."""
     wanted = await read(tx, booking_id)
     if wanted is None or wanted.state != "waiting":
         return
@@ -95,7 +118,9 @@ async def dates_changed(event: Event[BookingDatesChanged], tx: Tx) -> Allocation
 
 @inventory.on(BookingCancelled)
 async def cancelled(event: Event[BookingCancelled], tx: Tx) -> AllocationReleased | None:
-    return await _end(tx, event.data.booking_id, "cancelled")
+    """Said for a hold that never got a room as well: whoever waits for the end of one hears of it."""
+    expired = event.data.reason == "hold_expired"
+    return await _end(tx, event.data.booking_id, "hold_expired" if expired else "cancelled")
 
 
 @inventory.on(NoShow)
@@ -111,22 +136,21 @@ async def checked_out(event: Event[CheckedOut], tx: Tx) -> AllocationReleased | 
         return None
     await save(tx, replace(allocation, state="stayed"))
     early = await release(tx, allocation.booking_id, since=tx.today.isoformat())
-    return _released(allocation, "checked_out_early") if early else None
+    return released(allocation, "checked_out_early") if early else None
 
 
-async def _end(tx: Tx, booking_id: str, reason: Literal["cancelled", "no_show"]) -> AllocationReleased | None:
-    """Give everything back; a booking that had no room has nothing to give."""
+async def _end(tx: Tx, booking_id: str, reason: ReleaseReason) -> AllocationReleased | None:
+    """Give everything back and say so, once; a hold that expired by itself has said it."""
     allocation = await read(tx, booking_id)
     if allocation is None or allocation.state in ("released", "stayed"):
         return None
     await save(tx, replace(allocation, state="released"))
     await release(tx, booking_id)
-    return _released(allocation, reason) if allocation.state == "committed" else None
+    has_expired = allocation.state == "waiting" and not await tx.cancel(expiry_of(booking_id))
+    return None if has_expired else released(allocation, reason)
 
 
-def _released(
-    allocation: Allocation, reason: Literal["cancelled", "no_show", "checked_out_early"]
-) -> AllocationReleased:
+def released(allocation: Allocation, reason: ReleaseReason) -> AllocationReleased:
     return AllocationReleased(
         booking_id=allocation.booking_id,
         allocation_id=allocation.id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from melmastoon.facts.inventory import AllocationCommitted, OversellBlocked, inventory
 from melmastoon.facts.property import RoomAdded, RoomArchived
-from melmastoon.inventory.handlers import allocate, hold_type
+from melmastoon.inventory.handlers import allocate_waiting, hold_type
 from melmastoon.tables import run
 from posthouse import Event, Tx
 
@@ -19,12 +19,12 @@ ORDER BY booking_id"""
 
 @inventory.on(RoomAdded, publishes=[AllocationCommitted, OversellBlocked])
 async def added(event: Event[RoomAdded], tx: Tx) -> None:
-    """One more room; bookings that came before it get theirs."""
+    """One more room; bookings that came before it, and whose hold lives, get theirs."""
     room = event.data
     await hold_type(tx, room.property_id, room.room_type)
     await run(tx, ADD, tx.tenant, room.room_id, room.property_id, room.room_type)
     for (booking_id,) in await run(tx, WAITING, tx.tenant, room.property_id, room.room_type):
-        await allocate(tx, str(booking_id))
+        await allocate_waiting(tx, str(booking_id))
 
 
 @inventory.on(RoomArchived)

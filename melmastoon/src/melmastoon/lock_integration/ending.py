@@ -57,15 +57,17 @@ def revoked_key(booking_id: str, credential_id: str, reason: Ended) -> KeyRevoke
 
 
 async def end_at_check_out(event: Event[CheckOutStarted]) -> Asked | None:
+    if event.data.asks != "key":
+        return None
     return await end(event.tenant, event.data.booking_id, "checked_out")
 
 
 @lock_integration.on(CheckOutStarted, calling=end_at_check_out, policy=QUICK, publishes=SAYS)
 async def check_out_started(event: Event[CheckOutStarted], tx: Tx, asked: Asked | None) -> None:
-    """The guest leaves: the key ends, whatever becomes of the money. Check-out waits for it, so it is said even when there
-    was none."""
+    """The guest leaves, and what can be done about the folio is done: the key ends, whatever became of the money. Check-out
+    waits for it, so it is said even when there was none."""
     booking_id = event.data.booking_id
-    if not await ended(tx, booking_id, "checked_out", asked):
+    if event.data.asks == "key" and not await ended(tx, booking_id, "checked_out", asked):
         tx.publish(revoked_key(booking_id, "", "checked_out"), idempotency_key=f"lock:revoke:key-{booking_id}")
 
 

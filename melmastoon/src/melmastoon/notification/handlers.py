@@ -10,15 +10,16 @@ from typing import TypeVar
 from melmastoon.facts.house import Guest
 from melmastoon.facts.inventory import AllocationReallocated
 from melmastoon.facts.notification import MessageBounced, MessageDelivered, MessageDispatched, notification
+from melmastoon.facts.payment import IntentFailed
 from melmastoon.facts.reservation import (
     BookingCancelled,
     BookingConfirmed,
     BookingHeld,
     BookingModified,
-    CheckedOut,
     CheckInStarted,
+    CheckOutStarted,
 )
-from melmastoon.notification.messages import Cause, Message, about_new_dates, messages_for
+from melmastoon.notification.messages import Cause, Message, about_new_dates, messages_for, refund_alert
 from melmastoon.pace import seconds
 from melmastoon.tables import run, typed
 from melmastoon.vendors.messaging import Fate, Letter, carrier
@@ -55,9 +56,25 @@ async def send(event: Event[Cause]) -> Sequence[Message]:
 
 
 @notification.on(
-    BookingConfirmed, BookingCancelled, CheckInStarted, CheckedOut, BookingModified, policy=AS_THEY_COME, calling=send
+    BookingConfirmed,
+    BookingCancelled,
+    CheckInStarted,
+    CheckOutStarted,
+    BookingModified,
+    policy=AS_THEY_COME,
+    calling=send,
 )
 async def dispatch(event: Event[Cause], tx: Tx, sent: Sequence[Message]) -> list[MessageDispatched]:
+    return await _noted(tx, sent)
+
+
+async def alert_finance(event: Event[IntentFailed]) -> Sequence[Message]:
+    return await _handed_over(event.tenant, refund_alert(event))
+
+
+@notification.on(IntentFailed, consumer="alerts", policy=AS_THEY_COME, calling=alert_finance)
+async def dispatch_alert(event: Event[IntentFailed], tx: Tx, sent: Sequence[Message]) -> list[MessageDispatched]:
+    """A refund that failed un-cancels nothing: somebody of finance is called."""
     return await _noted(tx, sent)
 
 

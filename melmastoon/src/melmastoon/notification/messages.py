@@ -4,18 +4,20 @@ fact twice writes once."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
 from melmastoon.facts.house import Guest
 from melmastoon.facts.inventory import AllocationReallocated
 from melmastoon.facts.notification import Channel, MessageKind
+from melmastoon.facts.payment import IntentFailed
 from melmastoon.facts.reservation import (
     BookingCancelled,
     BookingConfirmed,
     BookingModified,
-    CheckedOut,
     CheckInStarted,
+    CheckOutStarted,
 )
 from melmastoon.notification.texts import language, text_of
 from posthouse import Event
@@ -27,7 +29,11 @@ CHANNELS: dict[MessageKind, tuple[Channel, ...]] = {
     "receipt": ("email",),
     "survey": ("email",),
     "modification": ("email",),
+    "alert": ("email", "sms"),
 }
+
+OnCall = Literal["finance", "front_desk"]
+"""Whose on-call an alert is for."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +48,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-Cause = BookingConfirmed | BookingCancelled | CheckInStarted | CheckedOut | BookingModified
+Cause = BookingConfirmed | BookingCancelled | CheckInStarted | CheckOutStarted | BookingModified
 
 
 def messages_for(event: Event[Cause]) -> list[Message]:
@@ -58,11 +64,17 @@ def messages_for(event: Event[Cause]) -> list[Message]:
                 return []
             nth = "" if arrived.attempt == 1 else f"-{arrived.attempt}"
             return _written("welcome", arrived.booking_id, arrived.guest, arrived.room_id, nth)
-        case CheckedOut() as left:
+        case (
+            CheckOutStarted(asks="key") as left
+        ):  # what can be done about the folio is done: also for who left a balance
             return [
                 *_written("receipt", left.booking_id, left.guest),
                 *_written("survey", left.booking_id, left.guest),
             ]
+        case CheckOutStarted():
+            return []
+        case BookingModified(change="check_in_partial") as resting:
+            return alert("front_desk", event.tenant, resting.booking_id, f"check-in {resting.note}", event.id)
         case BookingModified() as modified:
             return _written("modification", modified.booking_id, modified.guest, modified.note, f"-{event.id}")
 
@@ -71,6 +83,20 @@ def about_new_dates(change: AllocationReallocated, guest: Guest) -> list[Message
     """What the guest is told once the new nights are theirs."""
     dates = f"{change.check_in} – {change.check_out}"
     return _written("modification", change.booking_id, guest, dates, f"-{change.change_id}")
+
+
+def refund_alert(event: Event[IntentFailed]) -> list[Message]:
+    """What finance is told about a refund that failed. Nothing about money that was not taken: the guest knows."""
+    if not event.data.refund:
+        return []
+    money = f"{event.data.amount_cents / 100:.2f} {event.data.currency}"
+    return alert("finance", event.tenant, event.data.booking_id, f"refund of {money} {event.data.reason}", event.id)
+
+
+def alert(on_call: OnCall, tenant: str, booking_id: str, detail: str, nth: str) -> list[Message]:
+    """What whoever is on call is told. The carrier knows who that is, by an address for each duty of each tenant."""
+    duty = Guest(name=on_call, email=f"{on_call}@{tenant}.on-call", phone=f"{on_call}@{tenant}.on-call")
+    return _written("alert", booking_id, duty, detail, f"-{nth}")
 
 
 def _written(kind: MessageKind, booking_id: str, guest: Guest, detail: str = "", nth: str = "") -> list[Message]:

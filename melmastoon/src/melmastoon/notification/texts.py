@@ -45,6 +45,12 @@ TEXTS: Mapping[MessageKind, Mapping[str, str]] = {
         "fa": "{name} گرامی، رزرو {booking} شما تغییر کرد. {detail}",
         "ps": "ښاغلی/مېرمن {name}، ستاسو بکنګ {booking} بدل شو. {detail}",
     },
+    "alert": {
+        "en": "{name}, booking {booking} needs somebody: {detail}",
+        "de": "{name}, um die Buchung {booking} muss sich jemand kümmern: {detail}",
+        "fa": "{name}، رزرو {booking} نیاز به رسیدگی دارد: {detail}",
+        "ps": "{name}، بکنګ {booking} پاملرنې ته اړتیا لري: {detail}",
+    },
 }
 
 

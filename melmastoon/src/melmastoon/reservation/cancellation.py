@@ -3,7 +3,8 @@ independently of each other, and nothing un-cancels it.
 
 | failure | compensation | the booking |
 |---|---|---|
-| the refund fails | none: `intent.failed(refund)`, a row in finance's queue, and a flag on the board | cancelled |
+| the refund fails | none: `intent.failed(refund)`, an alert to finance, a row in its queue, and a flag on the board | cancelled |
+| nothing is given back by policy | none: the cancellation stands in the audit chain, with its 0, and is announced | cancelled |
 | the lock vendor fails | the desk revokes by hand; no door obeys the key meanwhile | cancelled |
 | the message bounces | none | cancelled |
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from melmastoon.facts.inventory import (
     AllocationCommitted,
     AllocationReallocated,
@@ -97,7 +99,45 @@ async def test_a_booking_that_was_cancelled_while_it_waited_gets_no_room() -> No
         await h.settled()
         assert await nights() == []
         assert await h.published(AllocationCommitted) == []
+        (released,) = await h.published(AllocationReleased)
+        assert (released.data.reason, released.data.room_id) == ("hold_expired", "")
+        await h.advance(600)
+        assert len(await h.published(AllocationReleased)) == 1
+
+
+@pytest.mark.parametrize("room_comes", [True, False], ids=["a room comes too late", "no room comes"])
+async def test_a_hold_that_gets_no_room_for_ten_minutes_expires_by_itself_and_is_released_once(
+    room_comes: bool,
+) -> None:
+    async with Harness(inventory) as h:
+        await h.publish(held("b1"))
+        await h.settled()
+        await h.advance(599.999)
         assert await h.published(AllocationReleased) == []
+        await h.advance(0.001)
+        (released,) = await h.published(AllocationReleased)
+        assert (released.data.booking_id, released.data.reason) == ("b1", "hold_expired")
+        if room_comes:
+            await h.publish(room())
+            await h.settled()
+        await h.publish(cancelled("b1", reason="hold_expired"))
+        await h.settled()
+        assert await nights() == []
+        assert await h.published(AllocationCommitted) == []
+        assert len(await h.published(AllocationReleased)) == 1
+
+
+async def test_a_booking_that_no_room_was_free_for_is_released_when_it_is_cancelled() -> None:
+    async with Harness(inventory) as h:
+        await h.publish(room())
+        await h.settled()
+        await h.publish(held("b1"))
+        await h.publish(held("b2"))
+        await h.settled()
+        await h.publish(cancelled("b2", reason="no_room"))
+        await h.settled()
+        (released,) = await h.published(AllocationReleased)
+        assert (released.data.booking_id, released.data.reason, released.data.room_id) == ("b2", "cancelled", "")
 
 
 async def test_an_archived_room_is_not_sold_and_those_who_have_it_keep_it() -> None:

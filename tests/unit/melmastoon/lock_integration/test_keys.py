@@ -103,7 +103,7 @@ async def test_a_fault_that_passes_is_no_trouble(mood: Mood) -> None:
             await h.publish(confirmed())
             await h.settled()
             assert outside.ledger.opening("t1") == {"b1": "r1"}
-            await h.publish(check_out_started())
+            await h.publish(check_out_started(asks="key"))
             await h.settled()
             assert outside.ledger.opening("t1") == {}
             assert (len(await h.published(KeyIssued)), len(await h.published(KeyRevoked))) == (1, 1)
@@ -114,7 +114,7 @@ async def test_after_a_timeout_the_vendor_is_asked_what_became_of_it_before_anyt
     with pretending(weather({"put": ["lost"], "revoke": ["lost"]})) as outside:
         async with Harness(lock_integration) as h:
             await h.publish(confirmed())
-            await h.publish(check_out_started())
+            await h.publish(check_out_started(asks="key"))
             await h.settled()
             asked = outside.ledger.read("SELECT operation, attempts FROM calls ORDER BY operation")
             assert asked == [("find", 2), ("put", 1), ("revoke", 1)]
@@ -148,7 +148,7 @@ async def test_the_desk_cuts_a_key_by_hand_and_check_out_ends_it_without_the_ven
             assert await queue() == []
             assert outside.ledger.opening("t1") == {"b1": "r1"}
             await h.publish(check_in_started())
-            await h.publish(check_out_started())
+            await h.publish(check_out_started(asks="key"))
             await h.settled()
             assert outside.ledger.opening("t1") == {}
             assert [e.data.reason for e in await h.published(KeyRevoked)] == ["checked_out"]
@@ -170,7 +170,7 @@ async def test_check_in_asks_again_for_a_key_that_the_vendor_failed_to_issue() -
 
 @pytest.mark.parametrize(
     ("fact", "reason"),
-    [(check_out_started(), "checked_out"), (cancelled(), "cancelled"), (no_show(), "no_show")],
+    [(check_out_started(asks="key"), "checked_out"), (cancelled(), "cancelled"), (no_show(), "no_show")],
     ids=["check-out", "cancellation", "no-show"],
 )
 async def test_a_key_ends_with_its_stay(outside: World, fact: object, reason: str) -> None:
@@ -187,9 +187,9 @@ async def test_a_key_ends_with_its_stay(outside: World, fact: object, reason: st
 async def test_check_out_is_answered_even_when_there_never_was_a_key(outside: World) -> None:
     async with Harness(lock_integration) as h:
         await h.publish(confirmed(cash=True))
-        await h.publish(check_out_started())
-        await h.publish(check_out_started(attempt=2))
-        await h.publish(check_out_started("b2"))
+        await h.publish(check_out_started(asks="key"))
+        await h.publish(check_out_started(attempt=2, asks="key"))
+        await h.publish(check_out_started("b2", asks="key"))
         await h.publish(cancelled("b3"))
         await h.settled()
         revoked = [(e.data.booking_id, e.data.credential_id) for e in await h.published(KeyRevoked)]
@@ -212,7 +212,7 @@ async def test_a_key_is_revoked_although_the_vendor_failed_because_it_is_tried_u
     with pretending(weather({"revoke": ["error"] * 30, "find": DOWN})) as outside:
         async with Harness(lock_integration) as h:
             await h.publish(confirmed())
-            await h.publish(check_out_started())
+            await h.publish(check_out_started(asks="key"))
             await h.settled()
             assert [e.data.operation for e in await h.published(VendorErred)] == ["revoke"]
             assert await queue() == [("revoke", "vendor_error")]
@@ -227,7 +227,7 @@ async def test_a_key_is_revoked_by_hand_where_the_vendor_never_answers() -> None
     with pretending(weather({"revoke": ["error"] * 999})) as outside:
         async with Harness(lock_integration) as h:
             await h.publish(confirmed())
-            await h.publish(check_out_started())
+            await h.publish(check_out_started(asks="key"))
             await h.settled()
             assert outside.ledger.opening("t1") == {"b1": "r1"}
             await revoke_manually("t1", "b1")
@@ -353,7 +353,7 @@ async def test_an_update_that_reaches_the_vendor_after_the_end_of_the_stay_leave
         async def overtaken(self: SimulatedLockVendor, credential: Credential) -> None:
             if not reached:
                 reached.append(credential)
-                await h.publish(check_out_started())
+                await h.publish(check_out_started(asks="key"))
                 await asyncio.wait_for(ended.wait(), 10)
             await put(self, credential)
 
@@ -413,7 +413,7 @@ async def test_a_suspended_key_is_revoked_at_check_out(outside: World) -> None:
         await h.publish(confirmed())
         await h.settled()
         await suspend("t1", "b1", reason="dispute")
-        await h.publish(check_out_started())
+        await h.publish(check_out_started(asks="key"))
         await h.settled()
         assert len(await h.published(KeyRevoked)) == 1
         assert await rows(lock_integration, "SELECT state FROM keys") == [("revoked",)]

@@ -8,7 +8,7 @@ from itertools import combinations, permutations
 import pytest
 
 from melmastoon.facts.lock_integration import KeyIssued
-from melmastoon.facts.reservation import CheckedIn, CheckInStarted
+from melmastoon.facts.reservation import BookingModified, CheckedIn, CheckInStarted
 from melmastoon.reservation import desk, reservation
 from posthouse import Reject
 from posthouse.app import app_of
@@ -93,6 +93,10 @@ async def test_at_exactly_30_seconds_the_check_in_is_partial_and_names_what_is_m
         view = await house.saga("check_in")
         assert (view.row.status, view.row.reason) == ("partial", f"missing: {missing}")
         assert await house.said(CheckedIn) == []
+        note = f"missing: {missing}"
+        assert await house.said(BookingModified) == [
+            BookingModified(booking_id="b1", guest=GUEST, change="check_in_partial", note=note)
+        ]
 
 
 async def test_one_click_asks_again_for_what_is_missing_alone() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from melmastoon.facts.lock_integration import KeySuspended
@@ -24,8 +26,8 @@ from tests.unit.melmastoon.reservation.house import (
 OUT = CheckedOut(booking_id="b1", property_id="p1", room_id="r1", guest=GUEST)
 
 
-def started(attempt: int = 1) -> CheckOutStarted:
-    return CheckOutStarted(booking_id="b1", property_id="p1", room_id="r1", guest=GUEST, attempt=attempt)
+def started(attempt: int = 1, asks: Literal["folio", "key"] = "folio") -> CheckOutStarted:
+    return CheckOutStarted(booking_id="b1", property_id="p1", room_id="r1", guest=GUEST, attempt=attempt, asks=asks)
 
 
 @pytest.mark.parametrize("key_first", [True, False], ids=["the key first", "the folio first"])
@@ -44,6 +46,31 @@ async def test_a_guest_is_out_when_the_key_is_revoked_and_the_folio_closed_in_ei
         assert await house.said(CheckedOut) == [OUT]
         view = await house.saga("check_out")
         assert (view.row.status, view.row.deadlines) == ("completed", {})
+
+
+@pytest.mark.parametrize("word", [folio_closed(), invoice_voided()], ids=["closed", "declined"])
+async def test_the_key_is_asked_for_once_it_is_known_what_becomes_of_the_folio(word: object) -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.waits(20.0)
+        assert await house.said(CheckOutStarted) == [started()]
+        await house.hears(word, word)
+        assert await house.said(CheckOutStarted) == [started(), started(1, "key")]
+        await house.waits(29.0)  # the key has 30 seconds of its own
+        assert await house.saga_status("check_out") == "running"
+
+
+async def test_a_key_waits_no_longer_than_30_seconds_for_the_folio() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.waits(29.999)
+        assert await house.said(CheckOutStarted) == [started()]
+        await house.waits(0.001)
+        assert await house.said(CheckOutStarted) == [started(), started(1, "key")]
+        await house.hears(key_revoked())
+        assert (await house.booking()).status == "checked_out_balance_pending"
 
 
 async def test_a_guest_who_never_had_a_key_is_out_when_that_is_said() -> None:
@@ -78,7 +105,7 @@ async def test_a_declined_balance_is_asked_for_again_with_one_click_and_then_the
         await house.hears(key_revoked(), invoice_voided())
         await desk.retry_check_out("t1", "b1", by="s1")
         await house.harness.settled()
-        assert await house.said(CheckOutStarted) == [started(), started(2)]
+        assert await house.said(CheckOutStarted) == [started(), started(1, "key"), started(2)]
         card = await house.card()
         assert (card.booking.status, card.missing) == ("check_out_started", "")
         await house.hears(folio_closed())
@@ -96,7 +123,7 @@ async def test_a_balance_that_was_asked_for_again_is_not_asked_for_twice_while_i
         assert (await house.booking()).status == "checked_out_balance_pending"
         await desk.retry_check_out("t1", "b1")
         await house.harness.settled()
-        assert await house.said(CheckOutStarted) == [started(), started(2)]
+        assert await house.said(CheckOutStarted) == [started(), started(1, "key"), started(2)]
 
 
 async def test_a_declined_balance_that_was_settled_since_is_not_asked_for_again_because_of_the_key() -> None:
@@ -108,7 +135,7 @@ async def test_a_declined_balance_that_was_settled_since_is_not_asked_for_again_
         assert (await house.card()).missing == "key"
         await desk.retry_check_out("t1", "b1")
         await house.hears(key_revoked())
-        assert await house.said(CheckOutStarted) == [started()]
+        assert await house.said(CheckOutStarted) == [started(), started(1, "key")]
         assert (await house.booking()).status == "checked_out"
 
 
@@ -192,7 +219,7 @@ async def test_a_click_on_a_check_out_without_a_declined_balance_asks_nobody_twi
         await house.waits(30.0)
         await desk.retry_check_out("t1", "b1")
         await house.harness.settled()
-        assert await house.said(CheckOutStarted) == [started()]
+        assert await house.said(CheckOutStarted) == [started(), started(1, "key")]
         assert await house.saga_status("check_out") == "running"
         assert (await house.card()).missing == ""
         await house.hears(key_revoked())
@@ -202,7 +229,7 @@ async def test_a_click_on_a_check_out_without_a_declined_balance_asks_nobody_twi
         await desk.retry_check_out("t1", "b1")
         await house.hears(folio_closed())
         assert (await house.booking()).status == "checked_out"
-        assert await house.said(CheckOutStarted) == [started()]
+        assert await house.said(CheckOutStarted) == [started(), started(1, "key")]
 
 
 async def test_a_balance_that_is_declined_while_the_key_is_overdue_is_pending_when_the_key_is_revoked() -> None:

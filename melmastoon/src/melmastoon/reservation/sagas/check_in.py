@@ -2,7 +2,7 @@
 
 | failure | compensation | the booking |
 |---|---|---|
-| folio, key or welcome is missing after 30 s | none: partial, naming what is missing | check_in_partial |
+| folio, key or welcome is missing after 30 s | none: partial, naming what is missing; the front desk is alerted | check_in_partial |
 | the desk clicks once | `ask_again`: asks for what is missing, 30 s more | check_in_started |
 | the answer comes late | the saga completes | checked_in |
 | the desk saw to it by hand (operator's resume) | `done_by_hand` | checked_in |
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from melmastoon.facts.billing import FolioOpened
 from melmastoon.facts.lock_integration import KeyIssued, KeyUpdated
 from melmastoon.facts.notification import MessageDispatched
-from melmastoon.facts.reservation import CheckedIn, CheckInStarted, reservation
+from melmastoon.facts.reservation import BookingModified, CheckedIn, CheckInStarted, reservation
 from melmastoon.pace import seconds
 from melmastoon.reservation import bookings
 from melmastoon.reservation.bookings import Booking
@@ -67,7 +67,12 @@ class CheckInSaga(Saga):
         booking = await bookings.take(turn.tx, self.booking_id)
         missing = ", ".join(self.missing)
         await bookings.save(turn.tx, booking, replace(booking, status="check_in_partial", missing=missing))
-        turn.partial(f"missing: {missing}")
+        note = f"missing: {missing}"
+        turn.publish(
+            BookingModified(booking_id=booking.booking_id, guest=booking.guest, change="check_in_partial", note=note),
+            idempotency_key=f"reservation:check_in_partial:{self.booking_id}:{self.attempt}",
+        )
+        turn.partial(note)
 
     @partial_retry
     async def ask_again(self, turn: Turn) -> None:

@@ -1,9 +1,12 @@
-"""The check-out saga (D §8.4): the key ends, the folio is settled; then checked out. It orchestrates those two alone:
-housekeeping and notification hear the same facts and do their part by themselves.
+"""The check-out saga (D §8.4): the folio is settled, then the key ends; then checked out. It orchestrates those two alone, in
+this order: housekeeping and notification hear the same facts and do their part by themselves.
+
+The key ends whatever becomes of the folio: when it is closed, when the balance is declined, and after 30 seconds without a
+word. Receipt and survey go out at that moment, to every guest.
 
 | failure | compensation | the booking |
 |---|---|---|
-| the balance is declined | none: partial, once the key is revoked; the folio stays open | checked_out_balance_pending |
+| the balance is declined | none: the key is revoked, then partial; the folio stays open | checked_out_balance_pending |
 | the desk clicks once | `ask_again`: billing issues another invoice | check_out_started |
 | the balance is settled some other way | `folio.closed` comes late, and the saga completes | checked_out |
 | the desk settled it by hand (operator's resume) | `done_by_hand`, once the key is revoked | checked_out |
@@ -33,7 +36,7 @@ Part = Literal["key", "folio"]
 
 @reservation.saga("check_out", correlate="booking_id")
 class CheckOutSaga(Saga):
-    """Revoke the key whatever becomes of the money, and settle the folio."""
+    """Settle the folio, then revoke the key whatever became of the money."""
 
     booking_id: str
     attempt: int = 1
@@ -42,6 +45,8 @@ class CheckOutSaga(Saga):
     """Why the balance could not be taken."""
     overdue: bool = False
     """30 seconds have passed."""
+    key_asked: bool = False
+    """What can be done about the folio is done, and the key is to end."""
 
     @starts
     async def leave(self, turn: Turn) -> None:
@@ -67,7 +72,7 @@ class CheckOutSaga(Saga):
 
     @deadline(seconds(30))
     async def not_done(self, turn: Turn) -> None:
-        """Said for the desk to see; who has not answered goes on trying."""
+        """Said for the desk to see; who has not answered goes on trying. No key waits for a folio any longer."""
         self.overdue = True
         await self._note_key(turn)
         await self._settle(turn)
@@ -103,7 +108,9 @@ class CheckOutSaga(Saga):
         )
 
     async def _ask(self, turn: Turn) -> None:
-        booking = await self._wait(turn)
+        self._say(await self._wait(turn), turn, "folio")
+
+    def _say(self, booking: Booking, turn: Turn, asks: Part) -> None:
         turn.publish(
             CheckOutStarted(
                 booking_id=booking.booking_id,
@@ -111,8 +118,9 @@ class CheckOutSaga(Saga):
                 room_id=booking.room_id,
                 guest=booking.guest,
                 attempt=self.attempt,
+                asks=asks,
             ),
-            idempotency_key=f"reservation:check_out:{self.booking_id}:{self.attempt}",
+            idempotency_key=f"reservation:check_out:{self.booking_id}:{self.attempt}:{asks}",
         )
 
     async def _wait(self, turn: Turn) -> Booking:
@@ -133,6 +141,10 @@ class CheckOutSaga(Saga):
     async def _settle(self, turn: Turn) -> None:
         """Both done: out. The key alone, and the balance declined or overdue: out, with a balance."""
         booking = await bookings.take(turn.tx, self.booking_id)
+        if not self.key_asked and ("folio" not in self.missing or self.declined or self.overdue):
+            self.key_asked = True
+            self._say(booking, turn, "key")
+            turn.set(self.not_done)
         if not self.missing:
             await self._let_go(booking, turn)
             turn.complete()
@@ -144,4 +156,5 @@ class CheckOutSaga(Saga):
         elif self.overdue:
             missing = ", ".join(self.missing)
             await bookings.save(turn.tx, booking, replace(booking, missing=missing))
+            turn.clear(self.not_done)
             turn.partial(f"missing: {missing}")
