@@ -79,8 +79,8 @@ class BookingSaga(Saga):
         turn.clear(self.hold_expired)
 
     @undo(room_committed, until=AllocationReleased, within=60.0)
-    def release_room(self, turn: Turn) -> None:
-        turn.publish(ReleaseRequested(booking_id=self.booking_id, allocation_id=self.allocation_id))
+    def release_room(self, event: Event[AllocationCommitted], turn: Turn) -> None:
+        turn.publish(ReleaseRequested(booking_id=self.booking_id, allocation_id=event.data.allocation_id))
 
     @on(IntentFailed)
     def payment_failed(self, event: Event[IntentFailed], turn: Turn) -> None:

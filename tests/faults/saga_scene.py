@@ -136,7 +136,7 @@ class Booking(Saga):
         turn.publish(ReleaseRequested(booking=self.booking))
 
     @undo(room, until=Released, within=4000.0)
-    async def release(self, turn: Turn) -> None:
+    async def release(self, event: Event[Committed], turn: Turn) -> None:
         await self._enter(turn, "release")
         turn.publish(ReleaseRequested(booking=self.booking))
 

@@ -1011,6 +1011,54 @@ class Checkout(Saga):
             "@undo names the step that it undoes: write @undo(charge) above the method, not 'refund'",
         ),
         Mistake(
+            "@step after a text",
+            """\
+class Checkout(Saga):
+    order_id: str
+    @step(OrderPlaced, after="paid")
+    def sent(self, event, turn): ...""",
+            "@step names steps in after: write them as they are called above, without quotes, not 'paid'",
+        ),
+        Mistake(
+            "@step after no step",
+            """\
+@orders.saga("checkout", correlate="order_id")
+class Checkout(Saga):
+    order_id: str
+    @starts
+    def begin(self, turn): ...
+    @deadline(60)
+    def slow(self, turn): ...
+    @step(OrderPlaced, after=slow)
+    def sent(self, event, turn): ...""",
+            "Checkout: sent waits for slow, which is no step of this saga. Known: begin, sent.",
+        ),
+        Mistake(
+            "@join of one",
+            """\
+class Checkout(Saga):
+    order_id: str
+    @step(OrderPlaced)
+    def paid(self, event, turn): ...
+    @join(paid)
+    def confirm(self, turn): ...""",
+            "@join names the steps that it waits for, two or more: @join(room_committed, paid)",
+        ),
+        Mistake(
+            "@undo without the event of its step",
+            """\
+@orders.saga("checkout", correlate="order_id")
+class Checkout(Saga):
+    order_id: str
+    @starts
+    def begin(self, turn): ...
+    @step(OrderPlaced)
+    def paid(self, event, turn): ...
+    @undo(paid)
+    def refund(self, turn): ...""",
+            "Checkout: refund(self, turn) is marked with @undo and takes (self, event, turn), as paid does",
+        ),
+        Mistake(
             "saga no correlate",
             """\
 @orders.saga("checkout", correlate="oder_id")

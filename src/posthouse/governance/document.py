@@ -122,20 +122,21 @@ class FlowEntry(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
 
 
-MethodKind = Literal["starts", "step", "on", "late", "undo", "deadline", "partial_retry", "partial_resume"]
-"""starts: the first step. step: a part that may be undone. on: a reaction. late: takes what comes when all is over.
+MethodKind = Literal["starts", "step", "join", "on", "late", "undo", "deadline", "partial_retry", "partial_resume"]
+"""starts: the first step. step: a part that may be undone. join: a step that follows the last of others. on: a reaction. late: takes what comes when all is over.
 undo: compensates a step. deadline: time has passed. partial_retry: what an operator's retry runs.
 partial_resume: what runs when an operator says that a part was done by hand."""
 
 
 class MethodEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One method of a saga. `takes` are the subjects that lead to it, of an undo the fact that it waits for, at most
-    `seconds`; those of a deadline are its own. `undoes` names the step. The rest was read from its source: what it
+    `seconds`; those of a deadline are its own. `after` are the steps that a step or a join waits for, `undoes` names the step of an undo. The rest was read from its source: what it
     publishes, which deadlines it sets and clears, and what it may decide (`complete`, `compensate`, `partial`)."""
 
     name: str
     kind: MethodKind
     takes: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
     undoes: str = ""
     seconds: float = 0.0
     publishes: tuple[str, ...] = ()

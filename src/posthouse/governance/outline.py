@@ -39,6 +39,7 @@ def saga_entry(of: SagaType) -> SagaEntry:
             name=name,
             kind=kind,
             takes=tuple(takes),
+            after=of.needs.get(name, ()),
             undoes=undoes,
             seconds=seconds,
             publishes=tuple(sorted(outline.publishes)),
@@ -59,6 +60,7 @@ def saga_entry(of: SagaType) -> SagaEntry:
         methods=(
             entry(of.starts, "starts", started),
             *(entry(name, kind, subjects) for (name, kind), subjects in taken.items()),
+            *(entry(name, "join") for name in of.joins),
             *(entry(name, "deadline", seconds=seconds) for name, seconds in of.deadlines.items()),
             *(
                 entry(undo.method, "undo", [undo.until.name] if undo.until else [], undo.step, undo.within)
@@ -73,7 +75,7 @@ def saga_entry(of: SagaType) -> SagaEntry:
 
 def may_say(saga: SagaEntry, subjects: Collection[str]) -> set[str]:
     """What may follow from events without another event: what the methods publish that take them, what the deadlines that
-    these set publish, and, where one of them compensates, what the undos do."""
+    these set publish and the joins that follow them, and, where one of them compensates, what the undos do."""
     undos = [undo.name for undo in saga.of_kind("undo")]
     waiting = [method.name for method in saga.methods if not set(method.takes).isdisjoint(subjects)]
     seen: set[str] = set()
@@ -85,7 +87,8 @@ def may_say(saga: SagaEntry, subjects: Collection[str]) -> set[str]:
             if entry.name == name:
                 said.update(entry.publishes)
                 undoing = undos if "compensate" in entry.decides or entry.kind == "undo" else []
-                waiting += [after for after in (*entry.sets, *undoing) if after not in seen]
+                joins = [join.name for join in saga.of_kind("join") if name in join.after]
+                waiting += [after for after in (*entry.sets, *undoing, *joins) if after not in seen]
     return said
 
 

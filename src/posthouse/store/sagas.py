@@ -55,18 +55,33 @@ class Armed(msgspec.Struct, frozen=True, gc=False):
     due_at: float
 
 
-class Undoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The compensation that a saga stands at: the step, how often its undo failed, and whether it was called and waits for
-    its fact. `error` is what it failed with last."""
+class Done(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A step that was done and not undone, and the turn that did it: the history holds the event of that turn. `late`: its
+    event came too late, and it is there only to be undone."""
 
     step: str
+    turn: int = 0
+    late: bool = False
+
+
+class Undoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The compensation that a saga stands at: what is undone, how often its undo failed, and whether it was called and waits
+    for its fact. `error` is what it failed with last."""
+
+    of: Done
     attempts: int = 0
     waiting: bool = False
     error: str = ""
 
+    @property
+    def step(self) -> str:
+        """The name of the step."""
+        return self.of.step
+
 
 class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One saga. `state` is its typed state as JSON. `done` holds the steps that were done and not undone, in order.
+    """One saga. `state` is its typed state as JSON. `done` holds the steps that were done and not undone, in order; one that
+    was done by two events is there twice.
     `turn` counts its changes and guards them. `cancelled`: it compensates because an operator said so. `number` is
     given by the store, in the order of starting. `attempt` counts the sagas of one id, from 1. `parent` is the saga in
     whose turn it was started. `index` holds the fields that it is found by, as `indexed_text` writes them.
@@ -82,7 +97,7 @@ class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     status: SagaStatus = "running"
     state: bytes = b"{}"
-    done: Sequence[str] = ()
+    done: Sequence[Done] = ()
     deadlines: Mapping[str, Armed] = {}
     undoing: Undoing | None = None
     reason: str = ""
@@ -98,6 +113,11 @@ class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     parent: SagaRef | None = None
     index: Mapping[str, str] = {}
     purged_at: float | None = None
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The names of the steps that were done and not undone, in order."""
+        return tuple(done.step for done in self.done)
 
     @property
     def ended(self) -> bool:
@@ -118,7 +138,7 @@ class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
 class _Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What of a row nobody searches for."""
 
-    done: tuple[str, ...] = ()
+    done: tuple[Done, ...] = ()
     deadlines: dict[str, Armed] = {}
     undoing: Undoing | None = None
     note: str = ""
@@ -165,6 +185,12 @@ class SagaInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: str
     event_id: str = ""
     data: msgspec.Raw = msgspec.Raw(b"null")
+    source: str = ""
+    """Of an event, as are the fields below: who said it."""
+    time: str = ""
+    """When it became true, as its producer wrote it."""
+    key: str | None = None
+    correlation: str | None = None
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -246,6 +272,10 @@ class SagaTable(Protocol):
 
     async def history(self, saga: str, tenant: str, id: str, *, attempt: int | None = None) -> Sequence[SagaTurn]:
         """Every turn of this attempt, or of the newest, first to last; empty when there is no such saga."""
+        ...
+
+    async def turns_in(self, tx: Transaction, row: SagaRow) -> Sequence[SagaTurn]:
+        """The history of a row that was loaded, with what `tx` has saved."""
         ...
 
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:

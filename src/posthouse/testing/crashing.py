@@ -59,7 +59,7 @@ async def whole(harness: Harness) -> object:
     for service in harness.services:
         async for row in app_of(service).sagas.find():
             name = f"saga {row.saga} {row.id} of {row.tenant}"
-            found[name] = (row.status, list(row.done), row.reason, bytes(row.state).decode(), sorted(row.deadlines))
+            found[name] = (row.status, list(row.steps), row.reason, bytes(row.state).decode(), sorted(row.deadlines))
         pending = await app_of(service).store.timers.pending(limit=100_000)
         found[f"timers of {service.name}"] = sorted(
             (timer.due_at, timer.row.topic, decode_any(timer.row.headers, timer.row.body).data) for timer in pending

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import functools
 import types
@@ -11,11 +10,10 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 import msgspec
 
 from posthouse.app import app_of
-from posthouse.contracts import EventType
 from posthouse.errors import ConfigurationError
-from posthouse.events import Event, timestamp
 from posthouse.events.limits import UNREADABLE
 from posthouse.processes import Saga, SagaType, SagaView
+from posthouse.processes.saga.recorded import event_of
 from posthouse.processes.saga.transition import RETRY_UNDO
 from posthouse.seam import EventContext
 from posthouse.seam.context import context_of
@@ -132,7 +130,7 @@ class _Replay:
                 async with bench.turn(EventContext(tenant=row.tenant)) as tx:
                     await bench.conductor.start(tx, bench.conductor.of.decode(bytes(given.data), row.id))
             case "event":
-                event = self._event(given)
+                event = event_of(self._of, given, row.tenant, bench.clock.now())
                 async with bench.turn(context_of(event)) as tx:
                     await bench.conductor.take(event, tx)
             case "deadline":
@@ -154,22 +152,6 @@ class _Replay:
                 await desk.resume(*key, tenant=tenant, by=by, note=note)
             case "cancel":
                 await desk.cancel(*key, note, tenant=tenant, by=by)
-
-    def _event(self, given: SagaInput) -> Event[object]:
-        event_type = self._of.event_types.get(given.type)
-        if event_type is None:
-            raise ConfigurationError(f"{self._of.cls.__name__} takes no {given.type} any more")
-        payload = event_type.payload.decode(_bytes(event_type, given.data))
-        return Event(
-            id=given.event_id,
-            type=given.type,
-            source=f"/{event_type.subject.service}",
-            data=payload,
-            time=timestamp(self._bench.clock.now()),
-            tenant=self._view.row.tenant,
-            key=event_type.key_of(payload),
-            correlation=self._view.row.correlation,
-        )
 
     @property
     def _turns(self) -> Sequence[SagaTurn]:
@@ -212,19 +194,12 @@ def _failing(of: SagaType, turn: SagaTurn) -> SagaType:
     real = getattr(of.cls, method)
 
     @functools.wraps(real)
-    def fails(self: object, turn: object) -> None:
+    def fails(self: object, *given: object) -> None:
         raise RuntimeError("it failed in the history")
 
     body = {method: fails, "__module__": of.cls.__module__}
     cls: type[Saga] = types.new_class(of.cls.__name__, (of.cls,), exec_body=lambda namespace: namespace.update(body))
     return dataclasses.replace(of, cls=cls)
-
-
-def _bytes(event_type: EventType[object], data: msgspec.Raw) -> bytes:
-    """The payload as it travelled; what is no JSON was kept as base64 text."""
-    if (event_type.payload.content_type or "application/json").partition(";")[0].endswith("json"):
-        return bytes(data)
-    return base64.b64decode(msgspec.json.decode(bytes(data), type=str))
 
 
 def _seconds(turn: SagaTurn) -> dict[str, float | None]:

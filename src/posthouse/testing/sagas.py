@@ -165,7 +165,7 @@ class SagaCase(Generic[S]):
             _differs("published", published, self.published, _shown_facts),
             _differs("later", later, self.later, _shown_facts),
             _differs("status", status, row.status),
-            _differs("done", None if done is None else list(done), list(row.done)),
+            _differs("done", None if done is None else list(done), list(row.steps)),
             _differs("deadlines", None if deadlines is None else dict(deadlines), self.deadlines),
             _differs("reason", reason, row.reason),
             *(

@@ -113,6 +113,9 @@ class BenchTable:
         key = (saga, tenant, id)
         return self.turns.get((key, attempt or len(self.attempts.get(key, ()))), ())
 
+    async def turns_in(self, tx: Transaction, row: SagaRow) -> Sequence[SagaTurn]:
+        return self.turns.get((_key(row), row.attempt), ())
+
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:
         raise NotImplementedError("a bench holds one saga")
 

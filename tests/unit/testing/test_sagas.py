@@ -187,7 +187,7 @@ class OrderSaga(Saga):
         turn.set(self.lost)
 
     @undo(placed)
-    def drop(self, turn: Turn) -> None:
+    def drop(self, event: Event[Placed], turn: Turn) -> None:
         turn.publish(Dropped(order_id=self.order_id))
 
     @deadline(3600.0)

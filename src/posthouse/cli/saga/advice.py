@@ -15,7 +15,7 @@ def advice(of: SagaType, row: SagaRow, target: str, held: Sequence[int] = ()) ->
         case "completed" | "compensated" | "cancelled":
             yield f"It is {row.status}: nothing is left to do."
         case "compensation_failed":
-            yield f"It cannot undo {row.done[-1] if row.done else 'its steps'} by itself."
+            yield f"It cannot undo {row.steps[-1] if row.done else 'its steps'} by itself."
             yield f"  mend the cause, then: posthouse saga retry {name}"
             yield f"  or do it by hand, then: posthouse saga resume {name}"
         case "partial":
@@ -46,6 +46,6 @@ def _compensating(of: SagaType, row: SagaRow, name: str) -> Iterator[str]:
 
 
 def _running(of: SagaType, row: SagaRow, name: str) -> Iterator[str]:
-    missing = [take.event_type.name for take in of.takes if take.kind == "step" and take.method not in row.done]
+    missing = [take.event_type.name for take in of.takes if take.kind == "step" and take.method not in row.steps]
     yield f"It waits for {' or '.join(missing)}." if missing else "It waits for an event or a deadline."
     yield f"  undo everything: posthouse saga cancel {name} --reason …"

@@ -76,7 +76,7 @@ def summary(row: SagaRow) -> dict[str, object]:
         "id": row.id,
         "tenant": row.tenant,
         "status": row.status,
-        "done": row.done,
+        "done": row.steps,
         "deadlines": {name: timestamp(armed.due_at) for name, armed in row.deadlines.items()},
         "undoing": row.undoing,
         "reason": row.reason,
@@ -120,7 +120,7 @@ def _row(row: SagaRow, now: float) -> tuple[Cell, ...]:
         row.id,
         row.tenant,
         status_text(row.status),
-        row.done[-1] if row.done else "",
+        row.steps[-1] if row.done else "",
         span((row.ended_at or now) - row.started_at),
         "; ".join(filter(None, (following, one_line(failed or row.reason or row.note)))),
     )

@@ -79,7 +79,7 @@ def _show(service: Service, of: SagaType, view: SagaView, held: Sequence[HeldEve
             ("status", status_text(row.status)),
             ("reason", one_line(row.reason)),
             ("note", one_line(row.note)),
-            ("steps done", ", ".join(row.done) or ("none" if not row.ended else "")),
+            ("steps done", ", ".join(row.steps) or ("none" if not row.ended else "")),
             ("undoing", "" if undoing is None else _undoing(of, undoing.step, undoing.waiting, undoing.attempts)),
             ("error", "" if undoing is None else one_line(undoing.error)),
             ("started", timestamp(row.started_at)),

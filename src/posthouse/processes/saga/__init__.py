@@ -3,7 +3,7 @@
 from posthouse.processes.saga.book import SagaBook
 from posthouse.processes.saga.declared import SagaType, Taken, Undo
 from posthouse.processes.saga.instances import SagaInstances, SagaView
-from posthouse.processes.saga.marks import deadline, late, on, partial_resume, partial_retry, starts, step, undo
+from posthouse.processes.saga.marks import deadline, join, late, on, partial_resume, partial_retry, starts, step, undo
 from posthouse.processes.saga.saga import Saga, field
 from posthouse.processes.saga.turn import Turn
 
@@ -18,6 +18,7 @@ __all__ = [
     "Undo",
     "deadline",
     "field",
+    "join",
     "late",
     "on",
     "partial_resume",

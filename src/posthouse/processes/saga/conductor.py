@@ -10,9 +10,10 @@ from posthouse.clock import new_id
 from posthouse.contracts import EventType, event_type_of
 from posthouse.errors import ConfigurationError, RetryLater
 from posthouse.events import Event
-from posthouse.processes.saga.course import Course, as_raw
+from posthouse.processes.saga.course import Course
 from posthouse.processes.saga.deadlines import DeadlinePassed
 from posthouse.processes.saga.declared import SagaType
+from posthouse.processes.saga.recorded import input_of
 from posthouse.processes.saga.saga import Saga
 from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN, takes_in_time
 from posthouse.sending import Tx
@@ -43,8 +44,7 @@ class Conductor:
         id = self.of.id_in(event_type.name, event)
         if id is None:
             return
-        data = as_raw(event_type, event.data)
-        given = SagaInput(kind="event", type=event_type.name, event_id=event.id, data=data)
+        given = input_of(event_type, event)
         starting = self.of.started_by is not None and event_type.name == self.of.started_by.event_type.name
         if starting and await self._start(tx, self.of.fresh(id), given, event) is not None:
             return
@@ -125,6 +125,8 @@ class Conductor:
             course.undo_is_over()
             await course.compensate()
         elif takes_in_time(row) and in_time is not None:
+            if missing := self.of.missing(in_time.method, row.steps):
+                raise RetryLater(f"{given.type} waits for {', '.join(missing)}")
             await course.run(in_time.method, event)
         elif not takes_in_time(row) and too_late is not None:
             await course.run_late(too_late.method, event)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
 import msgspec
 from msgspec.structs import replace
 
-from posthouse.contracts import EventType
 from posthouse.errors import (
     CommitUnknown,
     ConfigurationError,
@@ -23,6 +21,7 @@ from posthouse.errors import (
 from posthouse.events import Event
 from posthouse.processes.saga.deadlines import DeadlinePassed, timer_name
 from posthouse.processes.saga.declared import SagaType, Undo
+from posthouse.processes.saga.recorded import event_of, said_in
 from posthouse.processes.saga.saga import Saga
 from posthouse.processes.saga.transition import (
     RETRY_UNDO,
@@ -34,6 +33,8 @@ from posthouse.processes.saga.transition import (
     failed,
     marked,
     rearmed,
+    standing_at,
+    takes_in_time,
     undone,
     with_step,
 )
@@ -41,10 +42,8 @@ from posthouse.processes.saga.turn import Turn
 from posthouse.receiving.policy import Again, decide
 from posthouse.redaction import words_of
 from posthouse.seam import Failure
-from posthouse.seam.outward import event_in
 from posthouse.sending import Tx
-from posthouse.store import OutboxRow
-from posthouse.store.sagas import Armed, SagaInput, SagaRow, SagaTurn, Said
+from posthouse.store.sagas import Armed, Done, SagaInput, SagaRow, SagaTurn
 
 NOT_ITS_OWN = (StoreUnavailable, StoreFull, CommitUnknown, TransactionClosed, DeadlineExceeded)
 """What no undo can be blamed for: the whole turn is rolled back and comes again."""
@@ -71,6 +70,8 @@ class Course:
         self._tx = tx
         self.now = now
         self._given = given
+        self._event: Event[object] | None = None
+        self._history: Sequence[SagaTurn] | None = None
         self._fired = fired
         self._before = tx.mark()
         self._method = ""
@@ -88,16 +89,29 @@ class Course:
         return self._saga
 
     async def run(self, method: str, event: Event[object] | None = None) -> None:
-        """Call a method, note a step that it is, and do what it said about the saga."""
-        turn = await self._call(method, event)
-        if method in self.of.steps and method not in self.row.done:
-            self._steps.append(method)
-        row = with_step(self.row, method) if method in self.of.steps else self.row
-        self.row = marked(row, turn.mark, self.now)
-        self._cleared = turn.cleared
-        self._set_for = dict(turn.set_for)
+        """Call a method, note a step that it is, run the joins that waited for it, and do what was said about the saga."""
+        self._event = event
+        await self._run(method, event)
+        while takes_in_time(self.row) and (join := self._next_join()) is not None:
+            await self._run(join)
         if self.row.status == "compensating":
             await self.compensate()
+
+    async def _run(self, method: str, event: Event[object] | None = None) -> None:
+        turn = await self._call(method, event)
+        if method in self.of.steps:
+            before = self.row
+            done = Done(method, before.turn + 1)
+            self.row = with_step(before, done, undoable=method in self.of.undos)
+            if self.row is not before:
+                self._steps.append(method)
+        self.row = marked(self.row, turn.mark, self.now)
+        self._cleared |= turn.cleared
+        self._set_for = {n: s for n, s in self._set_for.items() if n not in turn.cleared} | turn.set_for
+
+    def _next_join(self) -> str | None:
+        done = self.row.steps
+        return next((j for j in self.of.joins if j not in done and not self.of.missing(j, done)), None)
 
     async def run_late(self, method: str, event: Event[object]) -> None:
         """Call a method that takes what comes late: it decides no more about the saga."""
@@ -118,7 +132,7 @@ class Course:
         """Undo steps, last one first, until all are undone, one fails, or one waits for its fact."""
         self._cleared.update(OWN_DEADLINES)
         while self.row.done:
-            step = self.row.done[-1]
+            step = standing_at(self.row).step
             undo = self.of.undos.get(step)
             if undo is None and step in self.of.steps:
                 self.row = undone(self.row)
@@ -130,23 +144,23 @@ class Course:
         self.row = all_undone(self.row, self.now)
 
     def skip_undo(self) -> None:
-        """Go on as if the undo of the last step had been done."""
+        """Go on as if the undo that it stands at had been done."""
         self.row = undone(self.row)
 
     def undo_is_over(self) -> None:
-        """The fact that the undo of the last step waited for has come."""
+        """The fact that the undo waited for has come."""
         self.row = undone(self.row)
 
     def undo_took_too_long(self) -> None:
         """That fact did not come in time."""
-        undo = self.of.undos[self.row.done[-1]]
+        undo = self.of.undos[standing_at(self.row).step]
         fact = "its fact" if undo.until is None else undo.until.name
         self._give_up(f"{undo.method}: {fact} did not come within {undo.within:g} s")
 
     async def finish(self, make: type[DeadlinePassed]) -> None:
         """Arm and cancel deadlines, and save the row with the record of this turn."""
         await self._tx.settled()
-        said = tuple(_said(row, after) for row, after in self._tx.appended_since(self._before))
+        said = tuple(said_in(row, after) for row, after in self._tx.appended_since(self._before))
         state = self._state()
         row, to_set, to_cancel = rearmed(self.row, fired=self._fired, cleared=self._cleared, set_for=self._set_for)
         names = {name: timer_name(row.ref, name) for name in (*to_set, *to_cancel)}
@@ -186,6 +200,8 @@ class Course:
             now=self.now,
             reason=self.row.reason,
             deadlines=self.of.deadlines,
+            needs=self.of.needs,
+            done={*self.row.steps, method},
             final=final,
         )
         function = cast("Callable[..., Awaitable[object] | object]", getattr(self.saga, method))
@@ -225,7 +241,7 @@ class Course:
         said, state = self._tx.mark(), self._state()
         await self._tx.execute(SAVEPOINT)
         try:
-            await self._call(undo.method, final=True)
+            await self._call(undo.method, await self._event_of(standing_at(self.row)), final=True)
             self._state()
         except NOT_ITS_OWN:
             raise
@@ -237,6 +253,21 @@ class Course:
             return error
         await self._tx.execute(RELEASE)
         return None
+
+    async def _event_of(self, done: Done) -> Event[object] | None:
+        """The event that did a step; None where none did."""
+        if done.step not in self.of.given_events:
+            return None
+        if done.turn == self.row.turn + 1:
+            return self._event
+        if self._history is None:
+            self._history = await self._tx.store.sagas.turns_in(self._tx.transaction, self.row)
+        found = next((turn for turn in self._history if turn.turn == done.turn), None)
+        if found is None:
+            raise ConfigurationError(
+                f"the history of {self.row.saga} {self.row.id} has no turn {done.turn}, which did {done.step}"
+            )
+        return event_of(self.of, found.input, self.row.tenant, found.at)
 
     def _state(self) -> bytes:
         """The state as it is stored; as it was, when no method looked at it."""
@@ -275,20 +306,3 @@ class Course:
                 command=f"posthouse saga show TARGET {row.saga} {row.id}" if again is None else "",
             )
         )
-
-
-def as_raw(event_type: EventType[object], value: object) -> msgspec.Raw:
-    """A payload as the history keeps it."""
-    return _raw(event_type.payload.encode(value), event_type.payload.content_type)
-
-
-def _said(row: OutboxRow, after: float) -> Said:
-    event = event_in(row)
-    return Said(type=event.type, event_id=event.id, data=_raw(event.data, event.content_type), after=after)
-
-
-def _raw(data: bytes, content_type: str | None) -> msgspec.Raw:
-    """JSON as it is, anything else as base64 text."""
-    if (content_type or "application/json").partition(";")[0].endswith("json"):
-        return msgspec.Raw(data or b"null")
-    return msgspec.Raw(msgspec.json.encode(base64.b64encode(data).decode()))

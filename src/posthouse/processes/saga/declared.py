@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 
 import msgspec
@@ -30,6 +30,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     event_type: EventType[object]
     correlate: str
     early: Early = "wait"
+    after: tuple[str, ...] = ()
+    """The steps that must be done before."""
 
 
 class Undo(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +60,9 @@ class SagaType:
     started_by: Taken | None
     """The event that starts it; None when `start_saga` does."""
     steps: tuple[str, ...]
-    """Every step in the order of the class, the start first."""
+    """Every step in the order of the class, joins among them, the start first."""
+    joins: Mapping[str, tuple[str, ...]]
+    """By the method of a join: the steps with the last of which it is done."""
     takes: tuple[Taken, ...]
     """What takes events in time, the start left out."""
     lates: tuple[Taken, ...]
@@ -90,6 +94,21 @@ class SagaType:
     def in_time(self) -> Mapping[str, Taken]:
         """By subject: what takes it while the saga runs."""
         return {take.event_type.name: take for take in self.takes}
+
+    @cached_property
+    def needs(self) -> Mapping[str, tuple[str, ...]]:
+        """By step: the steps that must be done before; a step that waits for none is left out."""
+        return {**self.joins, **{take.method: take.after for take in self.takes if take.after}}
+
+    def missing(self, step: str, done: Collection[str]) -> list[str]:
+        """What a step still waits for."""
+        return [other for other in self.needs.get(step, ()) if other not in done]
+
+    @cached_property
+    def given_events(self) -> frozenset[str]:
+        """The steps that an event does: their undos are given it."""
+        started = [] if self.started_by is None else [self.started_by]
+        return frozenset(take.method for take in (*started, *self.takes) if take.method in self.steps)
 
     @cached_property
     def too_late(self) -> Mapping[str, Taken]:

@@ -37,7 +37,7 @@ def saga_type_of(
     if problems := [*_problems(cls, name, correlate, methods), *_index_problems(cls, correlate, index)]:
         raise ConfigurationError(*(f"{cls.__name__}: {problem}" for problem in problems))
     started = next(method for method in methods if method[2].kind == "starts")
-    steps = [method for method in methods if method[2].kind == "step"]
+    steps = [method for method in methods if method[2].kind in ("step", "join")]
     return SagaType(
         name=name,
         service=service,
@@ -47,6 +47,7 @@ def saga_type_of(
         starts=started[0],
         started_by=next(_taken(started, correlate), None),
         steps=(started[0], *(name for name, _, _ in steps)),
+        joins={name: _names_of(mark.after) for name, _, mark in methods if mark.kind == "join"},
         takes=tuple(take for m in methods if m[2].kind in ("step", "on") for take in _taken(m, correlate)),
         lates=tuple(take for m in methods if m[2].kind == "late" for take in _taken(m, correlate)),
         undos={undo.step: undo for undo in (_undo(m, correlate) for m in methods if m[2].kind == "undo")},
@@ -76,6 +77,7 @@ def _taken(method: Marked, correlate: str) -> Iterator[Taken]:
             event_type=event_type_of(event),
             correlate=mark.correlate or correlate,
             early=mark.early,
+            after=_names_of(mark.after),
         )
 
 
@@ -94,6 +96,14 @@ def _name_of(step: object) -> str:
     return str(getattr(step, "__name__", step))
 
 
+def _names_of(steps: Sequence[object]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_name_of(step) for step in steps))
+
+
+def _takes_event(mark: MethodMark) -> bool:
+    return mark.kind in ("step", "on", "late") or (mark.kind == "starts" and bool(mark.events))
+
+
 # What cannot work.
 
 
@@ -109,6 +119,7 @@ def _problems(cls: type[Saga], name: str, correlate: str, methods: Sequence[Mark
     for method in methods:
         yield from _method_problems(method, correlate)
     yield from _clashes(methods)
+    yield from _order_problems(methods)
     yield from _undo_problems(methods)
 
 
@@ -177,11 +188,12 @@ def _method_problems(method: Marked, correlate: str) -> Iterator[str]:
         yield f"{name}: a deadline is above 0 seconds, not {mark.seconds:g}"
     if mark.kind == "undo" and mark.events and mark.seconds <= 0:
         yield f"{name}: within must be above 0 seconds, not {mark.seconds:g}"
-    takes_event = mark.kind in ("step", "on", "late") or (mark.kind == "starts" and bool(mark.events))
-    wanted = ["self", "event", "turn"] if takes_event else ["self", "turn"]
+    marks = marks_of(mark.step) if mark.kind == "undo" else (mark,)
+    wanted = ["self", "event", "turn"] if any(map(_takes_event, marks)) else ["self", "turn"]
     if len(inspect.signature(function).parameters) != len(wanted):
         found = ", ".join(inspect.signature(function).parameters)
-        yield f"{name}({found}) is marked with @{mark.kind} and takes ({', '.join(wanted)})"
+        why = f", as {_name_of(mark.step)} {'does' if len(wanted) == 3 else 'has no event'}" if mark.step else ""
+        yield f"{name}({found}) is marked with @{mark.kind} and takes ({', '.join(wanted)}){why}"
 
 
 def _is_saga(cls: object) -> bool:
@@ -218,8 +230,23 @@ def _clashes(methods: Sequence[Marked]) -> Iterator[str]:
             yield f"{' and '.join(several)} are both marked with @{kind}: one method is what a {verb} runs"
 
 
+def _steps(methods: Sequence[Marked]) -> dict[str, Callable[..., object]]:
+    return {name: function for name, function, mark in methods if mark.kind in ("starts", "step", "join")}
+
+
+def _order_problems(methods: Sequence[Marked]) -> Iterator[str]:
+    """A step is named after it was defined, so that no two wait for each other."""
+    steps = _steps(methods)
+    for name, _, mark in methods:
+        for before in mark.after:
+            if (step := _name_of(before)) not in steps:
+                yield f"{name} waits for {step}, which is no step of this saga.{did_you_mean(step, steps)}"
+            elif steps[step] is not before:
+                yield f"{name} waits for {getattr(before, '__qualname__', step)}, which is the step of another class"
+
+
 def _undo_problems(methods: Sequence[Marked]) -> Iterator[str]:
-    steps = {name: function for name, function, mark in methods if mark.kind in ("starts", "step")}
+    steps = _steps(methods)
     undone: Counter[str] = Counter()
     for name, _, mark in methods:
         if mark.kind != "undo":

@@ -15,7 +15,9 @@ from posthouse.options import Wait, misfit
 from posthouse.processes.saga.turn import Turn
 
 S = TypeVar("S")
+T = TypeVar("T")
 R = TypeVar("R")
+V = TypeVar("V")
 P = TypeVar("P")
 Q = TypeVar("Q")
 
@@ -27,7 +29,10 @@ With = Callable[[S, Event[P], Turn], R]
 Early = Literal["wait", "ignore"]
 """What becomes of an event whose saga was not started: it is held and tried again, or passed over."""
 
-Kind = Literal["starts", "step", "on", "late", "undo", "deadline", "partial_retry", "partial_resume"]
+After = Callable[..., object] | tuple[Callable[..., object], ...]
+"""The step, or the steps, that must be done before."""
+
+Kind = Literal["starts", "step", "join", "on", "late", "undo", "deadline", "partial_retry", "partial_resume"]
 
 MARKS = "__posthouse_saga_marks__"
 
@@ -41,6 +46,8 @@ class MethodMark(msgspec.Struct, frozen=True, kw_only=True):
     early: Early = "wait"
     step: Callable[..., object] | None = None
     """Of an undo: the step."""
+    after: tuple[Callable[..., object], ...] = ()
+    """Of a step or a join: the steps that must be done before."""
     seconds: float = 0.0
     """Of a deadline, or within which an undo's fact must come."""
 
@@ -59,6 +66,20 @@ def _classes(mark: str, *given: object) -> tuple[type, ...]:
     if not given or not all(isinstance(one, type) for one in given):
         events_of(mark, given)
     return tuple(one for one in given if isinstance(one, type))
+
+
+def _steps(mark: str, option: str, given: tuple[Callable[..., object], ...]) -> tuple[Callable[..., object], ...]:
+    """What was given as steps; ConfigurationError unless each is a method with a mark, which is asked for more later."""
+    for one in given:
+        if not marks_of(one):
+            raise ConfigurationError(
+                f"@{mark} names steps in {option}: write them as they are called above, without quotes, not {_named(one)}"
+            )
+    return given
+
+
+def _named(given: object) -> str:
+    return f"{getattr(given, '__name__', given)!r:.60}"
 
 
 def _marked(mark: MethodMark) -> Callable[[F], F]:
@@ -83,15 +104,27 @@ def starts(given: Callable[..., object], /, *, correlate: str | None = None) -> 
 
 @overload
 def step(
-    event: type[P], /, *, correlate: str | None = None, early: Early = "wait"
+    event: type[P], /, *, after: After = (), correlate: str | None = None, early: Early = "wait"
 ) -> Callable[[With[S, P, R]], With[S, P, R]]: ...
 @overload
 def step(
-    event: type[P], or_event: type[Q], /, *, correlate: str | None = None, early: Early = "wait"
+    event: type[P], or_event: type[Q], /, *, after: After = (), correlate: str | None = None, early: Early = "wait"
 ) -> Callable[[With[S, P | Q, R]], With[S, P | Q, R]]: ...
-def step(*events: type, correlate: str | None = None, early: Early = "wait") -> Callable[..., object]:
-    """Take an event (or one of two). When the method returns, the step is done: compensation will run its undo."""
-    return _marked(MethodMark(kind="step", events=_classes("step", *events), correlate=correlate, early=early))
+def step(
+    *events: type, after: After = (), correlate: str | None = None, early: Early = "wait"
+) -> Callable[..., object]:
+    """Take an event (or one of two). When the method returns, the step is done: compensation will run its undo. `after`
+    names the steps, defined above, that must be done before: an event that comes earlier waits for them."""
+    before = _steps("step", "after", after if isinstance(after, tuple) else (after,))
+    taken = _classes("step", *events)
+    return _marked(MethodMark(kind="step", events=taken, after=before, correlate=correlate, early=early))
+
+
+def join(*steps: Callable[..., object]) -> Callable[[Alone[S, R]], Alone[S, R]]:
+    """A step that is done once, in the same turn as the last of the named ones, which are defined above."""
+    if len(set(steps)) < 2:
+        raise ConfigurationError("@join names the steps that it waits for, two or more: @join(room_committed, paid)")
+    return _marked(MethodMark(kind="join", after=_steps("join", "steps", steps)))
 
 
 @overload
@@ -114,6 +147,19 @@ def late(event: type[P], /, *, correlate: str | None = None) -> Callable[[With[S
     return _marked(MethodMark(kind="late", events=_classes("late", event), correlate=correlate, early="ignore"))
 
 
+@overload
+def undo(
+    step: With[S, P, R],
+    /,
+    *,
+    until: type[object] | None = None,
+    within: float = 60.0,
+    correlate: str | None = None,
+) -> Callable[[With[T, P, V]], With[T, P, V]]: ...
+@overload
+def undo(
+    step: Alone[S, R], /, *, until: type[object] | None = None, within: float = 60.0, correlate: str | None = None
+) -> Callable[[Alone[T, V]], Alone[T, V]]: ...
 def undo(
     step: Callable[..., object],
     /,
@@ -121,14 +167,15 @@ def undo(
     until: type[object] | None = None,
     within: float = 60.0,
     correlate: str | None = None,
-) -> Callable[[Alone[S, R]], Alone[S, R]]:
-    """The compensation of a step. With `until` it is over when that event has come; if it does not come `within` so many
-    seconds, compensation has failed."""
+) -> Callable[..., object]:
+    """The compensation of a step, which is given the event of that step; that of a join, or of a start without an event, is
+    given its turn alone. With `until` it is over when that event has come; if it does not come `within` so many seconds,
+    compensation has failed."""
     if problem := misfit("undo", "within", within, Wait):
         raise ConfigurationError(problem)
     if not marks_of(step):
         raise ConfigurationError(
-            f"@undo names the step that it undoes: write @undo(charge) above the method, not {getattr(step, '__name__', step)!r:.60}"
+            f"@undo names the step that it undoes: write @undo(charge) above the method, not {_named(step)}"
         )
     events = () if until is None else _classes("undo", until)
     return _marked(MethodMark(kind="undo", events=events, step=step, seconds=within, correlate=correlate))

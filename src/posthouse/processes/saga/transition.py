@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from posthouse.processes.saga.turn import Mark
-from posthouse.store.sagas import SagaRow, Undoing
+from posthouse.store.sagas import Done, SagaRow, Undoing
 
 RETRY_UNDO = "retry undo"
 """The library's own deadline: a failed undo runs again."""
@@ -15,9 +15,14 @@ UNDO_WITHIN = "undo within"
 """The library's own deadline: the fact that an undo waits for should have come."""
 
 
-def with_step(row: SagaRow, step: str) -> SagaRow:
-    """A step is done; one that is done again keeps its place."""
-    return row if step in row.done else replace(row, done=(*row.done, step))
+def with_step(row: SagaRow, done: Done, *, undoable: bool) -> SagaRow:
+    """A step is done. One that was done before is undone as often; where nothing is to be undone, it keeps its place."""
+    return row if not undoable and done.step in row.steps else replace(row, done=(*row.done, done))
+
+
+def standing_at(row: SagaRow) -> Done:
+    """What is undone now, or next."""
+    return row.done[-1] if row.undoing is None else row.undoing.of
 
 
 def marked(row: SagaRow, mark: Mark | None, now: float) -> SagaRow:
@@ -43,23 +48,24 @@ def compensating(row: SagaRow, reason: str, *, cancelled: bool = False) -> SagaR
 
 
 def undone(row: SagaRow) -> SagaRow:
-    """The last step is out of the way."""
-    return replace(row, status="compensating", done=row.done[:-1], undoing=None)
+    """The step that it stands at is out of the way."""
+    at = standing_at(row)
+    return replace(row, status="compensating", done=tuple(done for done in row.done if done != at), undoing=None)
 
 
 def awaiting(row: SagaRow) -> SagaRow:
-    """The undo of the last step was called, and its fact is awaited."""
-    return replace(row, undoing=Undoing(step=row.done[-1], waiting=True))
+    """The undo was called, and its fact is awaited."""
+    return replace(row, undoing=Undoing(of=standing_at(row), waiting=True))
 
 
 def attempted(row: SagaRow, attempts: int, error: str) -> SagaRow:
-    """The undo of the last step failed, and will run again."""
-    return replace(row, undoing=Undoing(step=row.done[-1], attempts=attempts, error=error))
+    """The undo failed, and will run again."""
+    return replace(row, undoing=Undoing(of=standing_at(row), attempts=attempts, error=error))
 
 
 def failed(row: SagaRow, error: str) -> SagaRow:
-    """The compensation rests at the last step, for an operator; a fact that is awaited may still come."""
-    at = row.undoing or Undoing(step=row.done[-1])
+    """The compensation rests for an operator; a fact that is awaited may still come."""
+    at = row.undoing or Undoing(of=standing_at(row))
     return replace(row, status="compensation_failed", undoing=replace(at, error=error))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from posthouse.errors import ConfigurationError, did_you_mean
@@ -24,10 +24,31 @@ class Turn:
     """One turn of a saga: an event, a deadline, its start or an operator's word. Everything here commits together with
     the saga's state, or not at all. What is said about the saga as a whole is done after the method has returned."""
 
-    __slots__ = ("_deadlines", "_final", "_method", "cleared", "mark", "now", "reason", "set_for", "tx")
+    __slots__ = (
+        "_deadlines",
+        "_done",
+        "_final",
+        "_method",
+        "_needs",
+        "cleared",
+        "mark",
+        "now",
+        "reason",
+        "set_for",
+        "tx",
+    )
 
     def __init__(
-        self, tx: Tx, *, method: str, now: float, reason: str, deadlines: Mapping[str, float], final: bool = False
+        self,
+        tx: Tx,
+        *,
+        method: str,
+        now: float,
+        reason: str,
+        deadlines: Mapping[str, float],
+        needs: Mapping[str, Sequence[str]],
+        done: Collection[str],
+        final: bool = False,
     ) -> None:
         self.tx = tx
         """The transaction, for what is not here."""
@@ -43,6 +64,8 @@ class Turn:
         """Deadlines cleared in this turn."""
         self._method = method
         self._deadlines = deadlines
+        self._needs = needs
+        self._done = done
         self._final = final
 
     @property
@@ -79,6 +102,17 @@ class Turn:
         name = self._deadline(method, "clear")
         self.set_for.pop(name, None)
         self.cleared.add(name)
+
+    def missing(self, step: Callable[..., object]) -> list[str]:
+        """The names of the steps that a join, or a step with `after=`, still waits for: `turn.missing(self.confirm)`. The
+        step whose method runs counts as done."""
+        name = getattr(step, "__name__", repr(step))
+        if name not in self._needs:
+            raise ConfigurationError(
+                f"{self._method}: turn.missing({name}) names nothing that waits for steps: give it a method that is marked "
+                f"with @join or @step(…, after=…).{did_you_mean(name, self._needs)}"
+            )
+        return [before for before in self._needs[name] if before not in self._done]
 
     def complete(self, note: str = "") -> None:
         """The process has reached its goal: it ends, and its deadlines with it."""

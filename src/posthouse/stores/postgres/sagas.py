@@ -67,6 +67,11 @@ WHERE s.saga = $1 AND s.tenant = $2 AND s.id = $3 AND s.attempt = coalesce($4, (
     SELECT max(n.attempt) FROM posthouse.saga n WHERE n.saga = $1 AND n.tenant = $2 AND n.id = $3)) ORDER BY t.turn
 """
 
+# The same, by the number of a saga.
+TURNS = """
+SELECT record FROM posthouse.saga_turn WHERE tenant = CAST($1 AS text) AND number = CAST($2 AS bigint) ORDER BY turn
+"""
+
 # How many per saga and status.
 COUNTS = "SELECT saga, status, count(*) FROM posthouse.saga WHERE purged_at IS NULL GROUP BY saga, status"
 
@@ -149,6 +154,10 @@ class PostgresSagas:
 
     async def history(self, saga: str, tenant: str, id: str, *, attempt: int | None = None) -> Sequence[SagaTurn]:
         found: Sequence[Sequence[Any]] = await self._database.run(HISTORY, saga, tenant, id, attempt)
+        return [_turns.decode(record) for (record,) in found]
+
+    async def turns_in(self, tx: Transaction, row: SagaRow) -> Sequence[SagaTurn]:
+        found: Sequence[Sequence[Any]] = await self._run(tx, TURNS, row.tenant, row.number)
         return [_turns.decode(record) for (record,) in found]
 
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:

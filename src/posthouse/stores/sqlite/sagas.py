@@ -51,6 +51,9 @@ WHERE s.saga = ?1 AND s.tenant = ?2 AND s.id = ?3 AND s.attempt = coalesce(?4, (
     SELECT max(n.attempt) FROM posthouse_saga n WHERE n.saga = ?1 AND n.tenant = ?2 AND n.id = ?3)) ORDER BY t.turn
 """
 
+# The same, by the number of a saga.
+TURNS = "SELECT record FROM posthouse_saga_turn WHERE number = ? ORDER BY turn"
+
 # How many per saga and status.
 COUNTS = "SELECT saga, status, count(*) FROM posthouse_saga WHERE purged_at IS NULL GROUP BY saga, status"
 
@@ -120,6 +123,10 @@ class SqliteSagas:
 
     async def history(self, saga: str, tenant: str, id: str, *, attempt: int | None = None) -> Sequence[SagaTurn]:
         found: Sequence[Sequence[Any]] = await self._database.select(HISTORY, (saga, tenant, id, attempt))
+        return [_turns.decode(record) for (record,) in found]
+
+    async def turns_in(self, tx: Transaction, row: SagaRow) -> Sequence[SagaTurn]:
+        found: Sequence[Sequence[Any]] = await tx.execute(TURNS, (row.number,))
         return [_turns.decode(record) for (record,) in found]
 
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:

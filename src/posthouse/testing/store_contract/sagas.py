@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from posthouse.store import Store, Timer
 from posthouse.store.sagas import (
     Armed,
+    Done,
     Indexable,
     SagaFilter,
     SagaInput,
@@ -50,9 +51,9 @@ class SagaContract(StoreFixtures):
             began_with,
             status="compensating",
             state='{"guest":"Zażółć 🛎"}'.encode(),
-            done=("hold", "pay"),
+            done=(Done("hold", 1), Done("pay", 2), Done("pay", 3, late=True)),
             deadlines={"expired": Armed("e1", 12.5)},
-            undoing=Undoing(step="pay", attempts=2, waiting=True, error="no"),
+            undoing=Undoing(of=Done("pay", 2), attempts=2, waiting=True, error="no"),
             reason="it \\ 'rained'",
             note="a note",
             cancelled=True,
@@ -81,6 +82,16 @@ class SagaContract(StoreFixtures):
         assert await store.sagas.history("booking", "t1", "b1") == turns
         assert await store.sagas.history("booking", "t1", "b2") == []
         assert await store.sagas.history("booking", "t2", "b1") == []
+
+    async def test_a_transaction_sees_the_turns_that_it_has_saved(self, store: Store) -> None:
+        await added(store, saga("b1"))
+        await saved(store, replace(saga("b1"), turn=1))
+        async with store.begin() as tx:
+            row = await store.sagas.load(tx, "booking", "t1", "b1")
+            assert row is not None
+            assert await store.sagas.save(tx, replace(row, turn=2), turn(2))
+            assert await store.sagas.turns_in(tx, row) == [turn(1), turn(2)]
+            assert await store.sagas.turns_in(tx, saga("b1")) == []
 
     async def test_a_turn_that_was_taken_is_not_taken_again(self, store: Store) -> None:
         await added(store, saga("b1"))

@@ -109,7 +109,7 @@ class BookingSaga(Saga):
         turn.clear(self.hold_expired)
 
     @undo(room_committed, until=AllocationReleased, within=60.0)
-    def release_room(self, turn: Turn) -> None:
+    def release_room(self, event: Event[AllocationCommitted], turn: Turn) -> None:
         if Weather.release_fails:
             Weather.release_fails -= 1
             raise RuntimeError("the room would not be released")

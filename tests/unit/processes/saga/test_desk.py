@@ -87,7 +87,7 @@ async def test_a_retry_need_not_wait_for_the_schedule(h: Harness) -> None:
 async def test_resume_goes_on_without_the_failed_undo(h: Harness) -> None:
     await failed(h)
     row = await app_of(reservation).sagas.resume(*BOOKING, tenant="t1", note="dropped by hand")
-    assert (row.status, row.done) == ("compensated", ())
+    assert (row.status, row.steps) == ("compensated", ())
     await h.settled()
     assert await said(h, BookingCancelled) == 0
     assert (await shown()).history[-1].note == "dropped by hand"

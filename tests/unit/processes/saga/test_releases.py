@@ -147,7 +147,7 @@ async def test_a_state_that_cannot_be_read_is_held_with_a_word_on_it(till: Till)
 async def test_a_step_that_is_not_declared_any_more_is_never_passed_over_in_silence(till: Till) -> None:
     await started(till)
     row, held = await after(till, Renamed, Lost(order_id="7"))
-    assert (row.status, row.done, held) == ("compensation_failed", ("begin",), [])
+    assert (row.status, row.steps, held) == ("compensation_failed", ("begin",), [])
     assert row.undoing is not None
     assert row.undoing.error == "the step 'begin' was done by another release: it is not declared any more"
 

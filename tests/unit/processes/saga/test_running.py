@@ -46,7 +46,7 @@ async def test_the_goal_is_reached_and_no_deadline_is_left(h: Harness) -> None:
     await h.publish(IntentCaptured(booking_id="b1"))
     figures = await h.settled()
     view = await shown()
-    assert (view.row.status, view.row.note, view.row.done) == (
+    assert (view.row.status, view.row.note, view.row.steps) == (
         "completed",
         "all is well",
         ("hold", "room_committed", "paid"),
@@ -87,14 +87,14 @@ async def test_undos_run_in_reverse_and_wait_for_their_fact(h: Harness) -> None:
     await h.publish(IntentFailed(booking="b1"))
     await h.settled()
     row = (await shown()).row
-    assert (row.status, row.done, row.reason) == ("compensating", ("hold", "room_committed"), "payment_failed")
+    assert (row.status, row.steps, row.reason) == ("compensating", ("hold", "room_committed"), "payment_failed")
     assert row.undoing is not None
     assert row.undoing.waiting
     assert await h.published(BookingCancelled) == []
     await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
     figures = await h.settled()
     view = await shown()
-    assert (view.row.status, view.row.done, view.row.undoing) == ("compensated", (), None)
+    assert (view.row.status, view.row.steps, view.row.undoing) == ("compensated", (), None)
     assert [turn.undone for turn in view.history] == [(), (), ("release_room",), ("drop_hold",)]
     assert len(await h.published(BookingCancelled)) == 1
     assert figures.timers == {"reservation": 0}
@@ -165,7 +165,7 @@ async def test_after_the_end_events_are_noted_and_change_nothing(h: Harness) -> 
     await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
     figures = await h.settled()
     view = await shown()
-    assert (view.row.status, view.row.state, view.row.done) == (before.status, before.state, before.done)
+    assert (view.row.status, view.row.state, view.row.steps) == (before.status, before.state, before.steps)
     assert view.row.ended_at == before.ended_at
     late = view.history[2:]
     assert [(turn.late, turn.method, turn.status, turn.published) for turn in late] == [
@@ -244,7 +244,7 @@ async def test_an_undo_that_fails_leaves_nothing_and_runs_again(h: Harness) -> N
     await h.settled()
     await h.advance(30.0)
     view = await shown()
-    assert (view.row.status, view.row.done, tries_in(view.row.state)) == ("compensating", ("hold",), 0)
+    assert (view.row.status, view.row.steps, tries_in(view.row.state)) == ("compensating", ("hold",), 0)
     assert view.row.undoing is not None
     assert (view.row.undoing.attempts, view.row.undoing.waiting) == (1, False)
     assert view.history[-1].undo_failed == "drop_hold: RuntimeError: the hold would not drop"
@@ -286,7 +286,7 @@ async def test_undos_that_succeeded_stay_done_when_a_later_one_fails(h: Harness)
     await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
     await h.settled()
     row = (await shown()).row
-    assert (row.status, row.done) == ("compensating", ("hold",))
+    assert (row.status, row.steps) == ("compensating", ("hold",))
     await h.advance(10.0)
     view = await shown()
     assert view.row.status == "compensated"
@@ -337,7 +337,7 @@ async def test_while_an_undo_waits_other_events_do_not_end_it(h: Harness) -> Non
     await h.publish(ReviewOpened(booking_id="b1"))
     await commit_room(h)
     view = await shown()
-    assert (view.row.status, view.row.done) == ("compensating", ("hold", "room_committed"))
+    assert (view.row.status, view.row.steps) == ("compensating", ("hold", "room_committed"))
     assert [(turn.late, turn.method) for turn in view.history[-2:]] == [(True, ""), (True, "")]
 
 
@@ -350,7 +350,7 @@ async def test_a_fact_that_comes_before_its_undo_was_done_does_not_count(h: Harn
     await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
     await h.settled()
     row = (await shown()).row
-    assert (row.status, row.done) == ("compensating", ("hold", "room_committed"))
+    assert (row.status, row.steps) == ("compensating", ("hold", "room_committed"))
     await h.advance(10.0)
     await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
     await h.settled()

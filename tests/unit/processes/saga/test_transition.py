@@ -21,9 +21,11 @@ from posthouse.processes.saga.transition import (
     with_step,
 )
 from posthouse.processes.saga.turn import Mark
-from posthouse.store.sagas import ENDED, Armed, SagaRow, SagaStatus, Undoing
+from posthouse.store.sagas import ENDED, Armed, Done, SagaRow, SagaStatus, Undoing
 
-RUNNING = SagaRow(saga="s", tenant="t", id="1", done=("a", "b"), deadlines={"x": Armed("e", 1.0), "y": Armed("f", 2.0)})
+A, B = Done("a", 1), Done("b", 2)
+
+RUNNING = SagaRow(saga="s", tenant="t", id="1", done=(A, B), deadlines={"x": Armed("e", 1.0), "y": Armed("f", 2.0)})
 STATUSES: tuple[SagaStatus, ...] = (
     "running",
     "compensating",
@@ -43,9 +45,10 @@ def test_only_running_and_partial_sagas_take_events_in_time(status: SagaStatus) 
     assert not (row.ended and takes_in_time(row))
 
 
-def test_a_step_is_done_once() -> None:
-    assert with_step(RUNNING, "c").done == ("a", "b", "c")
-    assert with_step(RUNNING, "a").done == ("a", "b")
+def test_a_step_is_done_as_often_as_it_must_be_undone() -> None:
+    assert with_step(RUNNING, Done("c", 3), undoable=False).steps == ("a", "b", "c")
+    assert with_step(RUNNING, Done("a", 3), undoable=False) == RUNNING
+    assert with_step(RUNNING, Done("a", 3), undoable=True).done == (A, B, Done("a", 3))
 
 
 def test_what_a_method_says_is_what_becomes_of_the_saga() -> None:
@@ -61,9 +64,9 @@ def test_what_a_method_says_is_what_becomes_of_the_saga() -> None:
 def test_undos_come_off_the_end_until_nothing_is_left() -> None:
     row = compensating(RUNNING, "why")
     row = undone(attempted(row, 2, "oh"))
-    assert (row.done, row.undoing) == (("a",), None)
+    assert (row.done, row.undoing) == ((A,), None)
     row = awaiting(row)
-    assert row.undoing == Undoing(step="a", waiting=True)
+    assert row.undoing == Undoing(of=A, waiting=True)
     row = undone(row)
     assert (row.done, row.undoing) == ((), None)
     assert all_undone(row, 9.0).status == "compensated"
@@ -73,9 +76,9 @@ def test_undos_come_off_the_end_until_nothing_is_left() -> None:
 
 def test_a_failed_compensation_remembers_where_it_stands_and_what_it_waits_for() -> None:
     row = failed(attempted(compensating(RUNNING, "why"), 3, "oh"), "given up")
-    assert (row.status, row.undoing) == ("compensation_failed", Undoing(step="b", attempts=3, error="given up"))
+    assert (row.status, row.undoing) == ("compensation_failed", Undoing(of=B, attempts=3, error="given up"))
     waiting = failed(awaiting(compensating(RUNNING, "why")), "never came")
-    assert waiting.undoing == Undoing(step="b", waiting=True, error="never came")
+    assert waiting.undoing == Undoing(of=B, waiting=True, error="never came")
     assert undone(waiting).status == "compensating"
 
 

@@ -67,7 +67,7 @@ class OrderSaga(Saga):
         self.cents = event.data.cents
 
     @undo(placed)
-    async def forget(self, turn: Turn) -> None:
+    async def forget(self, event: Event[OrderPlaced], turn: Turn) -> None:
         Script.calls.append("forget")
         turn.publish(ParcelRequested(order_id=self.order_id))
         self.seen.append("forget")
@@ -142,7 +142,7 @@ async def test_an_event_starts_a_saga_whose_id_it_carries() -> None:
         row = await order()
         (begun,) = await app_of(shop).store.sagas.history("order", "t1", "7")
         (placed,) = await h.published(OrderPlaced)
-    assert (row.status, row.done, row.correlation) == ("running", ("placed",), placed.correlation)
+    assert (row.status, row.steps, row.correlation) == ("running", ("placed",), placed.correlation)
     assert (begun.input.kind, begun.input.event_id, begun.method) == ("event", placed.id, "placed")
     assert b'"cents":300' in row.state
 
@@ -239,7 +239,7 @@ async def test_a_step_that_is_done_twice_is_undone_once() -> None:
         for _ in range(2):
             await h.publish(OrderPaid(order_id="7"))
         await h.settled()
-        assert (await order()).done == ("placed", "paid")
+        assert (await order()).steps == ("placed", "paid")
         await h.publish(OrderLost(order_id="7"))
         await h.settled()
         assert (await order()).status == "compensated"

@@ -80,7 +80,7 @@ class BookingSaga(Saga):
         await self._confirm_when_both(turn)
 
     @undo(room_committed, until=AllocationReleased, within=seconds(60))
-    async def release_room(self, turn: Turn) -> None:
+    async def release_room(self, event: Event[AllocationCommitted], turn: Turn) -> None:
         """Inventory releases the room because the booking is cancelled."""
         await self._cancel(turn)
 
