@@ -13,6 +13,8 @@ from contextlib import AsyncExitStack
 from functools import cached_property, partial
 from typing import TypeVar, cast
 
+from msgspec.structs import replace
+
 from posthouse.broker import Broker, Capabilities, Start, Topology
 from posthouse.brokers import check_broker, is_for_one_host, open_broker
 from posthouse.checks import Check, refusals, warnings
@@ -29,6 +31,7 @@ from posthouse.local.sharing import Shares, Sharing
 from posthouse.outage import Outages, Waiting
 from posthouse.processes import Projections, Timers
 from posthouse.processes.projection import Wiring
+from posthouse.processes.saga.comparing import compare, not_over
 from posthouse.receiving import Consumer, Executor, Handler, Retrier, dead_letter_topic
 from posthouse.receiving.readers import is_ordered, problems_of, topics_of
 from posthouse.redaction import redacted
@@ -307,6 +310,7 @@ class Opened:
     async def _refuse_what_cannot_work(self) -> None:
         """Every problem at once, of the store, the broker and the handlers; what only weakens the promise is logged."""
         checks = [*await self.ports.store.checks(today=False), *await self.ports.broker.checks(today=False)]
+        checks += await self._saga_checks()
         problems = [*refusals(checks), *(found for service in self.services for found in self._problems(service))]
         if problems:
             raise ConfigurationError(*dict.fromkeys(problems))
@@ -315,6 +319,16 @@ class Opened:
             past = deprecations(list(service.declared.catalogue), today, past=True)
             for warning in dict.fromkeys([*warnings(checks), *past]):
                 log.warning("%s: %s", service.name, warning)
+
+    async def _saga_checks(self) -> list[Check]:
+        """Whether the sagas that are stored can go on; what the operator lets pass is a warning."""
+        types = {name: of for service in self.services for name, of in service.declared.saga_types.items()}
+        if not types:
+            return []
+        found = (await compare(types, not_over(self.ports.store.sagas, types))).checks()
+        if self.settings.saga_misfits == "start":
+            found = [replace(one, judgement="warn") if one.judgement == "fail" else one for one in found]
+        return found
 
     def _problems(self, service: Service) -> list[str]:
         """What was declared and cannot work here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 from posthouse.broker import Start
 from posthouse.events.limits import wrong_text
@@ -27,6 +28,8 @@ class Settings(Options):
     """For so long a saga that ended is kept, with its history. Then its tombstone is left: who it was, and how it ended."""
     saga_tombstone_retention: Seconds | None = None
     """For so long after its end a saga's tombstone is kept, and its id stays taken; None: for ever."""
+    saga_misfits: Literal["refuse", "start"] = "refuse"
+    """What a start does when stored sagas could not go on with the class as it is now: refuse, or say so in the log and start."""
     action_retention: Seconds = 365 * DAY
     """For so long it is kept what operators did."""
     start: Start = "earliest"

@@ -86,7 +86,18 @@ async def _examine_store(app: App) -> Examination:
     declared = [handlers for service in app.services for handlers in service.declared.consumers.values()]
     shapes = {handler.view for handlers in declared for handler in handlers.values() if handler.view is not None}
     checks = await _checked(lambda: app.store.checks(shapes=shapes), "is the server up, and the URL right?")
-    return Examination(service=app.opened.name, part="store", place=place, checks=checks)
+    return Examination(service=app.opened.name, part="store", place=place, checks=[*checks, *await _saga_checks(app)])
+
+
+async def _saga_checks(app: App) -> Sequence[Check]:
+    """Whether stored sagas fit the classes that will run them."""
+    if not any(service.declared.saga_types for service in app.services):
+        return []
+    try:
+        await app.opened.look()
+        return (await app.sagas.compare()).checks()
+    except StoreError:  # the store's own checks say it
+        return []
 
 
 async def _examine_broker(app: App) -> Examination:

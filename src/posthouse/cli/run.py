@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import enum
 import logging
 import os
 from collections.abc import Collection, Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 
@@ -77,6 +78,13 @@ def run(
             help="While broker or database are away at the start: try again until they come, or end at once.",
         ),
     ] = True,
+    saga_misfits: Annotated[
+        Literal["refuse", "start"] | None,
+        typer.Option(
+            help="When stored sagas could not go on with the class as it is now: refuse to start, or start and say so. "
+            "Default: what the service says, else refuse.",
+        ),
+    ] = None,
     log_level: Annotated[Level, typer.Option(help="The least severe line that is logged.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per log line.")] = False,
 ) -> None:
@@ -92,6 +100,9 @@ def run(
     services = load_all(targets)
     log_to_stderr(log_level, as_json=log_json)
     apps = apps_of(services)
+    if saga_misfits is not None:
+        for app in apps:
+            app.settings = dataclasses.replace(app.settings, saga_misfits=saga_misfits)
     limit = longest_deadline(apps) + GRACE if stall_exit is None else stall_exit
     plan = Plan([part for part in PARTS if not only or part in only], relay, wait)
     asyncio.run(_serve(apps, plan, limit, stop_within))

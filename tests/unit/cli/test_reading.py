@@ -67,6 +67,7 @@ LOOKS = {
     "outbox list": ["shop"],
     "outbox resend --dry-run": ["shop"],
     "saga list": ["shop"],
+    "saga check": ["shop"],
     "saga show": ["shop", "booking", "b1"],
     "projection list": ["shop"],
     "projection status": ["shop"],

@@ -232,3 +232,31 @@ def test_a_saga_is_drawn_from_its_code(stay: Project) -> None:
     result = stay.run("saga", "draw", TARGET)
     assert result.exit_code == 0
     assert result.stdout.startswith("**booking** of reservation\n\n```mermaid\nstateDiagram-v2\n")
+
+
+def test_a_release_that_fits_passes_the_check(stay: Project) -> None:
+    drive(stay)
+    result = stay.run("saga", "check", TARGET)
+    assert (result.exit_code, result.stdout) == (0, "compared, of those that are not over: 3 of booking: all fit\n")
+
+
+def test_a_release_that_could_not_go_on_fails_the_check(stay: Project, tmp_path: Path) -> None:
+    drive(stay)
+    source = (tmp_path / "stay.py").read_text(encoding="utf-8")
+    project_without = source.replace("def hold_expired", "def hold_ran_out").replace(
+        "self.hold_expired", "self.hold_ran_out"
+    )
+    stay.write("stay.py", project_without)
+    stay.forget()
+    result = stay.run("saga", "check", TARGET, columns=200)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        "cannot go on: booking: the deadline 'hold_expired' is armed, and BookingSaga does not declare it (1 of them, as held of t1)",
+        "  bring it back until no saga has it, or let the release before run these to their end",
+        "compared, of those that are not over: 3 of booking",
+    ]
+    stay.forget()
+    told = msgspec.json.decode(stay.run("saga", "check", TARGET, "--json").stdout)
+    assert (told["fits"], told["counts"], told["findings"][0]["id"]) == (False, {"booking": 3}, "held")
+    stay.forget()
+    assert "the deadline 'hold_expired' is armed" in stay.run("run", TARGET, "--no-wait").output

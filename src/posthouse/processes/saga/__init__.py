@@ -1,6 +1,7 @@
 """Sagas: long-running processes with typed state, deadlines, and compensation declared beside each step."""
 
 from posthouse.processes.saga.book import SagaBook
+from posthouse.processes.saga.comparing import Comparison, Finding
 from posthouse.processes.saga.declared import SagaType, Taken, Undo
 from posthouse.processes.saga.instances import SagaInstances, SagaView
 from posthouse.processes.saga.marks import deadline, join, late, on, partial_resume, partial_retry, starts, step, undo
@@ -8,6 +9,8 @@ from posthouse.processes.saga.saga import Saga, field
 from posthouse.processes.saga.turn import Turn
 
 __all__ = [
+    "Comparison",
+    "Finding",
     "Saga",
     "SagaBook",
     "SagaInstances",

@@ -12,6 +12,7 @@ from posthouse.errors import ConfigurationError, DeskError, did_you_mean
 from posthouse.events import DEFAULT_TENANT, Actor
 from posthouse.operators import OperatorsLog
 from posthouse.processes.saga.book import SagaBook
+from posthouse.processes.saga.comparing import Comparison, compare, not_over
 from posthouse.processes.saga.conductor import Conductor
 from posthouse.processes.saga.course import Course
 from posthouse.processes.saga.transition import compensating
@@ -62,6 +63,11 @@ class SagaInstances:
         if not found:
             raise _nobody(saga, tenant, id)
         return SagaView(row=found[0], history=await self._table.history(saga, tenant, id))
+
+    async def compare(self) -> Comparison:
+        """Every saga that is not over with the class that will run it: what does not fit."""
+        types = {name: of for book in self._books for name, of in book.types.items()}
+        return await compare(types, not_over(self._table, types))
 
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:
         """How many there are per (saga, status)."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from posthouse import App, Event, Payload, Policy, Service
+from posthouse import App, Event, Payload, Policy, Service, Settings
 from posthouse.app import app_of
 from posthouse.clock import ManualClock
 from posthouse.errors import ContractError
@@ -94,7 +94,8 @@ class Till:
 
     def release(self, cls: type[Saga]) -> Service:
         service = Service("shop")
-        App(service, store=self._store, broker=self._broker, clock=self.clock)
+        settings = Settings(saga_misfits="start")  # what becomes of those that a start would refuse
+        App(service, store=self._store, broker=self._broker, clock=self.clock, settings=settings)
         service.saga("order", correlate="order_id", policy=Policy(max_attempts=1))(cls)
         return service
 

@@ -1,0 +1,131 @@
+"""Comparing: the sagas that are stored and not over, with the classes that will run them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping, Sequence
+from typing import Literal, get_args
+
+import msgspec
+
+from posthouse.checks import Check
+from posthouse.errors import ContractError
+from posthouse.processes.saga.declared import SagaType
+from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN
+from posthouse.redaction import words_of
+from posthouse.store.sagas import ENDED, SagaFilter, SagaRow, SagaStatus, SagaTable
+
+OWN_DEADLINES = (RETRY_UNDO, UNDO_WITHIN)
+
+NOT_OVER: tuple[SagaStatus, ...] = tuple(status for status in get_args(SagaStatus) if status not in ENDED)
+PAGE = 1_000
+
+BACK = "bring it back until no saga has it, or let the release before run these to their end"
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """What does not fit about a saga. `fail`: it could not go on. `warn`: it could, and somebody should know."""
+
+    judgement: Literal["warn", "fail"]
+    found: str
+    fix: str
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What does not fit about `count` sagas of one name, one of which is the example."""
+
+    saga: str
+    judgement: Literal["warn", "fail"]
+    found: str
+    fix: str
+    count: int
+    tenant: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.found} ({self.count:,} of them, as {self.id} of {self.tenant})"
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it: how many are stored and not over, by name, and what does not fit, what could not go on first."""
+
+    counts: Mapping[str, int]
+    findings: Sequence[Finding]
+
+    def checks(self) -> list[Check]:
+        """One for each finding, and one for each saga without any."""
+        found = [
+            Check(name=f"saga {one.saga}", found=str(one), judgement=one.judgement, fix=one.fix)
+            for one in self.findings
+        ]
+        at_odds = {one.saga for one in self.findings}
+        return found + [
+            Check(name=f"saga {name}", found=f"{count:,} that are not over fit the class")
+            for name, count in self.counts.items()
+            if name not in at_odds
+        ]
+
+
+async def not_over(table: SagaTable, types: Mapping[str, SagaType]) -> AsyncIterator[tuple[SagaRow, int]]:
+    """Every saga of these names that is not over, each for itself."""
+    for name, status in itertools.product(types, NOT_OVER):
+        after, wanted = 0, SagaFilter(saga=name, status=status)
+        while page := await table.find(wanted, after=after, limit=PAGE):
+            for row in page:
+                yield row, 1
+            after = page[-1].number
+
+
+async def compare(types: Mapping[str, SagaType], rows: AsyncIterable[tuple[SagaRow, int]]) -> Comparison:
+    """Compare rows, each with how many it stands for, with the classes of these names; rows of other names are not ours."""
+    counts = dict.fromkeys(types, 0)
+    found: dict[tuple[str, Misfit], Finding] = {}
+    async for row, times in rows:
+        of = types.get(row.saga)
+        if of is None:
+            continue
+        counts[row.saga] += times
+        for misfit in misfits(of, row):
+            known = found.get((row.saga, misfit))
+            found[row.saga, misfit] = Finding(
+                saga=row.saga,
+                judgement=misfit.judgement,
+                found=misfit.found,
+                fix=misfit.fix,
+                count=times + (0 if known is None else known.count),
+                tenant=row.tenant if known is None else known.tenant,
+                id=row.id if known is None else known.id,
+            )
+    order = sorted(found.values(), key=lambda one: (one.judgement, one.saga, -one.count))
+    return Comparison(counts=counts, findings=order)
+
+
+def misfits(of: SagaType, row: SagaRow) -> Iterator[Misfit]:
+    """What of a stored saga does not fit its class."""
+    cls = of.cls.__name__
+    yield from _state_misfits(of, row, cls)
+    for step in dict.fromkeys(row.done):
+        if step not in of.steps:
+            yield Misfit("fail", f"the step {step!r} is done, and {cls} does not declare it", BACK)
+    for name in row.deadlines:
+        if name not in of.deadlines and name not in OWN_DEADLINES:
+            yield Misfit("fail", f"the deadline {name!r} is armed, and {cls} does not declare it", BACK)
+    if row.undoing is not None and row.undoing.waiting:
+        undo = of.undos.get(row.undoing.step)
+        if undo is None or undo.until is None:
+            what = f"the undo of {row.undoing.step!r} waits for its fact, and {cls} declares none"
+            yield Misfit("fail", what, BACK)
+
+
+def _state_misfits(of: SagaType, row: SagaRow, cls: str) -> Iterator[Misfit]:
+    try:
+        of.decode(row.state, row.id)
+    except ContractError as error:
+        words = words_of(error.__cause__ or error)
+        yield Misfit("fail", f"the state does not fit {cls}: {words}", "a field that was added needs a default")
+        return
+    known = {*(field.encode_name for field in msgspec.structs.fields(of.cls)), *of.renamed.values()}
+    for name in msgspec.json.decode(row.state, type=dict[str, msgspec.Raw]):
+        if name not in known:
+            fix = f"it is kept as it is; if it has another name now, say so: field(was={name!r})"
+            yield Misfit("warn", f"the field {name!r} is stored, and {cls} does not know it", fix)

@@ -1,0 +1,183 @@
+"""What is stored is compared with the class that will run it: at the start, by the doctor and by `saga check`."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from posthouse import Payload, Policy, Saga, Service, Settings, Turn, deadline, field, on, starts, step, undo
+from posthouse.app import App, app_of
+from posthouse.cli.doctor import examine_all
+from posthouse.errors import ConfigurationError
+from posthouse.events import Event
+from posthouse.processes import SagaType
+from posthouse.processes.saga.comparing import misfits
+from posthouse.processes.saga.declaring import saga_type_of
+from posthouse.store.sagas import Armed, SagaRow, Undoing
+
+till = Service("till")
+
+
+@till.event("paid.v1", key="order_id")
+class Paid(Payload):
+    order_id: str
+
+
+@till.event("refunded.v1", key="order_id")
+class Refunded(Payload):
+    order_id: str
+
+
+class First(Saga):
+    order_id: str
+    points: int = 0
+
+    @starts
+    def begin(self, turn: Turn) -> None:
+        turn.set(self.slow)
+
+    @step(Paid)
+    def paid(self, event: Event[Paid], turn: Turn) -> None: ...
+
+    @undo(paid, until=Refunded)
+    def refund(self, turn: Turn) -> None: ...
+
+    @deadline(10.0)
+    def slow(self, turn: Turn) -> None: ...
+
+
+class Grown(First):
+    currency: str = "EUR"
+
+
+class Forgot(Saga):
+    """Knows neither the step, nor the deadline, nor the field."""
+
+    order_id: str
+
+    @starts
+    def begin(self, turn: Turn) -> None: ...
+
+    @on(Paid)
+    def noted(self, event: Event[Paid], turn: Turn) -> None: ...
+
+
+class Renamed(First):
+    points: int = 0
+    total: int = field(was="sum", default=0)
+
+
+class Demanding(First):
+    currency: str
+
+
+def declared(cls: type[Saga]) -> SagaType:
+    return saga_type_of(cls, "order", service="shop", correlate="order_id", policy=Policy())
+
+
+STORED = SagaRow(
+    saga="order",
+    tenant="t1",
+    id="7",
+    state=b'{"order_id":"7","points":1,"sum":2}',
+    done=("begin", "paid"),
+    deadlines={"slow": Armed("e1", 1.0), "undo within": Armed("e2", 1.0)},
+    status="compensating",
+    undoing=Undoing(step="paid", waiting=True),
+)
+
+
+def found(cls: type[Saga], row: SagaRow = STORED) -> list[tuple[str, str]]:
+    return [(one.judgement, one.found) for one in misfits(declared(cls), row)]
+
+
+def test_a_field_that_nobody_knows_is_worth_a_word() -> None:
+    assert found(First) == [("warn", "the field 'sum' is stored, and First does not know it")]
+    assert found(Grown) == [("warn", "the field 'sum' is stored, and Grown does not know it")]
+
+
+def test_an_old_name_that_is_declared_is_known() -> None:
+    assert found(Renamed) == []
+
+
+def test_what_could_not_go_on_is_a_failure() -> None:
+    row = replace(STORED, state=b'{"order_id":"7"}')
+    assert found(Forgot, row) == [
+        ("fail", "the step 'paid' is done, and Forgot does not declare it"),
+        ("fail", "the deadline 'slow' is armed, and Forgot does not declare it"),
+        ("fail", "the undo of 'paid' waits for its fact, and Forgot declares none"),
+    ]
+
+
+def test_a_state_that_does_not_decode_is_a_failure() -> None:
+    assert found(Demanding) == [("fail", "the state does not fit Demanding: Object missing required field `currency`")]
+
+
+def release(folder: Path, cls: type[Saga], **settings: object) -> Service:
+    service = Service("shop")
+    App(
+        service,
+        store=f"sqlite:///{folder}/store.db",
+        broker=f"embedded:///{folder}/log.db",
+        settings=msgspec.convert(settings, Settings) if settings else None,
+    )
+    service.saga("order", correlate="order_id")(cls)
+    return service
+
+
+async def two_are_running(folder: Path) -> None:
+    service = release(folder, First)
+    async with service.running(), service.transaction("t1") as tx:
+        for id in ("7", "8"):
+            await service.start_saga(tx, First(order_id=id))
+
+
+REFUSAL = (
+    "saga order: the deadline 'slow' is armed, and Forgot does not declare it (2 of them, as 7 of t1); bring it back until no "
+    "saga has it, or let the release before run these to their end"
+)
+
+
+async def test_a_start_refuses_what_could_not_go_on(tmp_path: Path) -> None:
+    await two_are_running(tmp_path)
+    service = release(tmp_path, Forgot)
+    with pytest.raises(ConfigurationError) as caught:
+        async with service.running():
+            pass
+    assert list(caught.value.problems) == [REFUSAL]
+
+
+async def test_an_operator_may_start_all_the_same_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await two_are_running(tmp_path)
+    service = release(tmp_path, Forgot, saga_misfits="start")
+    with caplog.at_level(logging.WARNING, "posthouse.app"):
+        async with service.running():
+            pass
+    assert f"shop: {REFUSAL}" in caplog.messages
+
+
+async def test_the_doctor_finds_it_and_counts(tmp_path: Path) -> None:
+    await two_are_running(tmp_path)
+    for cls, judgements in ((Forgot, {"fail", "warn"}), (Grown, {"ok"})):
+        store, _ = await examine_all([release(tmp_path, cls)])
+        checks = [check for check in store.checks if check.name == "saga order"]
+        assert {check.judgement for check in checks} == judgements
+    assert checks[0].found == "2 that are not over fit the class"
+
+
+async def test_sagas_that_are_over_are_left_alone(tmp_path: Path) -> None:
+    await two_are_running(tmp_path)
+    service = release(tmp_path, First)
+    async with service.running():
+        for id in ("7", "8"):
+            await app_of(service).sagas.cancel("order", id, "closed", tenant="t1")
+    service = release(tmp_path, Forgot)
+    async with service.running():
+        comparison = await app_of(service).sagas.compare()
+    assert (comparison.counts, comparison.findings) == ({"order": 0}, [])
