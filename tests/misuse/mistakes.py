@@ -1059,6 +1059,18 @@ class Checkout(Saga):
             "Checkout: refund(self, turn) is marked with @undo and takes (self, event, turn), as paid does",
         ),
         Mistake(
+            "step annotated with the payload",
+            """\
+@orders.saga("checkout", correlate="order_id")
+class Checkout(Saga):
+    order_id: str
+    @starts
+    def begin(self, turn): ...
+    @step(OrderPlaced)
+    def placed(self, event: OrderPlaced, turn: Turn): ...""",
+            "Checkout: placed is given Event[OrderPlaced], and its payload is event.data: write `event: Event[OrderPlaced]`",
+        ),
+        Mistake(
             "saga no correlate",
             """\
 @orders.saga("checkout", correlate="oder_id")

@@ -16,6 +16,7 @@ from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.processes.saga.declared import SagaType, Taken, Undo
 from posthouse.processes.saga.marks import Early, MethodMark, marks_of
 from posthouse.processes.saga.saga import Saga, renamed
+from posthouse.processes.saga.signatures import signature_problems
 from posthouse.receiving import Policy
 from posthouse.store.sagas import Indexable
 
@@ -118,6 +119,7 @@ def _problems(cls: type[Saga], name: str, correlate: str, methods: Sequence[Mark
     yield from _start_problems(cls, correlate, methods)
     for method in methods:
         yield from _method_problems(method, correlate)
+        yield from signature_problems(*method)
     yield from _clashes(methods)
     yield from _order_problems(methods)
     yield from _undo_problems(methods)
