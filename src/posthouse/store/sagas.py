@@ -57,11 +57,12 @@ class Armed(msgspec.Struct, frozen=True, gc=False):
 
 class Done(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A step that was done and not undone, and the turn that did it: the history holds the event of that turn. `late`: its
-    event came too late, and it is there only to be undone."""
+    event came too late, and it is there only to be undone. `undoable`: it had an undo then."""
 
     step: str
     turn: int = 0
     late: bool = False
+    undoable: bool = False
 
 
 class Undoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):

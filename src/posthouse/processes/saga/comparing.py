@@ -104,9 +104,11 @@ def misfits(of: SagaType, row: SagaRow) -> Iterator[Misfit]:
     """What of a stored saga does not fit its class."""
     cls = of.cls.__name__
     yield from _state_misfits(of, row, cls)
-    for step in dict.fromkeys(row.done):
+    for step, undoable in dict.fromkeys((done.step, done.undoable) for done in row.done):
         if step not in of.steps:
             yield Misfit("fail", f"the step {step!r} is done, and {cls} does not declare it", BACK)
+        elif undoable and step not in of.undos:
+            yield Misfit("fail", f"the step {step!r} is done and had an undo, and {cls} declares none", BACK)
     for name in row.deadlines:
         if name not in of.deadlines and name not in OWN_DEADLINES:
             yield Misfit("fail", f"the deadline {name!r} is armed, and {cls} does not declare it", BACK)

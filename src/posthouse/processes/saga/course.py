@@ -101,8 +101,8 @@ class Course:
         turn = await self._call(method, event)
         if method in self.of.steps:
             before = self.row
-            done = Done(method, before.turn + 1)
-            self.row = with_step(before, done, undoable=method in self.of.undos)
+            done = Done(method, before.turn + 1, undoable=method in self.of.undos)
+            self.row = with_step(before, done)
             if self.row is not before:
                 self._steps.append(method)
         self.row = marked(self.row, turn.mark, self.now)
@@ -132,13 +132,16 @@ class Course:
         """Undo steps, last one first, until all are undone, one fails, or one waits for its fact."""
         self._cleared.update(OWN_DEADLINES)
         while self.row.done:
-            step = standing_at(self.row).step
-            undo = self.of.undos.get(step)
-            if undo is None and step in self.of.steps:
-                self.row = undone(self.row)
-            elif undo is None:
-                self._give_up(f"the step {step!r} was done by another release: it is not declared any more")
+            at = standing_at(self.row)
+            undo = self.of.undos.get(at.step)
+            if undo is None and at.step not in self.of.steps:
+                self._give_up(f"the step {at.step!r} was done by another release: it is not declared any more")
                 return
+            elif undo is None and at.undoable:
+                self._give_up(f"the step {at.step!r} was done by another release: its undo is not declared any more")
+                return
+            elif undo is None:
+                self.row = undone(self.row)
             elif not await self._undo(undo):
                 return
         self.row = all_undone(self.row, self.now)

@@ -15,9 +15,9 @@ UNDO_WITHIN = "undo within"
 """The library's own deadline: the fact that an undo waits for should have come."""
 
 
-def with_step(row: SagaRow, done: Done, *, undoable: bool) -> SagaRow:
+def with_step(row: SagaRow, done: Done) -> SagaRow:
     """A step is done. One that was done before is undone as often; where nothing is to be undone, it keeps its place."""
-    return row if not undoable and done.step in row.steps else replace(row, done=(*row.done, done))
+    return row if not done.undoable and done.step in row.steps else replace(row, done=(*row.done, done))
 
 
 def standing_at(row: SagaRow) -> Done:

@@ -17,7 +17,7 @@ from posthouse.events import Event
 from posthouse.processes import SagaType
 from posthouse.processes.saga.comparing import misfits
 from posthouse.processes.saga.declaring import saga_type_of
-from posthouse.store.sagas import Armed, SagaRow, Undoing
+from posthouse.store.sagas import Armed, Done, SagaRow, Undoing
 
 till = Service("till")
 
@@ -44,7 +44,7 @@ class First(Saga):
     def paid(self, event: Event[Paid], turn: Turn) -> None: ...
 
     @undo(paid, until=Refunded)
-    def refund(self, turn: Turn) -> None: ...
+    def refund(self, event: Event[Paid], turn: Turn) -> None: ...
 
     @deadline(10.0)
     def slow(self, turn: Turn) -> None: ...
@@ -84,10 +84,10 @@ STORED = SagaRow(
     tenant="t1",
     id="7",
     state=b'{"order_id":"7","points":1,"sum":2}',
-    done=("begin", "paid"),
+    done=(Done("begin", 1), Done("paid", 2, undoable=True)),
     deadlines={"slow": Armed("e1", 1.0), "undo within": Armed("e2", 1.0)},
     status="compensating",
-    undoing=Undoing(step="paid", waiting=True),
+    undoing=Undoing(of=Done("paid", 2), waiting=True),
 )
 
 
@@ -111,6 +111,23 @@ def test_what_could_not_go_on_is_a_failure() -> None:
         ("fail", "the deadline 'slow' is armed, and Forgot does not declare it"),
         ("fail", "the undo of 'paid' waits for its fact, and Forgot declares none"),
     ]
+
+
+def test_an_undo_that_vanished_from_a_step_that_is_done_is_a_failure() -> None:
+    """It would be passed over, and what the step took would be kept."""
+
+    class Keeping(Saga):
+        order_id: str
+
+        @starts
+        def begin(self, turn: Turn) -> None: ...
+
+        @step(Paid)
+        def paid(self, event: Event[Paid], turn: Turn) -> None: ...
+
+    row = replace(STORED, state=b'{"order_id":"7"}', deadlines={}, undoing=None)
+    assert found(Keeping, row) == [("fail", "the step 'paid' is done and had an undo, and Keeping declares none")]
+    assert found(Keeping, replace(row, done=(Done("begin", 1), Done("paid", 2)))) == []
 
 
 def test_a_state_that_does_not_decode_is_a_failure() -> None:

@@ -46,9 +46,9 @@ def test_only_running_and_partial_sagas_take_events_in_time(status: SagaStatus) 
 
 
 def test_a_step_is_done_as_often_as_it_must_be_undone() -> None:
-    assert with_step(RUNNING, Done("c", 3), undoable=False).steps == ("a", "b", "c")
-    assert with_step(RUNNING, Done("a", 3), undoable=False) == RUNNING
-    assert with_step(RUNNING, Done("a", 3), undoable=True).done == (A, B, Done("a", 3))
+    assert with_step(RUNNING, Done("c", 3)).steps == ("a", "b", "c")
+    assert with_step(RUNNING, Done("a", 3)) == RUNNING
+    assert with_step(RUNNING, Done("a", 3, undoable=True)).done == (A, B, Done("a", 3, undoable=True))
 
 
 def test_what_a_method_says_is_what_becomes_of_the_saga() -> None:
