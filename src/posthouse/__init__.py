@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from posthouse.events import Actor, Event, Subject
     from posthouse.processes import (
         Aggregate,
+        Calendar,
         Conflicts,
         Model,
         Saga,
         Turn,
+        WorkWeek,
         deadline,
         field,
         join,
@@ -49,7 +51,8 @@ else:
         "contracts.personal": "Personal",
         "errors": "PosthouseError Reject RetryLater RetryNow RuleBroken VersionConflict",
         "events": "Actor Event Subject",
-        "processes": "Aggregate Conflicts Model Saga Turn deadline field join late on partial_resume partial_retry starts step undo",
+        "processes": "Aggregate Calendar Conflicts Model Saga Turn WorkWeek deadline field join late on partial_resume "
+        "partial_retry starts step undo",
         "receiving": "Policy",
         "seam": "Failure Rules Seam",
         "sending": "RelaySettings SyncTx Tx",
@@ -73,6 +76,7 @@ __all__ = [
     "Aggregate",
     "App",
     "Broker",
+    "Calendar",
     "Conflicts",
     "Event",
     "Failure",
@@ -97,6 +101,7 @@ __all__ = [
     "Turn",
     "Tx",
     "VersionConflict",
+    "WorkWeek",
     "app_of",
     "deadline",
     "drained",

@@ -11,7 +11,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from functools import wraps
 from pathlib import PurePath
 from typing import Annotated, Literal, ParamSpec, Self, TypeVar, dataclass_transform
@@ -103,6 +103,18 @@ def misfit(owner: str, name: str, value: object, hint: object) -> str:
     if _fits(value, hint):
         return ""
     return f"{owner}({name}={_shown(value)}): it is {_said(hint)}{_too_far(value, hint)}{_instead(name, value, hint)}"
+
+
+def moment_of(owner: str, at: datetime) -> float:
+    """A moment in seconds since 1970. ConfigurationError for what is no datetime, or has no time zone."""
+    if not isinstance(at, datetime):
+        raise ConfigurationError(f"{owner}(at={_shown(at)}): it is a datetime with a time zone")
+    if at.utcoffset() is None:
+        raise ConfigurationError(
+            f"{owner}(at={at.isoformat(' ')}) has no time zone, so that nobody knows which moment it is: write "
+            "at=datetime(…, tzinfo=ZoneInfo('Asia/Kabul')), or tzinfo=UTC"
+        )
+    return at.timestamp()
 
 
 def said_twice(query: str) -> list[str]:

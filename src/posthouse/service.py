@@ -21,7 +21,7 @@ from posthouse.events.subject import subject_for, why_no_token
 from posthouse.health import Health
 from posthouse.host import Host
 from posthouse.options import checked
-from posthouse.processes import Aggregate, Conflicts, Projection, Saga
+from posthouse.processes import Aggregate, Calendar, Conflicts, Projection, Saga
 from posthouse.processes.projection import Terms as ModelTerms
 from posthouse.processes.stream import Evolve
 from posthouse.processes.stream.declaring import aggregate_of
@@ -77,7 +77,7 @@ class Service:
     `residency` the region that their data must not leave; an event may say otherwise. `schemas` is the folder of frozen
     schemas: what it says must be in there, and what it reads is compared with it. `not_past` lists facts whose verb is no past
     tense, as `verb` or `aggregate.verb`. `default_tenant` is whose everything is that names no tenant; None, for a service of
-    many: EventError then.
+    many: EventError then. `calendar` says what working time is, for deadlines that count it.
     """
 
     default_host: ClassVar[Callable[[Service], Host] | None] = None
@@ -96,6 +96,7 @@ class Service:
         schemas: str | Path | None = None,
         not_past: Collection[str] = (),
         default_tenant: str | None = DEFAULT_TENANT,
+        calendar: Calendar | None = None,
     ) -> None:
         for word in (name, namespace):
             if word is not None and (wrong := why_no_token(word)):
@@ -110,6 +111,7 @@ class Service:
         """What has been declared so far."""
         self.not_past = tuple(not_past)
         self.default_tenant = default_tenant
+        self.calendar = calendar
         self._topics: Topics = topics
         self._terms = Terms(owner=owner, residency=residency).checked(name)
         self._host: Host | None = None
@@ -305,7 +307,9 @@ class Service:
         def register(cls: type[S]) -> type[S]:
             self.declared.refuse_taken(f"{self.name}.{name}", "saga")
             sagas = self.declared.sagas
-            of = sagas.declare(cls, name, correlate=correlate, index=index, policy=policy or Policy())
+            of = sagas.declare(
+                cls, name, correlate=correlate, index=index, policy=policy or Policy(), calendar=self.calendar
+            )
             self.declared.add_saga(of)
             return cls
 

@@ -10,6 +10,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -177,6 +178,28 @@ async def test_a_timer_fires_in_its_time_and_nobody_asks_for_it_all_the_while(op
         assert ran[0] - began >= 1.4
         assert asked < 20
         assert len(await store.timers.pending()) == 1
+
+
+@SKEWS
+async def test_a_moment_is_the_same_for_all_however_the_clock_of_the_sender_goes(opened: OpenStore, off: float) -> None:
+    service, ran = plant(), dict[int, float]()
+
+    @service.on(Seen)
+    async def see(event: Event[Seen], tx: Tx) -> None:
+        ran[event.data.number] = time.time()
+
+    store = opened()
+    async with at_work(service, store, off):
+        now = time.time()
+        async with service.transaction("t1") as tx:
+            tx.publish(Seen(number=1), at=datetime.fromtimestamp(now + 1.0, UTC))
+            tx.publish(Seen(number=2), at=datetime.fromtimestamp(now + HOUR / 2, UTC))
+            tx.publish(Seen(number=3), at=datetime.fromtimestamp(now - HOUR / 2, UTC))
+        began = time.time()
+        await eventually(lambda: len(ran) == 2, "the moments that have come", within=15.0)
+        assert ran[3] <= ran[1]
+        assert 0.9 <= ran[1] - began < 10
+        assert [round(timer.due_at - now) for timer in await store.timers.pending()] == [HOUR / 2]
 
 
 @SKEWS

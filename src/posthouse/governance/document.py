@@ -139,10 +139,17 @@ class MethodEntry(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[str, ...] = ()
     undoes: str = ""
     seconds: float = 0.0
+    working: str = ""
+    """Of a deadline by a calendar, in words: `3 working days`."""
     publishes: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
     clears: tuple[str, ...] = ()
     decides: tuple[str, ...] = ()
+
+    @property
+    def wait(self) -> str:
+        """What a deadline or an undo waits for, in words."""
+        return self.working or f"{self.seconds:g} s"
 
 
 class SagaEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ import msgspec
 from posthouse.contracts import EventType, event_type_of, is_event_class
 from posthouse.governance.document import MethodEntry, MethodKind, SagaEntry
 from posthouse.processes import SagaType
+from posthouse.processes.calendar import Working
 
 VERDICTS = frozenset(("complete", "compensate", "partial"))
 
@@ -32,7 +33,12 @@ def saga_entry(of: SagaType) -> SagaEntry:
     found = outlines(of)
 
     def entry(
-        name: str, kind: MethodKind, takes: Iterable[str] = (), undoes: str = "", seconds: float = 0.0
+        name: str,
+        kind: MethodKind,
+        takes: Iterable[str] = (),
+        undoes: str = "",
+        seconds: float = 0.0,
+        working: str = "",
     ) -> MethodEntry:
         outline = found[name]
         return MethodEntry(
@@ -42,6 +48,7 @@ def saga_entry(of: SagaType) -> SagaEntry:
             after=of.needs.get(name, ()),
             undoes=undoes,
             seconds=seconds,
+            working=working,
             publishes=tuple(sorted(outline.publishes)),
             sets=tuple(sorted(outline.sets)),
             clears=tuple(sorted(outline.clears)),
@@ -61,7 +68,12 @@ def saga_entry(of: SagaType) -> SagaEntry:
             entry(of.starts, "starts", started),
             *(entry(name, kind, subjects) for (name, kind), subjects in taken.items()),
             *(entry(name, "join") for name in of.joins),
-            *(entry(name, "deadline", seconds=seconds) for name, seconds in of.deadlines.items()),
+            *(
+                entry(name, "deadline", working=str(wait))
+                if isinstance(wait, Working)
+                else entry(name, "deadline", seconds=wait)
+                for name, wait in of.deadlines.items()
+            ),
             *(
                 entry(undo.method, "undo", [undo.until.name] if undo.until else [], undo.step, undo.within)
                 for undo in of.undos.values()

@@ -1,5 +1,6 @@
 """What takes its time: timers, sagas, aggregates with their streams, and read models."""
 
+from posthouse.processes.calendar import Calendar, WorkWeek
 from posthouse.processes.projection import Model, Plan, Projection, Projections, ProjectionStatus
 from posthouse.processes.saga import (
     Saga,
@@ -24,6 +25,7 @@ from posthouse.processes.timers import Timers
 
 __all__ = [
     "Aggregate",
+    "Calendar",
     "Conflicts",
     "Loaded",
     "Model",
@@ -38,6 +40,7 @@ __all__ = [
     "SagaView",
     "Timers",
     "Turn",
+    "WorkWeek",
     "deadline",
     "field",
     "join",

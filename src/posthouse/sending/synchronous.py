@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -101,10 +102,11 @@ class SyncTx:
         *,
         idempotency_key: str | None = None,
         after: float | None = None,
+        at: datetime | None = None,
         timer: str | None = None,
     ) -> str:
         """As `Tx.publish`."""
-        return self._open.publish(payload, idempotency_key=idempotency_key, after=after, timer=timer)
+        return self._open.publish(payload, idempotency_key=idempotency_key, after=after, at=at, timer=timer)
 
     def cancel(self, timer: str) -> bool:
         """As `Tx.cancel`."""

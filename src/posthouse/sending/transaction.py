@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
@@ -17,7 +17,7 @@ from posthouse.clock import Clock, day_of
 from posthouse.contracts import is_event
 from posthouse.errors import ConfigurationError, StoreError, TransactionClosed
 from posthouse.events.limits import wrong_text
-from posthouse.options import Wait, misfit
+from posthouse.options import Wait, misfit, moment_of
 from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.seam.seam import Seam
@@ -149,23 +149,27 @@ class Tx:
         *,
         idempotency_key: str | None = None,
         after: float | None = None,
+        at: datetime | None = None,
         timer: str | None = None,
     ) -> str:
         """Say a fact when this transaction commits; returns the event's id.
 
-        `after` seconds later, if that is above 0: then it is a timer, which `cancel` can stop by the name `timer` (the event's
-        id unless given); a fact with a key draws its id anew when it fires, newer than all that its key said meanwhile. The same `idempotency_key` for the same tenant and topic is the same fact, said once; the id
-        that stands is then the first one's, which is not known before the commit.
+        `after` seconds later, if that is above 0, or `at` a moment with a time zone, by the store's clock, at once when it is
+        past: then it is a timer, which `cancel` can stop by the name `timer` (the event's id unless given); a fact with a key
+        draws its id anew when it fires, newer than all that its key said meanwhile. The same `idempotency_key` for the same
+        tenant and topic is the same fact, said once; the id that stands is then the first one's, which is not known before
+        the commit.
         """
         self._refuse_closed()
-        later = None if after is None and timer is None else _seconds(after, timer)
-        if timer is None and (later is None or later <= 0):
+        later = None if after is None and at is None and timer is None else _wait("publish", after, at, timer)
+        if timer is None and at is None and (later is None or later <= 0):
             rows = self._builder.build(payload, self.context, idempotency_key=idempotency_key)
             self.append(rows)
             return rows[0].event_id
-        later = max(later or 0.0, 0.0)
-        due_at = self._clock.now() + later
-        rows = self._builder.build(payload, self.context, at=due_at, idempotency_key=idempotency_key)
+        due_at, later = self._due(later, at)
+        rows = self._builder.build(
+            payload, self.context, at=max(due_at, self._clock.now()), idempotency_key=idempotency_key
+        )
         names = self._names(timer or rows[0].event_id)
         timers = [Timer(name=name, due_at=due_at, after=later, row=row) for name, row in zip(names, rows, strict=False)]
         self._in_line(partial(self._set, names, timers))
@@ -230,12 +234,14 @@ class Tx:
         for payload in payloads:
             self.publish(payload)
 
-    async def schedule(self, payload: object, *, timer: str, after: float) -> str:
+    async def schedule(
+        self, payload: object, *, timer: str, after: float | None = None, at: datetime | None = None
+    ) -> str:
         """Set a timer of the library's own at once rather than with the flush, so that whoever shares the transaction can
         cancel it, and the rows that go out stay the last thing before the commit; returns the event's id."""
         with self.working():
-            due_at = self._clock.now() + after
-            row = self._builder.build_one(payload, self.context, at=due_at)
+            due_at, after = self._due(after, at)
+            row = self._builder.build_one(payload, self.context, at=max(due_at, self._clock.now()))
             (row,) = await self._builder.finish(self._transaction, [row])
             await self._store.timers.set(self._transaction, Timer(name=timer, due_at=due_at, after=after, row=row))
             return row.event_id
@@ -244,7 +250,7 @@ class Tx:
         """Stop a timer of this tenant, in every setting: what was stored before, and what this transaction has set since;
         False when it has fired or never was."""
         with self.working():
-            _seconds(0.0, timer)
+            _named(timer)
             await self.settled()
             first, *beside = self._names(timer)
             self._drop(beside)
@@ -252,6 +258,14 @@ class Tx:
             was_set_here, self._timers = len(others) < len(self._timers), others
             was_stored = await self._store.timers.cancel(self._transaction, self.tenant, first)
             return was_set_here or was_stored
+
+    def _due(self, after: float | None, at: datetime | None) -> tuple[float, float | None]:
+        """When a timer is due, and after how many seconds; None for a moment: the store's clock decides alone when that has
+        come, whatever this one says."""
+        if at is not None:
+            return at.timestamp(), None
+        later = max(after or 0.0, 0.0)
+        return self._clock.now() + later, later
 
     def _names(self, timer: str) -> list[str]:
         """The names under which a timer and the older versions beside it are set."""
@@ -286,10 +300,13 @@ class Tx:
         """What was said so far, to look back or to go back to."""
         return Mark(tuple(self._rows), tuple(self._timers), tuple(self._dropped))
 
-    def appended_since(self, mark: Mark) -> list[tuple[OutboxRow, float]]:
-        """What was said since a mark, each with the seconds after which it will be."""
+    def appended_since(self, mark: Mark) -> list[tuple[OutboxRow, float | datetime]]:
+        """What was said since a mark, each with the seconds after which it will be, or the moment."""
         timers = [timer for timer in self._timers if timer not in mark.timers]
-        return [(row, 0.0) for row in self._rows[len(mark.rows) :]] + [(t.row, t.after or 0.0) for t in timers]
+        return [
+            *((row, 0.0) for row in self._rows[len(mark.rows) :]),
+            *((t.row, datetime.fromtimestamp(t.due_at, UTC) if t.after is None else t.after) for t in timers),
+        ]
 
     def rewind(self, mark: Mark | None) -> None:
         """Unsay what was said since a mark, None: everything: whoever does so has rolled back the statements since then."""
@@ -395,15 +412,27 @@ class Tx:
                 await self._store.timers.set(self._transaction, msgspec.structs.replace(timer, row=row))
 
 
-def _seconds(after: float | None, timer: str | None) -> float:
-    """How long a timer waits. ConfigurationError for a name that is none, and for one without a time."""
+def _named(timer: str | None) -> None:
+    """ConfigurationError for a name that is none."""
     if timer == "":
         raise ConfigurationError("a timer's name may not be empty: leave it out, or give it one")
     if wrong := wrong_text((("timer", timer),)):
         raise ConfigurationError(wrong)
+
+
+def _wait(owner: str, after: float | None, at: datetime | None, timer: str | None) -> float | None:
+    """How many seconds a timer waits; None when it has a moment. ConfigurationError for one that has no time, or two."""
+    _named(timer)
+    if at is not None:
+        moment_of(owner, at)
+        if after is not None:
+            raise ConfigurationError(f"{owner}(after={after!r}, at=…) says two times: leave one out")
+        return None
     if after is None:
-        raise ConfigurationError(f"timer={timer!r} names a timer that has no time: give after=… too, in seconds")
-    if problem := misfit("publish", "after", after, Wait):
+        raise ConfigurationError(
+            f"timer={timer!r} names a timer that has no time: give after=… too, in seconds, or at=…"
+        )
+    if problem := misfit(owner, "after", after, Wait):
         raise ConfigurationError(problem)
     return after
 

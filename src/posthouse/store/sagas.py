@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import Literal, Protocol
 from uuid import UUID
 
@@ -195,17 +195,18 @@ class SagaInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event that a turn published; `after` so many seconds."""
+    """An event that a turn published; `after` so many seconds, or `at` a moment."""
 
     type: str
     event_id: str
     data: msgspec.Raw = msgspec.Raw(b"null")
     after: float = 0.0
+    at: datetime | None = None
 
 
 class SagaTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One turn in a saga's history: what came in, what went out, and how it stood afterwards. `deadlines_set` holds
-    seconds. `state` is the typed state afterwards."""
+    seconds, or moments. `state` is the typed state afterwards."""
 
     turn: int
     at: float
@@ -214,7 +215,7 @@ class SagaTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     method: str = ""
     """The method that was called; empty when none was, as for what came late."""
     published: tuple[Said, ...] = ()
-    deadlines_set: Mapping[str, float] = {}
+    deadlines_set: Mapping[str, float | datetime] = {}
     deadlines_cleared: tuple[str, ...] = ()
     steps_done: tuple[str, ...] = ()
     undone: tuple[str, ...] = ()

@@ -24,6 +24,10 @@ class Timer(msgspec.Struct, frozen=True, kw_only=True):
 class TimerTable(Protocol):
     """Rows with a due time by the store's clock."""
 
+    async def now(self, tx: Transaction) -> float:
+        """What that clock says, in seconds since 1970."""
+        ...
+
     async def set(self, tx: Transaction, timer: Timer) -> None:
         """Add it, or move and replace the one with the same (tenant, name)."""
         ...

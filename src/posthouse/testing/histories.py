@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import types
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -13,6 +14,7 @@ from posthouse.app import app_of
 from posthouse.errors import ConfigurationError
 from posthouse.events.limits import UNREADABLE
 from posthouse.processes import Saga, SagaType, SagaView
+from posthouse.processes.calendar import Working
 from posthouse.processes.saga.recorded import event_of
 from posthouse.processes.saga.transition import RETRY_UNDO
 from posthouse.seam import EventContext
@@ -164,7 +166,7 @@ class _Replay:
             ("status", was.status, now.status),
             ("method", was.method, now.method),
             ("published", self._said(was.published), self._said(now.published)),
-            ("deadlines set", _seconds(was), _seconds(now)),
+            ("deadlines set", self._waits(was), self._waits(now)),
             ("deadlines cleared", sorted(was.deadlines_cleared), sorted(now.deadlines_cleared)),
             ("steps done", list(was.steps_done), list(now.steps_done)),
             ("undone", list(was.undone), list(now.undone)),
@@ -174,8 +176,18 @@ class _Replay:
             if before != after:
                 yield f"{name}: was {_words(before)}, is {_words(after)}"
 
-    def _said(self, published: Iterable[Said]) -> list[tuple[str, object, float]]:
-        return [(said.type, self._plain(said.data), said.after) for said in published]
+    def _waits(self, turn: SagaTurn) -> dict[str, float | datetime | None]:
+        """Deadlines with their seconds or moments; not those of a failed undo, which are drawn anew each time, nor those by a
+        calendar, which may have other holidays today."""
+        found: dict[str, float | datetime | None] = {}
+        for name, wait in turn.deadlines_set.items():
+            by_calendar = isinstance(self._of.deadlines.get(name), Working) and isinstance(wait, datetime)
+            drawn = name == RETRY_UNDO or by_calendar
+            found[name] = None if drawn else wait if isinstance(wait, datetime) else round(wait, 6)
+        return found
+
+    def _said(self, published: Iterable[Said]) -> list[tuple[str, object, float, datetime | None]]:
+        return [(said.type, self._plain(said.data), said.after, said.at) for said in published]
 
     def _plain(self, data: msgspec.Raw) -> object:
         """JSON without the fields that are new in every run."""
@@ -200,13 +212,6 @@ def _failing(of: SagaType, turn: SagaTurn) -> SagaType:
     body = {method: fails, "__module__": of.cls.__module__}
     cls: type[Saga] = types.new_class(of.cls.__name__, (of.cls,), exec_body=lambda namespace: namespace.update(body))
     return dataclasses.replace(of, cls=cls)
-
-
-def _seconds(turn: SagaTurn) -> dict[str, float | None]:
-    """Deadlines with their seconds; of a failed undo they are drawn anew each time."""
-    return {
-        name: None if name == RETRY_UNDO else round(float(seconds), 6) for name, seconds in turn.deadlines_set.items()
-    }
 
 
 def _known_to(was: object, now: object) -> object:

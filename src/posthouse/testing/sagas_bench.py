@@ -129,6 +129,13 @@ class BenchTable:
 class BenchTimers(dict[str, Timer]):
     """Timers by name; as much of a `TimerTable` as a turn uses."""
 
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    async def now(self, tx: Transaction) -> float:
+        return self._clock.now()
+
     async def set(self, tx: Transaction, timer: Timer) -> None:
         self[timer.name] = timer
 
@@ -150,7 +157,7 @@ class Bench:
         self.of = of
         self.clock = ManualClock()
         self.sagas = BenchTable()
-        self.timers = BenchTimers()
+        self.timers = BenchTimers(self.clock)
         self.actions = BenchActions()
         self.answers: Answers = {}
         self.statements: list[tuple[str, Parameters]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 import msgspec
 from rich.text import Text
@@ -125,12 +126,19 @@ def _turn(turn: SagaTurn, began: float) -> Iterator[Text]:
     line.append(turn.status, COLOURS.get(turn.status, ""))
     yield line
     for said in turn.published:
-        later = f", {span(said.after)} later" if said.after else ""
+        later = (
+            f", {span(said.after)} later"
+            if said.after
+            else ""
+            if said.at is None
+            else f", at {timestamp(said.at.timestamp())}"
+        )
         yield _follow(f"says {said.type}{later}")
     for name in turn.undone:
         yield _follow(f"undoes by {name}")
-    for name, seconds in turn.deadlines_set.items():
-        yield _follow(f"sets {called(name)}, in {span(seconds)}")
+    for name, wait in turn.deadlines_set.items():
+        when = f"at {timestamp(wait.timestamp())}" if isinstance(wait, datetime) else f"in {span(wait)}"
+        yield _follow(f"sets {called(name)}, {when}")
     for name in turn.deadlines_cleared:
         yield _follow(f"clears {called(name)}")
     if turn.undo_failed:

@@ -126,7 +126,7 @@ def _method(steps: Steps, saga: SagaEntry, method: MethodEntry, id_: str) -> Non
 
 
 def _title(method: MethodEntry) -> str:
-    return f"{method.name} after {method.seconds:g} s" if method.kind == "deadline" else method.name
+    return f"{method.name} after {method.wait}" if method.kind == "deadline" else method.name
 
 
 def _summary(saga: SagaEntry, method: MethodEntry) -> str:

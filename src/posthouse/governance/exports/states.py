@@ -67,7 +67,7 @@ def _decisions(saga: SagaEntry) -> Iterator[str]:
 
 def _why(method: MethodEntry) -> str:
     if method.kind == "deadline":
-        return f"{method.name} after {method.seconds:g} s"
+        return f"{method.name} after {method.wait}"
     return f"{method.name} ({_cause(method)})" if method.takes else method.name
 
 

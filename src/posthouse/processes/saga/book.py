@@ -9,6 +9,7 @@ from typing import cast
 from posthouse.contracts import EventType
 from posthouse.errors import ConfigurationError
 from posthouse.events import Event
+from posthouse.processes.calendar import Calendar
 from posthouse.processes.saga.conductor import Conductor
 from posthouse.processes.saga.deadlines import DeadlinePassed, deadline_event
 from posthouse.processes.saga.declared import SagaType
@@ -44,13 +45,22 @@ class SagaBook:
         return {name: conductor.of for name, conductor in self._conductors.items()}
 
     def declare(
-        self, cls: type[Saga], name: str, *, correlate: str, policy: Policy, index: Sequence[str] = ()
+        self,
+        cls: type[Saga],
+        name: str,
+        *,
+        correlate: str,
+        policy: Policy,
+        index: Sequence[str] = (),
+        calendar: Calendar | None = None,
     ) -> SagaType:
         """Add a class. Raises ConfigurationError with every problem at once."""
         if name in self._conductors:
             known = self._conductors[name].of.cls
             raise ConfigurationError(f"{known.__name__} is the saga {name!r} already: give {cls.__name__} another name")
-        of = saga_type_of(cls, name, service=self.service, correlate=correlate, policy=policy, index=index)
+        of = saga_type_of(
+            cls, name, service=self.service, correlate=correlate, policy=policy, index=index, calendar=calendar
+        )
         self.add(of)
         return of
 

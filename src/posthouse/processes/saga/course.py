@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import cast
 
 import msgspec
@@ -19,6 +20,7 @@ from posthouse.errors import (
     TransactionClosed,
 )
 from posthouse.events import Event
+from posthouse.processes.calendar import Working
 from posthouse.processes.saga.deadlines import DeadlinePassed, timer_name
 from posthouse.processes.saga.declared import SagaType, Undo
 from posthouse.processes.saga.recorded import event_of, said_in
@@ -38,7 +40,7 @@ from posthouse.processes.saga.transition import (
     undone,
     with_step,
 )
-from posthouse.processes.saga.turn import Turn
+from posthouse.processes.saga.turn import Turn, Wait
 from posthouse.receiving.policy import Again, decide
 from posthouse.redaction import words_of
 from posthouse.seam import Failure
@@ -76,7 +78,7 @@ class Course:
         self._before = tx.mark()
         self._method = ""
         self._cleared: set[str] = set()
-        self._set_for: dict[str, float] = {}
+        self._set_for: dict[str, Wait] = {}
         self._steps: list[str] = []
         self._undone: list[str] = []
         self._undo_failed = ""
@@ -165,13 +167,18 @@ class Course:
         await self._tx.settled()
         said = tuple(said_in(row, after) for row, after in self._tx.appended_since(self._before))
         state = self._state()
-        row, to_set, to_cancel = rearmed(self.row, fired=self._fired, cleared=self._cleared, set_for=self._set_for)
+        row, waits, to_cancel = rearmed(self.row, fired=self._fired, cleared=self._cleared, set_for=self._set_for)
+        to_set = {name: await self._reckoned(wait) for name, wait in waits.items()}
         names = {name: timer_name(row.ref, name) for name in (*to_set, *to_cancel)}
         armed = dict(row.deadlines)
-        for name, seconds in to_set.items():
+        for name, wait in to_set.items():
             payload = make(saga=row.saga, id=row.id, deadline=name, attempt=row.attempt)
-            event_id = await self._tx.schedule(payload, timer=names[name], after=seconds)
-            armed[name] = Armed(event_id, self.now + seconds)
+            if isinstance(wait, datetime):
+                event_id = await self._tx.schedule(payload, timer=names[name], at=wait)
+                armed[name] = Armed(event_id, wait.timestamp())
+            else:
+                event_id = await self._tx.schedule(payload, timer=names[name], after=wait)
+                armed[name] = Armed(event_id, self.now + wait)
         index = row.index if self._saga is None else self.of.index_of(self._saga)
         row = replace(row, state=state, deadlines=armed, index=index, turn=row.turn + 1, changed_at=self.now)
         record = SagaTurn(
@@ -194,6 +201,12 @@ class Course:
         if not await self._tx.store.sagas.save(self._tx.transaction, row, record, cancel=timers):
             raise StoreCollision(f"{row.saga} {row.id} was changed by somebody else at this moment")
         self.row = row
+
+    async def _reckoned(self, wait: Wait) -> float | datetime:
+        """Working time as a moment. It begins now by the store's clock, which says when the moment has come."""
+        if not isinstance(wait, Working):
+            return wait
+        return wait.after(await self._tx.store.timers.now(self._tx.transaction))
 
     async def _call(self, method: str, event: Event[object] | None = None, *, final: bool = False) -> Turn:
         self._method = self._method or method

@@ -14,6 +14,7 @@ from posthouse.contracts.payload import lost_number
 from posthouse.errors import ConfigurationError, ContractError
 from posthouse.events import Event
 from posthouse.events.limits import UNREADABLE
+from posthouse.processes.calendar import Working
 from posthouse.processes.saga.marks import Early, Kind
 from posthouse.processes.saga.saga import Saga, renamed
 from posthouse.processes.saga.stored import under_new_names, with_others
@@ -69,8 +70,8 @@ class SagaType:
     """What takes events late."""
     undos: Mapping[str, Undo]
     """By the step that is undone."""
-    deadlines: Mapping[str, float]
-    """Seconds by the method that is called when they have passed."""
+    deadlines: Mapping[str, float | Working]
+    """What to wait for, seconds or working time, by the method that is called then."""
     partial_retry: str | None
     partial_resume: str | None = None
     description: str = ""

@@ -13,6 +13,7 @@ import msgspec
 
 from posthouse.contracts import EventType, event_type_of, is_event_class
 from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.processes.calendar import Calendar, Working
 from posthouse.processes.saga.declared import SagaType, Taken, Undo
 from posthouse.processes.saga.marks import Early, MethodMark, marks_of
 from posthouse.processes.saga.saga import Saga, renamed
@@ -29,13 +30,20 @@ EARLY: tuple[Early, ...] = ("wait", "ignore")
 
 
 def saga_type_of(
-    cls: type[Saga], name: str, *, service: str, correlate: str, policy: Policy, index: Sequence[str] = ()
+    cls: type[Saga],
+    name: str,
+    *,
+    service: str,
+    correlate: str,
+    policy: Policy,
+    index: Sequence[str] = (),
+    calendar: Calendar | None = None,
 ) -> SagaType:
     """Read the class. Raises ConfigurationError with every problem at once."""
     if not _is_saga(cls):
         raise ConfigurationError(f"{cls!r} is no saga: derive it from posthouse.Saga")
     methods = list(_methods(cls))
-    if problems := [*_problems(cls, name, correlate, methods), *_index_problems(cls, correlate, index)]:
+    if problems := [*_problems(cls, name, correlate, methods, calendar), *_index_problems(cls, correlate, index)]:
         raise ConfigurationError(*(f"{cls.__name__}: {problem}" for problem in problems))
     started = next(method for method in methods if method[2].kind == "starts")
     steps = [method for method in methods if method[2].kind in ("step", "join")]
@@ -52,7 +60,7 @@ def saga_type_of(
         takes=tuple(take for m in methods if m[2].kind in ("step", "on") for take in _taken(m, correlate)),
         lates=tuple(take for m in methods if m[2].kind == "late" for take in _taken(m, correlate)),
         undos={undo.step: undo for undo in (_undo(m, correlate) for m in methods if m[2].kind == "undo")},
-        deadlines={name: mark.seconds for name, _, mark in methods if mark.kind == "deadline"},
+        deadlines={name: _wait(mark, calendar) for name, _, mark in methods if mark.kind == "deadline"},
         partial_retry=next((name for name, _, mark in methods if mark.kind == "partial_retry"), None),
         partial_resume=next((name for name, _, mark in methods if mark.kind == "partial_resume"), None),
         description=inspect.cleandoc(cls.__dict__.get("__doc__") or ""),
@@ -93,6 +101,17 @@ def _undo(method: Marked, correlate: str) -> Undo:
     )
 
 
+def _wait(mark: MethodMark, calendar: Calendar | None) -> float | Working:
+    by = mark.calendar or calendar
+    if not _is_by_calendar(mark) or by is None:
+        return mark.seconds
+    return Working(days=mark.working_days, hours=mark.working_hours, calendar=by)
+
+
+def _is_by_calendar(mark: MethodMark) -> bool:
+    return mark.working_days is not None or mark.working_hours is not None
+
+
 def _name_of(step: object) -> str:
     return str(getattr(step, "__name__", step))
 
@@ -108,7 +127,9 @@ def _takes_event(mark: MethodMark) -> bool:
 # What cannot work.
 
 
-def _problems(cls: type[Saga], name: str, correlate: str, methods: Sequence[Marked]) -> Iterator[str]:
+def _problems(
+    cls: type[Saga], name: str, correlate: str, methods: Sequence[Marked], calendar: Calendar | None
+) -> Iterator[str]:
     if not NAME.fullmatch(name):
         yield f"{name!r} is no name for a saga: write it in snake_case, as in 'check_in'"
     if cls.__struct_config__.frozen:
@@ -120,6 +141,11 @@ def _problems(cls: type[Saga], name: str, correlate: str, methods: Sequence[Mark
     for method in methods:
         yield from _method_problems(method, correlate)
         yield from signature_problems(*method)
+        if _is_by_calendar(method[2]) and method[2].calendar is None and calendar is None:
+            yield (
+                f"{method[0]} counts working time, and there is no calendar: name one, @deadline(…, calendar=…), or one for "
+                "the service, Service(…, calendar=…)"
+            )
     yield from _clashes(methods)
     yield from _order_problems(methods)
     yield from _undo_problems(methods)
@@ -186,7 +212,7 @@ def _method_problems(method: Marked, correlate: str) -> Iterator[str]:
             )
     if mark.early not in EARLY:
         yield f"{name}: early={mark.early!r}.{did_you_mean(mark.early, EARLY)}"
-    if mark.kind == "deadline" and mark.seconds <= 0:
+    if mark.kind == "deadline" and mark.seconds <= 0 and not _is_by_calendar(mark):
         yield f"{name}: a deadline is above 0 seconds, not {mark.seconds:g}"
     if mark.kind == "undo" and mark.events and mark.seconds <= 0:
         yield f"{name}: within must be above 0 seconds, not {mark.seconds:g}"

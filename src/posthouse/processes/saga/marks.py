@@ -11,7 +11,8 @@ import msgspec
 from posthouse.contracts import events_of
 from posthouse.errors import ConfigurationError
 from posthouse.events import Event
-from posthouse.options import Wait, misfit
+from posthouse.options import Count, SomeSeconds, Wait, misfit
+from posthouse.processes.calendar import Calendar
 from posthouse.processes.saga.turn import Turn
 
 S = TypeVar("S")
@@ -50,6 +51,11 @@ class MethodMark(msgspec.Struct, frozen=True, kw_only=True):
     """Of a step or a join: the steps that must be done before."""
     seconds: float = 0.0
     """Of a deadline, or within which an undo's fact must come."""
+    working_days: int | None = None
+    working_hours: float | None = None
+    """Of a deadline by a calendar."""
+    calendar: Calendar | None = None
+    """None: that of the service."""
 
 
 def marks_of(function: object) -> tuple[MethodMark, ...]:
@@ -181,11 +187,48 @@ def undo(
     return _marked(MethodMark(kind="undo", events=events, step=step, seconds=within, correlate=correlate))
 
 
-def deadline(seconds: float, /) -> Callable[[Alone[S, R]], Alone[S, R]]:
-    """What to do when a deadline passes, so many seconds after `turn.set` armed it."""
-    if problem := misfit("deadline", "seconds", seconds, Wait):
-        raise ConfigurationError(f"{problem}: write @deadline(600) above the method" if callable(seconds) else problem)
-    return _marked(MethodMark(kind="deadline", seconds=seconds))
+@overload
+def deadline(seconds: float, /) -> Callable[[Alone[S, R]], Alone[S, R]]: ...
+@overload
+def deadline(*, working_days: int, calendar: Calendar | None = None) -> Callable[[Alone[S, R]], Alone[S, R]]: ...
+@overload
+def deadline(*, working_hours: float, calendar: Calendar | None = None) -> Callable[[Alone[S, R]], Alone[S, R]]: ...
+def deadline(
+    seconds: float | None = None,
+    /,
+    *,
+    working_days: int | None = None,
+    working_hours: float | None = None,
+    calendar: Calendar | None = None,
+) -> Callable[[Alone[S, R]], Alone[S, R]]:
+    """What to do when a deadline passes, so many seconds after `turn.set` armed it, or so much working time by a calendar,
+    the service's unless one is named. It keeps the moment that it was armed for when the calendar changes."""
+    given: list[tuple[str, object, object]] = [
+        ("seconds", seconds, Wait),
+        ("working_days", working_days, Count),
+        ("working_hours", working_hours, SomeSeconds),
+        ("calendar", calendar, Calendar),
+    ]
+    problems = [misfit("deadline", name, value, hint) for name, value, hint in given if value is not None]
+    if problem := next(filter(None, problems), ""):
+        raise ConfigurationError(
+            f"{problem}: write @deadline(600) above the method" if callable(given[0][1]) else problem
+        )
+    if sum(time is not None for time in (seconds, working_days, working_hours)) != 1:
+        raise ConfigurationError(
+            "@deadline says one time: write @deadline(600), in seconds, @deadline(working_days=3) or @deadline(working_hours=8)"
+        )
+    if calendar is not None and seconds is not None:
+        raise ConfigurationError("@deadline counts seconds without a calendar: leave it out, or write working_days=…")
+    return _marked(
+        MethodMark(
+            kind="deadline",
+            seconds=seconds or 0.0,
+            working_days=working_days,
+            working_hours=working_hours,
+            calendar=calendar,
+        )
+    )
 
 
 def partial_retry(method: Alone[S, R], /) -> Alone[S, R]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from datetime import datetime
 
 import msgspec
 
@@ -48,10 +49,11 @@ def event_of(of: SagaType, given: SagaInput, tenant: str, at: float) -> Event[ob
     )
 
 
-def said_in(row: OutboxRow, after: float) -> Said:
+def said_in(row: OutboxRow, wait: float | datetime) -> Said:
     """An event that was published, `after` so many seconds."""
     event = event_in(row)
-    return Said(type=event.type, event_id=event.id, data=_raw(event.data, event.content_type), after=after)
+    after, at = (0.0, wait) if isinstance(wait, datetime) else (wait, None)
+    return Said(type=event.type, event_id=event.id, data=_raw(event.data, event.content_type), after=after, at=at)
 
 
 def _is_json(content_type: str | None) -> bool:

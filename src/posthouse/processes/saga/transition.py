@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
-from posthouse.processes.saga.turn import Mark
+from posthouse.processes.saga.turn import Mark, Wait
 from posthouse.store.sagas import Done, SagaRow, Undoing
 
 RETRY_UNDO = "retry undo"
@@ -91,12 +91,12 @@ def takes_in_time(row: SagaRow) -> bool:
 
 
 def rearmed(
-    row: SagaRow, *, fired: str | None, cleared: Collection[str], set_for: Mapping[str, float]
-) -> tuple[SagaRow, Mapping[str, float], list[str]]:
-    """What becomes of deadlines at the end of a turn: the row with those that stay, those to arm with their seconds, and
-    those to cancel."""
+    row: SagaRow, *, fired: str | None, cleared: Collection[str], set_for: Mapping[str, Wait]
+) -> tuple[SagaRow, Mapping[str, Wait], list[str]]:
+    """What becomes of deadlines at the end of a turn: the row with those that stay, those to arm with what they wait for,
+    and those to cancel."""
     wanted = kept_deadlines(row, set_for)
-    to_set = {name: seconds for name, seconds in set_for.items() if name in wanted}
+    to_set = {name: wait for name, wait in set_for.items() if name in wanted}
     armed = [name for name in row.deadlines if name != fired and name not in cleared and name not in to_set]
     staying = kept_deadlines(row, armed)
     to_cancel = [n for n in row.deadlines if n != fired and n not in staying and n not in to_set]

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from posthouse.errors import ConfigurationError, did_you_mean
-from posthouse.options import Seconds, misfit
+from posthouse.options import Seconds, misfit, moment_of
+from posthouse.processes.calendar import Working
 from posthouse.sending import Tx
 from posthouse.store import Parameters, Rows
 
 Verdict = Literal["complete", "compensate", "partial"]
+
+Wait = float | datetime | Working
+"""What a deadline waits for: seconds, a moment, or working time by a calendar."""
 
 
 class Mark(NamedTuple):
@@ -45,7 +50,7 @@ class Turn:
         method: str,
         now: float,
         reason: str,
-        deadlines: Mapping[str, float],
+        deadlines: Mapping[str, float | Working],
         needs: Mapping[str, Sequence[str]],
         done: Collection[str],
         final: bool = False,
@@ -58,8 +63,8 @@ class Turn:
         """Why it compensates, or is partial; empty before."""
         self.mark: Mark | None = None
         """What was said about the saga as a whole."""
-        self.set_for: dict[str, float] = {}
-        """Deadlines set in this turn, with their seconds."""
+        self.set_for: dict[str, Wait] = {}
+        """Deadlines set in this turn, each with what it waits for."""
         self.cleared: set[str] = set()
         """Deadlines cleared in this turn."""
         self._method = method
@@ -79,23 +84,29 @@ class Turn:
         *,
         idempotency_key: str | None = None,
         after: float | None = None,
+        at: datetime | None = None,
         timer: str | None = None,
     ) -> str:
         """Say a fact when the turn commits, as `Tx.publish` does; returns the event's id."""
-        return self.tx.publish(payload, idempotency_key=idempotency_key, after=after, timer=timer)
+        return self.tx.publish(payload, idempotency_key=idempotency_key, after=after, at=at, timer=timer)
 
     def execute(self, sql: str, parameters: Parameters = ()) -> Coroutine[Any, Any, Rows]:
         """Run one statement of yours in the same transaction, as `Tx.execute` does."""
         return self.tx.execute(sql, parameters)
 
-    def set(self, method: Callable[[Turn], object], after: float | None = None) -> None:
-        """Arm a deadline, `turn.set(self.hold_expired)`, or move it when it is armed. It passes `after` seconds from now;
-        without them, after those that it was declared with."""
-        name = self._deadline(method, "set")
-        seconds = self._deadlines[name] if after is None else after
-        if problem := misfit(f"{self._method}: turn.set", "after", seconds, Seconds):
+    def set(self, method: Callable[[Turn], object], after: float | None = None, *, at: datetime | None = None) -> None:
+        """Arm a deadline, `turn.set(self.hold_expired)`, or move it when it is armed. It passes `after` seconds from now, or
+        `at` a moment with a time zone, at once when it is past; without either, after what it was declared with."""
+        name, owner = self._deadline(method, "set"), f"{self._method}: turn.set"
+        if at is not None:
+            moment_of(owner, at)
+            if after is not None:
+                raise ConfigurationError(f"{owner}(after={after!r}, at=…) says two times: leave one out")
+            self.set_for[name] = at.astimezone(UTC)
+            return
+        if after is not None and (problem := misfit(owner, "after", after, Seconds)):
             raise ConfigurationError(problem)
-        self.set_for[name] = seconds
+        self.set_for[name] = self._deadlines[name] if after is None else after
 
     def clear(self, method: Callable[[Turn], object]) -> None:
         """Stop a deadline; nothing happens when it is not armed."""

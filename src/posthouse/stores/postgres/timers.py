@@ -14,6 +14,9 @@ from posthouse.stores.postgres.steps import NOW, Steps
 from posthouse.stores.postgres.transaction import BEGUN
 from posthouse.stores.rows import TIMER, shard_of_row, timer_columns, timer_of
 
+# What the clock says.
+CLOCK = f"SELECT {NOW}"
+
 # Set a timer, or move and replace the one with its name.
 SET = f"""
 INSERT INTO posthouse.timer ({TIMER}, shard)
@@ -52,6 +55,10 @@ class PostgresTimers:
         self._outbox = outbox
         self._window = window
 
+    async def now(self, tx: Transaction) -> float:
+        theirs = tx if isinstance(tx, BEGUN) else theirs_of(self._database, tx)
+        return await theirs.carry_out(_reading(self._outbox.now()))
+
     async def set(self, tx: Transaction, timer: Timer) -> None:
         if isinstance(tx, BEGUN):
             await tx.carry_out(self._setting(timer, await self._database.check()))
@@ -82,6 +89,11 @@ class PostgresTimers:
     def _setting(self, timer: Timer, place: Place) -> Steps[None]:
         place_in_outbox = shard_of_row(timer.row, place.shards)
         yield SET, (timer.name, timer.after, self._outbox.now(), timer.due_at, *timer_columns(timer), place_in_outbox)
+
+
+def _reading(now: float | None) -> Steps[float]:
+    found: Any = (yield CLOCK, (now,))[0][0]
+    return float(found)
 
 
 def _cancelling(tenant: str, name: str) -> Steps[bool]:

@@ -48,6 +48,9 @@ class SqliteTimers:
         self._clock = clock
         self._outbox = outbox
 
+    async def now(self, tx: Transaction) -> float:
+        return self._clock.now()
+
     async def set(self, tx: Transaction, timer: Timer) -> None:
         due_at = timer.due_at if timer.after is None else self._clock.now() + timer.after
         await tx.execute(SET, (timer.name, due_at, *timer_columns(timer)))

@@ -26,6 +26,10 @@ class TimerContract(StoreFixtures):
         await self.later(61)
         assert await store.timers.fire(10) == 2
 
+    async def test_a_moment_is_one_of_the_clock_of_the_store(self, store: Store) -> None:
+        async with store.begin() as tx:
+            assert abs(await store.timers.now(tx) - self.clock.now()) < 5
+
     async def test_a_timer_fires_once_however_many_ask(self, store: Store, other: Store) -> None:
         for number in range(10):
             await set_timer(store, Timer(name=f"n{number}", due_at=self.clock.now() + 5, row=row("k")))
