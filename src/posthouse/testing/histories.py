@@ -183,7 +183,7 @@ class _Replay:
         for name, wait in turn.deadlines_set.items():
             by_calendar = isinstance(self._of.deadlines.get(name), Working) and isinstance(wait, datetime)
             drawn = name == RETRY_UNDO or by_calendar
-            found[name] = None if drawn else wait if isinstance(wait, datetime) else round(wait, 6)
+            found[name] = None if drawn else wait if isinstance(wait, datetime) else round(float(wait), 6)
         return found
 
     def _said(self, published: Iterable[Said]) -> list[tuple[str, object, float, datetime | None]]:

@@ -15,7 +15,7 @@ from posthouse.stores.postgres.transaction import BEGUN
 from posthouse.stores.rows import TIMER, shard_of_row, timer_columns, timer_of
 
 # What the clock says.
-CLOCK = f"SELECT {NOW}"
+CLOCK = f"SELECT {NOW.replace('$1', 'CAST($1 AS double precision)')}"
 
 # Set a timer, or move and replace the one with its name.
 SET = f"""
