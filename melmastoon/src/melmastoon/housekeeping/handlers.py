@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from melmastoon.facts.housekeeping import RoomStatusChanged, TaskAssigned, TaskCreated, housekeeping
+from melmastoon.facts.inventory import AllocationReallocated
 from melmastoon.facts.maintenance import TicketClosed, TicketOpened
 from melmastoon.facts.property import RoomAdded
 from melmastoon.facts.reservation import CheckedIn, CheckOutStarted
 from melmastoon.facts.staff import ShiftClosed, ShiftOpened
+from melmastoon.housekeeping import guests
 from melmastoon.housekeeping.rooms import happen, know
 from melmastoon.housekeeping.tasks import create, give_out, hold_house, put_down
 from melmastoon.tables import run
 from posthouse import Event, Tx
+
+ROOMS = [TaskCreated, TaskAssigned, RoomStatusChanged]
+"""What may follow when a guest comes, moves or leaves."""
 
 OPEN_SHIFT = """
 INSERT INTO on_shift (tenant, staff_id, property_id, shift_id) VALUES (?, ?, ?, ?)
@@ -23,26 +28,24 @@ async def room_added(event: Event[RoomAdded], tx: Tx) -> None:
     await know(tx, event.data.room_id, event.data.property_id)
 
 
-@housekeeping.on(CheckedIn, publishes=[RoomStatusChanged])
+@housekeeping.on(CheckedIn, publishes=ROOMS)
 async def checked_in(event: Event[CheckedIn], tx: Tx) -> None:
-    await happen(tx, event.data.room_id, event.data.property_id, "guest_came")
+    guest = event.data
+    await guests.come(tx, guest.booking_id, guest.property_id, guest.room_id, event.time)
 
 
-@housekeeping.on(CheckOutStarted, publishes=[TaskCreated, TaskAssigned, RoomStatusChanged])
+@housekeeping.on(AllocationReallocated, publishes=ROOMS)
+async def reallocated(event: Event[AllocationReallocated], tx: Tx) -> None:
+    """A guest who stays longer may have another room now."""
+    swap = event.data
+    await guests.reallocate(tx, swap.booking_id, swap.property_id, swap.change_id, swap.room_id, event.time)
+
+
+@housekeeping.on(CheckOutStarted, publishes=ROOMS)
 async def check_out_started(event: Event[CheckOutStarted], tx: Tx) -> None:
     """The guest leaves, whatever becomes of the money: the room is dirty, and wants work. Once, however often the desk tries."""
-    stay = event.data
-    if stay.asks != "folio":
-        return
-    task = TaskCreated(
-        task_id=f"tsk-{stay.booking_id}",
-        property_id=stay.property_id,
-        room_id=stay.room_id,
-        booking_id=stay.booking_id,
-        kind="turnover",
-    )
-    if await create(tx, task):
-        await happen(tx, stay.room_id, stay.property_id, "guest_left")
+    if event.data.asks == "folio":
+        await guests.leave(tx, event.data.booking_id, event.data.property_id, event.data.room_id)
 
 
 @housekeeping.on(ShiftOpened, publishes=[TaskAssigned])

@@ -26,6 +26,17 @@ CREATE TABLE IF NOT EXISTS on_shift (
     tenant TEXT NOT NULL, staff_id TEXT NOT NULL, property_id TEXT NOT NULL, shift_id TEXT NOT NULL,
     PRIMARY KEY (tenant, staff_id)
 )""",
+    # Who sleeps where, and since when; and moves to another room, which may be heard of before the guest is.
+    """
+CREATE TABLE IF NOT EXISTS guests (
+    tenant TEXT NOT NULL, booking_id TEXT NOT NULL, room_id TEXT NOT NULL, came_at TEXT NOT NULL,
+    PRIMARY KEY (tenant, booking_id)
+)""",
+    """
+CREATE TABLE IF NOT EXISTS moves (
+    tenant TEXT NOT NULL, booking_id TEXT NOT NULL, change_id TEXT NOT NULL, room_id TEXT NOT NULL, moved_at TEXT NOT NULL,
+    PRIMARY KEY (tenant, booking_id, change_id)
+)""",
     # Whoever gives out the work of a house holds its row.
     "CREATE TABLE IF NOT EXISTS properties (tenant TEXT NOT NULL, property_id TEXT NOT NULL, PRIMARY KEY (tenant, property_id))",
 )

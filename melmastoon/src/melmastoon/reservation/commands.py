@@ -19,7 +19,17 @@ from melmastoon.reservation.status import OVER
 from melmastoon.tables import run
 from posthouse import Reject, Tx
 
-__all__ = ["cancel", "change_dates", "change_guest", "check_in", "check_out", "hold", "no_show", "note_requests"]
+__all__ = [
+    "cancel",
+    "change_dates",
+    "change_guest",
+    "check_in",
+    "check_out",
+    "extend_stay",
+    "hold",
+    "no_show",
+    "note_requests",
+]
 
 # A request that is granted now; the same one twice is the same one.
 GRANT = "INSERT INTO booking_requests (tenant, request_id, booking_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
@@ -71,6 +81,12 @@ async def change_dates(tx: Tx, booking_id: str, *, change_id: str, check_in: dat
     _check_window(booking_id, check_in, check_out)
     change = DateChangeSaga(change_id=change_id, booking_id=booking_id, check_in=check_in, check_out=check_out)
     return await reservation.start_saga(tx, change)
+
+
+async def extend_stay(tx: Tx, booking_id: str, *, change_id: str, check_out: date) -> bool:
+    """A guest who is in wants to stay longer: a change of dates that keeps the arrival. In the same room if it is free."""
+    booking = await bookings.read(tx, booking_id)
+    return await change_dates(tx, booking_id, change_id=change_id, check_in=booking.check_in, check_out=check_out)
 
 
 async def no_show(tx: Tx, booking_id: str, *, today: date) -> bool:

@@ -26,17 +26,17 @@ NEXT: Mapping[Status, tuple[Status, ...]] = {
     "held": ("confirmed", "confirmed_cash_pending", "cancelled"),
     "confirmed_cash_pending": ("confirmed", "dates_changing", "cancelled", "no_show"),
     "confirmed": ("dates_changing", "check_in_started", "cancelled", "no_show"),
-    "dates_changing": ("confirmed", "confirmed_cash_pending"),
+    "dates_changing": ("confirmed", "confirmed_cash_pending", "checked_in"),
     "check_in_started": ("checked_in", "check_in_partial", "confirmed"),
     "check_in_partial": ("checked_in", "check_in_started", "confirmed"),
-    "checked_in": ("check_out_started",),
+    "checked_in": ("dates_changing", "check_out_started"),
     "check_out_started": ("checked_out", "checked_out_balance_pending"),
     "checked_out_balance_pending": ("checked_out", "check_out_started"),
     "checked_out": (),
     "cancelled": (),
     "no_show": (),
 }
-"""What a booking may become. The way back to confirmed: a change of dates is settled, a check-in was called off."""
+"""What a booking may become. The ways back: a change of dates is settled, a check-in was called off."""
 
 OVER: frozenset[Status] = frozenset(status for status, following in NEXT.items() if not following)
 """Nothing follows."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 
 from melmastoon.facts.housekeeping import (
     RoomStatus,
@@ -21,7 +22,7 @@ from melmastoon.housekeeping.rooms import BECOMES, Happening, becomes
 from melmastoon.housekeeping.tasks import least_busy
 from posthouse import Reject
 from posthouse.testing import Harness
-from tests.unit.melmastoon.stay import check_out_started, checked_in, room
+from tests.unit.melmastoon.stay import check_out_started, checked_in, reallocated, room
 
 
 def opened(staff_id: str, *, property_id: str = "p1", duty: Duty = "housekeeping", number: int = 1) -> ShiftOpened:
@@ -50,6 +51,14 @@ async def statuses(h: Harness) -> list[str]:
     return [f"{e.data.before} {e.data.after}" for e in await h.published(RoomStatusChanged)]
 
 
+async def by_room(h: Harness) -> dict[str, list[str]]:
+    """What became of each room, in order."""
+    found: dict[str, list[str]] = {}
+    for event in await h.published(RoomStatusChanged):
+        found.setdefault(event.data.room_id, []).append(event.data.after)
+    return found
+
+
 async def assigned(h: Harness) -> list[tuple[str, str]]:
     return [(e.data.task_id, e.data.staff_id) for e in await h.published(TaskAssigned)]
 
@@ -75,6 +84,55 @@ async def test_a_room_is_occupied_then_dirty_then_clean_again() -> None:
         assert (done.data.room_id, done.data.staff_id) == ("r1", "s1")
         assert await statuses(h) == ["clean occupied", "occupied dirty", "dirty clean"]
         await h.assert_replay_safe()
+
+
+@pytest.mark.parametrize("first", ["the guest", "the move"])
+async def test_a_guest_who_stays_longer_in_another_room_leaves_the_old_one_dirty(first: str) -> None:
+    async with Harness(housekeeping) as h:
+        come, moved = checked_in(), reallocated(first=1, last=5, room_id="r2")
+        await h.publish(room("r1"))
+        await h.publish(room("r2"))
+        await h.settled()
+        if first == "the guest":
+            await h.publish(come)
+            await h.settled()
+        h.clock.advance(60)
+        await h.publish(moved)
+        await h.settled()
+        if first == "the move":
+            h.clock.advance(-60)
+            await h.publish(come)  # said before the guest moved, and heard of later
+            await h.settled()
+            h.clock.advance(60)
+        (task,) = await h.published(TaskCreated)
+        assert (task.data.task_id, task.data.room_id, task.data.kind) == ("tsk-b1-r1", "r1", "turnover")
+        assert await by_room(h) == {"r1": ["occupied", "dirty"], "r2": ["occupied"]}
+        await h.publish(replace(check_out_started(), room_id="r2"))
+        await h.settled()
+        assert await by_room(h) == {"r1": ["occupied", "dirty"], "r2": ["occupied", "dirty"]}
+        await h.assert_replay_safe()
+
+
+async def test_a_guest_who_leaves_from_a_room_that_nobody_heard_of_leaves_both_dirty() -> None:
+    async with Harness(housekeeping) as h:
+        await h.publish(checked_in())
+        await h.publish(replace(check_out_started(), room_id="r2"))
+        await h.settled()
+        await h.publish(reallocated(first=1, last=5, room_id="r2"))
+        await h.settled()
+        assert await by_room(h) == {"r1": ["occupied", "dirty"], "r2": ["occupied", "dirty"]}
+        assert len(await h.published(TaskCreated)) == 2
+
+
+async def test_rooms_that_were_swapped_before_the_guest_came_are_no_move() -> None:
+    async with Harness(housekeeping) as h:
+        await h.publish(reallocated(first=2, last=5, room_id="r2"))
+        await h.settled()
+        h.clock.advance(60)
+        await h.publish(checked_in())
+        await h.settled()
+        assert await by_room(h) == {"r1": ["occupied"]}
+        assert await h.published(TaskCreated) == []
 
 
 @pytest.mark.parametrize("first", ["work", "staff"])

@@ -22,7 +22,7 @@ from melmastoon.facts.reservation import BookingHeld
 from melmastoon.reservation import reservation
 from melmastoon.reservation.board import Card, card
 from melmastoon.reservation.bookings import Booking, read
-from melmastoon.reservation.commands import cancel, change_dates, check_in, check_out, hold, no_show
+from melmastoon.reservation.commands import cancel, change_dates, check_in, check_out, extend_stay, hold, no_show
 from posthouse.app import app_of
 from posthouse.processes import SagaView
 from posthouse.testing import Harness
@@ -115,6 +115,12 @@ class House:
     async def change_dates(self, change_id: str = "c1", *, to: tuple[date, date] = (LATER, LATER_STILL)) -> bool:
         async with reservation.transaction("t1") as tx:
             started = await change_dates(tx, "b1", change_id=change_id, check_in=to[0], check_out=to[1])
+        await self.harness.settled()
+        return started
+
+    async def extend(self, check_out: date, change_id: str = "c1") -> bool:
+        async with reservation.transaction("t1") as tx:
+            started = await extend_stay(tx, "b1", change_id=change_id, check_out=check_out)
         await self.harness.settled()
         return started
 

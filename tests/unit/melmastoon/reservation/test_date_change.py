@@ -6,6 +6,7 @@ from datetime import date
 from itertools import permutations
 
 import pytest
+from msgspec.structs import replace
 
 from melmastoon.facts.reservation import BookingCancelled, BookingDatesChanged, BookingModified
 from melmastoon.reservation import desk, reservation
@@ -379,3 +380,37 @@ async def test_a_change_whose_price_was_seen_to_by_hand_is_done_but_nights_are_n
         card = await house.card()
         assert (card.booking.status, card.missing) == ("confirmed", "")
         assert await house.saga_status("date_change", "c1") == "completed"
+
+
+async def test_a_guest_who_is_in_can_stay_longer_and_is_in_again() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        assert await house.extend(LATER)
+        assert (await house.booking()).status == "dates_changing"
+        (change,) = await house.said(BookingDatesChanged)
+        assert isinstance(change, BookingDatesChanged)
+        assert (change.old_check_out, change.check_in, change.check_out) == (DEPARTURE, ARRIVAL, LATER)
+        swapped = replace(reallocated(room_id="r1"), check_in=ARRIVAL, check_out=LATER)
+        await house.hears(swapped, delta(70_000), key_updated("c1"))
+        assert await window(house) == ("checked_in", "r1", ARRIVAL, LATER)
+        assert await house.saga_status("date_change", "c1") == "completed"
+        assert await house.check_out()
+
+
+async def test_a_guest_who_cannot_stay_longer_is_in_as_before() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.extend(LATER)
+        await house.hears(oversold("c1"))
+        assert await window(house) == ("checked_in", "r1", ARRIVAL, DEPARTURE)
+        assert await house.said(BookingModified) == [KEPT]
+
+
+@pytest.mark.parametrize("to", [(LATER, LATER_STILL), (ARRIVAL, date(2027, 3, 12))], ids=["other dates", "shorter"])
+async def test_a_guest_who_is_in_can_have_no_other_dates_than_a_later_departure(to: tuple[date, date]) -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        with pytest.raises(
+            Reject, match="the guest of booking b1 is in: the stay can be made longer, and nothing else"
+        ):
+            await house.change_dates(to=to)

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from melmastoon.billing import billing
 from melmastoon.billing.stay import post_extra
-from melmastoon.facts.billing import FolioClosed, RefundPosted
+from melmastoon.facts.billing import ChargePosted, FolioClosed, RefundPosted
+from melmastoon.facts.housekeeping import TaskCreated
 from melmastoon.facts.inventory import AllocationReleased
 from melmastoon.facts.lock_integration import KeyRevoked, KeyUpdated
 from melmastoon.facts.payment import IntentRefunded
@@ -26,7 +27,7 @@ from melmastoon.notification import notification
 from melmastoon.payment import payment
 from melmastoon.pricing import pricing
 from melmastoon.reservation import desk, reservation
-from melmastoon.reservation.commands import cancel, change_dates, check_in, check_out, hold
+from melmastoon.reservation.commands import cancel, change_dates, check_in, check_out, extend_stay, hold
 from melmastoon.vendors.weather import Scripted, Weather
 from melmastoon.vendors.world import World, pretending
 from posthouse import Tx
@@ -160,6 +161,28 @@ async def test_new_dates_bring_new_nights_a_new_price_and_a_key_that_fits() -> N
         assert (booking.status, booking.check_out, booking.amount_cents) == ("confirmed", longer, 50_000)
         assert await street.sagas() == {("booking", "completed"): 1, ("date_change", "completed"): 1}
         assert len(await street.said(KeyUpdated)) == 1
+
+
+async def test_a_guest_who_is_in_stays_longer_with_a_key_a_bill_and_a_room_that_fit() -> None:
+    """Of two rooms the guest's own is sold for the night after: the guest moves."""
+    async with open_street("r1", "r2") as street:
+        await street.asked(hold, wanted("b1"))
+        await street.asked(hold, _at(date(2027, 3, 13), date(2027, 3, 15)))
+        await street.asked(check_in, "b1", today=ARRIVAL)
+        longer = date(2027, 3, 14)
+        await street.asked(extend_stay, "b1", change_id="c1", check_out=longer)
+        booking = await street.booking()
+        assert (booking.status, booking.room_id, booking.check_out) == ("checked_in", "r2", longer)
+        charges = [charge for charge in await street.said(ChargePosted) if isinstance(charge, ChargePosted)]
+        assert [charge.amount_cents for charge in charges if charge.kind == "delta"] == [10_000]
+        (key,) = [key for key in await street.said(KeyUpdated) if isinstance(key, KeyUpdated) and key.change_id]
+        assert (key.room_id, key.check_out) == ("r2", longer)
+        (task,) = await street.said(TaskCreated)
+        assert isinstance(task, TaskCreated)
+        assert task.room_id == "r1"
+        await street.asked(check_out, "b1")
+        assert (await street.booking()).status == "checked_out"
+        assert len(await street.said(TaskCreated)) == 2
 
 
 async def test_dates_that_are_taken_are_not_changed() -> None:

@@ -29,7 +29,7 @@ def test_anything_else_is_refused_in_a_sentence(before: Status, after: Status) -
 
 
 def test_the_sentence_says_what_could_follow() -> None:
-    with pytest.raises(Reject, match=r"it is checked_in, and it can become check_out_started$"):
+    with pytest.raises(Reject, match=r"it is checked_in, and it can become dates_changing or check_out_started$"):
         check("b1", "checked_in", "cancelled")
     with pytest.raises(Reject, match=r"it is cancelled, and nothing follows that$"):
         check("b1", "cancelled", "confirmed")

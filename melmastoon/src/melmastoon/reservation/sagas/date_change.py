@@ -1,4 +1,4 @@
-"""The date-change saga (D §8.5): new nights, new price, and a key that fits them.
+"""The date-change saga (D §8.5): new nights, new price, and a key that fits them. A guest who is in may stay longer by it.
 
 | failure | compensation | the booking |
 |---|---|---|
@@ -53,6 +53,8 @@ class DateChangeSaga(Saga):
         booking.check_becomes("dates_changing")
         if (booking.check_in, booking.check_out) == (self.check_in, self.check_out):
             raise Reject(f"booking {self.booking_id} is from {self.check_in} until {self.check_out} already")
+        if booking.status == "checked_in" and (self.check_in != booking.check_in or self.check_out < booking.check_out):
+            raise Reject(f"the guest of booking {self.booking_id} is in: the stay can be made longer, and nothing else")
         self.old_check_in, self.old_check_out = booking.check_in, booking.check_out
         if await board.has_key(turn.tx, self.booking_id):
             self.missing = ("rooms", "price", "key")
