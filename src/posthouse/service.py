@@ -21,7 +21,7 @@ from posthouse.events.subject import subject_for, why_no_token
 from posthouse.health import Health
 from posthouse.host import Host
 from posthouse.options import checked
-from posthouse.processes import Aggregate, Calendar, Conflicts, Projection, Saga
+from posthouse.processes import Aggregate, Calendar, Conflicts, Projection, Saga, SagaStart
 from posthouse.processes.projection import Terms as ModelTerms
 from posthouse.processes.stream import Evolve
 from posthouse.processes.stream.declaring import aggregate_of
@@ -31,6 +31,7 @@ from posthouse.runtime import PARTS, Part
 from posthouse.seam import EnvelopeBuilder, EventContext
 from posthouse.sending import Outbox, TransactionScope, Tx
 from posthouse.store import Parameters, RelaySource, Store
+from posthouse.store.sagas import End
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Saga)
@@ -298,17 +299,30 @@ class Service:
     @_with_parentheses(lambda given: f"'{given.__name__.lower()}', correlate='order_id'")
     @checked
     def saga(
-        self, name: str, *, correlate: str, index: Sequence[str] = (), policy: Policy | None = None
+        self,
+        name: str,
+        *,
+        correlate: str,
+        index: Sequence[str] = (),
+        again: Sequence[End] = (),
+        policy: Policy | None = None,
     ) -> Callable[[type[S]], type[S]]:
         """Run the decorated class as a process. Its `correlate` field is its id, and the field of that name in the events
-        that it takes finds it; operators find it by the fields in `index` as well. It is a consumer of its own; `policy` is
+        that it takes finds it; operators find it by the fields in `index` as well. There is one saga per id for ever; when it
+        ended as one of `again`, the same id may begin again, as its next attempt. It is a consumer of its own; `policy` is
         for its events and its undos alike."""
 
         def register(cls: type[S]) -> type[S]:
             self.declared.refuse_taken(f"{self.name}.{name}", "saga")
             sagas = self.declared.sagas
             of = sagas.declare(
-                cls, name, correlate=correlate, index=index, policy=policy or Policy(), calendar=self.calendar
+                cls,
+                name,
+                correlate=correlate,
+                index=index,
+                again=again,
+                policy=policy or Policy(),
+                calendar=self.calendar,
             )
             self.declared.add_saga(of)
             return cls
@@ -427,9 +441,10 @@ class Service:
         )
         return await self.host.opened.record(self.name, context, sql, parameters, facts)
 
-    async def start_saga(self, tx: Tx, saga: Saga) -> bool:
-        """Start a saga in this transaction: its `@starts` method runs at once. False, and nothing done, when there is one
-        with its id."""
+    async def start_saga(self, tx: Tx, saga: Saga) -> SagaStart:
+        """Start a saga in this transaction: its `@starts` method runs at once. The answer is true when it was started;
+        otherwise nothing was done, and it tells how the one with this id stands: `running`, or `ended` and not to begin
+        again."""
         return await self.declared.sagas.of(saga).start(tx, saga)
 
     @property

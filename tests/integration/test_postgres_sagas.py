@@ -80,7 +80,7 @@ async def with_tables(service: Service) -> None:
 
 async def start(service: Service, id: str, tenant: str = "t1") -> bool:
     async with service.transaction(tenant) as tx:
-        return await service.start_saga(tx, Order(order_id=id))
+        return bool(await service.start_saga(tx, Order(order_id=id)))
 
 
 async def say(service: Service, payload: object, tenant: str = "t1") -> None:

@@ -19,6 +19,9 @@ SagaStatus = Literal[
 because an operator said so): ended. partial: rests with a part undone, and still takes events. compensation_failed: rests,
 because an undo failed for good. The last two wait for an operator."""
 
+End = Literal["completed", "compensated", "cancelled"]
+"""How it may end."""
+
 ENDED: frozenset[SagaStatus] = frozenset(("completed", "compensated", "cancelled"))
 
 

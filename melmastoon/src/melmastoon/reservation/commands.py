@@ -52,9 +52,8 @@ async def hold(tx: Tx, wanted: BookingHeld) -> bool:
         refundable_cents=wanted.refundable_cents,
         currency=wanted.currency,
     )
-    return await bookings.add(tx, booking) and await reservation.start_saga(
-        tx, BookingSaga(booking_id=wanted.booking_id)
-    )
+    saga = BookingSaga(booking_id=wanted.booking_id)
+    return await bookings.add(tx, booking) and bool(await reservation.start_saga(tx, saga))
 
 
 async def check_in(tx: Tx, booking_id: str, *, today: date) -> bool:
@@ -68,19 +67,19 @@ async def check_in(tx: Tx, booking_id: str, *, today: date) -> bool:
     started = await reservation.start_saga(tx, CheckInSaga(booking_id=booking_id))
     if not started and booking.status == "confirmed":
         raise Reject(f"booking {booking_id} cannot be checked in: its check-in was called off; cancel it and book anew")
-    return started
+    return bool(started)
 
 
 async def check_out(tx: Tx, booking_id: str) -> bool:
     """The guest leaves. The check-out saga begins."""
-    return await reservation.start_saga(tx, CheckOutSaga(booking_id=booking_id))
+    return bool(await reservation.start_saga(tx, CheckOutSaga(booking_id=booking_id)))
 
 
 async def change_dates(tx: Tx, booking_id: str, *, change_id: str, check_in: date, check_out: date) -> bool:
     """The guest wants other nights. The date-change saga begins, under the id of the change."""
     _check_window(booking_id, check_in, check_out)
     change = DateChangeSaga(change_id=change_id, booking_id=booking_id, check_in=check_in, check_out=check_out)
-    return await reservation.start_saga(tx, change)
+    return bool(await reservation.start_saga(tx, change))
 
 
 async def extend_stay(tx: Tx, booking_id: str, *, change_id: str, check_out: date) -> bool:

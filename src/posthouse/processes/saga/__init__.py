@@ -6,6 +6,7 @@ from posthouse.processes.saga.declared import SagaType, Taken, Undo
 from posthouse.processes.saga.instances import SagaInstances, SagaView
 from posthouse.processes.saga.marks import deadline, join, late, on, partial_resume, partial_retry, starts, step, undo
 from posthouse.processes.saga.saga import Saga, field
+from posthouse.processes.saga.start import SagaStart
 from posthouse.processes.saga.turn import Turn
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Saga",
     "SagaBook",
     "SagaInstances",
+    "SagaStart",
     "SagaType",
     "SagaView",
     "Taken",

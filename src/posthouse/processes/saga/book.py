@@ -17,6 +17,7 @@ from posthouse.processes.saga.declaring import saga_type_of
 from posthouse.processes.saga.saga import Saga
 from posthouse.receiving import Handler, Policy, Uses
 from posthouse.sending import Tx
+from posthouse.store.sagas import End
 
 Run = Callable[[Event[object], Tx], Awaitable[None]]
 
@@ -52,6 +53,7 @@ class SagaBook:
         correlate: str,
         policy: Policy,
         index: Sequence[str] = (),
+        again: Sequence[End] = (),
         calendar: Calendar | None = None,
     ) -> SagaType:
         """Add a class. Raises ConfigurationError with every problem at once."""
@@ -59,7 +61,14 @@ class SagaBook:
             known = self._conductors[name].of.cls
             raise ConfigurationError(f"{known.__name__} is the saga {name!r} already: give {cls.__name__} another name")
         of = saga_type_of(
-            cls, name, service=self.service, correlate=correlate, policy=policy, index=index, calendar=calendar
+            cls,
+            name,
+            service=self.service,
+            correlate=correlate,
+            policy=policy,
+            index=index,
+            again=again,
+            calendar=calendar,
         )
         self.add(of)
         return of

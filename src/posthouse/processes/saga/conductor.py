@@ -8,13 +8,14 @@ import msgspec
 
 from posthouse.clock import new_id
 from posthouse.contracts import EventType, event_type_of
-from posthouse.errors import ConfigurationError, RetryLater
+from posthouse.errors import ConfigurationError, Reject, RetryLater, StoreCollision
 from posthouse.events import Event
 from posthouse.processes.saga.course import Course
 from posthouse.processes.saga.deadlines import DeadlinePassed
 from posthouse.processes.saga.declared import SagaType
 from posthouse.processes.saga.recorded import input_of
 from posthouse.processes.saga.saga import Saga
+from posthouse.processes.saga.start import SagaStart, not_started, started
 from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN, takes_in_time
 from posthouse.sending import Tx
 from posthouse.store.sagas import SagaInput, SagaRow
@@ -27,8 +28,9 @@ class Conductor:
         self.of = of
         self._deadline = deadline
 
-    async def start(self, tx: Tx, saga: Saga) -> bool:
-        """Start one in the caller's transaction; False, and nothing done, when there is one with its id."""
+    async def start(self, tx: Tx, saga: Saga) -> SagaStart:
+        """Start one in the caller's transaction; nothing is done when there is one with its id, unless that ended so that
+        it may begin again."""
         if tx.service != self.of.service:
             raise ConfigurationError(
                 f"{self.of.consumer}: start it in a transaction of {self.of.service}, not of another service"
@@ -36,7 +38,7 @@ class Conductor:
         state = self.of.encode(saga)
         given = SagaInput(kind="start", type=self.of.starts, data=msgspec.Raw(state))
         with tx.working():
-            return await self._start(tx, saga, given, None) is not None
+            return await self._start(tx, saga, given, None)
 
     async def take(self, event: Event[object], tx: Tx) -> None:
         """An event came for one of them."""
@@ -46,11 +48,13 @@ class Conductor:
             return
         given = input_of(event_type, event)
         starting = self.of.started_by is not None and event_type.name == self.of.started_by.event_type.name
-        if starting and await self._start(tx, self.of.fresh(id), given, event) is not None:
+        if starting and await self._start(tx, self.of.fresh(id), given, event):
             return
-        row = await self._load(tx, id)
+        row = await self._load(tx, id, correlation=event.correlation or event.id)
         if row is None:
             self._early(event_type.name, id)
+        elif row.tombstone:
+            await self._take_late(tx, row, given)
         else:
             await self._take(tx, row, given, event)
 
@@ -79,8 +83,7 @@ class Conductor:
         await self.finish(course)
 
     def course(self, tx: Tx, row: SagaRow, verb: str, data: Mapping[str, str]) -> Course:
-        """A turn for an operator, in the correlation of the saga."""
-        tx.context = msgspec.structs.replace(tx.context, correlation=row.correlation)
+        """A turn for an operator."""
         given = SagaInput(kind="operator", type=verb, data=msgspec.Raw(msgspec.json.encode(data)))
         return self._course(tx, row, given)
 
@@ -89,11 +92,11 @@ class Conductor:
         await course.finish(self._deadline.payload.cls)
         return course.row
 
-    async def load(self, tx: Tx, id: str) -> SagaRow | None:
-        """The row, locked."""
-        return await self._load(tx, id)
+    async def load(self, tx: Tx, id: str, *, attempt: int | None = None) -> SagaRow | None:
+        """The row, locked; the newest attempt unless one is named."""
+        return await self._load(tx, id, attempt=attempt)
 
-    async def _start(self, tx: Tx, saga: Saga, given: SagaInput, event: Event[object] | None) -> SagaRow | None:
+    async def _start(self, tx: Tx, saga: Saga, given: SagaInput, event: Event[object] | None) -> SagaStart:
         now = tx.clock.now()
         row = SagaRow(
             saga=self.of.name,
@@ -108,15 +111,52 @@ class Conductor:
         if not row.id:
             raise ConfigurationError(f"{self.of.cls.__name__} has no {self.of.correlate}: every saga needs an id")
         if not await tx.store.sagas.add(tx.transaction, row):
-            return None
+            newest = await self._newest(tx, row)
+            again = await self._again(tx, row, newest, event)
+            if again is None:
+                return not_started(newest)
+            row = again
         outside = tx.context
-        tx.context = msgspec.structs.replace(outside, correlation=row.correlation)
         try:
             course = self._course(tx, row, given)
             await course.run(self.of.starts, event)
-            return await self.finish(course)
+            return started(await self.finish(course))
         finally:
             tx.context = outside
+
+    async def _newest(self, tx: Tx, row: SagaRow) -> SagaRow:
+        found = await self._load(tx, row.id)
+        if found is None:
+            raise StoreCollision(f"{row.ref} was forgotten at this moment: start it again")
+        return found
+
+    async def _again(self, tx: Tx, row: SagaRow, newest: SagaRow, event: Event[object] | None) -> SagaRow | None:
+        """The next attempt, if it may begin. Events tell attempts apart by their correlation: one that carries that of an
+        attempt belongs to it, and begins no other; and no two have the same."""
+        known = await self._load(tx, row.id, correlation=row.correlation)
+        is_known = known is not None and known.correlation == row.correlation
+        if newest.status not in self.of.again or (event is not None and is_known):
+            return None
+        correlation = new_id() if is_known else row.correlation
+        row = msgspec.structs.replace(row, attempt=newest.attempt + 1, correlation=correlation)
+        if not await tx.store.sagas.add(tx.transaction, row):
+            raise StoreCollision(f"{row.ref} was started by somebody else at this moment")
+        return row
+
+    async def _take_late(self, tx: Tx, row: SagaRow, given: SagaInput) -> None:
+        """An event for a tombstone. Its state is gone: what would have to be undone is for a person; anything else is noted,
+        without what it said."""
+        taken = self.of.in_time.get(given.type)
+        undo = None if taken is None else self.of.undos.get(taken.method)
+        method = undo.method if undo is not None else getattr(self.of.too_late.get(given.type), "method", None)
+        if method is not None:
+            raise Reject(
+                f"{row.ref} ended as {row.status} and was purged: {self.of.cls.__name__}.{method} would take {given.type} now, but "
+                "the state that it needs is gone. Do by hand what it would do, then discard this event"
+            )
+        course = self._course(tx, row, msgspec.structs.replace(given, data=msgspec.Raw(b"null")))
+        course.pass_over(f"came late: the saga was {row.status}, and purged", late=True)
+        await self.finish(course)
 
     async def _take(self, tx: Tx, row: SagaRow, given: SagaInput, event: Event[object]) -> None:
         course = self._course(tx, row, given)
@@ -147,10 +187,17 @@ class Conductor:
                 f"there is no saga {self.of.name} {id} yet: {subject} waits for it. Say early='ignore' where it may never come"
             )
 
-    async def _load(self, tx: Tx, id: str, *, attempt: int | None = None) -> SagaRow | None:
-        return await tx.store.sagas.load(tx.transaction, self.of.name, tx.tenant, id, attempt=attempt)
+    async def _load(
+        self, tx: Tx, id: str, *, attempt: int | None = None, correlation: str | None = None
+    ) -> SagaRow | None:
+        return await tx.store.sagas.load(
+            tx.transaction, self.of.name, tx.tenant, id, attempt=attempt, correlation=correlation
+        )
 
     def _course(self, tx: Tx, row: SagaRow, given: SagaInput, fired: str | None = None) -> Course:
+        """A turn. What it says belongs to the correlation of the saga, whoever's request led to it."""
+        if row.correlation is not None:
+            tx.context = msgspec.structs.replace(tx.context, correlation=row.correlation)
         return Course(self.of, row, tx, tx.clock.now(), given, fired=fired)
 
 

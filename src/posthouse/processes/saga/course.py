@@ -139,10 +139,10 @@ class Course:
             if undo is None and at.step not in self.of.steps:
                 self._give_up(f"the step {at.step!r} was done by another release: it is not declared any more")
                 return
-            elif undo is None and at.undoable:
+            if undo is None and at.undoable:
                 self._give_up(f"the step {at.step!r} was done by another release: its undo is not declared any more")
                 return
-            elif undo is None:
+            if undo is None:
                 self.row = undone(self.row)
             elif not await self._undo(undo):
                 return

@@ -19,7 +19,7 @@ from posthouse.processes.saga.marks import Early, Kind
 from posthouse.processes.saga.saga import Saga, renamed
 from posthouse.processes.saga.stored import under_new_names, with_others
 from posthouse.receiving import Policy
-from posthouse.store.sagas import Indexable, indexed_text
+from posthouse.store.sagas import Indexable, SagaStatus, indexed_text
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +77,8 @@ class SagaType:
     description: str = ""
     index: tuple[str, ...] = ()
     """The fields that it is found by, besides its id."""
+    again: tuple[SagaStatus, ...] = ()
+    """What it must have ended as, so that one with its id may begin again."""
 
     @property
     def consumer(self) -> str:

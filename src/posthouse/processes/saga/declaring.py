@@ -19,7 +19,7 @@ from posthouse.processes.saga.marks import Early, MethodMark, marks_of
 from posthouse.processes.saga.saga import Saga, renamed
 from posthouse.processes.saga.signatures import signature_problems
 from posthouse.receiving import Policy
-from posthouse.store.sagas import Indexable
+from posthouse.store.sagas import End, Indexable
 
 NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 
@@ -37,6 +37,7 @@ def saga_type_of(
     correlate: str,
     policy: Policy,
     index: Sequence[str] = (),
+    again: Sequence[End] = (),
     calendar: Calendar | None = None,
 ) -> SagaType:
     """Read the class. Raises ConfigurationError with every problem at once."""
@@ -65,6 +66,7 @@ def saga_type_of(
         partial_resume=next((name for name, _, mark in methods if mark.kind == "partial_resume"), None),
         description=inspect.cleandoc(cls.__dict__.get("__doc__") or ""),
         index=tuple(index),
+        again=tuple(again),
     )
 
 

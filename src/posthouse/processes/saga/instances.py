@@ -40,8 +40,8 @@ Act = Callable[[Conductor, Course], Awaitable[None]]
 
 class SagaInstances:
     """The verbs, for the sagas of services that share a store. Each is one transaction, a turn of the saga, and in its
-    history and in the operators' log. `tenant` is whose saga it is; leave it out where there is one only. `by` names who asked,
-    `why` is for the log."""
+    history and in the operators' log. `tenant` is whose saga it is; leave it out where there is one only. Without an `attempt`
+    it is the newest. `by` names who asked, `why` is for the log."""
 
     def __init__(self, books: Sequence[SagaBook], store: Store, begin: Begin) -> None:
         self._books = books
@@ -57,12 +57,13 @@ class SagaInstances:
                 yield row
             after = page[-1].number
 
-    async def show(self, saga: str, id: str, *, tenant: str = DEFAULT_TENANT) -> SagaView:
+    async def show(self, saga: str, id: str, *, tenant: str = DEFAULT_TENANT, attempt: int | None = None) -> SagaView:
         """One saga with its history; DeskError when there is none."""
-        found = await self._table.find(SagaFilter(saga=saga, tenant=tenant, id=id), limit=1)
-        if not found:
+        wanted = SagaFilter(saga=saga, tenant=tenant, id=id, attempt=attempt, tombstones=True)
+        *_, row = [None, *[row async for row in self.find(wanted)]]
+        if row is None:
             raise _nobody(saga, tenant, id)
-        return SagaView(row=found[0], history=await self._table.history(saga, tenant, id))
+        return SagaView(row=row, history=await self._table.history(saga, tenant, id, attempt=row.attempt))
 
     async def compare(self) -> Comparison:
         """Every saga that is not over with the class that will run it: what does not fit."""
@@ -73,20 +74,47 @@ class SagaInstances:
         """How many there are per (saga, status)."""
         return await self._table.counts()
 
-    async def retry(self, saga: str, id: str, *, tenant: str = DEFAULT_TENANT, by: str = "", why: str = "") -> SagaRow:
+    async def retry(
+        self,
+        saga: str,
+        id: str,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        attempt: int | None = None,
+        by: str = "",
+        why: str = "",
+    ) -> SagaRow:
         """Run what failed again: of a failed compensation the undo, with all its attempts; of a partial saga the method
         that is marked with @partial_retry."""
-        return await self._act(Action(verb="saga retry", by=by, why=why), _retry, saga, tenant, id)
+        return await self._act(Action(verb="saga retry", by=by, why=why), _retry, saga, tenant, id, attempt)
 
     async def resume(
-        self, saga: str, id: str, *, tenant: str = DEFAULT_TENANT, by: str = "", why: str = "", note: str = ""
+        self,
+        saga: str,
+        id: str,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        attempt: int | None = None,
+        by: str = "",
+        why: str = "",
+        note: str = "",
     ) -> SagaRow:
         """What failed was done by hand: a compensation goes on without the failed undo, a partial saga is completed, after
         the method that is marked with @partial_resume."""
-        return await self._act(Action(verb="saga resume", by=by, why=why or note), _resume, saga, tenant, id, note=note)
+        return await self._act(
+            Action(verb="saga resume", by=by, why=why or note), _resume, saga, tenant, id, attempt, note=note
+        )
 
     async def cancel(
-        self, saga: str, id: str, reason: str, *, tenant: str = DEFAULT_TENANT, by: str = "", why: str = ""
+        self,
+        saga: str,
+        id: str,
+        reason: str,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        attempt: int | None = None,
+        by: str = "",
+        why: str = "",
     ) -> SagaRow:
         """Compensate now; the saga ends as cancelled."""
 
@@ -97,13 +125,15 @@ class SagaInstances:
             await course.compensate()
 
         cancelled = Action(verb="saga cancel", by=by, why=why or reason)
-        return await self._act(cancelled, act, saga, tenant, id, note=reason)
+        return await self._act(cancelled, act, saga, tenant, id, attempt, note=reason)
 
-    async def _act(self, action: Action, act: Act, saga: str, tenant: str, id: str, *, note: str = "") -> SagaRow:
+    async def _act(
+        self, action: Action, act: Act, saga: str, tenant: str, id: str, attempt: int | None, *, note: str = ""
+    ) -> SagaRow:
         conductor, by, verb = self._conductor(saga), action.by, action.verb.removeprefix("saga ")
         actor = Actor(kind="user", id=by) if by else None
         async with self._begin(conductor.of.service, tenant, actor=actor) as tx:
-            row = await conductor.load(tx, id)
+            row = await conductor.load(tx, id, attempt=attempt)
             if row is None:
                 raise _nobody(saga, tenant, id)
             said = {key: value for key, value in (("by", by), ("note", note)) if value}
@@ -117,7 +147,7 @@ class SagaInstances:
                     action,
                     service=conductor.of.service,
                     tenant=tenant,
-                    target=f"saga {saga} {id}",
+                    target=f"saga {row.ref}",
                     changed={"status": (row.status, after.status)},
                 ),
             )

@@ -97,7 +97,9 @@ WITH clock AS MATERIALIZED (SELECT {NOW} - $2 AS before), gone AS (
     DELETE FROM posthouse.saga WHERE ctid = ANY (ARRAY(
         SELECT o.ctid FROM posthouse.saga o WHERE o.purged_at IS NOT NULL AND o.ended_at < (SELECT before FROM clock)
         ORDER BY o.ended_at LIMIT $3 FOR UPDATE SKIP LOCKED))
-    RETURNING 1
+    RETURNING tenant, number
+), turns AS (
+    DELETE FROM posthouse.saga_turn t USING gone g WHERE t.tenant = g.tenant AND t.number = g.number
 )
 SELECT count(*) FROM gone
 """

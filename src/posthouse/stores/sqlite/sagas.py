@@ -65,11 +65,11 @@ BLANK = "UPDATE posthouse_saga SET purged_at = ?, progress = '{}', state = x'7b7
 FORGET_TURNS = "DELETE FROM posthouse_saga_turn WHERE number = ?"
 FORGET_INDEX = "DELETE FROM posthouse_saga_index WHERE number = ?"
 
-# Delete tombstones.
-FORGET = """
-DELETE FROM posthouse_saga WHERE number IN (
-    SELECT number FROM posthouse_saga WHERE ended_at < ? AND purged_at IS NOT NULL ORDER BY ended_at LIMIT ?)
-"""
+# Tombstones of those that ended before a time.
+BURIED = "SELECT number FROM posthouse_saga WHERE ended_at < ? AND purged_at IS NOT NULL ORDER BY ended_at LIMIT ?"
+
+# Delete one.
+FORGET = "DELETE FROM posthouse_saga WHERE number = ?"
 
 _turns = msgspec.json.Decoder(SagaTurn)
 
@@ -144,5 +144,9 @@ class SqliteSagas:
         return len(old)
 
     async def forget(self, age: float, limit: int) -> int:
-        async with self._database.begin() as tx:
-            return (await tx.execute(FORGET, (self._clock.now() - age, limit))).rowcount
+        old = await self._database.select(BURIED, (self._clock.now() - age, limit))
+        if old:
+            async with self._database.begin() as tx:
+                tx.run_many(FORGET, old)
+                tx.run_many(FORGET_TURNS, old)
+        return len(old)

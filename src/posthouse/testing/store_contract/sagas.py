@@ -216,7 +216,10 @@ class SagaContract(StoreFixtures):
             await self.later(10)
         assert await store.sagas.forget(5.0, 10) == 0, "of whom more is left than a tombstone, none is deleted"
         assert await store.sagas.purge(5.0, 10) == 3
+        assert await saved(store, replace(saga("b0"), turn=2, status="completed")), "what came late is noted"
+        assert (await store.sagas.find(SagaFilter(id="b0", tombstones=True)))[0].tombstone
         assert await store.sagas.forget(15.0, 1) == 1
+        assert await store.sagas.history("booking", "t1", "b0") == []
         assert await store.sagas.forget(15.0, 10) == 1
         assert [row.id for row in await store.sagas.find(SagaFilter(tombstones=True))] == ["b2"]
         assert await added(store, saga("b0"))

@@ -41,7 +41,9 @@ class PayoutOrdered(Payload):
     claim_id: str
 
 
-@claims.saga("claim", correlate="claim_id", index=("policy_id", "number", "due", "case"))
+@claims.saga(
+    "claim", correlate="claim_id", index=("policy_id", "number", "due", "case"), again=("cancelled", "compensated")
+)
 class ClaimSaga(Saga):
     """Inspect, approve, pay."""
 

@@ -140,7 +140,7 @@ class BookingSaga(Saga):
 async def start(id: str = "b1", tenant: str = "t1") -> bool:
     """Start a booking."""
     async with reservation.transaction(tenant) as tx:
-        return await reservation.start_saga(tx, BookingSaga(booking_id=id))
+        return bool(await reservation.start_saga(tx, BookingSaga(booking_id=id)))
 
 
 async def shown(id: str = "b1") -> SagaView:
