@@ -1,0 +1,258 @@
+"""A saga in every order: what is played, what is found, and how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from posthouse import Event, Payload, Saga, Service, Turn, Tx, deadline, starts, step, undo
+from posthouse.errors import ConfigurationError
+from posthouse.testing import Ending, Harness, Orders, OrdersBroken, assert_every_order, hears
+
+shop = Service("shop")
+stock = Service("stock")
+till = Service("till")
+waiter = Service("waiter")
+
+
+@shop.event("order.placed.v1", key="order")
+class Placed(Payload):
+    order: str
+
+
+@shop.event("order.shipped.v1", key="order")
+class Shipped(Payload):
+    order: str
+
+
+@shop.event("order.dropped.v1", key="order")
+class Dropped(Payload):
+    order: str
+
+
+@stock.event("goods.packed.v1", key="order")
+class Packed(Payload):
+    order: str
+
+
+@till.event("money.taken.v1", key="order")
+class Taken(Payload):
+    order: str
+
+
+class Order(Saga):
+    """It ships with the money, whether or not the goods are packed."""
+
+    order: str
+
+    @starts
+    def place(self, turn: Turn) -> None:
+        turn.publish(Placed(order=self.order))
+        turn.set(self.overdue)
+
+    @undo(place)
+    def drop(self, turn: Turn) -> None:
+        turn.publish(Dropped(order=self.order))
+
+    @deadline(60.0)
+    def overdue(self, turn: Turn) -> None:
+        turn.compensate("overdue")
+
+    @step(Packed)
+    def packed(self, event: Event[Packed], turn: Turn) -> None: ...
+
+    @step(Taken)
+    def paid(self, event: Event[Taken], turn: Turn) -> None:
+        turn.publish(Shipped(order=self.order))
+        turn.complete()
+
+
+class Patient(Saga):
+    """It waits for ever."""
+
+    order: str
+
+    @starts
+    def wait(self, turn: Turn) -> None: ...
+
+    @step(Taken)
+    def paid(self, event: Event[Taken], turn: Turn) -> None:
+        turn.complete()
+
+
+shop.saga("order", correlate="order")(Order)
+waiter.saga("patient", correlate="order")(Patient)
+
+
+class Stock:
+    def __init__(self) -> None:
+        self.packed = 0
+
+    @hears(Placed)
+    def packs(self, said: Placed) -> Packed:
+        self.packed += 1
+        return Packed(order=said.order)
+
+    @hears(Placed)
+    def has_none(self, said: Placed) -> None: ...
+
+
+class Till:
+    @hears(Placed)
+    def takes(self, said: Placed) -> Taken:
+        return Taken(order=said.order)
+
+
+async def place(harness: Harness, tenant: str) -> None:
+    async with shop.transaction(tenant) as tx:
+        await shop.start_saga(tx, Order(order="o1"))
+
+
+async def wait_for_ever(harness: Harness, tenant: str) -> None:
+    async with waiter.transaction(tenant) as tx:
+        await waiter.start_saga(tx, Patient(order="o1"))
+
+
+def shipped_what_was_packed(end: Ending) -> Iterator[str]:
+    if end.said(Shipped) and not end.partner(Stock).packed:
+        yield "shipped, and never packed"
+
+
+def anything_goes(end: Ending) -> Iterator[str]:
+    yield from ()
+
+
+async def broken(**given: object) -> Orders:
+    options: dict[str, object] = {"start": place, "partners": [Stock, Till], "invariants": shipped_what_was_packed}
+    with pytest.raises(OrdersBroken) as caught:
+        await assert_every_order(shop, Order, **{**options, **given})  # type: ignore[arg-type]  # as the test says
+    assert str(caught.value) == str(caught.value.orders)
+    return caught.value.orders
+
+
+async def test_an_order_that_breaks_an_invariant_is_found_and_told() -> None:
+    orders = await broken(limit=60)
+    plain = min(orders.violations, key=lambda violation: len(violation.story))
+    assert plain.what == "shipped, and never packed"
+    assert list(plain.story) == [
+        "order.placed is said, and Stock.has_none",
+        "order.placed is said, and Till.takes → running at turn 1",
+        "money.taken arrives → completed at turn 2",
+    ]
+    assert f"{len(orders.violations)} × shipped, and never packed" in str(orders)
+
+
+async def test_an_order_that_was_told_is_played_again_alone() -> None:
+    for violation in (await broken(limit=60)).violations[::7]:
+        again = await broken(only=violation.order)
+        assert (again.runs, list(again.violations)) == (1, [violation])
+
+
+async def test_the_same_seed_draws_the_same_orders_and_another_others() -> None:
+    first, second, other = await broken(limit=40), await broken(limit=40), await broken(limit=40, seed=1)
+    assert first == second
+    assert first != other
+    assert (first.runs, first.whole) == (40, False)
+    assert first.of > first.runs
+
+
+async def test_every_order_is_played_once_if_the_limit_allows_it() -> None:
+    def tell(end: Ending) -> Iterator[str]:
+        yield "told"
+
+    whole = await broken(limit=5000, invariants=tell)
+    again = await broken(limit=5000, invariants=tell, seed=7)
+    assert whole.whole
+    assert {violation.order for violation in whole.violations} == {violation.order for violation in again.violations}
+    assert whole.runs == len(whole.violations) == len({violation.order for violation in whole.violations})
+    told = "\n".join(line for violation in whole.violations for line in violation.story)
+    for words in (
+        "money.taken arrives, and its turn fails once",
+        "goods.packed arrives, and a second copy is under way",
+        "an operator cancels",
+        "60 s pass, and the next turn fails once",
+    ):
+        assert words in told
+
+
+async def test_a_saga_that_stands_still_breaks_an_invariant_that_nobody_wrote() -> None:
+    with pytest.raises(OrdersBroken, match="the saga stands still, and says so to nobody"):
+        await assert_every_order(waiter, Patient, start=wait_for_ever, invariants=anything_goes)
+
+
+async def test_a_turn_that_failed_is_tried_again_and_leaves_nothing_twice() -> None:
+    def shipped_once(end: Ending) -> Iterator[str]:
+        if len(end.said(Shipped)) > 1 or (end.status == "completed") != bool(end.said(Shipped)):
+            yield f"{end.status}, and shipped {len(end.said(Shipped))} times"
+
+    methods = {name: getattr(Order, name) for name in ("place", "paid", "drop", "overdue")}
+    orders = await assert_every_order(
+        shop, Order, start=place, partners=[Stock, Till], invariants=shipped_once, limit=200
+    )
+    assert orders.runs == 200
+    assert {name: getattr(Order, name) for name in methods} == methods
+
+
+async def test_what_happens_meanwhile_happens_at_any_point_and_before_the_start_everything_arrives_at_once() -> None:
+    seen: set[str] = set()
+
+    async def complain(harness: Harness, tenant: str) -> None:
+        await harness.publish(Packed(order="o1"), tenant=tenant)
+
+    def note(end: Ending) -> Iterator[str]:
+        seen.add(f"{len(end.said(Packed))} packed, {end.status}")
+        yield from ()
+
+    await assert_every_order(
+        shop,
+        Order,
+        before=[place],
+        start=complain,
+        partners=[Till],
+        meanwhile={"they are packed again": complain},
+        invariants=note,
+        limit=100,
+    )
+    assert {"1 packed, compensated", "2 packed, compensated"} <= seen
+
+
+async def test_a_neighbour_runs_its_own_handlers() -> None:
+    neighbour = Service("till")
+    neighbour.event("money.taken.v1", key="order")(type("Taken", (Payload,), {"__annotations__": {"order": str}}))
+
+    @neighbour.on(Placed)
+    async def take(event: Event[Placed], tx: Tx) -> None:
+        tx.publish(neighbour.declared.catalogue["till.money.taken.v1"].payload.decode(b'{"order": "o1"}'))
+
+    def ended(end: Ending) -> Iterator[str]:
+        if end.status not in ("completed", "compensated", "cancelled"):
+            yield end.status
+
+    orders = await assert_every_order(
+        shop, Order, start=place, partners=[Stock], neighbours=[neighbour], invariants=ended, limit=60
+    )
+    assert orders.runs == 60
+
+
+class Deaf:
+    """No method is marked."""
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"partners": [Deaf]}, "Deaf hears nothing: mark its methods with @hears"),
+        ({"limit": 0}, "limit"),
+        ({"only": "nonsense"}, "is no order"),
+    ],
+)
+async def test_what_was_given_wrongly_is_told(given: dict[str, object], words: str) -> None:
+    options: dict[str, object] = {"start": place, "partners": [Stock], "invariants": anything_goes}
+    with pytest.raises(ConfigurationError, match=words):
+        await assert_every_order(shop, Order, **{**options, **given})  # type: ignore[arg-type]  # that is the test
+
+
+async def test_a_saga_of_another_service_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="Order is no saga of till"):
+        await assert_every_order(till, Order, start=place, invariants=anything_goes)
