@@ -107,7 +107,7 @@ class _Trees:
     async def all(self, limit: int) -> Orders:
         """Trees that can be walked whole are, and of the others a share."""
         found = [await self._tree(None, max(1, limit // 4))]
-        waits = [Wait(at, pause) for pause in self._play.pauses for at in range(1, self._play.rounds + 1)]
+        waits = [Wait(at, pause) for pause in sorted(self._play.pauses) for at in range(1, self._play.rounds + 1)]
         for number, wait in enumerate(waits):
             left = limit - sum(orders.runs for orders in found)
             found.append(await self._tree(wait, max(1, left // (len(waits) - number))))

@@ -142,12 +142,8 @@ class Play:
         self._failing: set[str] = set()
         self.rounds = 0
         """The most moves that a run had before it waited by itself."""
-
-    @property
-    def pauses(self) -> list[float]:
-        """How long deadlines and undos may take, shortest first."""
-        awaited = [undo.within for undo in self._of.undos.values() if undo.until is not None]
-        return sorted({*self._of.deadlines.values(), *awaited})
+        self.pauses: set[float] = set()
+        """For how many seconds deadlines were set, those of undos among them."""
 
     async def batch(self, some: Sequence[Choices], wait: Wait | None) -> list[tuple[Choices, Sequence[Violation]]]:
         """Play runs side by side: they share the clock, and nothing else."""
@@ -194,6 +190,8 @@ class Play:
         rows: dict[str, list[SagaRow]] = {}
         async for row in app_of(self._service).sagas.find(SagaFilter(saga=self._of.name)):
             rows.setdefault(row.tenant, []).append(row)
+            armed = [at for at in row.deadlines.values() if row.changed_at == harness.clock.now()]
+            self.pauses |= {round(at.due_at - row.changed_at, 3) for at in armed}
         for run in runs:
             before, run.rows = _standing(run), rows.get(run.tenant, [])
             if _standing(run) != before:
