@@ -31,7 +31,7 @@ from posthouse.local.sharing import Shares, Sharing
 from posthouse.outage import Outages, Waiting
 from posthouse.processes import Projections, Timers
 from posthouse.processes.projection import Wiring
-from posthouse.processes.saga.comparing import compare, not_over
+from posthouse.processes.saga.comparing import compare, samples
 from posthouse.receiving import Consumer, Executor, Handler, Retrier, dead_letter_topic
 from posthouse.receiving.readers import is_ordered, problems_of, topics_of
 from posthouse.redaction import redacted
@@ -325,7 +325,7 @@ class Opened:
         types = {name: of for service in self.services for name, of in service.declared.saga_types.items()}
         if not types:
             return []
-        found = (await compare(types, not_over(self.ports.store.sagas, types))).checks()
+        found = (await compare(types, samples(self.ports.store.sagas, types))).checks()
         if self.settings.saga_misfits == "start":
             found = [replace(one, judgement="warn") if one.judgement == "fail" else one for one in found]
         return found

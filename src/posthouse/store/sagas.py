@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 from uuid import UUID
 
 import msgspec
@@ -23,6 +23,7 @@ End = Literal["completed", "compensated", "cancelled"]
 """How it may end."""
 
 ENDED: frozenset[SagaStatus] = frozenset(("completed", "compensated", "cancelled"))
+NOT_OVER: tuple[SagaStatus, ...] = tuple(status for status in get_args(SagaStatus) if status not in ENDED)
 
 
 Indexable = str | int | UUID | date
@@ -167,6 +168,16 @@ def progress_of(row: SagaRow) -> str:
     ).decode()
 
 
+def shape_of(row: SagaRow) -> str:
+    """What a release must know to run it, as a hash: the steps that are done, the deadlines that are armed, the undo under way, and
+    the names of the fields."""
+    steps = [(done.step, done.undoable) for done in row.done]
+    undoing = None if row.undoing is None else (row.undoing.step, row.undoing.waiting)
+    fields = sorted(msgspec.json.decode(row.state, type=dict[str, msgspec.Raw]))
+    shape = msgspec.json.encode((steps, sorted(row.deadlines), undoing, fields))
+    return hashlib.blake2b(shape, digest_size=8).hexdigest()
+
+
 def with_progress(row: SagaRow, progress: str | bytes) -> SagaRow:
     """The row with what `progress_of` kept of it."""
     kept = _progress.decode(progress)
@@ -281,6 +292,11 @@ class SagaTable(Protocol):
 
     async def turns_in(self, tx: Transaction, row: SagaRow) -> Sequence[SagaTurn]:
         """The history of a row that was loaded, with what `tx` has saved."""
+        ...
+
+    async def shapes(self, sagas: Sequence[str], each: int) -> Sequence[tuple[SagaRow, int]]:
+        """Of the sagas of these names that are not over up to `each` of every shape (see `shape_of`), and for how many each
+        stands. Costs little, however many there are."""
         ...
 
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:

@@ -238,6 +238,8 @@ def test_a_release_that_fits_passes_the_check(stay: Project) -> None:
     drive(stay)
     result = stay.run("saga", "check", TARGET)
     assert (result.exit_code, result.stdout) == (0, "compared, of those that are not over: 3 of booking: all fit\n")
+    stay.forget()
+    assert stay.run("saga", "check", TARGET, "--all").stdout == result.stdout
 
 
 def test_a_release_that_could_not_go_on_fails_the_check(stay: Project, tmp_path: Path) -> None:

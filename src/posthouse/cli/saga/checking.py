@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -20,13 +21,19 @@ from posthouse.service import Service
 WORDS = {"fail": ("cannot go on", "bold red"), "warn": ("to know", "yellow")}
 
 
-def check(target: Target, as_json: AsJson = False) -> None:
-    """Compare every saga that is not over with the class that will run it: fields, steps that are done, deadlines that are
-    armed, undos under way. Ends with code 1 when some could not go on, as a start would refuse. Changes nothing."""
+def check(
+    target: Target,
+    every: Annotated[
+        bool, typer.Option("--all", help="Decode the state of every one, not of some of each shape.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the sagas that are not over with the class that will run them: fields, steps that are done, deadlines that
+    are armed, undos under way. Ends with code 1 when some could not go on, as a start would refuse. Changes nothing."""
     service = load(target)
     if not service.declared.saga_types:
         raise ConfigurationError(f"{service.name} declares no saga: declare one with @{service.name}.saga(…)")
-    comparison = asyncio.run(_compare(service))
+    comparison = asyncio.run(_compare(service, every))
     failed = any(one.judgement == "fail" for one in comparison.findings)
     if as_json:
         print_json({"fits": not failed, "counts": comparison.counts, "findings": comparison.findings})
@@ -36,9 +43,9 @@ def check(target: Target, as_json: AsJson = False) -> None:
         raise typer.Exit(CHECK_FAILED)
 
 
-async def _compare(service: Service) -> Comparison:
+async def _compare(service: Service, every: bool) -> Comparison:
     async with opened([service]):
-        return await app_of(service).sagas.compare()
+        return await app_of(service).sagas.compare(every=every)
 
 
 def _show(comparison: Comparison) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping, Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import msgspec
 
@@ -13,12 +13,13 @@ from posthouse.errors import ContractError
 from posthouse.processes.saga.declared import SagaType
 from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN
 from posthouse.redaction import words_of
-from posthouse.store.sagas import ENDED, SagaFilter, SagaRow, SagaStatus, SagaTable
+from posthouse.store.sagas import NOT_OVER, SagaFilter, SagaRow, SagaTable
 
 OWN_DEADLINES = (RETRY_UNDO, UNDO_WITHIN)
 
-NOT_OVER: tuple[SagaStatus, ...] = tuple(status for status in get_args(SagaStatus) if status not in ENDED)
 PAGE = 1_000
+EACH = 20
+"""So many of each shape are read at a start."""
 
 BACK = "bring it back until no saga has it, or let the release before run these to their end"
 
@@ -74,6 +75,12 @@ async def not_over(table: SagaTable, types: Mapping[str, SagaType]) -> AsyncIter
             for row in page:
                 yield row, 1
             after = page[-1].number
+
+
+async def samples(table: SagaTable, types: Mapping[str, SagaType]) -> AsyncIterator[tuple[SagaRow, int]]:
+    """Some of each shape of the sagas of these names that are not over, and for how many each stands."""
+    for sample in await table.shapes(list(types), EACH):
+        yield sample
 
 
 async def compare(types: Mapping[str, SagaType], rows: AsyncIterable[tuple[SagaRow, int]]) -> Comparison:

@@ -12,7 +12,7 @@ from posthouse.errors import ConfigurationError, DeskError, did_you_mean
 from posthouse.events import DEFAULT_TENANT, Actor
 from posthouse.operators import OperatorsLog
 from posthouse.processes.saga.book import SagaBook
-from posthouse.processes.saga.comparing import Comparison, compare, not_over
+from posthouse.processes.saga.comparing import Comparison, compare, not_over, samples
 from posthouse.processes.saga.conductor import Conductor
 from posthouse.processes.saga.course import Course
 from posthouse.processes.saga.transition import compensating
@@ -65,10 +65,11 @@ class SagaInstances:
             raise _nobody(saga, tenant, id)
         return SagaView(row=row, history=await self._table.history(saga, tenant, id, attempt=row.attempt))
 
-    async def compare(self) -> Comparison:
-        """Every saga that is not over with the class that will run it: what does not fit."""
+    async def compare(self, *, every: bool = False) -> Comparison:
+        """The sagas that are not over with the classes that will run them: what does not fit. Steps, deadlines and fields are
+        those of all; states are decoded of some of each shape, or of every one."""
         types = {name: of for book in self._books for name, of in book.types.items()}
-        return await compare(types, not_over(self._table, types))
+        return await compare(types, (not_over if every else samples)(self._table, types))
 
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:
         """How many there are per (saga, status)."""

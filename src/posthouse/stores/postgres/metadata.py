@@ -348,6 +348,7 @@ def _sagas(metadata: MetaData) -> None:
         *_columns(Text, "reason", "correlation?", "parent_saga?", "parent_id?"),
         *_columns(Integer, "parent_attempt?"),
         *_columns(Double, "started_at", "changed_at", "ended_at?", "purged_at?"),
+        Column("shape", Text),
         *_columns(Text, "progress", "state"),
         PrimaryKeyConstraint("tenant", "saga", "id", "attempt", name="saga_pkey"),
         Index("saga_by_number", "number", postgresql_where=text("purged_at IS NULL")),

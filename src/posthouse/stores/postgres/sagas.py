@@ -9,7 +9,7 @@ import msgspec
 
 from posthouse.clock import Clock
 from posthouse.store import Rows, Transaction
-from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of
+from posthouse.store.sagas import NOT_OVER, SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of, shape_of
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.joins import ours
 from posthouse.stores.postgres.steps import NOW, Steps
@@ -40,7 +40,7 @@ SAVE = f"""
 WITH saved AS (
     UPDATE posthouse.saga SET status = CAST($2 AS text), turn = CAST($3 AS integer), reason = CAST($4 AS text),
         changed_at = {MOMENT}, ended_at = CASE WHEN CAST($5 AS boolean) THEN coalesce(ended_at, {MOMENT}) END,
-        progress = CAST($6 AS text),
+        progress = CAST($6 AS text), shape = CAST($17 AS text),
         state = CAST($7 AS text)
     WHERE saga = CAST($8 AS text) AND tenant = CAST($9 AS text) AND id = CAST($10 AS text)
         AND attempt = CAST($11 AS integer) AND turn = CAST($12 AS integer)
@@ -58,6 +58,19 @@ WITH saved AS (
 )
 INSERT INTO posthouse.saga_turn (tenant, number, turn, record)
 SELECT s.tenant, s.number, s.turn, CAST($14 AS text) FROM saved s RETURNING 1
+"""
+
+# Sagas that are not over, some of each shape, spread over the time in which they were started. The first of a shape stands
+# for all that are not shown.
+SHAPES = f"""
+WITH placed AS (
+    SELECT number, count(*) OVER same AS times, row_number() OVER (same ORDER BY number) AS place
+    FROM posthouse.saga WHERE saga = ANY ($1::text[]) AND status = ANY ($2::text[]) AND purged_at IS NULL
+    WINDOW same AS (PARTITION BY saga, status, shape)
+)
+SELECT CASE place WHEN 1 THEN times - (times + step - 1) / step + 1 ELSE 1 END, {", ".join(f"s.{name}" for name in SAGA.split(", "))}
+FROM (SELECT *, (times + $3::bigint - 1) / $3::bigint AS step FROM placed) AS counted JOIN posthouse.saga s USING (number)
+WHERE (place - 1) % step = 0 ORDER BY number
 """
 
 # The turns of one saga.
@@ -143,7 +156,7 @@ class PostgresSagas:
         return bool(await self._run(
             tx, SAVE, self._now(), row.status, row.turn, row.reason, row.ended, progress_of(row), row.state.decode(),
             row.saga, row.tenant, row.id, row.attempt, row.turn - 1, list(cancel), msgspec.json.encode(turn).decode(),
-            list(row.index), list(row.index.values()),
+            list(row.index), list(row.index.values()), shape_of(row),
         ))  # fmt: skip
 
     async def _run(self, tx: Transaction, sql: str, *parameters: object) -> Rows:
@@ -161,6 +174,10 @@ class PostgresSagas:
     async def turns_in(self, tx: Transaction, row: SagaRow) -> Sequence[SagaTurn]:
         found: Sequence[Sequence[Any]] = await self._run(tx, TURNS, row.tenant, row.number)
         return [_turns.decode(record) for (record,) in found]
+
+    async def shapes(self, sagas: Sequence[str], each: int) -> Sequence[tuple[SagaRow, int]]:
+        found: Sequence[Sequence[Any]] = await self._database.run(SHAPES, list(sagas), list(NOT_OVER), each)
+        return [(saga_row(columns), times) for times, *columns in found]
 
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:
         found: Sequence[Sequence[Any]] = await self._database.run(COUNTS)

@@ -392,6 +392,7 @@ CREATE TABLE posthouse.saga (
     changed_at double precision NOT NULL,  -- last turn
     ended_at double precision,  -- NULL while it is not over
     purged_at double precision,  -- since when only this row is left of it, a tombstone
+    shape text,  -- what steps, deadlines and fields it has, as a hash; NULL before its first turn
     progress text NOT NULL,  -- steps done and deadlines armed, as JSON
     state text NOT NULL,  -- its fields, as JSON
     PRIMARY KEY (tenant, saga, id, attempt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import msgspec
 
 from posthouse.clock import Clock
 from posthouse.store import Transaction
-from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of
+from posthouse.store.sagas import NOT_OVER, SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of, shape_of
 from posthouse.stores.rows import SAGA, find_sagas, parent_columns, saga_row
 from posthouse.stores.sqlite.database import Database
 from posthouse.stores.sqlite.timers import CANCEL
@@ -30,7 +31,8 @@ ORDER BY (correlation = ?5) IS TRUE DESC, attempt DESC LIMIT 1
 # Store the next turn of a saga.
 SAVE = """
 UPDATE posthouse_saga SET status = ?2, turn = ?3, reason = ?4, changed_at = ?1,
-    ended_at = CASE WHEN ?5 THEN coalesce(ended_at, ?1) END, progress = ?6, state = ?7
+    ended_at = CASE WHEN ?5 THEN coalesce(ended_at, ?1) END, progress = ?6, state = ?7,
+    shape = ?13
 WHERE saga = ?8 AND tenant = ?9 AND id = ?10 AND attempt = ?11 AND turn = ?12 RETURNING number
 """
 
@@ -43,6 +45,19 @@ ON CONFLICT (number, field) DO UPDATE SET value = excluded.value WHERE value <> 
 
 # Add it to the history.
 RECORD = "INSERT INTO posthouse_saga_turn (number, turn, record) VALUES (?, ?, ?)"
+
+# Sagas that are not over, some of each shape, spread over the time in which they were started. The first of a shape stands
+# for all that are not shown.
+SHAPES = f"""
+WITH placed AS (
+    SELECT number, count(*) OVER same AS times, row_number() OVER (same ORDER BY number) AS place
+    FROM posthouse_saga WHERE saga IN (SELECT value FROM json_each(?1)) AND status IN (SELECT value FROM json_each(?2)) AND purged_at IS NULL
+    WINDOW same AS (PARTITION BY saga, status, shape)
+)
+SELECT CASE place WHEN 1 THEN times - (times + step - 1) / step + 1 ELSE 1 END, {", ".join(f"s.{name}" for name in SAGA.split(", "))}
+FROM (SELECT *, (times + ?3 - 1) / ?3 AS step FROM placed) AS counted JOIN posthouse_saga s USING (number)
+WHERE (place - 1) % step = 0 ORDER BY number
+"""
 
 # The turns of one saga.
 HISTORY = """
@@ -105,7 +120,7 @@ class SqliteSagas:
     async def save(self, tx: Transaction, row: SagaRow, turn: SagaTurn, *, cancel: Sequence[str] = ()) -> bool:
         saved = await tx.execute(SAVE, (
             self._clock.now(), row.status, row.turn, row.reason, row.ended, progress_of(row), row.state,
-            row.saga, row.tenant, row.id, row.attempt, row.turn - 1,
+            row.saga, row.tenant, row.id, row.attempt, row.turn - 1, shape_of(row),
         ))  # fmt: skip
         if not saved:
             return False
@@ -128,6 +143,11 @@ class SqliteSagas:
     async def turns_in(self, tx: Transaction, row: SagaRow) -> Sequence[SagaTurn]:
         found: Sequence[Sequence[Any]] = await tx.execute(TURNS, (row.number,))
         return [_turns.decode(record) for (record,) in found]
+
+    async def shapes(self, sagas: Sequence[str], each: int) -> Sequence[tuple[SagaRow, int]]:
+        parameters = (json.dumps(list(sagas)), json.dumps(NOT_OVER), each)
+        found: Sequence[Sequence[Any]] = await self._database.select(SHAPES, parameters)
+        return [(saga_row(columns), times) for times, *columns in found]
 
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:
         found: Sequence[Sequence[Any]] = await self._database.select(COUNTS)

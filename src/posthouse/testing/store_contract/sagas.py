@@ -72,6 +72,21 @@ class SagaContract(StoreFixtures):
         assert replace(loaded, number=0) == whole
         assert await store.sagas.find(SagaFilter(saga="booking", tenant="t1", id="b1")) == [loaded]
 
+    async def test_of_each_shape_some_stand_for_all(self, store: Store) -> None:
+        for number in range(7):
+            await moved(store, replace(saga(f"b{number}"), done=(Done("hold", 1),)))
+        await moved(store, replace(saga("odd"), done=(Done("hold", 1), Done("pay", 2))))
+        await moved(store, replace(saga("armed"), done=(Done("hold", 1),), deadlines={"expired": Armed("e1", 1.0)}))
+        await moved(store, replace(saga("grown"), done=(Done("hold", 1),), state=b'{"guest":"g","more":1}'))
+        await moved(store, replace(saga("over"), status="completed"))
+        await moved(store, replace(saga("other"), saga="stay"))
+        found = await store.sagas.shapes(["booking"], 3)
+        assert [(row.id, times) for row, times in found] == [
+            ("b0", 5), ("b3", 1), ("b6", 1), ("odd", 1), ("armed", 1), ("grown", 1),
+        ]  # fmt: skip
+        assert found[3][0].steps == ("hold", "pay")
+        assert [times for _, times in await store.sagas.shapes(["booking", "stay"], 100)] == [1] * 11
+
     async def test_history_keeps_every_turn_in_order(self, store: Store) -> None:
         await added(store, saga("b1"))
         await added(store, saga("b2"))
@@ -345,6 +360,12 @@ async def added(store: Store, row: SagaRow) -> bool:
 async def saved(store: Store, row: SagaRow, record: SagaTurn | None = None, cancel: list[str] | None = None) -> bool:
     async with store.begin() as tx:
         return await store.sagas.save(tx, row, record or turn(row.turn), cancel=cancel or [])
+
+
+async def moved(store: Store, row: SagaRow) -> None:
+    """A saga that was started and took a turn."""
+    await added(store, msgspec.structs.replace(row, status="running"))
+    assert await saved(store, replace(row, turn=1))
 
 
 async def ended(store: Store, id: str, *, status: SagaStatus, tenant: str = "t1") -> None:

@@ -16,6 +16,7 @@ CREATE TABLE posthouse_saga (
     changed_at REAL NOT NULL,
     ended_at REAL,
     purged_at REAL,
+    shape TEXT,
     progress TEXT NOT NULL,
     state BLOB NOT NULL,
     UNIQUE (saga, tenant, id, attempt)
