@@ -1071,6 +1071,31 @@ class Checkout(Saga):
             "Checkout: placed is given Event[OrderPlaced], and its payload is event.data: write `event: Event[OrderPlaced]`",
         ),
         Mistake(
+            "@undo unless without until",
+            """\
+class Checkout(Saga):
+    order_id: str
+    @step(OrderPlaced)
+    def paid(self, event, turn): ...
+    @undo(paid, unless=OrderPaid)
+    def refund(self, event, turn): ...""",
+            "@undo(unless=OrderPaid) is the other answer to the event that it waits for: name that one with until=…",
+        ),
+        Mistake(
+            "@late beside late=ignore",
+            """\
+@orders.saga("checkout", correlate="order_id")
+class Checkout(Saga):
+    order_id: str
+    @starts
+    def begin(self, turn): ...
+    @step(OrderPlaced, late="ignore")
+    def paid(self, event, turn): ...
+    @late(OrderPlaced)
+    def paid_late(self, event, turn): ...""",
+            "Checkout: paid_late takes OrderPlaced late, and paid says late='ignore': leave one of them out",
+        ),
+        Mistake(
             "saga no correlate",
             """\
 @orders.saga("checkout", correlate="oder_id")

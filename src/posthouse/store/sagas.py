@@ -53,10 +53,12 @@ class SagaRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class Armed(msgspec.Struct, frozen=True, gc=False):
-    """A deadline that is set: the id of the event that will say that it passed, and when it is due."""
+    """A deadline that is set: the id of the event that will say that it passed, and when it is due. `late`: it was set when
+    the saga compensated or had ended, and stays whatever becomes of it."""
 
     event_id: str
     due_at: float
+    late: bool = False
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -87,8 +89,8 @@ class Undoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     """One saga. `state` is its typed state as JSON. `done` holds the steps that were done and not undone, in order; one that
     was done by two events is there twice.
-    `turn` counts its changes and guards them. `cancelled`: it compensates because an operator said so. `number` is
-    given by the store, in the order of starting. `attempt` counts the sagas of one id, from 1. `parent` is the saga in
+    `turn` counts its changes and guards them. `cancelled`: it compensates because an operator said so. `ended_as`: how
+    it had ended before a step came late, which is undone now; then it ends so again. `number` is given by the store, in the order of starting. `attempt` counts the sagas of one id, from 1. `parent` is the saga in
     whose turn it was started. `index` holds the fields that it is found by, as `indexed_text` writes them.
 
     What was purged is a tombstone: who it was, and how it ended; state, progress, index and history are gone.
@@ -108,6 +110,7 @@ class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     note: str = ""
     cancelled: bool = False
+    ended_as: SagaStatus | None = None
     correlation: str | None = None
     turn: int = 0
     started_at: float = 0.0
@@ -148,6 +151,7 @@ class _Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     undoing: Undoing | None = None
     note: str = ""
     cancelled: bool = False
+    ended_as: SagaStatus | None = None
     index: dict[str, str] = {}
 
 
@@ -163,6 +167,7 @@ def progress_of(row: SagaRow) -> str:
             undoing=row.undoing,
             note=row.note,
             cancelled=row.cancelled,
+            ended_as=row.ended_as,
             index=dict(row.index),
         )
     ).decode()
@@ -188,6 +193,7 @@ def with_progress(row: SagaRow, progress: str | bytes) -> SagaRow:
         undoing=kept.undoing,
         note=kept.note,
         cancelled=kept.cancelled,
+        ended_as=kept.ended_as,
         index=kept.index,
     )
 

@@ -83,8 +83,8 @@ class SagaBook:
         of = conductor.of
         methods = {take.event_type.name: take.method for take in (*of.lates, *of.takes)}
         for undo in of.undos.values():
-            if undo.until is not None:
-                methods.setdefault(undo.until.name, undo.method)
+            for answer in undo.answers:
+                methods.setdefault(answer.name, undo.method)
         if of.started_by is not None:
             methods[of.started_by.event_type.name] = of.started_by.method
         for subject, event_type in of.event_types.items():

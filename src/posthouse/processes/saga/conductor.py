@@ -12,7 +12,7 @@ from posthouse.errors import ConfigurationError, Reject, RetryLater, StoreCollis
 from posthouse.events import Event
 from posthouse.processes.saga.course import Course
 from posthouse.processes.saga.deadlines import DeadlinePassed
-from posthouse.processes.saga.declared import SagaType
+from posthouse.processes.saga.declared import SagaType, Taken, Undo
 from posthouse.processes.saga.recorded import input_of
 from posthouse.processes.saga.saga import Saga
 from posthouse.processes.saga.start import SagaStart, not_started, started
@@ -74,7 +74,7 @@ class Conductor:
         elif passed.deadline == UNDO_WITHIN:
             course.undo_took_too_long()
         elif passed.deadline in self.of.deadlines:
-            await course.run(passed.deadline)
+            await (course.run if takes_in_time(row) else course.run_late)(passed.deadline)
         else:
             raise ConfigurationError(
                 f"{row.saga} {row.id}: the deadline {passed.deadline!r} was armed by another release, and "
@@ -147,7 +147,7 @@ class Conductor:
         """An event for a tombstone. Its state is gone: what would have to be undone is for a person; anything else is noted,
         without what it said."""
         taken = self.of.in_time.get(given.type)
-        undo = None if taken is None else self.of.undos.get(taken.method)
+        undo = self.of.undos[taken.method] if taken is not None and self._undoes_late(taken) else None
         method = undo.method if undo is not None else getattr(self.of.too_late.get(given.type), "method", None)
         if method is not None:
             raise Reject(
@@ -161,24 +161,30 @@ class Conductor:
     async def _take(self, tx: Tx, row: SagaRow, given: SagaInput, event: Event[object]) -> None:
         course = self._course(tx, row, given)
         in_time, too_late = self.of.in_time.get(given.type), self.of.too_late.get(given.type)
-        if self._is_awaited(row, given.type):
+        undo = self._awaiting(row)
+        if undo is not None and undo.until is not None and undo.until.name == given.type:
             course.undo_is_over()
             await course.compensate()
+        elif undo is not None and undo.unless is not None and undo.unless.name == given.type:
+            course.undo_was_refused()
         elif takes_in_time(row) and in_time is not None:
             if missing := self.of.missing(in_time.method, row.steps):
                 raise RetryLater(f"{given.type} waits for {', '.join(missing)}")
             await course.run(in_time.method, event)
         elif not takes_in_time(row) and too_late is not None:
             await course.run_late(too_late.method, event)
+        elif not takes_in_time(row) and in_time is not None and self._undoes_late(in_time):
+            await course.undo_late(in_time.method, event)
         else:
             course.pass_over(_why_not(row), late=not takes_in_time(row))
         await self.finish(course)
 
-    def _is_awaited(self, row: SagaRow, subject: str) -> bool:
-        if row.undoing is None or not row.undoing.waiting:
-            return False
-        undo = self.of.undos.get(row.undoing.step)
-        return undo is not None and undo.until is not None and undo.until.name == subject
+    def _awaiting(self, row: SagaRow) -> Undo | None:
+        """The undo that was called and waits for its fact."""
+        return None if row.undoing is None or not row.undoing.waiting else self.of.undos.get(row.undoing.step)
+
+    def _undoes_late(self, taken: Taken) -> bool:
+        return taken.kind == "step" and taken.late == "undo" and taken.method in self.of.undos
 
     def _early(self, subject: str, id: str) -> None:
         taken = self.of.in_time.get(subject)

@@ -26,14 +26,18 @@ from posthouse.processes.saga.declared import SagaType, Undo
 from posthouse.processes.saga.recorded import event_of, said_in
 from posthouse.processes.saga.saga import Saga
 from posthouse.processes.saga.transition import (
+    OWN_DEADLINES,
     RETRY_UNDO,
     UNDO_WITHIN,
     all_undone,
     attempted,
     awaiting,
+    came_late,
     completed,
     failed,
     marked,
+    marked_late,
+    next_undo,
     rearmed,
     standing_at,
     takes_in_time,
@@ -49,8 +53,6 @@ from posthouse.store.sagas import Armed, Done, SagaInput, SagaRow, SagaTurn
 
 NOT_ITS_OWN = (StoreUnavailable, StoreFull, CommitUnknown, TransactionClosed, DeadlineExceeded)
 """What no undo can be blamed for: the whole turn is rolled back and comes again."""
-
-OWN_DEADLINES = (RETRY_UNDO, UNDO_WITHIN)
 
 # An undo that fails takes back what it wrote, and nothing else.
 SAVEPOINT = "SAVEPOINT posthouse_undo"
@@ -108,6 +110,10 @@ class Course:
             if self.row is not before:
                 self._steps.append(method)
         self.row = marked(self.row, turn.mark, self.now)
+        self._hear(turn)
+
+    def _hear(self, turn: Turn) -> None:
+        """What a method said about deadlines, after those before it."""
         self._cleared |= turn.cleared
         self._set_for = {n: s for n, s in self._set_for.items() if n not in turn.cleared} | turn.set_for
 
@@ -115,10 +121,29 @@ class Course:
         done = self.row.steps
         return next((j for j in self.of.joins if j not in done and not self.of.missing(j, done)), None)
 
-    async def run_late(self, method: str, event: Event[object]) -> None:
-        """Call a method that takes what comes late: it decides no more about the saga."""
+    async def run_late(self, method: str, event: Event[object] | None = None) -> None:
+        """Call a method that takes what comes late."""
+        self.late, self._event = True, event
+        turn = await self._call(method, event)
+        self._hear(turn)
+        self.row = marked_late(self.row, turn.mark, self.now)
+        await self._go_on_undoing()
+
+    async def undo_late(self, step: str, event: Event[object]) -> None:
+        """The event of a step came late: undo that step, now or behind the undo that is under way. One that was taken before
+        is not undone again."""
         self.late = True
-        await self._call(method, event, final=True)
+        if any(turn.input.event_id == event.id for turn in await self._turns()):
+            self.note = "came late, and again: it was taken before"
+            return
+        self._event = event
+        self.row = came_late(self.row, Done(step, self.row.turn + 1, late=True, undoable=True))
+        await self._go_on_undoing()
+
+    async def _go_on_undoing(self) -> None:
+        """Unless it waits for a fact, for another try, or for an operator."""
+        if self.row.status == "compensating" and self.row.undoing is None:
+            await self.compensate()
 
     async def run_by_hand(self, method: str | None) -> None:
         """An operator did what was missing: the saga is completed, whatever the method that is told about it says."""
@@ -133,8 +158,7 @@ class Course:
     async def compensate(self) -> None:
         """Undo steps, last one first, until all are undone, one fails, or one waits for its fact."""
         self._cleared.update(OWN_DEADLINES)
-        while self.row.done:
-            at = standing_at(self.row)
+        while (at := next_undo(self.row)) is not None:
             undo = self.of.undos.get(at.step)
             if undo is None and at.step not in self.of.steps:
                 self._give_up(f"the step {at.step!r} was done by another release: it is not declared any more")
@@ -162,23 +186,30 @@ class Course:
         fact = "its fact" if undo.until is None else undo.until.name
         self._give_up(f"{undo.method}: {fact} did not come within {undo.within:g} s")
 
+    def undo_was_refused(self) -> None:
+        """The fact came that says that it will not."""
+        self._give_up(f"{self.of.undos[standing_at(self.row).step].method}: {self._given.type} came: it was refused")
+
     async def finish(self, make: type[DeadlinePassed]) -> None:
         """Arm and cancel deadlines, and save the row with the record of this turn."""
         await self._tx.settled()
         said = tuple(said_in(row, after) for row, after in self._tx.appended_since(self._before))
         state = self._state()
-        row, waits, to_cancel = rearmed(self.row, fired=self._fired, cleared=self._cleared, set_for=self._set_for)
+        row, waits, to_cancel = rearmed(
+            self.row, fired=self._fired, cleared=self._cleared, set_for=self._set_for, late=self.late
+        )
         to_set = {name: await self._reckoned(wait) for name, wait in waits.items()}
         names = {name: timer_name(row.ref, name) for name in (*to_set, *to_cancel)}
         armed = dict(row.deadlines)
         for name, wait in to_set.items():
             payload = make(saga=row.saga, id=row.id, deadline=name, attempt=row.attempt)
+            late = self.late and name not in OWN_DEADLINES
             if isinstance(wait, datetime):
                 event_id = await self._tx.schedule(payload, timer=names[name], at=wait)
-                armed[name] = Armed(event_id, wait.timestamp())
+                armed[name] = Armed(event_id, wait.timestamp(), late=late)
             else:
                 event_id = await self._tx.schedule(payload, timer=names[name], after=wait)
-                armed[name] = Armed(event_id, self.now + wait)
+                armed[name] = Armed(event_id, self.now + wait, late=late)
         index = row.index if self._saga is None else self.of.index_of(self._saga)
         row = replace(row, state=state, deadlines=armed, index=index, turn=row.turn + 1, changed_at=self.now)
         record = SagaTurn(
@@ -214,7 +245,7 @@ class Course:
             self._tx,
             method=f"{self.of.cls.__name__}.{method}",
             now=self.now,
-            reason=self.row.reason,
+            reason=self.row.reason or ("came late" if self.row.ended_as else ""),
             deadlines=self.of.deadlines,
             needs=self.of.needs,
             done={*self.row.steps, method},
@@ -276,14 +307,17 @@ class Course:
             return None
         if done.turn == self.row.turn + 1:
             return self._event
-        if self._history is None:
-            self._history = await self._tx.store.sagas.turns_in(self._tx.transaction, self.row)
-        found = next((turn for turn in self._history if turn.turn == done.turn), None)
+        found = next((turn for turn in await self._turns() if turn.turn == done.turn), None)
         if found is None:
             raise ConfigurationError(
                 f"the history of {self.row.saga} {self.row.id} has no turn {done.turn}, which did {done.step}"
             )
         return event_of(self.of, found.input, self.row.tenant, found.at)
+
+    async def _turns(self) -> Sequence[SagaTurn]:
+        if self._history is None:
+            self._history = await self._tx.store.sagas.turns_in(self._tx.transaction, self.row)
+        return self._history
 
     def _state(self) -> bytes:
         """The state as it is stored; as it was, when no method looked at it."""

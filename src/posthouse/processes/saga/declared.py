@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -15,7 +15,7 @@ from posthouse.errors import ConfigurationError, ContractError
 from posthouse.events import Event
 from posthouse.events.limits import UNREADABLE
 from posthouse.processes.calendar import Working
-from posthouse.processes.saga.marks import Early, Kind
+from posthouse.processes.saga.marks import Early, Kind, Late
 from posthouse.processes.saga.saga import Saga, renamed
 from posthouse.processes.saga.stored import under_new_names, with_others
 from posthouse.receiving import Policy
@@ -33,17 +33,24 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     early: Early = "wait"
     after: tuple[str, ...] = ()
     """The steps that must be done before."""
+    late: Late = "undo"
 
 
 class Undo(msgspec.Struct, frozen=True, kw_only=True):
-    """The compensation of a step. With `until` it waits for a fact, at most `within` seconds; `correlate` names the field
-    of that fact that holds the saga's id."""
+    """The compensation of a step. With `until` it waits for a fact, at most `within` seconds, and fails when the fact
+    `unless` comes; `correlate` names the field of both that holds the saga's id."""
 
     step: str
     method: str
     until: EventType[object] | None = None
+    unless: EventType[object] | None = None
     within: float = 0.0
     correlate: str = ""
+
+    @property
+    def answers(self) -> Sequence[EventType[object]]:
+        """The facts that may follow."""
+        return [answer for answer in (self.until, self.unless) if answer is not None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,7 +97,7 @@ class SagaType:
         """Every event that it reads, by subject."""
         started = [] if self.started_by is None else [self.started_by]
         taken = [take.event_type for take in (*started, *self.takes, *self.lates)]
-        awaited = [undo.until for undo in self.undos.values() if undo.until is not None]
+        awaited = [answer for undo in self.undos.values() for answer in undo.answers]
         return {event_type.name: event_type for event_type in (*taken, *awaited)}
 
     @cached_property
@@ -121,7 +128,7 @@ class SagaType:
     @cached_property
     def _fields(self) -> Mapping[str, str]:
         """By subject: the field that holds the saga's id."""
-        awaited = {u.until.name: u.correlate for u in self.undos.values() if u.until is not None}
+        awaited = {answer.name: undo.correlate for undo in self.undos.values() for answer in undo.answers}
         started = {} if self.started_by is None else {self.started_by.event_type.name: self.started_by.correlate}
         return awaited | {take.event_type.name: take.correlate for take in (*self.lates, *self.takes)} | started
 

@@ -15,7 +15,7 @@ from posthouse.contracts import EventType, event_type_of, is_event_class
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.processes.calendar import Calendar, Working
 from posthouse.processes.saga.declared import SagaType, Taken, Undo
-from posthouse.processes.saga.marks import Early, MethodMark, marks_of
+from posthouse.processes.saga.marks import Early, Late, MethodMark, marks_of
 from posthouse.processes.saga.saga import Saga, renamed
 from posthouse.processes.saga.signatures import signature_problems
 from posthouse.receiving import Policy
@@ -27,6 +27,7 @@ Marked = tuple[str, Callable[..., object], MethodMark]
 """The name of a method, the method, and what was said about it."""
 
 EARLY: tuple[Early, ...] = ("wait", "ignore")
+LATE: tuple[Late, ...] = ("undo", "ignore")
 
 
 def saga_type_of(
@@ -89,6 +90,7 @@ def _taken(method: Marked, correlate: str) -> Iterator[Taken]:
             correlate=mark.correlate or correlate,
             early=mark.early,
             after=_names_of(mark.after),
+            late=mark.late,
         )
 
 
@@ -98,6 +100,7 @@ def _undo(method: Marked, correlate: str) -> Undo:
         step=_name_of(mark.step),
         method=name,
         until=event_type_of(mark.events[0]) if mark.events else None,
+        unless=event_type_of(mark.unless) if mark.unless else None,
         within=mark.seconds if mark.events else 0.0,
         correlate=mark.correlate or correlate,
     )
@@ -204,7 +207,7 @@ def _start_problems(cls: type[Saga], correlate: str, methods: Sequence[Marked]) 
 
 def _method_problems(method: Marked, correlate: str) -> Iterator[str]:
     name, function, mark = method
-    for event in mark.events:
+    for event in (*mark.events, *([mark.unless] if mark.unless else [])):
         if not _is_event(event):
             yield f"{name} names {event!r}, which is no event: declare it with @service.event or @service.external"
         elif (field := mark.correlate or correlate) not in (fields := _fields(event_type_of(event))):
@@ -214,6 +217,8 @@ def _method_problems(method: Marked, correlate: str) -> Iterator[str]:
             )
     if mark.early not in EARLY:
         yield f"{name}: early={mark.early!r}.{did_you_mean(mark.early, EARLY)}"
+    if mark.late not in LATE:
+        yield f"{name}: late={mark.late!r}.{did_you_mean(mark.late, LATE)}"
     if mark.kind == "deadline" and mark.seconds <= 0 and not _is_by_calendar(mark):
         yield f"{name}: a deadline is above 0 seconds, not {mark.seconds:g}"
     if mark.kind == "undo" and mark.events and mark.seconds <= 0:
@@ -252,6 +257,11 @@ def _clashes(methods: Sequence[Marked]) -> Iterator[str]:
         for event, names in takers.items():
             if len(names) > 1:
                 yield f"{' and '.join(names)} both take {event.__name__}: one method takes an event"
+    ignoring = {event: name for name, _, mark in methods if mark.late == "ignore" for event in mark.events}
+    for name, _, mark in methods:
+        for event in mark.events if mark.kind == "late" else ():
+            if event in ignoring:
+                yield f"{name} takes {event.__name__} late, and {ignoring[event]} says late='ignore': leave one of them out"
     for name, times in Counter(name for name, _, _ in methods).items():
         if times > 1:
             yield f"{name} is marked {times} times: a method has one purpose"

@@ -19,7 +19,7 @@ from posthouse.processes.saga.transition import compensating
 from posthouse.seam.deadline import on_loop
 from posthouse.sending import Tx
 from posthouse.store import Action, Store
-from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn
+from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn, Undoing
 
 
 class Begin(Protocol):
@@ -175,7 +175,8 @@ async def _retry(conductor: Conductor, course: Course) -> None:
         course.row = msgspec.structs.replace(row, status="running")
         await course.run(method)
     elif _undo_failed(row):
-        course.row = msgspec.structs.replace(row, status="compensating", undoing=None)
+        again = None if row.undoing is None else Undoing(of=row.undoing.of)
+        course.row = msgspec.structs.replace(row, status="compensating", undoing=again)
         await course.compensate()
     else:
         raise DeskError(f"{row.saga} {row.id} is {row.status}: there is nothing to retry")
@@ -193,8 +194,8 @@ async def _resume(conductor: Conductor, course: Course) -> None:
 
 
 def _undo_failed(row: SagaRow) -> bool:
-    """Whether an undo failed, for good or for now."""
-    return row.status == "compensation_failed" or (row.undoing is not None and row.undoing.attempts > 0)
+    """Whether an undo failed, for good or for now, or waits for its fact."""
+    return row.status == "compensation_failed" or row.undoing is not None
 
 
 def _nobody(saga: str, tenant: str, id: str) -> DeskError:

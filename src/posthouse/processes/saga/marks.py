@@ -30,6 +30,10 @@ With = Callable[[S, Event[P], Turn], R]
 Early = Literal["wait", "ignore"]
 """What becomes of an event whose saga was not started: it is held and tried again, or passed over."""
 
+Late = Literal["undo", "ignore"]
+"""What becomes of an event of a step that comes when the saga compensates or has ended: the undo of the step is run with it,
+where it has one; or it is only noted."""
+
 After = Callable[..., object] | tuple[Callable[..., object], ...]
 """The step, or the steps, that must be done before."""
 
@@ -45,10 +49,13 @@ class MethodMark(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[type, ...] = ()
     correlate: str | None = None
     early: Early = "wait"
+    late: Late = "undo"
     step: Callable[..., object] | None = None
     """Of an undo: the step."""
     after: tuple[Callable[..., object], ...] = ()
     """Of a step or a join: the steps that must be done before."""
+    unless: type | None = None
+    """Of an undo: the event that says that it failed."""
     seconds: float = 0.0
     """Of a deadline, or within which an undo's fact must come."""
     working_days: int | None = None
@@ -110,20 +117,38 @@ def starts(given: Callable[..., object], /, *, correlate: str | None = None) -> 
 
 @overload
 def step(
-    event: type[P], /, *, after: After = (), correlate: str | None = None, early: Early = "wait"
+    event: type[P],
+    /,
+    *,
+    after: After = (),
+    correlate: str | None = None,
+    early: Early = "wait",
+    late: Late = "undo",
 ) -> Callable[[With[S, P, R]], With[S, P, R]]: ...
 @overload
 def step(
-    event: type[P], or_event: type[Q], /, *, after: After = (), correlate: str | None = None, early: Early = "wait"
+    event: type[P],
+    or_event: type[Q],
+    /,
+    *,
+    after: After = (),
+    correlate: str | None = None,
+    early: Early = "wait",
+    late: Late = "undo",
 ) -> Callable[[With[S, P | Q, R]], With[S, P | Q, R]]: ...
 def step(
-    *events: type, after: After = (), correlate: str | None = None, early: Early = "wait"
+    *events: type,
+    after: After = (),
+    correlate: str | None = None,
+    early: Early = "wait",
+    late: Late = "undo",
 ) -> Callable[..., object]:
     """Take an event (or one of two). When the method returns, the step is done: compensation will run its undo. `after`
-    names the steps, defined above, that must be done before: an event that comes earlier waits for them."""
+    names the steps, defined above, that must be done before: an event that comes earlier waits for them. An event that comes
+    when the saga compensates or has ended runs the undo of the step, and not the step; with `late="ignore"` it is noted."""
     before = _steps("step", "after", after if isinstance(after, tuple) else (after,))
     taken = _classes("step", *events)
-    return _marked(MethodMark(kind="step", events=taken, after=before, correlate=correlate, early=early))
+    return _marked(MethodMark(kind="step", events=taken, after=before, correlate=correlate, early=early, late=late))
 
 
 def join(*steps: Callable[..., object]) -> Callable[[Alone[S, R]], Alone[S, R]]:
@@ -148,8 +173,9 @@ def on(*events: type, correlate: str | None = None, early: Early = "wait") -> Ca
 
 
 def late(event: type[P], /, *, correlate: str | None = None) -> Callable[[With[S, P, R]], With[S, P, R]]:
-    """Take an event that comes when the saga compensates or has ended, as a payment that was captured after all. Without
-    it, what comes late is noted in the history and changes nothing. Beside it, another method may take the event in time."""
+    """Take an event that comes when the saga compensates or has ended, as a payment that was captured after all; the method
+    may do all that others may. Without it, the undo of the step that would have taken it in time is run, where there is one,
+    and otherwise it is noted in the history. Beside it, another method may take the event in time."""
     return _marked(MethodMark(kind="late", events=_classes("late", event), correlate=correlate, early="ignore"))
 
 
@@ -159,24 +185,32 @@ def undo(
     /,
     *,
     until: type[object] | None = None,
+    unless: type[object] | None = None,
     within: float = 60.0,
     correlate: str | None = None,
 ) -> Callable[[With[T, P, V]], With[T, P, V]]: ...
 @overload
 def undo(
-    step: Alone[S, R], /, *, until: type[object] | None = None, within: float = 60.0, correlate: str | None = None
+    step: Alone[S, R],
+    /,
+    *,
+    until: type[object] | None = None,
+    unless: type[object] | None = None,
+    within: float = 60.0,
+    correlate: str | None = None,
 ) -> Callable[[Alone[T, V]], Alone[T, V]]: ...
 def undo(
     step: Callable[..., object],
     /,
     *,
     until: type[object] | None = None,
+    unless: type[object] | None = None,
     within: float = 60.0,
     correlate: str | None = None,
 ) -> Callable[..., object]:
     """The compensation of a step, which is given the event of that step; that of a join, or of a start without an event, is
     given its turn alone. With `until` it is over when that event has come; if it does not come `within` so many seconds,
-    compensation has failed."""
+    compensation has failed; and so it has, at once, when the event `unless` comes, which says that it was refused."""
     if problem := misfit("undo", "within", within, Wait):
         raise ConfigurationError(problem)
     if not marks_of(step):
@@ -184,7 +218,14 @@ def undo(
             f"@undo names the step that it undoes: write @undo(charge) above the method, not {_named(step)}"
         )
     events = () if until is None else _classes("undo", until)
-    return _marked(MethodMark(kind="undo", events=events, step=step, seconds=within, correlate=correlate))
+    refused = None if unless is None else _classes("undo", unless)[0]
+    if refused is not None and (until is None or until is unless):
+        raise ConfigurationError(
+            f"@undo(unless={refused.__name__}) is the other answer to the event that it waits for: name that one with until=…"
+        )
+    return _marked(
+        MethodMark(kind="undo", events=events, unless=refused, step=step, seconds=within, correlate=correlate)
+    )
 
 
 @overload

@@ -20,6 +20,14 @@ def with_step(row: SagaRow, done: Done) -> SagaRow:
     return row if not done.undoable and done.step in row.steps else replace(row, done=(*row.done, done))
 
 
+def next_undo(row: SagaRow) -> Done | None:
+    """What is undone now, or next; None when nothing is left: of a saga that had ended, what came late is undone alone."""
+    if row.undoing is not None:
+        return row.undoing.of
+    last = row.done[-1] if row.done else None
+    return last if last is not None and (row.ended_as is None or last.late) else None
+
+
 def standing_at(row: SagaRow) -> Done:
     """What is undone now, or next."""
     return row.done[-1] if row.undoing is None else row.undoing.of
@@ -37,9 +45,31 @@ def marked(row: SagaRow, mark: Mark | None, now: float) -> SagaRow:
     return row
 
 
+def marked_late(row: SagaRow, mark: Mark | None, now: float) -> SagaRow:
+    """What a method said that takes what comes late. Steps that are undone already, or are about to be, are not done again;
+    and what came late before is still undone."""
+    match mark:
+        case Mark("complete", note) if any(done.late for done in row.done):
+            undoing = row.undoing if row.undoing is not None and row.undoing.of.late else None
+            return replace(row, status="compensating", ended_as="completed", note=note or row.note, undoing=undoing)
+        case Mark("compensate", reason):
+            if "completed" not in (row.status, row.ended_as):
+                return row
+            return replace(row, status="compensating", reason=reason, ended_as=None, ended_at=None)
+        case Mark("partial", reason):
+            return replace(row, status="partial", reason=reason, undoing=None, ended_as=None, ended_at=None)
+    return marked(row, mark, now)
+
+
+def came_late(row: SagaRow, done: Done) -> SagaRow:
+    """A step whose event came late is to be undone; then the saga ends again as it had ended."""
+    row = replace(row, done=(*row.done, done))
+    return replace(row, status="compensating", ended_as=row.status, ended_at=None) if row.ended else row
+
+
 def completed(row: SagaRow, now: float, note: str = "") -> SagaRow:
     """The goal is reached."""
-    return replace(row, status="completed", note=note or row.note, undoing=None, ended_at=now)
+    return replace(row, status="completed", note=note or row.note, undoing=None, ended_as=None, ended_at=now)
 
 
 def compensating(row: SagaRow, reason: str, *, cancelled: bool = False) -> SagaRow:
@@ -71,18 +101,17 @@ def failed(row: SagaRow, error: str) -> SagaRow:
 
 def all_undone(row: SagaRow, now: float) -> SagaRow:
     """Nothing is left to undo."""
-    status = "cancelled" if row.cancelled else "compensated"
-    return replace(row, status=status, undoing=None, ended_at=now)
+    status = row.ended_as or ("cancelled" if row.cancelled else "compensated")
+    return replace(row, status=status, undoing=None, ended_as=None, ended_at=now)
 
 
-def kept_deadlines(row: SagaRow, armed: Collection[str]) -> Collection[str]:
-    """Which armed deadlines still count: of an ended saga none, and of one that compensates, or could not, only the
-    library's own."""
-    if row.ended or row.status == "compensation_failed":
-        return ()
-    if row.status == "compensating":
-        return [name for name in armed if name in (RETRY_UNDO, UNDO_WITHIN)]
-    return armed
+OWN_DEADLINES = (RETRY_UNDO, UNDO_WITHIN)
+
+
+def keeps_deadline(row: SagaRow, name: str, *, late: bool = False) -> bool:
+    """Whether a deadline still counts: of an ended saga only one that was set `late`, and the library's own while it
+    compensates."""
+    return row.status == "compensating" if name in OWN_DEADLINES else late or takes_in_time(row)
 
 
 def takes_in_time(row: SagaRow) -> bool:
@@ -91,14 +120,15 @@ def takes_in_time(row: SagaRow) -> bool:
 
 
 def rearmed(
-    row: SagaRow, *, fired: str | None, cleared: Collection[str], set_for: Mapping[str, Wait]
+    row: SagaRow, *, fired: str | None, cleared: Collection[str], set_for: Mapping[str, Wait], late: bool = False
 ) -> tuple[SagaRow, Mapping[str, Wait], list[str]]:
     """What becomes of deadlines at the end of a turn: the row with those that stay, those to arm with what they wait for,
-    and those to cancel."""
-    wanted = kept_deadlines(row, set_for)
-    to_set = {name: wait for name, wait in set_for.items() if name in wanted}
-    armed = [name for name in row.deadlines if name != fired and name not in cleared and name not in to_set]
-    staying = kept_deadlines(row, armed)
-    to_cancel = [n for n in row.deadlines if n != fired and n not in staying and n not in to_set]
-    deadlines = {name: at for name, at in row.deadlines.items() if name in staying}
-    return replace(row, deadlines=deadlines), to_set, to_cancel
+    and those to cancel. What is set `late` is armed however the saga stands."""
+    to_set = {name: wait for name, wait in set_for.items() if keeps_deadline(row, name, late=late)}
+    staying = {
+        name: armed
+        for name, armed in row.deadlines.items()
+        if name not in (fired, *cleared, *to_set) and keeps_deadline(row, name, late=armed.late)
+    }
+    to_cancel = [name for name in row.deadlines if name != fired and name not in staying and name not in to_set]
+    return replace(row, deadlines=staying), to_set, to_cancel

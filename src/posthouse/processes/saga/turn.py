@@ -158,5 +158,5 @@ class Turn:
     def _refuse_after_the_fact(self, call: str) -> None:
         if self._final:
             raise ConfigurationError(
-                f"{self._method} calls {call}: an undo, and what comes late, decides no more about the saga"
+                f"{self._method} calls {call}: an undo decides no more about the saga, nor does what an operator did by hand"
             )

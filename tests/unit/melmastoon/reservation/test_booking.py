@@ -80,14 +80,16 @@ async def test_the_hold_expires_at_exactly_30_seconds_without_a_room() -> None:
         assert await house.saga_status("booking") == "compensated"
 
 
-async def test_a_room_that_is_committed_after_the_hold_expired_changes_nothing_here() -> None:
+async def test_a_room_that_is_committed_after_the_hold_expired_is_released_again() -> None:
     async with open_house() as house:
         await house.hold()
         await house.waits(30.0)
         await house.hears(committed(), released())
         assert (await house.booking()).status == "cancelled"
         assert len(await house.said(BookingCancelled)) == 1
-        assert [turn.late for turn in (await house.saga("booking")).history[-2:]] == [True, True]
+        saga = await house.saga("booking")
+        assert [turn.late for turn in saga.history[-2:]] == [True, False]
+        assert (saga.row.status, saga.history[-2].undone) == ("compensated", ("release_room",))
 
 
 async def test_a_room_in_time_stops_the_hold_from_expiring_at_30_seconds() -> None:

@@ -160,7 +160,7 @@ async def test_after_the_end_events_are_noted_and_change_nothing(h: Harness) -> 
     await h.settled()
     await h.advance(30.0)
     before = (await shown()).row
-    await commit_room(h)
+    await h.publish(ReviewOpened(booking_id="b1"))
     await h.publish(IntentFailed(booking="b1"))
     await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
     figures = await h.settled()
@@ -207,12 +207,16 @@ async def test_when_the_deadline_comes_first_the_event_is_late(h: Harness) -> No
     await h.advance(30.0)
     await commit_room(h)
     view = await shown()
-    assert view.row.status == "compensated"
-    assert [(turn.input.kind, turn.late) for turn in view.history] == [
-        ("start", False),
-        ("deadline", False),
-        ("event", True),
+    assert view.row.status == "compensating", "the room is released again"
+    assert [(turn.input.kind, turn.late, turn.method) for turn in view.history] == [
+        ("start", False, "hold"),
+        ("deadline", False, "hold_expired"),
+        ("event", True, "release_room"),
     ]
+    await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
+    await h.settled()
+    assert (await shown()).row.status == "compensated"
+    assert await said(h, BookingCancelled) == 1
 
 
 async def test_deadlines_of_another_saga_or_of_none_are_passed_over(h: Harness) -> None:
@@ -337,8 +341,14 @@ async def test_while_an_undo_waits_other_events_do_not_end_it(h: Harness) -> Non
     await h.publish(ReviewOpened(booking_id="b1"))
     await commit_room(h)
     view = await shown()
-    assert (view.row.status, view.row.steps) == ("compensating", ("hold", "room_committed"))
+    assert (view.row.status, view.row.steps) == ("compensating", ("hold", "room_committed", "room_committed"))
     assert [(turn.late, turn.method) for turn in view.history[-2:]] == [(True, ""), (True, "")]
+    for _ in range(2):
+        await h.publish(AllocationReleased(allocation_id="a-b1", booking_id="b1"))
+        await h.settled()
+    view = await shown()
+    assert (view.row.status, view.row.steps) == ("compensated", ())
+    assert [turn.method for turn in view.history[-2:]] == ["release_room", "drop_hold"]
 
 
 async def test_a_fact_that_comes_before_its_undo_was_done_does_not_count(h: Harness) -> None:

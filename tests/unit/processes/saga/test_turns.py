@@ -337,19 +337,6 @@ async def test_a_row_that_somebody_changed_behind_the_lock_is_not_overwritten() 
             await service.start_saga(tx, Meddling(key="k"))
 
 
-async def test_what_comes_late_decides_nothing_either() -> None:
-    async with Harness(shop) as h:
-        await running(h)
-        await h.publish(OrderLost(order_id="7"))
-        await h.settled()
-        Script.late = lambda saga, turn: turn.compensate("again")
-        await h.publish(OrderPaid(order_id="7"))
-        await h.settled()
-        (held,) = await h.held(shop)
-        assert "OrderSaga.paid_late calls turn.compensate()" in held.error
-        assert (await order()).status == "compensated"
-
-
 async def test_an_undo_that_says_that_no_try_can_help_is_not_tried_again() -> None:
     def refuse(saga: OrderSaga, turn: Turn) -> None:
         raise Reject("never")
