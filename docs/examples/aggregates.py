@@ -2,7 +2,7 @@
 
 import asyncio
 
-from posthouse import Event, Payload, Service, Tx, VersionConflict
+from posthouse import Event, Payload, Service, StreamDeleted, Tx, VersionConflict
 from posthouse.testing import Harness, deciding
 
 billing = Service("billing")
@@ -28,6 +28,11 @@ class FolioClosed(Payload):
     folio_id: str
 
 
+@billing.event("folio.erased.v1", key="folio_id")
+class FolioErased(Payload):
+    folio_id: str
+
+
 class Folio(Payload):
     folio_id: str = ""
     cents: int = 0
@@ -38,7 +43,11 @@ class FolioIsClosed(Exception):
     pass
 
 
-def evolve(folio: Folio, event: FolioOpened | FolioCharged | FolioClosed) -> Folio:
+class FolioIsOpen(Exception):
+    pass
+
+
+def evolve(folio: Folio, event: FolioOpened | FolioCharged | FolioClosed | FolioErased) -> Folio:
     match event:
         case FolioOpened():
             return Folio(event.folio_id, open=True)
@@ -46,14 +55,23 @@ def evolve(folio: Folio, event: FolioOpened | FolioCharged | FolioClosed) -> Fol
             return Folio(folio.folio_id, folio.cents + event.cents, folio.open)
         case FolioClosed():
             return Folio(folio.folio_id, folio.cents, open=False)
+        case FolioErased():
+            return Folio()
+
+
+def erase(folio: Folio) -> FolioErased:
+    if folio.open:
+        raise FolioIsOpen
+    return FolioErased(folio.folio_id)
 
 
 folios = billing.aggregate(
     "folio",
     initial=Folio,
     evolve=evolve,
-    events=(FolioOpened, FolioCharged, FolioClosed),
+    events=(FolioOpened, FolioCharged, FolioClosed, FolioErased),
     snapshot_every=100,
+    delete=erase,
 )
 
 
@@ -67,8 +85,8 @@ def close(folio: Folio) -> FolioClosed | None:
     return FolioClosed(folio.folio_id) if folio.open else None
 
 
-@ledger.on(FolioOpened, FolioCharged, FolioClosed)
-async def enter(event: Event[FolioOpened | FolioCharged | FolioClosed], tx: Tx) -> None:
+@ledger.on(FolioOpened, FolioCharged, FolioClosed, FolioErased)
+async def enter(event: Event[FolioOpened | FolioCharged | FolioClosed | FolioErased], tx: Tx) -> None:
     heard.append(f"{event.key} {event.extensions['streamversion']}: {event.data}")
 
 
@@ -111,7 +129,16 @@ async def main() -> None:
                 print(conflict)
 
         await folios.execute("f1", close, tenant="t1")
+        async with billing.transaction(tenant="t1") as tx:
+            await folios.archive(tx, "f1")
+            print(f"owed {(await folios.load(tx, 'f1')).state.cents}")
+            await folios.delete(tx, "f1")
         await harness.settled()
+        async with billing.transaction(tenant="t1") as tx:
+            try:
+                await folios.load(tx, "f1")
+            except StreamDeleted as gone:
+                print(gone)
         print(*heard, sep="\n")
 
 

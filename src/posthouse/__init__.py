@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from posthouse.broker import Broker
     from posthouse.contracts import Payload
     from posthouse.contracts.personal import Personal
-    from posthouse.errors import PosthouseError, Reject, RetryLater, RetryNow, RuleBroken, VersionConflict
+    from posthouse.errors import (
+        PosthouseError,
+        Reject,
+        RetryLater,
+        RetryNow,
+        RuleBroken,
+        StreamArchived,
+        StreamDeleted,
+        VersionConflict,
+    )
     from posthouse.events import Actor, Event, Subject
     from posthouse.processes import (
         Aggregate,
@@ -49,7 +58,7 @@ else:
         "broker": "Broker",
         "contracts": "Payload",
         "contracts.personal": "Personal",
-        "errors": "PosthouseError Reject RetryLater RetryNow RuleBroken VersionConflict",
+        "errors": "PosthouseError Reject RetryLater RetryNow RuleBroken StreamArchived StreamDeleted VersionConflict",
         "events": "Actor Event Subject",
         "processes": "Aggregate Calendar Conflicts Model Saga Turn WorkWeek deadline field join late on partial_resume "
         "partial_retry starts step undo",
@@ -96,6 +105,8 @@ __all__ = [
     "Service",
     "Settings",
     "Store",
+    "StreamArchived",
+    "StreamDeleted",
     "Subject",
     "SyncTx",
     "Turn",

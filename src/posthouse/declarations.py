@@ -158,7 +158,10 @@ class Declarations:
         handled = {name for handlers in self.handlers.values() for name in handlers}
         handled |= {known.name for aggregate in self.aggregates.values() for known in aggregate.events}
         found += missing_links(self.upcasts, handled, list(self.catalogue))
-        return found + [problem for projection in self.projections.values() for problem in projection.problems()]
+        for projection in self.projections.values():
+            found += projection.problems()
+            found += [problem for one in self.aggregates.values() for problem in _unheard(projection, one)]
+        return found
 
     def _add_cast(self, casts: dict[str, Cast], cast: Cast) -> None:
         known = casts.setdefault(cast.source.name, cast)
@@ -172,3 +175,14 @@ class Declarations:
     def _lift(self) -> None:
         """Declarations come in any order: what is lifted to whom is worked out anew with each."""
         self.consumers.update({name: lifted(known, self.upcasts) for name, known in self.handlers.items()})
+
+
+def _unheard(projection: Projection, aggregate: Aggregate[object, object]) -> list[str]:
+    """A read model that keeps what was deleted, until a rebuild leaves it out, would be another one after each rebuild."""
+    read = {known.name for known in projection.event_types}
+    if aggregate.last is None or aggregate.last.name in read or not read & {known.name for known in aggregate.events}:
+        return []
+    return [
+        f"projection {projection.name!r}: it reads events of {aggregate.name!r} and not {aggregate.last.name}, which is all that "
+        "is left of one that was deleted: let a handler take it, and delete its rows"
+    ]

@@ -19,6 +19,9 @@ PosthouseError
 │   ├── CommitUnknown         the commit's answer never came: it may or may not have happened
 │   └── TransactionClosed     used after it ended (deadline passed, or the block was left)
 ├── VersionConflict           a stream is not at the version that was expected: load it and decide again
+├── StreamClosed              a stream takes no more events
+│   ├── StreamArchived        it can be read, and restored
+│   └── StreamDeleted         nothing of it is left but its last fact
 ├── BrokerError
 │   ├── BrokerUnavailable     nothing is known about the frames: publish them again later
 │   └── SeekUnsupported       this broker cannot go back
@@ -144,6 +147,32 @@ class VersionConflict(PosthouseError):
         self.stream, self.expected, self.found = stream, expected, found
         wanted = f"not at {expected} as expected" if expected else "and was expected not to exist yet"
         super().__init__(f"{stream} is at version {found}, {wanted}: load it and decide again")
+
+
+class StreamClosed(PosthouseError):
+    """`stream` takes no more events. Nothing was written, and the transaction can be used further."""
+
+    def __init__(self, stream: str, words: str) -> None:
+        self.stream = stream
+        super().__init__(f"{stream} {words}")
+
+
+class StreamArchived(StreamClosed):
+    """It was archived: it can be read, and takes events again once it is restored."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream, "is archived: restore it before anything is appended (`posthouse stream restore`)")
+
+
+class StreamDeleted(StreamClosed):
+    """It was deleted at `version`, with its last fact."""
+
+    def __init__(self, stream: str, version: int) -> None:
+        self.version = version
+        super().__init__(
+            stream,
+            f"was deleted at version {version}: begin it again with append(…, expected='again'), if that is meant",
+        )
 
 
 class BrokerError(PosthouseError):

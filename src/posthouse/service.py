@@ -23,7 +23,7 @@ from posthouse.host import Host
 from posthouse.options import checked
 from posthouse.processes import Aggregate, Calendar, Conflicts, Projection, Saga, SagaStart
 from posthouse.processes.projection import Terms as ModelTerms
-from posthouse.processes.stream import Evolve
+from posthouse.processes.stream import Decision, Evolve
 from posthouse.processes.stream.declaring import aggregate_of
 from posthouse.receiving import Calling, HeldEvents, Policy, Uses, consumer_name, handler_of
 from posthouse.receiving.typed import HandlerOptions, Handles
@@ -340,12 +340,14 @@ class Service:
         snapshot_every: int | None = None,
         revision: int = 1,
         conflicts: Conflicts | None = None,
+        delete: Decision[State, Fact] | None = None,
     ) -> Aggregate[State, Fact]:
         """Declare things whose state is the sum of their facts: own events, in one topic, whose key is the id of the thing.
         `initial` makes the state before the first, `evolve` says what a state becomes by one. Appending is publishing.
 
         `snapshot_every` so many versions the state is kept, as a cache; raise `revision` when `evolve` comes to see the same
-        events otherwise, so that older ones are passed over. `conflicts` says how `execute` tries again.
+        events otherwise, so that older ones are passed over. `conflicts` says how `execute` tries again. `delete` decides what
+        is said last of one that is deleted; without it none can be.
         """
         declared = self.declared
         made = aggregate_of(
@@ -361,6 +363,7 @@ class Service:
             snapshot_every=snapshot_every,
             revision=revision,
             conflicts=conflicts or Conflicts(),
+            delete=delete,
         )
         declared.aggregates[name] = cast("Aggregate[object, object]", made)
         return made

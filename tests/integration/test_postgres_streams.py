@@ -20,7 +20,7 @@ from posthouse.processes import Conflicts
 from posthouse.processes.stream import STREAM_VERSION
 from posthouse.store import Store, Transaction
 from posthouse.store.streams import Stream, StreamEvent
-from posthouse.stores.postgres import PostgresStore
+from posthouse.stores.postgres import PostgresStore, streams
 from posthouse.stores.postgres.history import BODY, FRESH, OPEN, PAGE, PINNED, WHOLE
 from posthouse.testing.store_contract.steps import drain
 from posthouse.testing.store_contract.streams import FOLIO, append, everything, facts, versions
@@ -392,9 +392,14 @@ async def test_no_page_reads_more_than_itself_whatever_the_planner_believes(
             await explained(connection, bodies, 1, 10, s2, s1, "{}", 5),
         ):
             assert "stream_event_by_position" in plan
-            assert "Sort" not in plan
+            assert "stream_archive_by_position" in plan
+            assert "Merge Append" in plan
+            assert "Sort  (" not in plan, plan
         plan = await explained(connection, OPEN, s2, s2)
         assert "stream_event_by_transaction" in plan
+        plan = await explained(connection, streams.READ, "t1", "folio", "f1", 5, 10)
+        assert "stream_event_pkey" in plan
+        assert "stream_archive_pkey" in plan
     await connection.close()
     assert first == []
     assert len((await everything(store, cursor, limit=700))[0]) == 3_000
@@ -425,6 +430,19 @@ async def test_an_application_sees_and_writes_the_streams_of_its_tenant_only(gro
         with pytest.raises((ConfigurationError, VersionConflict)):
             async with store.begin(tenant="t2") as tx:
                 await store.streams.append(tx, events)
+    async with store.begin(tenant="t2") as tx:
+        assert await store.streams.head(tx, FOLIO, hold=True) is None
+        for verb in (store.streams.archive, store.streams.delete, store.streams.reopen):
+            await verb(tx, FOLIO)
     found, _ = await everything(store)
     assert [(event.tenant, event.version) for event in found] == [("t1", 1), ("t1", 2), ("t2", 1)]
+    async with store.begin(tenant="t1") as tx:
+        await store.streams.archive(tx, FOLIO)
+    async with store.begin(tenant="t2") as tx:
+        assert await store.streams.read(tx, FOLIO) == []
+        await store.streams.delete(tx, FOLIO)
+    async with store.begin(tenant="t1") as tx:
+        assert len(await store.streams.read(tx, FOLIO)) == 2
+        await store.streams.delete(tx, FOLIO)
+        assert [event.version for event in await store.streams.read(tx, FOLIO)] == [2]
     await store.aclose()

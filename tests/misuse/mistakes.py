@@ -1178,6 +1178,27 @@ async with orders.transaction() as tx:
             "Service.aggregate(conflicts=5): it is a Conflicts or None",
         ),
         Mistake(
+            "aggregate delete lambda",
+            'orders.aggregate("order", initial=int, evolve=max, events=[OrderPlaced], delete=lambda count: None)',
+            "aggregate 'order': delete= says a last fact, by which whoever reads the others hears of it: let None.<lambda> be annotated with the one event that it returns, one of OrderPlaced",
+        ),
+        Mistake(
+            "delete undeclared",
+            """\
+book = orders.aggregate("order", initial=int, evolve=max, events=[OrderPlaced])
+async with orders.transaction() as tx:
+    await book.delete(tx, "o1")""",
+            "aggregate 'order' says nothing of deletion, so nobody who reads its events would hear of one: declare it with delete=, a decision that returns the last fact",
+        ),
+        Mistake(
+            "append again to what is there",
+            """\
+book = orders.aggregate("order", initial=int, evolve=max, events=[OrderPlaced])
+async with orders.transaction() as tx:
+    await book.append(tx, "o1", [OrderPlaced("o1")], expected="again")""",
+            "order 'o1' of tenant 'default' was not deleted, so that it cannot begin again: say another expected=…",
+        ),
+        Mistake(
             "projection name",
             'orders.projection("Orders By Day")',
             "projection 'Orders By Day': use lower-case letters, digits and underscores, as its tables are called after it: 'Orders By Day'",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
+from posthouse.errors import StreamArchived, StreamDeleted
 from posthouse.store.transaction import Transaction
 
 
@@ -19,6 +20,18 @@ class Stream(msgspec.Struct, frozen=True, gc=False):
 
     def __str__(self) -> str:
         return f"{self.aggregate} {self.id!r} of tenant {self.tenant!r}"
+
+
+StreamState = Literal["open", "archived", "deleted"]
+"""open: takes events. archived: can be read, its events are out of the way. deleted: only its last fact is left."""
+
+
+class StreamHead(msgspec.Struct, frozen=True, gc=False):
+    """Where a stream stands. What is up to `base` was deleted: a thing that was begun again is the sum of what is behind it."""
+
+    version: int
+    base: int = 0
+    state: StreamState = "open"
 
 
 class StreamEvent(msgspec.Struct, frozen=True, gc=False):
@@ -59,6 +72,14 @@ class StreamPage(msgspec.Struct, frozen=True):
     more: bool
 
 
+def refuse_closed(stream: Stream, head: StreamHead | None) -> None:
+    """Raises what an append to a stream that stands so meets."""
+    if head is not None and head.state == "archived":
+        raise StreamArchived(str(stream))
+    if head is not None and head.state == "deleted":
+        raise StreamDeleted(str(stream), head.version)
+
+
 class BodyPage(msgspec.Struct, frozen=True):
     """A StreamPage of which only the bodies were asked for."""
 
@@ -72,7 +93,7 @@ class StreamTable(Protocol):
 
     async def append(self, tx: Transaction, events: Sequence[StreamEvent]) -> None:
         """Add events of one stream with the versions that they have, without gaps. VersionConflict when the stream is not
-        at the version before the first: then nothing was added, and `tx` can be used further. Who appends first holds the
+        at the version before the first, StreamArchived or StreamDeleted when it takes none: then nothing was added, and `tx` can be used further. Who appends first holds the
         stream until his transaction ends; the next waits for him, so that versions follow commits."""
         ...
 
@@ -81,10 +102,30 @@ class StreamTable(Protocol):
         not there yet cannot be held."""
         ...
 
+    async def head(self, tx: Transaction, stream: Stream, *, hold: bool = False) -> StreamHead | None:
+        """Where a stream stands; None when nothing ever happened in it. `hold` as in `version`."""
+        ...
+
+    async def archive(self, tx: Transaction, stream: Stream) -> None:
+        """Put the events of a stream that `tx` holds out of the way, forget its snapshot, and take no more. Nobody who reads
+        it, or everything, notices: each event is found once, whenever it moves."""
+        ...
+
+    async def delete(self, tx: Transaction, stream: Stream) -> None:
+        """Delete the events of a stream that `tx` holds, all but the last, with its snapshot, and take no more. Its version
+        stays."""
+        ...
+
+    async def reopen(self, tx: Transaction, stream: Stream) -> None:
+        """Let a stream that `tx` holds take events again: one that was archived goes on, one that was deleted begins again
+        behind its last version. What was archived stays where it is."""
+        ...
+
     async def read(
         self, tx: Transaction, stream: Stream, *, after: int = 0, limit: int = 10_000
     ) -> Sequence[StreamEvent]:
-        """Events behind a version, in order, with what `tx` has added itself."""
+        """Events behind a version, in order, with what `tx` has added itself; archived ones too. Versions follow one another
+        but where the stream was deleted."""
         ...
 
     async def snapshot(self, tx: Transaction, stream: Stream) -> Snapshot | None:

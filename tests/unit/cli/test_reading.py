@@ -27,6 +27,7 @@ class Booking(Saga):
         pass
 
 
+orders.aggregate("order", initial=int, evolve=lambda count, _: count + 1, events=(OrderPlaced,))
 listings = orders.projection("listings")
 
 
@@ -69,6 +70,7 @@ LOOKS = {
     "saga list": ["shop"],
     "saga check": ["shop"],
     "saga show": ["shop", "booking", "b1"],
+    "stream show": ["shop", "order", "o1", "--tenant", "t1"],
     "projection list": ["shop"],
     "projection status": ["shop"],
     "timers": ["shop"],
@@ -104,6 +106,9 @@ DECIDES = {
     "saga retry": ["shop", "booking", "b1"],
     "saga resume": ["shop", "booking", "b1"],
     "saga cancel": ["shop", "booking", "b1", "--reason", "closed", "--yes"],
+    "stream archive": ["shop", "order", "o1", "--tenant", "t1"],
+    "stream restore": ["shop", "order", "o1", "--tenant", "t1"],
+    "stream delete": ["shop", "order", "o1", "--tenant", "t1", "--yes"],
     "projection rebuild": ["shop", "listings"],
     "projection drop": ["shop", "listings", "--yes"],
     "db restored": ["shop", "--yes"],

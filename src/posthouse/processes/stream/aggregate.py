@@ -11,22 +11,31 @@ from typing import Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from posthouse.contracts import EventType, event_type_for
-from posthouse.errors import ConfigurationError, ContractError, StoreCollision, VersionConflict, did_you_mean
+from posthouse.errors import (
+    ConfigurationError,
+    ContractError,
+    StoreCollision,
+    StoreError,
+    StreamDeleted,
+    VersionConflict,
+    did_you_mean,
+)
 from posthouse.events import UNNAMED, Actor, Event
 from posthouse.processes.stream.conflicts import Conflicts
 from posthouse.processes.stream.deciding import Decision, Evolve, decided, folded
 from posthouse.processes.stream.reading import STREAM_VERSION, Reader
 from posthouse.processes.stream.snapshots import Snapshots
 from posthouse.sending import Tx
-from posthouse.store.streams import Stream, StreamEvent
+from posthouse.store.streams import Stream, StreamEvent, StreamHead
 
 log = logging.getLogger("posthouse.streams")
 
 S = TypeVar("S")
 E = TypeVar("E")
 
-Expected = int | Literal["any", "new"]
-"""The version that a stream must be at: a number, `new` where it must not exist yet, `any` where it does not matter."""
+Expected = int | Literal["any", "new", "again"]
+"""The version that a stream must be at: a number, `new` where it must not exist yet, `any` where it does not matter, `again`
+where it was deleted and is to begin again, behind the version that it had."""
 
 PAGE = 2_000
 """So many events are read at once."""
@@ -66,12 +75,18 @@ class Aggregate(Generic[S, E]):
         reader: Reader[E],
         snapshots: Snapshots[S] | None,
         conflicts: Conflicts,
+        deletion: Decision[S, E] | None = None,
+        last: EventType[object] | None = None,
     ) -> None:
         self.name = name
         self.initial = initial
         self.evolve = evolve
         self.events = events
         """The types of its events, all with a key and in one topic."""
+        self.deletion = deletion
+        """What is said last of one that is deleted; None where none may be."""
+        self.last = last
+        """The type of that."""
         self._begin = begin
         self._reader = reader
         self._snapshots = snapshots
@@ -79,7 +94,7 @@ class Aggregate(Generic[S, E]):
 
     async def load(self, tx: Tx, id: str, *, hold: bool = False) -> Loaded[S]:
         """The state of a thing, and its version. `hold`: nobody else appends to its stream until the transaction ends; one
-        that does not exist yet cannot be held."""
+        that does not exist yet cannot be held. StreamDeleted when it was deleted; one that is archived is read as ever."""
         stream = self._stream(tx, id)
         if hold:
             await tx.store.streams.version(tx.transaction, stream, hold=True)
@@ -89,14 +104,68 @@ class Aggregate(Generic[S, E]):
             state, version = self._evolved(state, row, event), row.version
         return Loaded(state, version)
 
+    async def archive(self, tx: Tx, id: str) -> bool:
+        """Put the events of a thing out of the way of the others. It reads as before, rebuilds include it, and it takes no
+        events until it is restored. False when it is archived, or there is none. StreamDeleted when it was deleted."""
+        stream = self._stream(tx, id)
+        with tx.working():
+            head = await tx.store.streams.head(tx.transaction, stream, hold=True)
+            if head is None or head.state == "archived":
+                return False
+            self._refuse_deleted(stream, head)
+            await tx.store.streams.archive(tx.transaction, stream)
+        return True
+
+    async def restore(self, tx: Tx, id: str) -> bool:
+        """Let a thing that was archived take events again. False when it is not archived. StreamDeleted when it was deleted."""
+        stream = self._stream(tx, id)
+        with tx.working():
+            head = await tx.store.streams.head(tx.transaction, stream, hold=True)
+            if head is None or head.state == "open":
+                return False
+            self._refuse_deleted(stream, head)
+            await tx.store.streams.reopen(tx.transaction, stream)
+        return True
+
+    async def delete(self, tx: Tx, id: str) -> bool:
+        """Say the last fact of a thing, as `delete=` decides it, and delete all others with its snapshot. What was published
+        stays published; who reads it hears the last fact. False when it was deleted, or there is none. What the decision raises is raised, and
+        nothing was written."""
+        if self.deletion is None:
+            raise ConfigurationError(
+                f"aggregate {self.name!r} says nothing of deletion, so nobody who reads its events would hear of one: declare it "
+                "with delete=, a decision that returns the last fact"
+            )
+        stream, streams = self._stream(tx, id), tx.store.streams
+        head = await streams.head(tx.transaction, stream, hold=True)
+        if head is None or head.state == "deleted":
+            return False
+        loaded = await self.load(tx, id)
+        last = decided(self.deletion, loaded.state)
+        if [event_type_for(event) for event in last] != [self.last]:
+            raise ContractError(
+                f"{stream}: what deletes it says one {'' if self.last is None else self.last.name}, not {last!r}"
+            )
+        self._refuse_strangers(stream, last)
+        with tx.working():
+            if head.state == "archived":
+                await streams.reopen(tx.transaction, stream)
+            await self._write(tx, stream, last, loaded.version)
+            await streams.delete(tx.transaction, stream)
+        return True
+
     async def history(self, tx: Tx, id: str, *, after: int = 0) -> list[Event[E]]:
-        """The events of a thing behind a version, in order, old ones lifted to the versions of today."""
-        return [event async for _, event in self._read(tx, self._stream(tx, id), after)]
+        """The events of a thing behind a version, in order, old ones lifted to the versions of today; archived ones too.
+        StreamDeleted when it was deleted."""
+        stream = self._stream(tx, id)
+        head = await tx.store.streams.head(tx.transaction, stream)
+        self._refuse_deleted(stream, head)
+        return [event async for _, event in self._read(tx, stream, after if head is None else max(after, head.base))]
 
     async def append(self, tx: Tx, id: str, events: Sequence[E], *, expected: Expected) -> int:
         """Append events and publish them, in this transaction; the version that the stream has then. VersionConflict when
-        it is not at the one expected: nothing was written, and the transaction can be used further. ContractError when an
-        event is of another thing, or of a type that was not declared for this aggregate."""
+        it is not at the one expected, StreamArchived or StreamDeleted when it takes none: nothing was written, and the
+        transaction can be used further. ContractError when an event is of another thing, or of a type that was not declared for this aggregate."""
         stream = self._stream(tx, id)
         self._refuse_strangers(stream, events)
         before = await self._append(tx, stream, events, expected)
@@ -155,10 +224,30 @@ class Aggregate(Generic[S, E]):
         while True:
             rows = await tx.store.streams.read(tx.transaction, stream, after=after, limit=PAGE)
             for row in rows:
+                begun_again = row.version != after + 1 and await self._is_before(tx, stream, row, after)
+                after = row.version
+                if begun_again:
+                    continue
                 yield row, await reader.open(tx.seam, row) if sealed else reader.read(row)
             if len(rows) < PAGE:
                 return
-            after = rows[-1].version
+
+    async def _is_before(self, tx: Tx, stream: Stream, row: StreamEvent, after: int) -> bool:
+        """Whether a row is the last fact of what was deleted, before a thing was begun again: it is no part of what that is.
+        StreamDeleted when it was not begun again, or is deleted while it is read."""
+        head = await tx.store.streams.head(tx.transaction, stream)
+        self._refuse_deleted(stream, head)
+        if head is not None and after == 0 and row.version <= head.base:
+            return True
+        if head is not None and head.base > 0:
+            raise StreamDeleted(str(stream), head.base)
+        raise StoreError(
+            f"{stream}: version {after + 1} is missing, and {row.version} is there: restore it from a backup"
+        )
+
+    def _refuse_deleted(self, stream: Stream, head: StreamHead | None) -> None:
+        if head is not None and head.state == "deleted":
+            raise StreamDeleted(str(stream), head.version)
 
     def _evolved(self, state: S, row: StreamEvent, event: Event[E]) -> S:
         try:
@@ -176,7 +265,9 @@ class Aggregate(Generic[S, E]):
         """The version before. Whoever expects `any` asks for the version, and again should it be a new stream that somebody
         else makes at this moment: from then on it can be held."""
         while True:
-            if expected == "any":
+            if expected == "again":
+                before = await self._reopen(tx, stream)
+            elif expected == "any":
                 before = await tx.store.streams.version(tx.transaction, stream, hold=True)
             else:
                 before = 0 if expected == "new" else expected
@@ -199,6 +290,14 @@ class Aggregate(Generic[S, E]):
                 raise
             tx.append(row for fact in facts for row in fact)
             return before
+
+    async def _reopen(self, tx: Tx, stream: Stream) -> int:
+        """The version of a stream that was deleted and takes events again."""
+        head = await tx.store.streams.head(tx.transaction, stream, hold=True)
+        if head is None or head.state != "deleted":
+            raise ContractError(f"{stream} was not deleted, so that it cannot begin again: say another expected=…")
+        await tx.store.streams.reopen(tx.transaction, stream)
+        return head.version
 
     def _refuse_strangers(self, stream: Stream, events: Sequence[E]) -> None:
         known = {event_type.name: event_type for event_type in self.events}

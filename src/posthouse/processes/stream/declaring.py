@@ -10,9 +10,10 @@ from posthouse.contracts.versions import Casts
 from posthouse.errors import ConfigurationError
 from posthouse.processes.stream.aggregate import Aggregate, Begin
 from posthouse.processes.stream.conflicts import Conflicts
-from posthouse.processes.stream.deciding import Evolve
+from posthouse.processes.stream.deciding import Decision, Evolve
 from posthouse.processes.stream.reading import Reader
 from posthouse.processes.stream.snapshots import Snapshots
+from posthouse.receiving.handler import hints_of, name_of
 from posthouse.seam import SchemaGuard
 
 S = TypeVar("S")
@@ -33,10 +34,12 @@ def aggregate_of(
     snapshot_every: int | None,
     revision: int,
     conflicts: Conflicts,
+    delete: Decision[S, E] | None = None,
 ) -> Aggregate[S, E]:
     """An aggregate of a service that has `others` already, each with its events, and that `owns` some. Raises
     ConfigurationError with all that cannot work."""
     problems = [*_name_problems(name, others), *_event_problems(events, owns, others)]
+    last = None if delete is None else _last(delete, events, problems)
     snapshots = None
     if snapshot_every is not None and snapshot_every < 1:
         problems.append(f"snapshot_every must be at least 1, not {snapshot_every}: leave it out for no snapshots")
@@ -56,7 +59,22 @@ def aggregate_of(
         reader=Reader(events, upcasts, guard),
         snapshots=snapshots,
         conflicts=conflicts,
+        deletion=delete,
+        last=last,
     )
+
+
+def _last(delete: Decision[S, E], events: Sequence[EventType[object]], problems: list[str]) -> EventType[object] | None:
+    """The type of what is said last of one that is deleted: what its function is annotated with."""
+    said = hints_of(delete).get("return")
+    found = next((known for known in events if known.payload.cls is said), None)
+    if found is None:
+        names = ", ".join(known.payload.cls.__name__ for known in events)
+        problems.append(
+            f"delete= says a last fact, by which whoever reads the others hears of it: let {name_of(delete)} be annotated with "
+            f"the one event that it returns, one of {names}"
+        )
+    return found
 
 
 def _name_problems(name: str, others: Mapping[str, object]) -> list[str]:

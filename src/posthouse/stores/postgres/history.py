@@ -21,23 +21,27 @@ from posthouse.stores.rows import packed, unpacked
 
 SEPARATOR = "|"
 
+COLUMNS = "position, xid, tenant, aggregate, stream, version, event_id, type, headers, body"
+EVENTS = f"(SELECT {COLUMNS} FROM posthouse.stream_event UNION ALL SELECT {COLUMNS} FROM posthouse.stream_archive) e"
+"""All events. One that is archived goes from one table to the other as it is, so that every statement finds it in one."""
+
 PINNED = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off"
 """A plan that was made while the table was empty would read all of it for every page."""
 
 # Where a window begins and ends that is open from now on: which snapshot it is up to, and the positions around it. An
 # addition keeps the planner from looking for the lowest position through all of them.
-OPEN = """
+OPEN = f"""
 SELECT pg_current_snapshot()::text, m.streams, coalesce(p.timeline, ''), posthouse.at_home(), w.lo - 1, w.hi
 FROM posthouse.meta m CROSS JOIN posthouse.place() p CROSS JOIN LATERAL (
-    SELECT min(e.position + 0) AS lo, max(e.position + 0) AS hi FROM posthouse.stream_event e
+    SELECT min(e.position + 0) AS lo, max(e.position + 0) AS hi FROM {EVENTS}
     WHERE e.xid >= pg_snapshot_xmin((SELECT $1::text::pg_snapshot))
         AND NOT pg_visible_in_snapshot(e.xid, (SELECT $2::text::pg_snapshot))) w
 """
 
 # The same for the very first one, which has everything in it.
-OPEN_FIRST = """
+OPEN_FIRST = f"""
 SELECT pg_current_snapshot()::text, m.streams, coalesce(p.timeline, ''), posthouse.at_home(), 0,
-    (SELECT max(e.position) FROM posthouse.stream_event e)
+    (SELECT max(e.position) FROM {EVENTS})
 FROM posthouse.meta m CROSS JOIN posthouse.place() p
 """
 
@@ -52,12 +56,12 @@ SELECT pg_logical_emit_message(true, 'posthouse', ''), set_config('synchronous_c
 """
 
 # A page of a window; of some types, unless NULL.
-PAGE = """
-SELECT {columns}
-FROM posthouse.stream_event e
+PAGE = f"""
+SELECT {{columns}}
+FROM {EVENTS}
 WHERE e.position > $1 AND e.position <= $2 AND pg_visible_in_snapshot(e.xid, (SELECT $3::text::pg_snapshot))
-    {fresh} {typed}
-ORDER BY e.position LIMIT {limit}
+    {{fresh}} {{typed}}
+ORDER BY e.position LIMIT {{limit}}
 """
 WHOLE = "e.tenant, e.aggregate, e.stream, e.version, e.event_id, e.type, e.headers, e.body, e.position"
 BODY = "e.headers IS NOT DISTINCT FROM {headers}::text, e.body, e.position"

@@ -384,6 +384,8 @@ def _streams(metadata: MetaData) -> None:
         metadata,
         *_columns(Text, *of_stream),
         *_columns(BigInteger, "version"),
+        Column("base", BigInteger, nullable=False, server_default=text("0")),
+        Column("state", Text, nullable=False, server_default=text("'open'")),
         PrimaryKeyConstraint(*of_stream, name="stream_pkey"),
     )
     Table(
@@ -398,6 +400,19 @@ def _streams(metadata: MetaData) -> None:
         PrimaryKeyConstraint(*of_stream, "version", name="stream_event_pkey"),
         Index("stream_event_by_position", "position"),
         Index("stream_event_by_transaction", "xid"),
+    )
+    Table(
+        "stream_archive",
+        metadata,
+        *_columns(BigInteger, "position"),
+        Column("xid", Xid8, nullable=False),
+        *_columns(Text, *of_stream),
+        *_columns(BigInteger, "version"),
+        *_columns(Text, "event_id", "type", "headers?"),
+        *_columns(LargeBinary, "body"),
+        PrimaryKeyConstraint(*of_stream, "version", name="stream_archive_pkey"),
+        Index("stream_archive_by_position", "position"),
+        Index("stream_archive_by_transaction", "xid"),
     )
     Table(
         "snapshot",

@@ -133,7 +133,7 @@ DELETE FROM posthouse.overlap WHERE ctid = ANY (ARRAY(
 REMOVE = "DELETE FROM posthouse.generation WHERE projection = $1 AND number = $2 AND state = 'retired'"
 
 # How many events there are.
-EXTENT = "SELECT coalesce(sum(version), 0)::bigint FROM posthouse.stream WHERE aggregate = ANY ($1::text[])"
+EXTENT = "SELECT coalesce(sum(version - base), 0)::bigint FROM posthouse.stream WHERE aggregate = ANY ($1::text[])"
 
 # It is settled what comes in bulk …
 CLOSE = f"UPDATE posthouse.generation SET phase = 'closing' WHERE {STANDING}"

@@ -30,13 +30,14 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "saga_turn": ("SELECT", "INSERT"),
     "saga_index": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "stream": ("SELECT", "INSERT", "UPDATE"),
-    "stream_event": ("SELECT", "INSERT"),
+    "stream_event": ("SELECT", "INSERT", "DELETE"),
+    "stream_archive": ("SELECT", "INSERT", "DELETE"),
     "generation": ("SELECT", "INSERT", "UPDATE"),
     "generation_number": ("SELECT", "INSERT", "UPDATE"),
     "incarnation": ("SELECT",),
     "overlap": ("SELECT",),
     "action": ("INSERT",),
-    "snapshot": ("SELECT", "INSERT", "UPDATE"),
+    "snapshot": ("SELECT", "INSERT", "UPDATE", "DELETE"),
 }
 """What the application may do with each table; with one that is not named here, nothing."""
 

@@ -439,6 +439,8 @@ CREATE TABLE posthouse.stream (
     aggregate text NOT NULL,  -- the name of its kind
     stream text NOT NULL,  -- what it is about
     version bigint NOT NULL,  -- of its last event
+    base bigint NOT NULL DEFAULT 0,  -- what is up to this version was deleted
+    state text NOT NULL DEFAULT 'open',  -- open, archived or deleted
     PRIMARY KEY (tenant, aggregate, stream)
 ) WITH (fillfactor = 80);
 
@@ -460,6 +462,24 @@ CREATE TABLE posthouse.stream_event (
 
 CREATE INDEX stream_event_by_position ON posthouse.stream_event (position);
 CREATE INDEX stream_event_by_transaction ON posthouse.stream_event (xid);
+
+-- What happened in streams that were archived: the same rows, out of the way. Whoever reads everything reads both.
+CREATE TABLE posthouse.stream_archive (
+    position bigint NOT NULL,  -- as it was
+    xid xid8 NOT NULL,  -- as it was
+    tenant text NOT NULL,
+    aggregate text NOT NULL,  -- the name of its kind
+    stream text NOT NULL,  -- what it is about
+    version bigint NOT NULL,  -- from 1 on, without gaps
+    event_id text NOT NULL,
+    type text NOT NULL,
+    headers text,
+    body bytea NOT NULL,
+    PRIMARY KEY (tenant, aggregate, stream, version)
+);
+
+CREATE INDEX stream_archive_by_position ON posthouse.stream_archive (position);
+CREATE INDEX stream_archive_by_transaction ON posthouse.stream_archive (xid);
 
 -- What streams came to, as a cache: one for each.
 CREATE TABLE posthouse.snapshot (

@@ -31,7 +31,10 @@ $migration$;
     END IF;
 """
 
-LOCKED = "posthouse.outbox, posthouse.stuck, posthouse.held, posthouse.timer, posthouse.saga, posthouse.stream_event"
+LOCKED = (
+    "posthouse.outbox, posthouse.stuck, posthouse.held, posthouse.timer, posthouse.saga, posthouse.stream_event, "
+    "posthouse.stream_archive"
+)
 """What is counted, and so must stand still from the count to the drop."""
 LOCK_SECONDS = 5
 """That a drop waits for whoever has written there and not committed. Whoever comes after it waits as long."""
@@ -83,10 +86,10 @@ BEGIN
         RAISE EXCEPTION 'the schema {{schema}} has % sagas that are not over', found
         USING HINT = 'Let `posthouse run` finish them. To give them up: DELETE FROM {{schema}}.saga WHERE ended_at IS NULL';
     END IF;
-    SELECT count(*) INTO found FROM posthouse.stream_event;
+    SELECT (SELECT count(*) FROM posthouse.stream_event) + (SELECT count(*) FROM posthouse.stream_archive) INTO found;
     IF found > 0 THEN
         RAISE EXCEPTION 'the schema {{schema}} has % events of streams, which are nowhere else', found
-        USING HINT = 'To give them up: TRUNCATE {{schema}}.stream_event';
+        USING HINT = 'To give them up: TRUNCATE {{schema}}.stream_event, {{schema}}.stream_archive';
     END IF;
     DROP SCHEMA {{schema}} CASCADE;
     PERFORM set_config('lock_timeout', lock_timeout, true);

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from posthouse.errors import VersionConflict
-from posthouse.store.streams import BodyPage, Snapshot, Stream, StreamEvent, StreamPage
+from posthouse.store.streams import BodyPage, Snapshot, Stream, StreamEvent, StreamHead, StreamPage, refuse_closed
 from posthouse.store.transaction import Transaction
 from posthouse.stores.postgres.database import Database
-from posthouse.stores.postgres.history import History
+from posthouse.stores.postgres.history import COLUMNS, EVENTS, History
 from posthouse.stores.postgres.joins import ours
 from posthouse.stores.postgres.steps import Steps
 from posthouse.stores.rows import STREAM_EVENT, packed, stream_event, untyped
@@ -25,7 +25,7 @@ WITH given AS MATERIALIZED (
     WHERE g.expected = 0 OR EXISTS (SELECT 1 FROM posthouse.stream k
         WHERE k.tenant = g.tenant AND k.aggregate = g.aggregate AND k.stream = g.stream)
     ON CONFLICT (tenant, aggregate, stream) DO UPDATE SET version = s.version + excluded.version
-    WHERE s.version = (SELECT g.expected FROM given g)
+    WHERE s.version = (SELECT g.expected FROM given g) AND s.state = 'open'
     RETURNING 1
 )
 INSERT INTO posthouse.stream_event (tenant, aggregate, stream, version, event_id, type, headers, body)
@@ -45,11 +45,36 @@ VERSION = f"SELECT version FROM posthouse.stream WHERE {OF_STREAM}"
 # … and nobody else appends.
 HOLD = f"{VERSION} FOR UPDATE"
 
+# Where it stands, and the same while nobody else appends.
+HEAD = f"SELECT version, base, state FROM posthouse.stream WHERE {OF_STREAM}"
+HOLD_HEAD = f"{HEAD} FOR UPDATE"
+
 # A stream behind a version.
 READ = f"""
-SELECT {STREAM_EVENT} FROM posthouse.stream_event
+SELECT {STREAM_EVENT} FROM {EVENTS}
 WHERE {OF_STREAM} AND version > CAST($4 AS bigint) ORDER BY version LIMIT CAST($5 AS integer)
 """
+
+# Put a stream out of the way, its events as they are …
+ARCHIVE = (
+    f"INSERT INTO posthouse.stream_archive ({COLUMNS}) SELECT {COLUMNS} FROM posthouse.stream_event WHERE {OF_STREAM}",
+    f"DELETE FROM posthouse.stream_event WHERE {OF_STREAM}",
+    f"DELETE FROM posthouse.snapshot WHERE {OF_STREAM}",
+    f"UPDATE posthouse.stream SET state = 'archived' WHERE {OF_STREAM}",
+)
+
+# … or delete it up to its last fact …
+DELETE = (
+    *(
+        f"""DELETE FROM {table} WHERE {OF_STREAM} AND version < (SELECT version FROM posthouse.stream WHERE {OF_STREAM})"""
+        for table in ("posthouse.stream_event", "posthouse.stream_archive")
+    ),
+    f"DELETE FROM posthouse.snapshot WHERE {OF_STREAM}",
+    f"UPDATE posthouse.stream SET state = 'deleted', base = version WHERE {OF_STREAM}",
+)
+
+# … or let it take events again.
+REOPEN = (f"UPDATE posthouse.stream SET state = 'open' WHERE {OF_STREAM}",)
 
 # What was kept of a stream.
 SNAPSHOT = f"SELECT version, shape, state FROM posthouse.snapshot WHERE {OF_STREAM}"
@@ -81,6 +106,18 @@ class PostgresStreams:
     async def version(self, tx: Transaction, stream: Stream, *, hold: bool = False) -> int:
         return await (await ours(self._database, tx)).carry_out(_version(stream, HOLD if hold else VERSION))
 
+    async def head(self, tx: Transaction, stream: Stream, *, hold: bool = False) -> StreamHead | None:
+        return await (await ours(self._database, tx)).carry_out(_head(stream, HOLD_HEAD if hold else HEAD))
+
+    async def archive(self, tx: Transaction, stream: Stream) -> None:
+        await (await ours(self._database, tx)).carry_out(_changing(stream, ARCHIVE))
+
+    async def delete(self, tx: Transaction, stream: Stream) -> None:
+        await (await ours(self._database, tx)).carry_out(_changing(stream, DELETE))
+
+    async def reopen(self, tx: Transaction, stream: Stream) -> None:
+        await (await ours(self._database, tx)).carry_out(_changing(stream, REOPEN))
+
     async def read(
         self, tx: Transaction, stream: Stream, *, after: int = 0, limit: int = 10_000
     ) -> Sequence[StreamEvent]:
@@ -111,7 +148,19 @@ def _appending(events: Sequence[StreamEvent]) -> Steps[None]:
         [packed(event.headers) for event in events], [event.body for event in events],
     )  # fmt: skip
     if not added:
-        raise VersionConflict(str(stream), expected, (yield from _version(stream, VERSION)))
+        head = yield from _head(stream, HEAD)
+        refuse_closed(stream, head)
+        raise VersionConflict(str(stream), expected, 0 if head is None else head.version)
+
+
+def _head(stream: Stream, statement: str) -> Steps[StreamHead | None]:
+    found = yield statement, _key(stream)
+    return StreamHead(*untyped(found[0])) if found else None
+
+
+def _changing(stream: Stream, statements: Sequence[str]) -> Steps[None]:
+    for statement in statements:
+        yield statement, _key(stream)
 
 
 def _version(stream: Stream, statement: str) -> Steps[int]:

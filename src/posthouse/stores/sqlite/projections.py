@@ -113,7 +113,7 @@ REMOVE = "DELETE FROM posthouse_generation WHERE projection = ? AND number = ? A
 
 # How many events there are.
 EXTENT = """
-SELECT coalesce(sum(version), 0) FROM posthouse_stream WHERE aggregate IN (SELECT value FROM json_each(?))
+SELECT coalesce(sum(version - base), 0) FROM posthouse_stream WHERE aggregate IN (SELECT value FROM json_each(?))
 """
 
 # It is settled what comes in bulk …

@@ -8,13 +8,16 @@ from typing import Any
 import msgspec
 
 from posthouse.errors import VersionConflict
-from posthouse.store.streams import BodyPage, Snapshot, Stream, StreamEvent, StreamPage
+from posthouse.store.streams import BodyPage, Snapshot, Stream, StreamEvent, StreamHead, StreamPage, refuse_closed
 from posthouse.store.transaction import Transaction
 from posthouse.stores.rows import STREAM_EVENT, packed, stream_event
 from posthouse.stores.sqlite.database import Database
 
 # The last version of a stream.
 VERSION = "SELECT version FROM posthouse_stream WHERE tenant = ? AND aggregate = ? AND stream = ?"
+
+# Where it stands.
+HEAD = "SELECT version, base, state FROM posthouse_stream WHERE tenant = ? AND aggregate = ? AND stream = ?"
 
 # Move it.
 MOVE = """
@@ -30,9 +33,38 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
 # A stream behind a version.
 READ = f"""
-SELECT {STREAM_EVENT} FROM posthouse_stream_event WHERE tenant = ? AND aggregate = ? AND stream = ? AND version > ?
-ORDER BY version LIMIT ?
+SELECT {STREAM_EVENT} FROM posthouse_stream_event WHERE tenant = ?1 AND aggregate = ?2 AND stream = ?3 AND version > ?4
+UNION ALL
+SELECT {STREAM_EVENT} FROM posthouse_stream_archive WHERE tenant = ?1 AND aggregate = ?2 AND stream = ?3 AND version > ?4
+ORDER BY version LIMIT ?5
 """
+
+# Put a stream out of the way: its events as they are …
+OUT_OF_THE_WAY = f"""
+INSERT INTO posthouse_stream_archive ({STREAM_EVENT}) SELECT {STREAM_EVENT} FROM posthouse_stream_event
+WHERE tenant = ? AND aggregate = ? AND stream = ?
+"""
+
+# … and whatever else is left of it.
+CLEAR = (
+    "DELETE FROM posthouse_stream_event WHERE tenant = ? AND aggregate = ? AND stream = ?",
+    "DELETE FROM posthouse_snapshot WHERE tenant = ? AND aggregate = ? AND stream = ?",
+    "UPDATE posthouse_stream SET state = 'archived' WHERE tenant = ? AND aggregate = ? AND stream = ?",
+)
+
+# Delete a stream up to its last fact.
+DELETE = (
+    *(
+        f"""DELETE FROM {table} WHERE tenant = ?1 AND aggregate = ?2 AND stream = ?3 AND version < (
+            SELECT version FROM posthouse_stream WHERE tenant = ?1 AND aggregate = ?2 AND stream = ?3)"""
+        for table in ("posthouse_stream_event", "posthouse_stream_archive")
+    ),
+    "DELETE FROM posthouse_snapshot WHERE tenant = ? AND aggregate = ? AND stream = ?",
+    "UPDATE posthouse_stream SET state = 'deleted', base = version WHERE tenant = ? AND aggregate = ? AND stream = ?",
+)
+
+# Let it take events again.
+REOPEN = "UPDATE posthouse_stream SET state = 'open' WHERE tenant = ? AND aggregate = ? AND stream = ?"
 
 # What was kept of a stream.
 SNAPSHOT = "SELECT version, shape, state FROM posthouse_snapshot WHERE tenant = ? AND aggregate = ? AND stream = ?"
@@ -49,12 +81,17 @@ WHERE shape <> excluded.shape OR version < excluded.version
 DROP = "DELETE FROM posthouse_snapshot WHERE ?1 IS NULL OR aggregate = ?1"
 
 # All streams behind a position; one more than asked for tells whether there is more.
-READ_ALL = "SELECT {columns} FROM posthouse_stream_event WHERE position > ? ORDER BY position LIMIT ?"
+READ_ALL = """
+SELECT {columns} FROM posthouse_stream_event WHERE position > ?1
+UNION ALL SELECT {columns} FROM posthouse_stream_archive WHERE position > ?1 ORDER BY position LIMIT ?2
+"""
 
 # The same of some types, which are a JSON array.
 READ_TYPES = """
-SELECT {columns} FROM posthouse_stream_event WHERE position > ? AND type IN (SELECT value FROM json_each(?))
-ORDER BY position LIMIT ?
+SELECT {columns} FROM posthouse_stream_event WHERE position > ?1 AND type IN (SELECT value FROM json_each(?2))
+UNION ALL
+SELECT {columns} FROM posthouse_stream_archive WHERE position > ?1 AND type IN (SELECT value FROM json_each(?2))
+ORDER BY position LIMIT ?3
 """
 
 
@@ -68,7 +105,9 @@ class SqliteStreams:
         if not events:
             return
         stream, expected = events[0].name, events[0].version - 1
-        found = await self.version(tx, stream)
+        head = await self.head(tx, stream)
+        refuse_closed(stream, head)
+        found = 0 if head is None else head.version
         if found != expected:
             raise VersionConflict(str(stream), expected, found)
         await tx.execute(MOVE, (*_key(stream), events[-1].version))
@@ -81,6 +120,21 @@ class SqliteStreams:
         """Whoever writes holds every stream: there is one writer."""
         found = await tx.execute(VERSION, _key(stream))
         return int(str(found.scalar())) if found else 0
+
+    async def head(self, tx: Transaction, stream: Stream, *, hold: bool = False) -> StreamHead | None:
+        found: Any = await tx.execute(HEAD, _key(stream))
+        return StreamHead(*found[0]) if found else None
+
+    async def archive(self, tx: Transaction, stream: Stream) -> None:
+        for statement in (OUT_OF_THE_WAY, *CLEAR):
+            await tx.execute(statement, _key(stream))
+
+    async def delete(self, tx: Transaction, stream: Stream) -> None:
+        for statement in DELETE:
+            await tx.execute(statement, _key(stream))
+
+    async def reopen(self, tx: Transaction, stream: Stream) -> None:
+        await tx.execute(REOPEN, _key(stream))
 
     async def read(
         self, tx: Transaction, stream: Stream, *, after: int = 0, limit: int = 10_000

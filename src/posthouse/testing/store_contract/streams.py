@@ -8,9 +8,9 @@ from collections.abc import Collection
 import pytest
 
 from posthouse.clock import new_id
-from posthouse.errors import VersionConflict
+from posthouse.errors import StreamArchived, StreamClosed, StreamDeleted, VersionConflict
 from posthouse.store import Store
-from posthouse.store.streams import Snapshot, Stream, StreamEvent
+from posthouse.store.streams import Snapshot, Stream, StreamEvent, StreamHead
 from posthouse.testing.store_contract.fixtures import StoreFixtures
 from posthouse.testing.store_contract.steps import failing
 
@@ -92,6 +92,78 @@ class StreamContract(StoreFixtures):
         await asyncio.gather(*(write((store, other)[number % 2]) for number in range(4)))
         assert await versions(store) == list(range(1, 41))
 
+    async def test_an_archived_stream_reads_as_before_and_takes_nothing_until_it_is_reopened(
+        self, store: Store
+    ) -> None:
+        await append(store, *facts(3))
+        await archive(store)
+        assert await versions(store) == [1, 2, 3]
+        async with store.begin() as tx:
+            assert await store.streams.head(tx, FOLIO) == StreamHead(3, 0, "archived")
+            for expected in (0, 2, 3):
+                with pytest.raises(StreamArchived):
+                    await store.streams.append(tx, facts(1, after=expected))
+            await store.streams.reopen(tx, FOLIO)
+            await store.streams.append(tx, facts(2, after=3))
+            assert [event.version for event in await store.streams.read(tx, FOLIO, after=1, limit=3)] == [2, 3, 4]
+        await archive(store)
+        assert await versions(store) == [1, 2, 3, 4, 5]
+
+    async def test_of_a_deleted_stream_its_last_fact_and_its_version_are_left(self, store: Store) -> None:
+        await append(store, *facts(3))
+        await archive(store)
+        async with store.begin() as tx:
+            await store.streams.reopen(tx, FOLIO)
+            await store.streams.append(tx, facts(2, after=3))
+            await store.streams.keep(tx, FOLIO, Snapshot(5, "a", b"state"))
+            await store.streams.delete(tx, FOLIO)
+        async with store.begin() as tx:
+            assert await store.streams.head(tx, FOLIO) == StreamHead(5, 5, "deleted")
+            assert await store.streams.snapshot(tx, FOLIO) is None
+            assert [event.version for event in await store.streams.read(tx, FOLIO)] == [5]
+            for expected in (0, 4, 5):
+                with pytest.raises(StreamDeleted) as raised:
+                    await store.streams.append(tx, facts(1, after=expected))
+                assert raised.value.version == 5
+            await store.streams.reopen(tx, FOLIO)
+            await store.streams.append(tx, facts(1, after=5))
+            assert await store.streams.head(tx, FOLIO) == StreamHead(6, 5, "open")
+        assert await store.projections.extent(["folio"]) == 1
+
+    @pytest.mark.parametrize("verb", ["archive", "delete"])
+    async def test_who_appends_beside_the_end_of_a_stream_is_before_it_or_refused(
+        self, store: Store, other: Store, verb: str
+    ) -> None:
+        """Whoever comes first holds the stream; nothing is lost between the two."""
+        taken = 0
+        for round in range(6):
+            stream = Stream("t1", "folio", f"f{round}")
+            await append(store, *facts(2, stream=stream))
+
+            async def write(stream: Stream = stream) -> bool:
+                try:
+                    await append(other, *facts(1, stream=stream, after=2))
+                except StreamClosed:
+                    return False
+                return True
+
+            async def end(stream: Stream = stream) -> None:
+                async with store.begin() as tx:
+                    await store.streams.head(tx, stream, hold=True)
+                    await (store.streams.archive if verb == "archive" else store.streams.delete)(tx, stream)
+
+            wrote, _ = (
+                await asyncio.gather(write(), end()) if round % 2 else reversed(await asyncio.gather(end(), write()))
+            )
+            taken += bool(wrote)
+            async with store.begin() as tx:
+                head = await store.streams.head(tx, stream)
+                found = [event.version for event in await store.streams.read(tx, stream)]
+            last = 3 if wrote else 2
+            assert head is not None
+            assert (head.version, head.state) == (last, f"{verb}d")
+            assert found == (list(range(1, last + 1)) if verb == "archive" else [last])
+
     async def test_a_snapshot_gives_way_to_a_later_one_or_to_one_of_another_shape(self, store: Store) -> None:
         async with store.begin() as tx:
             assert await store.streams.snapshot(tx, FOLIO) is None
@@ -133,6 +205,36 @@ class HistoryContract(StoreFixtures):
         assert len(found) == 100
         for stream in streams:
             assert [event.version for event in found if event.name == stream] == list(range(1, 21))
+
+    async def test_everything_is_read_once_while_streams_are_archived_and_only_the_last_fact_of_a_deleted_one(
+        self, store: Store
+    ) -> None:
+        streams = [Stream("t1", "folio", f"f{number}") for number in range(6)]
+        for stream in streams:
+            await append(store, *facts(4, stream=stream))
+        found: list[StreamEvent] = []
+        cursor, more, turn = "", True, 0
+        while more:
+            page = await store.streams.read_all(cursor, 3)
+            found += page.events
+            cursor, more = page.cursor, page.more
+            if turn < len(
+                streams
+            ):  # those that were read, those that are being read, and those that are still to be read
+                await archive(store, streams[(turn * 5) % 6])
+                turn += 1
+        assert [(event.stream, event.version) for event in found] == [
+            (one.id, n) for one in streams for n in range(1, 5)
+        ]
+        assert len({event.position for event in found}) == 24
+        await append(store, *facts(1, stream=Stream("t1", "folio", "new")))
+        assert [event.stream for event in (await everything(store, cursor))[0]] == ["new"]
+        async with store.begin() as tx:
+            await store.streams.head(tx, streams[0], hold=True)
+            await store.streams.delete(tx, streams[0])
+        left, _ = await everything(store)
+        assert [event.version for event in left if event.stream == "f0"] == [4]
+        assert len(left) == 22
 
     async def test_a_page_says_where_the_next_one_begins(self, store: Store, other: Store) -> None:
         await append(store, *facts(3))
@@ -226,6 +328,12 @@ def facts(
         StreamEvent(stream.tenant, stream.aggregate, stream.id, version, new_id(), type, headers or {}, body)
         for version in range(after + 1, after + many + 1)
     ]
+
+
+async def archive(store: Store, stream: Stream = FOLIO) -> None:
+    async with store.begin() as tx:
+        assert await store.streams.head(tx, stream, hold=True) is not None
+        await store.streams.archive(tx, stream)
 
 
 async def append(store: Store, *events: StreamEvent) -> None:

@@ -103,6 +103,8 @@ BEGIN
     UPDATE posthouse.outbox SET xid = pg_current_xact_id();
     UPDATE posthouse.stream_event SET xid = pg_current_xact_id()
     WHERE xid >= pg_snapshot_xmin(pg_current_snapshot());
+    UPDATE posthouse.stream_archive SET xid = pg_current_xact_id()
+    WHERE xid >= pg_snapshot_xmin(pg_current_snapshot());
     UPDATE posthouse.shard SET s1 = '1:1:', backlog = NULL, floor = 0, owner = NULL, until = 0, epoch = epoch + 1;
     DELETE FROM posthouse.backlog;
     DELETE FROM posthouse.member;
