@@ -46,6 +46,11 @@ async def histories(service: Service, wanted: SagaFilter | None = None) -> Async
         yield SagaView(row=row, history=turns)
 
 
+def way(view: SagaView) -> tuple[tuple[str, str, str, str], ...]:
+    """The way that a saga took: what came, what was called, and how it stood then, turn by turn."""
+    return tuple((turn.input.kind, turn.input.type, turn.method, turn.status) for turn in view.history)
+
+
 def dump(views: Iterable[SagaView]) -> bytes:
     """Histories as JSON lines, for a file beside the tests."""
     return b"".join(msgspec.json.encode(view) + b"\n" for view in views)
@@ -82,7 +87,10 @@ async def replay(
 async def assert_replays(
     service: Service, views: Iterable[SagaView], *, ignore: Collection[str] = (), answers: Answers | None = None
 ) -> None:
-    """As `replay`. Raises AssertionError with every difference."""
+    """As `replay`. Raises AssertionError with every difference, and when there is no history: that would prove nothing."""
+    views = list(views)
+    if not views:
+        raise AssertionError("there is no history to replay: that proves nothing")
     if found := await replay(service, views, ignore=ignore, answers=answers):
         raise AssertionError("\n".join(map(str, found)))
 

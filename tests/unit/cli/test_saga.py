@@ -260,5 +260,33 @@ def test_a_release_that_could_not_go_on_fails_the_check(stay: Project, tmp_path:
     stay.forget()
     told = msgspec.json.decode(stay.run("saga", "check", TARGET, "--json").stdout)
     assert (told["fits"], told["counts"], told["findings"][0]["id"]) == (False, {"booking": 3}, "held")
+
+
+def test_histories_are_dumped_some_of_each_way_and_replayed(stay: Project, tmp_path: Path) -> None:
+    drive(stay)
+    result = stay.run("saga", "dump", TARGET, "--to", "histories.jsonl", "--each", "1", columns=200)
+    assert (result.exit_code, result.stdout) == (0, "histories.jsonl: 4 of 4 sagas, by 4 ways\n")
     stay.forget()
-    assert "the deadline 'hold_expired' is armed" in stay.run("run", TARGET, "--no-wait").output
+    result = stay.run("saga", "replay", TARGET, "histories.jsonl", columns=200)
+    assert (result.exit_code, result.stdout) == (0, "replayed 4 of booking: all as they were\n")
+    source = (tmp_path / "stay.py").read_text(encoding="utf-8")
+    stay.write("stay.py", source.replace("turn.clear(self.hold_expired)", "pass"))
+    stay.forget()
+    result = stay.run("saga", "replay", TARGET, "histories.jsonl", columns=200)
+    assert result.exit_code == 1
+    assert "booking failed of t1, turn 2 (event " in result.stdout
+    assert result.stdout.endswith("replayed 4 of booking: 3 of them differ\n")
+
+
+def test_an_empty_dump_is_no_pass(stay: Project, tmp_path: Path) -> None:
+    drive(stay)
+    result = stay.run("saga", "dump", TARGET, "--to", "histories.jsonl", "--tenant", "nobody")
+    assert (result.exit_code, result.stdout) == (1, "none of 0 sagas fits: nothing was written\n")
+    assert not (tmp_path / "histories.jsonl").exists()
+    stay.write("histories.jsonl", "")
+    stay.forget()
+    result = stay.run("saga", "replay", TARGET, "histories.jsonl")
+    assert (result.exit_code, result.stdout) == (1, "histories.jsonl holds no history: that proves nothing\n")
+    stay.forget()
+    result = stay.run("saga", "replay", TARGET, "nowhere.jsonl")
+    assert (result.exit_code, "nowhere.jsonl cannot be read" in result.output) == (2, True)
