@@ -23,6 +23,7 @@ from posthouse.host import Host
 from posthouse.options import checked
 from posthouse.processes import Aggregate, Calendar, Conflicts, Projection, Saga, SagaStart
 from posthouse.processes.projection import Terms as ModelTerms
+from posthouse.processes.saga.declared import OPERATOR
 from posthouse.processes.stream import Decision, Evolve
 from posthouse.processes.stream.declaring import aggregate_of
 from posthouse.receiving import Calling, HeldEvents, Policy, Uses, consumer_name, handler_of
@@ -305,11 +306,13 @@ class Service:
         correlate: str,
         index: Sequence[str] = (),
         again: Sequence[End] = (),
+        operator: str = OPERATOR,
         policy: Policy | None = None,
     ) -> Callable[[type[S]], type[S]]:
         """Run the decorated class as a process. Its `correlate` field is its id, and the field of that name in the events
         that it takes finds it; operators find it by the fields in `index` as well. There is one saga per id for ever; when it
-        ended as one of `again`, the same id may begin again, as its next attempt. It is a consumer of its own; `policy` is
+        ended as one of `again`, the same id may begin again, as its next attempt. `operator` is the role of those who decide
+        when it rests, partial or with a failed compensation. It is a consumer of its own; `policy` is
         for its events and its undos alike."""
 
         def register(cls: type[S]) -> type[S]:
@@ -321,6 +324,7 @@ class Service:
                 correlate=correlate,
                 index=index,
                 again=again,
+                operator=operator,
                 policy=policy or Policy(),
                 calendar=self.calendar,
             )

@@ -90,8 +90,10 @@ class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     """One saga. `state` is its typed state as JSON. `done` holds the steps that were done and not undone, in order; one that
     was done by two events is there twice.
     `turn` counts its changes and guards them. `cancelled`: it compensates because an operator said so. `ended_as`: how
-    it had ended before a step came late, which is undone now; then it ends so again. `number` is given by the store, in the order of starting. `attempt` counts the sagas of one id, from 1. `parent` is the saga in
-    whose turn it was started. `index` holds the fields that it is found by, as `indexed_text` writes them.
+    it had ended before a step came late, which is undone now; then it ends so again. `number` is given by the store, in the
+    order of starting. `attempt` counts the sagas of one id, from 1. `parent` is the saga in whose turn it was started.
+    `index` holds the fields that it is found by, as `indexed_text` writes them. `tasks` holds what waits for people, and
+    since when.
 
     What was purged is a tombstone: who it was, and how it ended; state, progress, index and history are gone.
 
@@ -120,6 +122,7 @@ class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
     parent: SagaRef | None = None
     index: Mapping[str, str] = {}
+    tasks: Mapping[str, float] = {}
     purged_at: float | None = None
 
     @property
@@ -153,6 +156,7 @@ class _Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cancelled: bool = False
     ended_as: SagaStatus | None = None
     index: dict[str, str] = {}
+    tasks: dict[str, float] = {}
 
 
 _progress = msgspec.json.Decoder(_Progress)
@@ -169,6 +173,7 @@ def progress_of(row: SagaRow) -> str:
             cancelled=row.cancelled,
             ended_as=row.ended_as,
             index=dict(row.index),
+            tasks=dict(row.tasks),
         )
     ).decode()
 
@@ -195,6 +200,7 @@ def with_progress(row: SagaRow, progress: str | bytes) -> SagaRow:
         cancelled=kept.cancelled,
         ended_as=kept.ended_as,
         index=kept.index,
+        tasks=kept.tasks,
     )
 
 

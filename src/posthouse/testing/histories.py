@@ -162,6 +162,8 @@ class _Replay:
                 await desk.resume(*key, tenant=tenant, by=by, note=note)
             case "cancel":
                 await desk.cancel(*key, note, tenant=tenant, by=by)
+            case "index":
+                await desk.fill_index(row.saga, by=by)
 
     @property
     def _turns(self) -> Sequence[SagaTurn]:

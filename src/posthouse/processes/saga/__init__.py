@@ -7,6 +7,7 @@ from posthouse.processes.saga.instances import SagaInstances, SagaView
 from posthouse.processes.saga.marks import deadline, join, late, on, partial_resume, partial_retry, starts, step, undo
 from posthouse.processes.saga.saga import Saga, field
 from posthouse.processes.saga.start import SagaStart
+from posthouse.processes.saga.tasks import SagaTask
 from posthouse.processes.saga.turn import Turn
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "SagaBook",
     "SagaInstances",
     "SagaStart",
+    "SagaTask",
     "SagaType",
     "SagaView",
     "Taken",

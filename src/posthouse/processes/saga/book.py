@@ -12,7 +12,7 @@ from posthouse.events import Event
 from posthouse.processes.calendar import Calendar
 from posthouse.processes.saga.conductor import Conductor
 from posthouse.processes.saga.deadlines import DeadlinePassed, deadline_event
-from posthouse.processes.saga.declared import SagaType
+from posthouse.processes.saga.declared import OPERATOR, SagaType
 from posthouse.processes.saga.declaring import saga_type_of
 from posthouse.processes.saga.saga import Saga
 from posthouse.receiving import Handler, Policy, Uses
@@ -54,6 +54,7 @@ class SagaBook:
         policy: Policy,
         index: Sequence[str] = (),
         again: Sequence[End] = (),
+        operator: str = OPERATOR,
         calendar: Calendar | None = None,
     ) -> SagaType:
         """Add a class. Raises ConfigurationError with every problem at once."""
@@ -68,6 +69,7 @@ class SagaBook:
             policy=policy,
             index=index,
             again=again,
+            operator=operator,
             calendar=calendar,
         )
         self.add(of)

@@ -25,6 +25,7 @@ from posthouse.processes.saga.deadlines import DeadlinePassed, timer_name
 from posthouse.processes.saga.declared import SagaType, Undo
 from posthouse.processes.saga.recorded import event_of, said_in
 from posthouse.processes.saga.saga import Saga
+from posthouse.processes.saga.tasks import index_field, open_tasks
 from posthouse.processes.saga.transition import (
     OWN_DEADLINES,
     RETRY_UNDO,
@@ -210,8 +211,7 @@ class Course:
             else:
                 event_id = await self._tx.schedule(payload, timer=names[name], after=wait)
                 armed[name] = Armed(event_id, self.now + wait, late=late)
-        index = row.index if self._saga is None else self.of.index_of(self._saga)
-        row = replace(row, state=state, deadlines=armed, index=index, turn=row.turn + 1, changed_at=self.now)
+        row = self._indexed(replace(row, state=state, deadlines=armed, turn=row.turn + 1, changed_at=self.now))
         record = SagaTurn(
             turn=row.turn,
             at=self.now,
@@ -232,6 +232,18 @@ class Course:
         if not await self._tx.store.sagas.save(self._tx.transaction, row, record, cancel=timers):
             raise StoreCollision(f"{row.saga} {row.id} was changed by somebody else at this moment")
         self.row = row
+
+    def is_indexed(self) -> bool:
+        """Whether the row is found by all that it should be, as its state is read now."""
+        self._saga = self.saga
+        return self._indexed(self.row).index == self.row.index
+
+    def _indexed(self, row: SagaRow) -> SagaRow:
+        """The row with its open tasks, and with what it is found by: those, and the fields of its state."""
+        known = {name: value for name, value in row.index.items() if name in self.of.index}
+        fields = known if self._saga is None else self.of.index_of(self._saga)
+        tasks = open_tasks(self.of, row, self.now)
+        return replace(row, tasks=tasks, index={**fields, **{index_field(step): "" for step in tasks}})
 
     async def _reckoned(self, wait: Wait) -> float | datetime:
         """Working time as a moment. It begins now by the store's clock, which says when the moment has come."""

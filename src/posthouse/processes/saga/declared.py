@@ -21,6 +21,9 @@ from posthouse.processes.saga.stored import under_new_names, with_others
 from posthouse.receiving import Policy
 from posthouse.store.sagas import Indexable, SagaStatus, indexed_text
 
+OPERATOR = "operator"
+"""Who decides when a saga rests, unless it says otherwise."""
+
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """A method that takes an event: a step, a reaction, what comes late, or the start. `correlate` names the field of the
@@ -34,6 +37,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[str, ...] = ()
     """The steps that must be done before."""
     late: Late = "undo"
+    by: str | None = None
+    """Who brings it about, where people do."""
 
 
 class Undo(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +91,8 @@ class SagaType:
     """The fields that it is found by, besides its id."""
     again: tuple[SagaStatus, ...] = ()
     """What it must have ended as, so that one with its id may begin again."""
+    operator: str = OPERATOR
+    """Who decides when it rests."""
 
     @property
     def consumer(self) -> str:
@@ -113,6 +120,11 @@ class SagaType:
     def missing(self, step: str, done: Collection[str]) -> list[str]:
         """What a step still waits for."""
         return [other for other in self.needs.get(step, ()) if other not in done]
+
+    @cached_property
+    def people(self) -> Mapping[str, str]:
+        """By step: the role of those who bring it about."""
+        return {take.method: take.by for take in self.takes if take.by is not None}
 
     @cached_property
     def given_events(self) -> frozenset[str]:

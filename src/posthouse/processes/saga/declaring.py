@@ -14,7 +14,7 @@ import msgspec
 from posthouse.contracts import EventType, event_type_of, is_event_class
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.processes.calendar import Calendar, Working
-from posthouse.processes.saga.declared import SagaType, Taken, Undo
+from posthouse.processes.saga.declared import OPERATOR, SagaType, Taken, Undo
 from posthouse.processes.saga.marks import Early, Late, MethodMark, marks_of
 from posthouse.processes.saga.saga import Saga, renamed
 from posthouse.processes.saga.signatures import signature_problems
@@ -39,13 +39,18 @@ def saga_type_of(
     policy: Policy,
     index: Sequence[str] = (),
     again: Sequence[End] = (),
+    operator: str = OPERATOR,
     calendar: Calendar | None = None,
 ) -> SagaType:
     """Read the class. Raises ConfigurationError with every problem at once."""
     if not _is_saga(cls):
         raise ConfigurationError(f"{cls!r} is no saga: derive it from posthouse.Saga")
     methods = list(_methods(cls))
-    if problems := [*_problems(cls, name, correlate, methods, calendar), *_index_problems(cls, correlate, index)]:
+    if problems := [
+        *_problems(cls, name, correlate, methods, calendar),
+        *_index_problems(cls, correlate, index),
+        *_operator_problems(operator),
+    ]:
         raise ConfigurationError(*(f"{cls.__name__}: {problem}" for problem in problems))
     started = next(method for method in methods if method[2].kind == "starts")
     steps = [method for method in methods if method[2].kind in ("step", "join")]
@@ -68,6 +73,7 @@ def saga_type_of(
         description=inspect.cleandoc(cls.__dict__.get("__doc__") or ""),
         index=tuple(index),
         again=tuple(again),
+        operator=operator,
     )
 
 
@@ -91,6 +97,7 @@ def _taken(method: Marked, correlate: str) -> Iterator[Taken]:
             early=mark.early,
             after=_names_of(mark.after),
             late=mark.late,
+            by=mark.by,
         )
 
 
@@ -184,6 +191,11 @@ def _index_problems(cls: type[Saga], correlate: str, index: Sequence[str]) -> It
         yield f"index names a field twice: {', '.join(index)}"
 
 
+def _operator_problems(operator: str) -> Iterator[str]:
+    if not operator.strip():
+        yield "operator names the role of those who decide when it rests, as in operator='claims-desk'"
+
+
 def _indexable(kind: object) -> bool:
     """Whether it is one of Indexable, or that or None."""
     kinds = [one for one in typing.get_args(kind) if one is not NoneType] if _is_union(kind) else [kind]
@@ -215,6 +227,8 @@ def _method_problems(method: Marked, correlate: str) -> Iterator[str]:
                 f"{name}: {event.__name__} has no field {field!r} to find the saga by.{did_you_mean(field, fields)} "
                 "Name the field with correlate=…"
             )
+    if mark.by is not None and not mark.by.strip():
+        yield f"{name}: by names the role of those who do it, as in by='claims-manager'"
     if mark.early not in EARLY:
         yield f"{name}: early={mark.early!r}.{did_you_mean(mark.early, EARLY)}"
     if mark.late not in LATE:

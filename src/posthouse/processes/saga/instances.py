@@ -15,11 +15,13 @@ from posthouse.processes.saga.book import SagaBook
 from posthouse.processes.saga.comparing import Comparison, compare, not_over, samples
 from posthouse.processes.saga.conductor import Conductor
 from posthouse.processes.saga.course import Course
+from posthouse.processes.saga.declared import SagaType
+from posthouse.processes.saga.tasks import HELP, SagaTask, index_field, task_in
 from posthouse.processes.saga.transition import compensating
 from posthouse.seam.deadline import on_loop
 from posthouse.sending import Tx
 from posthouse.store import Action, Store
-from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn, Undoing
+from posthouse.store.sagas import Indexable, SagaFilter, SagaRow, SagaStatus, SagaTurn, Undoing
 
 
 class Begin(Protocol):
@@ -50,12 +52,75 @@ class SagaInstances:
         self._begin = begin
 
     async def find(self, wanted: SagaFilter | None = None) -> AsyncIterator[SagaRow]:
-        """Every saga that fits, in the order of starting."""
+        """Every saga that fits, in the order of starting. ConfigurationError for `where` with a field that none is indexed
+        by, or with what it cannot hold."""
+        async for row in self._find(self._asked(wanted or SagaFilter())):
+            yield row
+
+    async def children(self, row: SagaRow) -> Sequence[SagaRow]:
+        """The sagas that were started in turns of this one."""
+        return [row async for row in self._find(SagaFilter(tenant=row.tenant, parent=row.ref, tombstones=True))]
+
+    async def tasks(self, *, by: str | None = None, tenant: str | None = None) -> AsyncIterator[SagaTask]:
+        """What waits for people, or for those of one role: steps that were declared with `by`, and sagas that rest, partial
+        or with a failed compensation, for their operator."""
+        for of in (of for book in self._books for of in book.types.values()):
+            roles = {**of.people, HELP: of.operator}
+            for step in (step for step, role in roles.items() if by in (None, role)):
+                wanted = SagaFilter(saga=of.name, tenant=tenant, where={index_field(step): ""})
+                async for row in self._find(wanted):
+                    if step in row.tasks:
+                        yield task_in(of, row, step)
+
+    async def fill_index(self, saga: str | None = None, *, by: str = "", why: str = "") -> int:
+        """Write the index of those whose release did not know a field, or a role, by which they are found now; how many.
+        Each is a turn of its own; those that take one meanwhile do it themselves."""
+        filled = 0
+        for of in (of for book in self._books for of in book.types.values() if saga in (None, of.name)):
+            async for row in self._find(SagaFilter(saga=of.name)):
+                filled += await self._fill(of, row, Action(verb="saga index", by=by, why=why))
+        return filled
+
+    async def _fill(self, of: SagaType, row: SagaRow, action: Action) -> bool:
+        conductor = self._conductor(of.name)
+        actor = Actor(kind="user", id=action.by) if action.by else None
+        async with self._begin(of.service, row.tenant, actor=actor) as tx:
+            now = await conductor.load(tx, row.id, attempt=row.attempt)
+            if now is None or now.tombstone:
+                return False
+            course = conductor.course(tx, now, "index", {})
+            if course.is_indexed():
+                return False
+            after = await conductor.finish(course)
+            changed = {"index": (" ".join(now.index), " ".join(after.index))}
+            where = Action(verb=action.verb, service=of.service, tenant=row.tenant, target=f"saga {row.ref}")
+            await self._log.note(
+                tx.transaction, msgspec.structs.replace(where, by=action.by, why=action.why, changed=changed)
+            )
+            return True
+
+    async def _find(self, wanted: SagaFilter) -> AsyncIterator[SagaRow]:
         after = 0
-        while page := await self._table.find(wanted or SagaFilter(), after=after):
+        while page := await self._table.find(wanted, after=after):
             for row in page:
                 yield row
             after = page[-1].number
+
+    def _asked(self, wanted: SagaFilter) -> SagaFilter:
+        """What is asked by fields, as the index holds it."""
+        types = [of for book in self._books for of in book.types.values() if wanted.saga in (None, of.name)]
+        where: dict[str, Indexable] = {}
+        for field, value in wanted.where.items():
+            found = next((of for of in types if field in of.index), None)
+            if found is None:
+                known = {field for of in types for field in of.index}
+                hint = did_you_mean(field, known) or " None is indexed by any field."
+                raise ConfigurationError(
+                    f"{wanted.saga or 'no saga'} is {'not ' if wanted.saga else ''}indexed by {field!r}.{hint} Add it: "
+                    f"@service.saga(…, index=({field!r},))"
+                )
+            where[field] = found.asked_for(field, value)
+        return msgspec.structs.replace(wanted, where=where)
 
     async def show(self, saga: str, id: str, *, tenant: str = DEFAULT_TENANT, attempt: int | None = None) -> SagaView:
         """One saga with its history; DeskError when there is none."""

@@ -56,6 +56,8 @@ class MethodMark(msgspec.Struct, frozen=True, kw_only=True):
     """Of a step or a join: the steps that must be done before."""
     unless: type | None = None
     """Of an undo: the event that says that it failed."""
+    by: str | None = None
+    """Of a step: the role of those who bring it about."""
     seconds: float = 0.0
     """Of a deadline, or within which an undo's fact must come."""
     working_days: int | None = None
@@ -121,6 +123,7 @@ def step(
     /,
     *,
     after: After = (),
+    by: str | None = None,
     correlate: str | None = None,
     early: Early = "wait",
     late: Late = "undo",
@@ -132,6 +135,7 @@ def step(
     /,
     *,
     after: After = (),
+    by: str | None = None,
     correlate: str | None = None,
     early: Early = "wait",
     late: Late = "undo",
@@ -139,16 +143,22 @@ def step(
 def step(
     *events: type,
     after: After = (),
+    by: str | None = None,
     correlate: str | None = None,
     early: Early = "wait",
     late: Late = "undo",
 ) -> Callable[..., object]:
     """Take an event (or one of two). When the method returns, the step is done: compensation will run its undo. `after`
     names the steps, defined above, that must be done before: an event that comes earlier waits for them. An event that comes
-    when the saga compensates or has ended runs the undo of the step, and not the step; with `late="ignore"` it is noted."""
+    when the saga compensates or has ended runs the undo of the step, and not the step; with `late="ignore"` it is noted.
+    `by` is the role of the people who bring the event about: while the step may run and is not done, it is a task of theirs."""
+    if problem := misfit("step", "by", by, str | None):
+        raise ConfigurationError(problem)
     before = _steps("step", "after", after if isinstance(after, tuple) else (after,))
     taken = _classes("step", *events)
-    return _marked(MethodMark(kind="step", events=taken, after=before, correlate=correlate, early=early, late=late))
+    return _marked(
+        MethodMark(kind="step", events=taken, after=before, by=by, correlate=correlate, early=early, late=late)
+    )
 
 
 def join(*steps: Callable[..., object]) -> Callable[[Alone[S, R]], Alone[S, R]]:

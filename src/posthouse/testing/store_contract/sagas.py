@@ -59,6 +59,7 @@ class SagaContract(StoreFixtures):
             note="a note",
             cancelled=True,
             index={"hotel_id": "h1", "nights": "3"},
+            tasks={"approve": 12.5, "": 3.0},
             turn=1,
         )
         began = self.clock.now()

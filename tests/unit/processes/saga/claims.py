@@ -36,13 +36,22 @@ class ClaimNoted(Payload):
     claim_id: str
 
 
+@claims.event("claim.signed.v1", key="claim_id")
+class ClaimSigned(Payload):
+    claim_id: str
+
+
 @claims.event("payout.ordered.v1", key="claim_id")
 class PayoutOrdered(Payload):
     claim_id: str
 
 
 @claims.saga(
-    "claim", correlate="claim_id", index=("policy_id", "number", "due", "case"), again=("cancelled", "compensated")
+    "claim",
+    correlate="claim_id",
+    index=("policy_id", "number", "due", "case"),
+    again=("cancelled", "compensated"),
+    operator="claims-desk",
 )
 class ClaimSaga(Saga):
     """Inspect, approve, pay."""
@@ -61,10 +70,17 @@ class ClaimSaga(Saga):
         if self.inspected:
             await claims.start_saga(turn.tx, InspectionSaga(inspection_id=f"i-{self.claim_id}"))
 
-    @step(ClaimApproved)
+    @step(ClaimApproved, by="claims-manager")
     def approved(self, event: Event[ClaimApproved], turn: Turn) -> None:
         self.number += 1
         turn.publish(PayoutOrdered(claim_id=self.claim_id))
+
+    @step(ClaimSigned, after=approved, by="director")
+    def signed(self, event: Event[ClaimSigned], turn: Turn) -> None: ...
+
+    @on(ClaimNoted)
+    def noted(self, event: Event[ClaimNoted], turn: Turn) -> None:
+        turn.partial("a part is missing")
 
     @on(ClaimRefused)
     def refused(self, event: Event[ClaimRefused], turn: Turn) -> None:

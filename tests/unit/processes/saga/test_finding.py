@@ -69,3 +69,46 @@ def test_what_cannot_be_indexed_is_refused_where_it_is_declared(index: tuple[str
     with pytest.raises(ConfigurationError) as caught:
         service.saga("claim", correlate="claim_id", index=index)(OtherSaga)
     assert words in str(caught.value)
+
+
+async def test_fields_are_asked_for_as_text_too_and_what_cannot_be_is_told() -> None:
+    async with Harness(claims):
+        sagas = app_of(claims).sagas
+        async with claims.transaction("t1") as tx:
+            await claims.start_saga(tx, ClaimSaga(claim_id="c1", number=7, case=CASE))
+        for where in ({"number": "7"}, {"case": str(CASE)}, {"case": str(CASE).upper()}):
+            assert [row.id async for row in sagas.find(SagaFilter(where=where))] == ["c1"]
+        for wanted, words in (
+            (SagaFilter(where={"polcy_id": "p"}), "no saga is indexed by 'polcy_id'. Did you mean 'policy_id'?"),
+            (SagaFilter(saga="inspection", where={"a": "p"}), "inspection is not indexed by 'a'. None is indexed"),
+            (SagaFilter(where={"number": "seven"}), "number=seven finds no claim: Expected `int`"),
+        ):
+            with pytest.raises(ConfigurationError) as caught:
+                [row async for row in sagas.find(wanted)]
+            assert words in str(caught.value)
+
+
+async def test_an_index_that_a_release_added_is_filled_by_a_turn_or_by_hand() -> None:
+    async with Harness(claims) as h:
+        sagas = app_of(claims).sagas
+        async with claims.transaction("t1") as tx:
+            for id in ("c1", "c2", "c3"):
+                await claims.start_saga(tx, ClaimSaga(claim_id=id, policy_id="p1"))
+        await sagas.cancel("claim", "c3", "a mistake", tenant="t1")
+        async with app_of(claims).store.begin() as inner:
+            await inner.execute("DELETE FROM posthouse_saga_index")
+            await inner.execute("UPDATE posthouse_saga SET progress = json_remove(progress, '$.index', '$.tasks')")
+
+        async def found() -> list[str]:
+            return [row.id async for row in sagas.find(SagaFilter(where={"policy_id": "p1"}))]
+
+        assert await found() == []
+        await h.publish(ClaimApproved(claim_id="c2"))
+        await h.settled()
+        assert await found() == ["c2"]
+        assert await sagas.fill_index() == 2
+        assert await found() == ["c1", "c2", "c3"]
+        assert await sagas.fill_index() == 0
+        assert [task.row.id async for task in sagas.tasks(by="claims-manager")] == ["c1"]
+        last = (await sagas.show("claim", "c3", tenant="t1")).history[-1]
+        assert (last.input.kind, last.input.type, last.status) == ("operator", "index", "cancelled")
