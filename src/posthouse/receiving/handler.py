@@ -54,14 +54,28 @@ class Handler:
     uses: Uses
     lifts: Mapping[str, Sequence[Cast]] = dataclasses.field(default_factory=dict, compare=False)
     """Subjects of older versions that it is also given, each with the casts that lift it."""
-    calling: Calling | None = None
+    calling: Callable[[Any], object] | None = None
+    preparing: Callable[[Event[object], Tx], Awaitable[object]] | None = None
+    """Run before the call, in a transaction of its own: what it returns is given to `calling` instead of the event; None:
+    there is nothing to call, and the answer is None."""
 
-    async def ask(self, seam: Seam, event: Event[object]) -> Answer:
+    policy_for: Callable[[Event[Any]], Policy] | None = None
+    """Where events of one subject are answered differently: by the event, whose data may be raw still."""
+
+    def answers(self, event: object) -> Policy:
+        """How failures with an event are answered."""
+        return self.policy_for(event) if self.policy_for is not None and isinstance(event, Event) else self.policy
+
+    async def ask(self, seam: Seam, about: object) -> Answer:
         """Call outside, while no transaction is open. It may be called again for the same event, after a failure or a
         crash. DeadlineExceeded comes on time, as in `run`."""
         if self.calling is None:
             return ()
-        work, deadline, name = partial(self.calling, event), self.policy.deadline, f"{self.name} (calling)"
+        work, deadline, name = (
+            partial(cast("Callable[[object], object]", self.calling), about),
+            self.policy.deadline,
+            f"{self.name} (calling)",
+        )
         if inspect.iscoroutinefunction(self.calling):
             return (await call_async(seam, cast("Awaitable[object]", work()), deadline, name),)
         return (await call_plain(seam, work, deadline, name),)
@@ -92,7 +106,7 @@ class Handler:
         DeadlineExceeded comes on time, even if the function does not listen: it is left alone with a transaction that
         is closed to it. The deadline is for all calls together.
         """
-        deadline, name = self.policy.deadline, self.name
+        deadline, name = self.answers(calls[0].argument).deadline, self.name
         if self.threaded:
             work = partial(self._call_plain, store, transaction, calls)
             results = await call_plain(seam, work, deadline, name, transaction.submit)

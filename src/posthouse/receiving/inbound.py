@@ -39,7 +39,7 @@ class InboundEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def policy(self) -> Policy:
         """The handler's policy, or the default where there is none."""
-        return DEFAULT if self.handler is None else self.handler.policy
+        return DEFAULT if self.handler is None else self.handler.answers(self.event)
 
     def to_held(
         self, consumer: str, state: HeldState, reason: str, *, attempts: int = 0, after: float = 0.0

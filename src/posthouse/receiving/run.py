@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -12,6 +13,7 @@ from posthouse.clock import Clock
 from posthouse.errors import RetryNow
 from posthouse.events import Event
 from posthouse.pulse import alive
+from posthouse.receiving.collisions import despite_collisions
 from posthouse.receiving.fact import Fact
 from posthouse.receiving.handler import Answer, Call, Handler
 from posthouse.receiving.inbound import InboundEvent
@@ -39,9 +41,26 @@ class Runner:
         """Call outside, with no transaction open; empty where the handler asks nobody."""
         if inbound.event is None or inbound.handler is None or inbound.handler.calling is None:
             return ()
-        answer = await inbound.handler.ask(self.seam, self._typed(inbound.handler, inbound.event))
+        handler, event = inbound.handler, self._typed(inbound.handler, inbound.event)
+        about: object = event
+        if handler.preparing is not None:
+            about = await despite_collisions(partial(self._prepare, handler.preparing, event), self.consumer)
+            if about is None:
+                return (None,)
+        answer = await handler.ask(self.seam, about)
         alive()
         return answer
+
+    async def _prepare(self, prepare: Callable[[Event[object], Tx], Awaitable[object]], event: Event[object]) -> object:
+        """What is to be called about; committed before anybody is."""
+        async with self.seam.transaction(self.consumer, self.store.begin(None, tenant=event.tenant)) as transaction:
+            tx = self._tx(transaction, event)
+            try:
+                about = await prepare(event, tx)
+                await tx.finish()
+                return about
+            finally:
+                tx.close()
 
     async def opened(self, events: Sequence[InboundEvent]) -> Sequence[InboundEvent]:
         """The events with the data that their producers meant, with no transaction open."""

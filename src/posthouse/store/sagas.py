@@ -86,9 +86,27 @@ class Undoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.of.step
 
 
+class CallOut(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A call to the outside that was noted and is not answered. `step` asked for it in the turn `turn`, whose event it is
+    about. `event_id` is the event that leads to the next try, or to the one that is under way. `tries` were begun
+    since it was asked for, or asked for again by an operator, the last one at `begun_at`, None: never; `due_at` is when it
+    should be answered, or when the next one begins. `error` is what the last
+    one failed with. `given_up`: nobody tries any more, and nobody knows what came of it."""
+
+    step: str
+    turn: int
+    event_id: str = ""
+    tries: int = 0
+    begun_at: float | None = None
+    due_at: float = 0.0
+    error: str = ""
+    given_up: bool = False
+
+
 class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     """One saga. `state` is its typed state as JSON. `done` holds the steps that were done and not undone, in order; one that
     was done by two events is there twice.
+    `calls` are those to the outside that were noted and not answered.
     `turn` counts its changes and guards them. `cancelled`: it compensates because an operator said so. `ended_as`: how
     it had ended before a step came late, which is undone now; then it ends so again. `number` is given by the store, in the
     order of starting. `attempt` counts the sagas of one id, from 1. `parent` is the saga in whose turn it was started.
@@ -108,6 +126,7 @@ class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     state: bytes = b"{}"
     done: Sequence[Done] = ()
     deadlines: Mapping[str, Armed] = {}
+    calls: Sequence[CallOut] = ()
     undoing: Undoing | None = None
     reason: str = ""
     note: str = ""
@@ -151,6 +170,7 @@ class _Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     done: tuple[Done, ...] = ()
     deadlines: dict[str, Armed] = {}
+    calls: tuple[CallOut, ...] = ()
     undoing: Undoing | None = None
     note: str = ""
     cancelled: bool = False
@@ -168,6 +188,7 @@ def progress_of(row: SagaRow) -> str:
         _Progress(
             done=tuple(row.done),
             deadlines=dict(row.deadlines),
+            calls=tuple(row.calls),
             undoing=row.undoing,
             note=row.note,
             cancelled=row.cancelled,
@@ -195,6 +216,7 @@ def with_progress(row: SagaRow, progress: str | bytes) -> SagaRow:
         row,
         done=kept.done,
         deadlines=kept.deadlines,
+        calls=kept.calls,
         undoing=kept.undoing,
         note=kept.note,
         cancelled=kept.cancelled,
@@ -205,10 +227,11 @@ def with_progress(row: SagaRow, progress: str | bytes) -> SagaRow:
 
 
 class SagaInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a turn was about. `type` is the subject of an event, the name of a deadline, the method that starts, or the
-    operator's verb. `data` is the payload, or the state that it was started with; where it is no JSON, base64 text."""
+    """What a turn was about. `type` is the subject of an event, the name of a deadline, the method that starts, the step whose
+    call begins, or the operator's verb. `data` is the payload, or the state that it was started with; where it is no JSON,
+    base64 text. An answer is recorded with the event that its call was about."""
 
-    kind: Literal["event", "deadline", "start", "operator"]
+    kind: Literal["event", "deadline", "start", "operator", "call", "answer"]
     type: str
     event_id: str = ""
     data: msgspec.Raw = msgspec.Raw(b"null")
@@ -218,6 +241,14 @@ class SagaInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When it became true, as its producer wrote it."""
     key: str | None = None
     correlation: str | None = None
+    call: int = 0
+    """Of a call and its answer: the turn that asked for it."""
+    answer: msgspec.Raw = msgspec.Raw(b"null")
+    """What the outside answered; null also where the call failed."""
+    error: str = ""
+    """What the call failed with, in words."""
+    refused: bool = False
+    """The outside has refused: nothing was done there."""
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

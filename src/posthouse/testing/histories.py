@@ -11,12 +11,14 @@ from datetime import datetime
 import msgspec
 
 from posthouse.app import app_of
-from posthouse.errors import ConfigurationError
+from posthouse.errors import ConfigurationError, ContractError
 from posthouse.events.limits import UNREADABLE
 from posthouse.processes import Saga, SagaType, SagaView
 from posthouse.processes.calendar import Working
+from posthouse.processes.saga.answering import GIVEN_UP
+from posthouse.processes.saga.calls import Answered, Failed, Refused
 from posthouse.processes.saga.recorded import event_of
-from posthouse.processes.saga.transition import RETRY_UNDO
+from posthouse.processes.saga.transition import RETRY_UNDO, call_of
 from posthouse.seam import EventContext
 from posthouse.seam.context import context_of
 from posthouse.service import Service
@@ -128,13 +130,13 @@ class _Replay:
         bench.use(_failing(self._of, turn))
         before = len(self._turns)
         try:
-            await self._input(turn.input)
+            await self._input(turn)
         except Exception as error:
             return f"it raises {type(error).__name__}: {error}"
         return "" if len(self._turns) > before else "nothing happens: the saga is not there, or waits for it no more"
 
-    async def _input(self, given: SagaInput) -> None:
-        bench, row = self._bench, self._view.row
+    async def _input(self, turn: SagaTurn) -> None:
+        bench, row, given = self._bench, self._view.row, turn.input
         match given.kind:
             case "start":
                 async with bench.turn(EventContext(tenant=row.tenant)) as tx:
@@ -150,6 +152,25 @@ class _Replay:
                     await bench.passed(bench.timers.pop(timer.name), EventContext(tenant=row.tenant))
             case "operator":
                 await self._operate(given)
+            case "call" | "answer":
+                await self._call(turn)
+
+    async def _call(self, turn: SagaTurn) -> None:
+        """A call begins, or comes to what it came to then; nobody is called."""
+        bench, view, given = self._bench, self._view.row, turn.input
+        row = bench.row_of(view.saga, view.tenant, view.id)
+        call = call_of(row, given.call)
+        if call is None:
+            return
+        if given.kind == "call":
+            await bench.begin_call(row, call)
+        elif given.refused:
+            await bench.answer_call(row, call, Refused(given.error))
+        elif given.error:
+            error = ContractError(given.error) if turn.note.startswith(GIVEN_UP) else RuntimeError(given.error)
+            await bench.answer_call(row, call, Failed(error, given.error))
+        else:
+            await bench.answer_call(row, call, Answered(given.answer))
 
     async def _operate(self, given: SagaInput) -> None:
         row, desk = self._view.row, self._bench.desk

@@ -12,6 +12,7 @@ from posthouse.contracts import event_type_for, event_type_of
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.events import Event, timestamp
 from posthouse.processes import Saga, SagaType
+from posthouse.processes.saga.calls import outcome_of
 from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN
 from posthouse.seam import EventContext
 from posthouse.seam.context import context_of
@@ -82,6 +83,18 @@ class SagaCase(Generic[S]):
         self._bench.clock.advance(until - self._bench.clock.now())
         return self
 
+    async def answer(self, step: str, what: object) -> SagaCase[S]:
+        """The outside answers the call of a step: with what its function would return, or would raise. The function itself is
+        not called."""
+        self._begin()
+        call = next((call for call in self.row.calls if call.step == step), None)
+        if call is None:
+            out = ", ".join(call.step for call in self.row.calls) or "none"
+            raise AssertionError(f"no call of {step} is out: {out}")
+        if await self._bench.begin_call(self.row, call):
+            await self._bench.answer_call(self.row, call, outcome_of(self._of.calls[step], what))
+        return self
+
     async def retry(self, *, by: str = "") -> SagaCase[S]:
         """An operator has what failed run again."""
         self._begin()
@@ -130,7 +143,12 @@ class SagaCase(Generic[S]):
         """The payloads that will be said later, soonest first."""
         timers = sorted(self._bench.timers.values(), key=lambda timer: timer.due_at)
         events = [event_of(timer.row) for timer in timers]
-        return [self._payload(event) for event in events if event.type != self._bench.deadline_subject]
+        return [self._payload(event) for event in events if event.type not in self._bench.own_subjects]
+
+    @property
+    def calls(self) -> list[str]:
+        """The steps whose calls are out."""
+        return [call.step for call in self.row.calls]
 
     @property
     def deadlines(self) -> dict[str, float]:
@@ -154,11 +172,13 @@ class SagaCase(Generic[S]):
         later: Sequence[object] | None = None,
         state: Mapping[str, object] | None = None,
         reason: str | None = None,
+        calls: Sequence[str] | None = None,
     ) -> SagaCase[S]:
         """Compare; what is not given is not looked at. Raises AssertionError with every difference.
 
         `published` is everything that was said since the last word, in order; `later` what waits to be said; `done` the
-        steps that were done and not undone; `deadlines` those that are armed, with the seconds left; `state` some fields.
+        steps that were done and not undone; `deadlines` those that are armed, with the seconds left; `state` some fields;
+        `calls` the steps whose calls to the outside are not answered.
         """
         row = self.row
         differences = [
@@ -168,6 +188,7 @@ class SagaCase(Generic[S]):
             _differs("done", None if done is None else list(done), list(row.steps)),
             _differs("deadlines", None if deadlines is None else dict(deadlines), self.deadlines),
             _differs("reason", reason, row.reason),
+            _differs("calls", None if calls is None else list(calls), self.calls),
             *(
                 _differs(name, value, getattr(self.saga, name, "no such field"))
                 for name, value in (state or {}).items()

@@ -9,13 +9,16 @@ from typing import NoReturn, cast
 import msgspec
 
 from posthouse.clock import ManualClock
-from posthouse.events import STRUCTURED, Actor, Event, Producer, decode_any
+from posthouse.events import STRUCTURED, Actor, Event, Producer, decode_any, timestamp
 from posthouse.processes import SagaBook, SagaInstances, SagaType
+from posthouse.processes.saga.answering import Answering
+from posthouse.processes.saga.calls import Outcome
 from posthouse.processes.saga.conductor import Conductor
 from posthouse.seam import EnvelopeBuilder, EventContext
+from posthouse.seam.context import context_of
 from posthouse.sending import Tx
 from posthouse.store import Action, OutboxRow, Parameters, Rows, Store, Timer, Transaction
-from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn
+from posthouse.store.sagas import CallOut, SagaFilter, SagaRow, SagaStatus, SagaTurn
 from posthouse.store.savepoints import Savepoints
 
 Answers = Mapping[str, Sequence[tuple[object, ...]] | Exception]
@@ -197,9 +200,29 @@ class Bench:
         return SagaInstances([self._book], self.store, self.begin)
 
     @property
-    def deadline_subject(self) -> str:
-        """The event that says that a deadline passed."""
-        return self._book.deadline.name
+    def own_subjects(self) -> tuple[str, ...]:
+        """What a saga says to itself: that a deadline passed, that a call is to be made."""
+        return self._book.deadline.name, self._book.call.name
+
+    async def begin_call(self, row: SagaRow, call: CallOut) -> bool:
+        """A call begins; False when there is nothing to call."""
+        event = self._wanted(row, call)
+        async with self.turn(context_of(event)) as tx:
+            return await Answering(self.conductor).begin(event, tx) is not None
+
+    async def answer_call(self, row: SagaRow, call: CallOut, outcome: Outcome) -> None:
+        """A call that began was answered, refused, or failed."""
+        event = self._wanted(row, call)
+        async with self.turn(context_of(event)) as tx:
+            await Answering(self.conductor).answered(event, tx, outcome)
+
+    def _wanted(self, row: SagaRow, call: CallOut) -> Event[object]:
+        make = self._book.call.payload.cls
+        data = make(saga=row.saga, id=row.id, attempt=row.attempt, call=call.turn)
+        time = timestamp(self.clock.now())
+        return Event(
+            id=call.event_id, type=self._book.call.name, source=f"/{row.saga}", data=data, time=time, tenant=row.tenant
+        )
 
     def begin(self, service: str, tenant: str, *, actor: Actor | None = None) -> AbstractAsyncContextManager[Tx]:
         """One turn from outside."""
@@ -228,7 +251,7 @@ class Bench:
         for name in (*self.sagas.cancelled, *said.dropped):
             self.timers.pop(name, None)
         self.sagas.cancelled.clear()
-        self.said += [event_of(row) for row in said.rows]
+        self.said += [event for event in map(event_of, said.rows) if event.type != self._book.call.name]
         self.timers.update({timer.name: timer for timer in said.timers})
 
     def due(self, until: float) -> Timer | None:
@@ -241,7 +264,9 @@ class Bench:
     async def passed(self, timer: Timer, context: EventContext) -> None:
         """A deadline has passed; or a fact is said that was to be said later."""
         event = event_of(timer.row)
-        if event.type != self.deadline_subject:
+        if event.type == self._book.call.name:
+            return
+        if event.type != self._book.deadline.name:
             self.said.append(event)
             return
         payload = self._book.deadline.payload.decode(event.data)

@@ -11,6 +11,13 @@ from posthouse.store.sagas import SagaRow
 def advice(of: SagaType, row: SagaRow, target: str, held: Sequence[int] = ()) -> Iterator[str]:
     """One sentence each, with the command to type where there is one."""
     name = f"{target} {row.saga} {row.id} --tenant {row.tenant}"
+    if unknown := [call.step for call in row.calls if call.given_up]:
+        yield f"Nobody knows whether the call of {' and '.join(unknown)} was heard: do not take it for failed."
+        yield f"  ask again, with the same key: posthouse saga retry {name}"
+        yield f"  you know, and have seen to it by hand: posthouse saga resume {name}"
+        if row.status == "partial":
+            yield f"  undo everything else, once it is known: posthouse saga cancel {name} --reason …"
+        return
     match row.status:
         case "completed" | "compensated" | "cancelled":
             yield f"It is {row.status}: nothing is left to do."
@@ -41,6 +48,8 @@ def _compensating(of: SagaType, row: SagaRow, name: str) -> Iterator[str]:
         yield "The undo runs again by itself."
         yield f"  now: posthouse saga retry {name}"
         yield f"  it was done by hand: posthouse saga resume {name}"
+    elif row.calls:
+        yield f"It waits for the answer to the call of {', '.join(call.step for call in row.calls)}, and undoes that first."
     else:
         yield "It undoes its steps, last one first."
 

@@ -78,6 +78,7 @@ def summary(row: SagaRow) -> dict[str, object]:
         "status": row.status,
         "done": row.steps,
         "deadlines": {name: timestamp(armed.due_at) for name, armed in row.deadlines.items()},
+        "calls": row.calls,
         "undoing": row.undoing,
         "reason": row.reason,
         "note": row.note,

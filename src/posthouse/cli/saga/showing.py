@@ -33,7 +33,7 @@ from posthouse.events import decode_any, timestamp
 from posthouse.processes import SagaType, SagaView
 from posthouse.service import Service
 from posthouse.store import HeldEvent, HeldFilter
-from posthouse.store.sagas import SagaTurn
+from posthouse.store.sagas import CallOut, SagaTurn
 
 
 def show(target: Target, saga: SagaName, saga_id: SagaId, tenant: Tenant = None, as_json: AsJson = False) -> None:
@@ -95,6 +95,10 @@ def _show(service: Service, of: SagaType, view: SagaView, held: Sequence[HeldEve
         _heading("Pending deadlines")
         for name, armed in sorted(row.deadlines.items(), key=lambda item: item[1].due_at):
             say(f"{called(name)}  in {span(armed.due_at - now)}, at {timestamp(armed.due_at)}")
+    if row.calls:
+        _heading("Calls that are out")
+        for call in row.calls:
+            say(call_text(call, now))
     if held:
         _heading("Held events")
         for event in held:
@@ -104,6 +108,24 @@ def _show(service: Service, of: SagaType, view: SagaView, held: Sequence[HeldEve
     say("")
     for sentence in advice(of, row, target, [event.id for event in held]):
         say(sentence)
+
+
+def call_text(call: CallOut, now: float) -> Text:
+    """How a call to the outside stands."""
+    line = Text(f"{call.step}  ")
+    failed = f", the last one failed: {one_line(call.error)}" if call.error else ""
+    tries = f"begun {counted(call.tries, 'time')}{failed}"
+    if call.given_up:
+        return line.append(f"given up: nobody knows what came of it ({tries})", "red")
+    if call.begun_at is None:
+        return line.append(
+            f"noted, not begun since {timestamp(call.due_at)}", "yellow" if now > call.due_at + 60 else ""
+        )
+    if now < call.due_at:
+        return line.append(f"{'next try' if call.error else 'an answer is due'} in {span(call.due_at - now)}; {tries}")
+    return line.append(
+        f"overdue for {span(now - call.due_at)}: it is made again when its process is back; {tries}", "red"
+    )
 
 
 def _undoing(of: SagaType, step: str, waiting: bool, attempts: int) -> str:
@@ -121,6 +143,7 @@ def _turn(turn: SagaTurn, began: float) -> Iterator[Text]:
     line.append(f"{when}  ", "cyan")
     line.append(f"{turn.input.kind} ", "dim")
     line.append(plain(turn.input.type), "bold")
+    line.append(f" ({turn.input.error})" if turn.input.error else "", "red")
     line.append(f" → {turn.method}" if turn.method and turn.method != turn.input.type else "")
     line.append("  ")
     line.append(turn.status, COLOURS.get(turn.status, ""))

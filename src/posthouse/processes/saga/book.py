@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import cast
 
 from posthouse.contracts import EventType
-from posthouse.errors import ConfigurationError
+from posthouse.errors import ConfigurationError, EventError
 from posthouse.events import Event
 from posthouse.processes.calendar import Calendar
+from posthouse.processes.saga.answering import Answering
+from posthouse.processes.saga.calls import CallWanted, Outcome, ask, call_event
 from posthouse.processes.saga.conductor import Conductor
 from posthouse.processes.saga.deadlines import DeadlinePassed, deadline_event
 from posthouse.processes.saga.declared import OPERATOR, SagaType
@@ -18,6 +21,9 @@ from posthouse.processes.saga.saga import Saga
 from posthouse.receiving import Handler, Policy, Uses
 from posthouse.sending import Tx
 from posthouse.store.sagas import End
+
+MARGIN = 5.0
+"""Seconds that a call has beyond its own deadline, which is kept where it is made."""
 
 Run = Callable[[Event[object], Tx], Awaitable[None]]
 
@@ -35,10 +41,16 @@ class SagaBook:
         """The event that says that a deadline passed."""
         return deadline_event(self.service, self._namespace)
 
+    @cached_property
+    def call(self) -> EventType[CallWanted]:
+        """The event that leads to a call to the outside."""
+        return call_event(self.service, self._namespace)
+
     @property
     def internal_events(self) -> Sequence[EventType[object]]:
         """What its sagas say to themselves."""
-        return [cast("EventType[object]", self.deadline)] if self._conductors else []
+        calls = [self.call] if any(of.calls for of in self.types.values()) else []
+        return [cast("EventType[object]", one) for one in (self.deadline, *calls)] if self._conductors else []
 
     @property
     def types(self) -> Mapping[str, SagaType]:
@@ -77,7 +89,7 @@ class SagaBook:
 
     def add(self, of: SagaType) -> None:
         """Add one as it was declared."""
-        self._conductors[of.name] = Conductor(of, self.deadline)
+        self._conductors[of.name] = Conductor(of, self.deadline, self.call)
 
     def handlers(self, name: str) -> Iterator[Handler]:
         """What the consumer of a saga runs: one handler per event that it reads, and one for its deadlines."""
@@ -91,7 +103,11 @@ class SagaBook:
             methods[of.started_by.event_type.name] = of.started_by.method
         for subject, event_type in of.event_types.items():
             yield _handler(of, methods[subject], conductor.take, event_type)
-        yield _handler(of, "(deadlines)", conductor.deadline_passed, *self.internal_events)
+        passed = _handler(of, "(deadlines)", conductor.deadline_passed, cast("EventType[object]", self.deadline))
+        own = not of.policies.keys().isdisjoint(of.deadlines)
+        yield dataclasses.replace(passed, policy_for=_policies_of(of, self.deadline) if own else None)
+        if of.calls:
+            yield _calling(of, Answering(conductor), cast("EventType[object]", self.call))
 
     def of(self, saga: Saga) -> Conductor:
         """Who runs sagas of this class."""
@@ -118,9 +134,52 @@ def _handler(of: SagaType, method: str, run: Run, event_type: EventType[object])
         name=f"{of.cls.__module__}.{of.cls.__qualname__}.{method}",
         function=function,
         event_types=(event_type,),
-        policy=of.policy,
+        policy=of.policy_of(method),
         shape=Tx,
         many=False,
         threaded=False,
         uses=Uses(),
+    )
+
+
+def _policies_of(of: SagaType, deadline: EventType[DeadlinePassed]) -> Callable[[Event[object]], Policy]:
+    """By the deadline that an event says has passed; that of the saga where it cannot be read, or is another's."""
+
+    def policy_for(event: Event[object]) -> Policy:
+        try:
+            passed = deadline.payload.decode(event.data) if isinstance(event.data, bytes) else event.data
+        except EventError:
+            return of.policy
+        if not isinstance(passed, DeadlinePassed) or passed.saga != of.name:
+            return of.policy
+        return of.policy_of(passed.deadline)
+
+    return policy_for
+
+
+def _calling(of: SagaType, answering: Answering, event_type: EventType[object]) -> Handler:
+    """Makes the calls of a saga. What they fail with is answered by the policies of their steps, in the saga's row, which also
+    counts tries that a crash cut short; that of this handler is for what fails around them."""
+
+    async def function(event: Event[object], tx: Tx, outcome: Outcome | None) -> None:
+        await answering.answered(event, tx, outcome)
+
+    policies = [of.policy_of(step) for step in of.calls]
+    policy = dataclasses.replace(
+        of.policy,
+        max_attempts=max(policy.max_attempts for policy in policies) + 2,
+        deadline=max(policy.deadline for policy in policies) + MARGIN,
+        grouped=False,
+    )
+    return Handler(
+        name=f"{of.cls.__module__}.{of.cls.__qualname__}.(calls)",
+        function=function,
+        event_types=(event_type,),
+        policy=policy,
+        shape=Tx,
+        many=False,
+        threaded=False,
+        uses=Uses(),
+        preparing=answering.begin,
+        calling=ask,
     )

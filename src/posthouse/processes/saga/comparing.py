@@ -119,6 +119,9 @@ def misfits(of: SagaType, row: SagaRow) -> Iterator[Misfit]:
     for name in row.deadlines:
         if name not in of.deadlines and name not in OWN_DEADLINES:
             yield Misfit("fail", f"the deadline {name!r} is armed, and {cls} does not declare it", BACK)
+    for step in dict.fromkeys(call.step for call in row.calls):
+        if step not in of.calls:
+            yield Misfit("fail", f"the call of {step!r} is out, and {cls} makes none there", BACK)
     if row.undoing is not None and row.undoing.waiting:
         undo = of.undos.get(row.undoing.step)
         if undo is None or undo.until is None:

@@ -10,6 +10,7 @@ from posthouse.clock import new_id
 from posthouse.contracts import EventType, event_type_of
 from posthouse.errors import ConfigurationError, Reject, RetryLater, StoreCollision
 from posthouse.events import Event
+from posthouse.processes.saga.calls import CallWanted
 from posthouse.processes.saga.course import Course
 from posthouse.processes.saga.deadlines import DeadlinePassed
 from posthouse.processes.saga.declared import SagaType, Taken, Undo
@@ -24,9 +25,10 @@ from posthouse.store.sagas import SagaInput, SagaRow
 class Conductor:
     """Everything that happens to sagas of one type, each in the transaction that it is given."""
 
-    def __init__(self, of: SagaType, deadline: EventType[DeadlinePassed]) -> None:
+    def __init__(self, of: SagaType, deadline: EventType[DeadlinePassed], call: EventType[CallWanted]) -> None:
         self.of = of
         self._deadline = deadline
+        self._call = call
 
     async def start(self, tx: Tx, saga: Saga) -> SagaStart:
         """Start one in the caller's transaction; nothing is done when there is one with its id, unless that ended so that
@@ -82,6 +84,10 @@ class Conductor:
             )
         await self.finish(course)
 
+    def turn(self, tx: Tx, row: SagaRow, given: SagaInput) -> Course:
+        """A turn about something that was given."""
+        return self._course(tx, row, given)
+
     def course(self, tx: Tx, row: SagaRow, verb: str, data: Mapping[str, str]) -> Course:
         """A turn for an operator."""
         given = SagaInput(kind="operator", type=verb, data=msgspec.Raw(msgspec.json.encode(data)))
@@ -89,7 +95,7 @@ class Conductor:
 
     async def finish(self, course: Course) -> SagaRow:
         """Save the turn; the row as it is now."""
-        await course.finish(self._deadline.payload.cls)
+        await course.finish(self._deadline.payload.cls, self._call.payload.cls)
         return course.row
 
     async def load(self, tx: Tx, id: str, *, attempt: int | None = None) -> SagaRow | None:
@@ -184,7 +190,8 @@ class Conductor:
         return None if row.undoing is None or not row.undoing.waiting else self.of.undos.get(row.undoing.step)
 
     def _undoes_late(self, taken: Taken) -> bool:
-        return taken.kind == "step" and taken.late == "undo" and taken.method in self.of.undos
+        """Of a step that calls outside, an event that comes late has done nothing: nobody was called."""
+        return taken.method in self.of.undone_late and taken.method not in self.of.calls
 
     def _early(self, subject: str, id: str) -> None:
         taken = self.of.in_time.get(subject)

@@ -21,6 +21,7 @@ from posthouse.errors import (
 )
 from posthouse.events import Event
 from posthouse.processes.calendar import Working
+from posthouse.processes.saga.calls import CallWanted
 from posthouse.processes.saga.deadlines import DeadlinePassed, timer_name
 from posthouse.processes.saga.declared import SagaType, Undo
 from posthouse.processes.saga.recorded import event_of, said_in
@@ -33,6 +34,7 @@ from posthouse.processes.saga.transition import (
     all_undone,
     attempted,
     awaiting,
+    call_of,
     came_late,
     completed,
     failed,
@@ -43,14 +45,17 @@ from posthouse.processes.saga.transition import (
     standing_at,
     takes_in_time,
     undone,
+    with_call,
     with_step,
+    without_unbegun,
 )
 from posthouse.processes.saga.turn import Turn, Wait
+from posthouse.receiving.handler import Answer
 from posthouse.receiving.policy import Again, decide
 from posthouse.redaction import words_of
 from posthouse.seam import Failure
 from posthouse.sending import Tx
-from posthouse.store.sagas import Armed, Done, SagaInput, SagaRow, SagaTurn
+from posthouse.store.sagas import Armed, CallOut, Done, SagaInput, SagaRow, SagaTurn
 
 NOT_ITS_OWN = (StoreUnavailable, StoreFull, CommitUnknown, TransactionClosed, DeadlineExceeded)
 """What no undo can be blamed for: the whole turn is rolled back and comes again."""
@@ -76,6 +81,9 @@ class Course:
         self.now = now
         self._given = given
         self._event: Event[object] | None = None
+        self._answer: Answer = ()
+        self._asking: dict[int, float] = {}
+        """Calls to be made, by the turn that asked for them, after so many seconds."""
         self._history: Sequence[SagaTurn] | None = None
         self._fired = fired
         self._before = tx.mark()
@@ -93,17 +101,42 @@ class Course:
             self._saga = self.of.decode(self.row.state, self.row.id)
         return self._saga
 
-    async def run(self, method: str, event: Event[object] | None = None) -> None:
-        """Call a method, note a step that it is, run the joins that waited for it, and do what was said about the saga."""
-        self._event = event
-        await self._run(method, event)
+    async def run(self, method: str, event: Event[object] | None = None, answer: Answer = ()) -> None:
+        """Call a method, note a step that it is, run the joins that waited for it, and do what was said about the saga. Of a
+        step that asks the outside first, only note that: it is run when there is an answer."""
+        if method in self.of.calls and not answer:
+            self.ask(CallOut(step=method, turn=self.row.turn + 1))
+            return
+        self._event, self._answer = event, answer
+        await self._run(method, event, answer)
         while takes_in_time(self.row) and (join := self._next_join()) is not None:
             await self._run(join)
         if self.row.status == "compensating":
             await self.compensate()
+        elif self.row.ended:
+            self.row = without_unbegun(self.row)
 
-    async def _run(self, method: str, event: Event[object] | None = None) -> None:
-        turn = await self._call(method, event)
+    def ask(self, call: CallOut, after: float = 0.0) -> None:
+        """A call is to be made, after so many seconds: the saga says so to itself when this turn is committed."""
+        self.row = with_call(self.row, call)
+        self._asking[call.turn] = after
+
+    async def answered_late(self, step: str, event: Event[object], answer: Answer) -> None:
+        """A step was done outside when the saga compensated already, or had ended: it is undone."""
+        self.late, self._event, self._answer = True, event, answer
+        if step in self.of.undone_late:
+            self.row = came_late(self.row, Done(step, self.row.turn + 1, late=True, undoable=True))
+        else:
+            self.note = f"came late: the saga was {self.row.status}"
+        await self.go_on_without_calls()
+
+    async def go_on_without_calls(self) -> None:
+        """A call that the compensation may have waited for is out of the way."""
+        if self.row.status in ("compensating", "compensation_failed") and self.row.undoing is None:
+            await self.compensate()
+
+    async def _run(self, method: str, event: Event[object] | None = None, answer: Answer = ()) -> None:
+        turn = await self._call(method, event, answer)
         if method in self.of.steps:
             before = self.row
             done = Done(method, before.turn + 1, undoable=method in self.of.undos)
@@ -157,8 +190,14 @@ class Course:
         self.late, self.note = late, note
 
     async def compensate(self) -> None:
-        """Undo steps, last one first, until all are undone, one fails, or one waits for its fact."""
+        """Undo steps, last one first, until all are undone, one fails, or one waits for its fact. What is done outside at this
+        moment may be the last of them: it is waited for, and what has not begun is not done."""
         self._cleared.update(OWN_DEADLINES)
+        self.row = without_unbegun(self.row)
+        if self.row.calls:
+            unknown = any(call.given_up for call in self.row.calls)
+            self.row = replace(self.row, status="compensation_failed" if unknown else "compensating")
+            return
         while (at := next_undo(self.row)) is not None:
             undo = self.of.undos.get(at.step)
             if undo is None and at.step not in self.of.steps:
@@ -191,8 +230,12 @@ class Course:
         """The fact came that says that it will not."""
         self._give_up(f"{self.of.undos[standing_at(self.row).step].method}: {self._given.type} came: it was refused")
 
-    async def finish(self, make: type[DeadlinePassed]) -> None:
-        """Arm and cancel deadlines, and save the row with the record of this turn."""
+    def check(self) -> None:
+        """Raises what keeps the state from being stored."""
+        self._state()
+
+    async def finish(self, make: type[DeadlinePassed], make_call: type[CallWanted]) -> None:
+        """Arm and cancel deadlines, say which calls are to be made, and save the row with the record of this turn."""
         await self._tx.settled()
         said = tuple(said_in(row, after) for row, after in self._tx.appended_since(self._before))
         state = self._state()
@@ -211,6 +254,7 @@ class Course:
             else:
                 event_id = await self._tx.schedule(payload, timer=names[name], after=wait)
                 armed[name] = Armed(event_id, self.now + wait, late=late)
+        row = await self._with_asked(row, make_call)
         row = self._indexed(replace(row, state=state, deadlines=armed, turn=row.turn + 1, changed_at=self.now))
         record = SagaTurn(
             turn=row.turn,
@@ -245,13 +289,27 @@ class Course:
         tasks = open_tasks(self.of, row, self.now)
         return replace(row, tasks=tasks, index={**fields, **{index_field(step): "" for step in tasks}})
 
+    async def _with_asked(self, row: SagaRow, make: type[CallWanted]) -> SagaRow:
+        for turn, after in self._asking.items():
+            if (call := call_of(row, turn)) is None:
+                continue
+            payload = make(saga=row.saga, id=row.id, attempt=row.attempt, call=turn)
+            timer = timer_name(row.ref, f"call {turn}")
+            event_id = (
+                await self._tx.schedule(payload, timer=timer, after=after) if after else self._tx.publish(payload)
+            )
+            row = with_call(row, replace(call, event_id=event_id, due_at=self.now + after))
+        return row
+
     async def _reckoned(self, wait: Wait) -> float | datetime:
         """Working time as a moment. It begins now by the store's clock, which says when the moment has come."""
         if not isinstance(wait, Working):
             return wait
         return wait.after(await self._tx.store.timers.now(self._tx.transaction))
 
-    async def _call(self, method: str, event: Event[object] | None = None, *, final: bool = False) -> Turn:
+    async def _call(
+        self, method: str, event: Event[object] | None = None, answer: Answer = (), *, final: bool = False
+    ) -> Turn:
         self._method = self._method or method
         turn = Turn(
             self._tx,
@@ -265,7 +323,7 @@ class Course:
         )
         function = cast("Callable[..., Awaitable[object] | object]", getattr(self.saga, method))
         with self._tx.in_turn_of(self.row.ref):
-            result = function(turn) if event is None else function(event, turn)
+            result = function(turn) if event is None else function(event, turn, *answer)
             if inspect.isawaitable(result):
                 await result
         return turn
@@ -276,12 +334,12 @@ class Course:
         while (error := await self._try(undo)) is not None:
             attempts += 1
             words = f"{undo.method}: {type(error).__name__}: {words_of(error)}"
-            answer = decide(self.of.policy, error, attempts)
+            answer = decide(self.of.policy_of(undo.method), error, attempts)
             if not isinstance(answer, Again):
                 self.row = attempted(self.row, attempts, words)
                 self._give_up(words, undo.method, error, attempts)
                 return False
-            self._report(undo.method, error, words, attempts, again=self.now + answer.seconds)
+            self.report(undo.method, error, words, attempts, again=self.now + answer.seconds)
             if answer.seconds > 0:
                 self.row = attempted(self.row, attempts, words)
                 self._undo_failed = words
@@ -300,7 +358,7 @@ class Course:
         said, state = self._tx.mark(), self._state()
         await self._tx.execute(SAVEPOINT)
         try:
-            await self._call(undo.method, await self._event_of(standing_at(self.row)), final=True)
+            await self._call(undo.method, *await self.given_to(standing_at(self.row)), final=True)
             self._state()
         except NOT_ITS_OWN:
             raise
@@ -313,18 +371,26 @@ class Course:
         await self._tx.execute(RELEASE)
         return None
 
-    async def _event_of(self, done: Done) -> Event[object] | None:
-        """The event that did a step; None where none did."""
+    async def given_to(self, done: Done) -> tuple[Event[object] | None, Answer]:
+        """The event that did a step, and the answer to its call; none where there was none."""
         if done.step not in self.of.given_events:
-            return None
+            return None, ()
         if done.turn == self.row.turn + 1:
-            return self._event
-        found = next((turn for turn in await self._turns() if turn.turn == done.turn), None)
+            return self._event, self._answer
+        found = await self.turn_of(done.turn, done.step)
+        outside = self.of.calls.get(done.step)
+        kept = found.input.kind == "answer"
+        answer = (outside.decode(found.input.answer),) if outside is not None and kept else ()
+        return event_of(self.of, found.input, self.row.tenant, found.at), answer
+
+    async def turn_of(self, number: int, step: str) -> SagaTurn:
+        """A turn of its history, in which something came of a step."""
+        found = next((turn for turn in await self._turns() if turn.turn == number), None)
         if found is None:
             raise ConfigurationError(
-                f"the history of {self.row.saga} {self.row.id} has no turn {done.turn}, which did {done.step}"
+                f"the history of {self.row.saga} {self.row.id} has no turn {number}, which did {step}"
             )
-        return event_of(self.of, found.input, self.row.tenant, found.at)
+        return found
 
     async def _turns(self) -> Sequence[SagaTurn]:
         if self._history is None:
@@ -345,11 +411,12 @@ class Course:
     def _give_up(self, words: str, method: str = "", error: Exception | None = None, attempts: int = 0) -> None:
         self.row = failed(self.row, words)
         self._undo_failed = words
-        self._report(method or self._method, error, words, attempts)
+        self.report(method or self._method, error, words, attempts)
 
-    def _report(
+    def report(
         self, method: str, error: Exception | None, words: str, attempts: int, again: float | None = None
     ) -> None:
+        """Tell the log and the hook that something failed, for good or until then."""
         row, cls = self.row, self.of.cls
         self._tx.seam.failures.report(
             Failure(
@@ -363,7 +430,7 @@ class Course:
                 tenant=row.tenant,
                 key=row.id,
                 attempt=attempts,
-                max_attempts=self.of.policy.max_attempts,
+                max_attempts=self.of.policy_of(method).max_attempts,
                 next_at=again,
                 command=f"posthouse saga show TARGET {row.saga} {row.id}" if again is None else "",
             )

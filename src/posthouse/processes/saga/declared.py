@@ -18,7 +18,7 @@ from posthouse.processes.calendar import Working
 from posthouse.processes.saga.marks import Early, Kind, Late
 from posthouse.processes.saga.saga import Saga, renamed
 from posthouse.processes.saga.stored import under_new_names, with_others
-from posthouse.receiving import Policy
+from posthouse.receiving import Calling, Policy
 from posthouse.store.sagas import Indexable, SagaStatus, indexed_text
 
 OPERATOR = "operator"
@@ -58,6 +58,31 @@ class Undo(msgspec.Struct, frozen=True, kw_only=True):
         return [answer for answer in (self.until, self.unless) if answer is not None]
 
 
+class OutsideCall(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step asks the outside: the function, and the type of its answer."""
+
+    function: Calling
+    answer: object
+
+    def encode(self, answer: object) -> msgspec.Raw:
+        """An answer as the history keeps it. Raises ContractError for one that would not read back."""
+        try:
+            kept = msgspec.json.encode(answer)
+            self.decode(msgspec.Raw(kept))
+        except (*UNREADABLE, TypeError) as error:
+            raise ContractError(f"what {_name(self.function)} answered cannot be kept: {error}") from error
+        return msgspec.Raw(kept)
+
+    def decode(self, kept: msgspec.Raw) -> object:
+        """An answer that was kept."""
+        found: object = msgspec.json.decode(bytes(kept), type=self.answer)
+        return found
+
+
+def _name(function: object) -> str:
+    return str(getattr(function, "__qualname__", function))
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SagaType:
     """What is known about a saga from its class. Methods are named as they are in the class."""
@@ -93,6 +118,14 @@ class SagaType:
     """What it must have ended as, so that one with its id may begin again."""
     operator: str = OPERATOR
     """Who decides when it rests."""
+    policies: Mapping[str, Policy] = dataclasses.field(default_factory=dict)
+    """By the method that has one of its own."""
+    calls: Mapping[str, OutsideCall] = dataclasses.field(default_factory=dict)
+    """By the step that asks the outside first."""
+
+    def policy_of(self, method: str) -> Policy:
+        """How the failures of a method are answered."""
+        return self.policies.get(method, self.policy)
 
     @property
     def consumer(self) -> str:
@@ -131,6 +164,12 @@ class SagaType:
         """The steps that an event does: their undos are given it."""
         started = [] if self.started_by is None else [self.started_by]
         return frozenset(take.method for take in (*started, *self.takes) if take.method in self.steps)
+
+    @cached_property
+    def undone_late(self) -> frozenset[str]:
+        """The steps that are undone when they turn out to be done too late."""
+        taken = (take for take in self.takes if take.kind == "step" and take.late == "undo")
+        return frozenset(take.method for take in taken if take.method in self.undos)
 
     @cached_property
     def too_late(self) -> Mapping[str, Taken]:

@@ -14,10 +14,10 @@ import msgspec
 from posthouse.contracts import EventType, event_type_of, is_event_class
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.processes.calendar import Calendar, Working
-from posthouse.processes.saga.declared import OPERATOR, SagaType, Taken, Undo
+from posthouse.processes.saga.declared import OPERATOR, OutsideCall, SagaType, Taken, Undo
 from posthouse.processes.saga.marks import Early, Late, MethodMark, marks_of
 from posthouse.processes.saga.saga import Saga, renamed
-from posthouse.processes.saga.signatures import signature_problems
+from posthouse.processes.saga.signatures import answer_hint, signature_problems
 from posthouse.receiving import Policy
 from posthouse.store.sagas import End, Indexable
 
@@ -74,6 +74,12 @@ def saga_type_of(
         index=tuple(index),
         again=tuple(again),
         operator=operator,
+        policies={name: mark.policy for name, _, mark in methods if mark.policy is not None},
+        calls={
+            name: OutsideCall(function=mark.calling, answer=answer_hint(function, mark.calling))
+            for name, function, mark in methods
+            if mark.calling is not None
+        },
     )
 
 
@@ -239,9 +245,10 @@ def _method_problems(method: Marked, correlate: str) -> Iterator[str]:
         yield f"{name}: within must be above 0 seconds, not {mark.seconds:g}"
     marks = marks_of(mark.step) if mark.kind == "undo" else (mark,)
     wanted = ["self", "event", "turn"] if any(map(_takes_event, marks)) else ["self", "turn"]
+    wanted += ["answer"] if any(one.calling is not None for one in marks) else []
     if len(inspect.signature(function).parameters) != len(wanted):
         found = ", ".join(inspect.signature(function).parameters)
-        why = f", as {_name_of(mark.step)} {'does' if len(wanted) == 3 else 'has no event'}" if mark.step else ""
+        why = f", as {_name_of(mark.step)} {'has no event' if len(wanted) == 2 else 'does'}" if mark.step else ""
         yield f"{name}({found}) is marked with @{mark.kind} and takes ({', '.join(wanted)}){why}"
 
 

@@ -11,6 +11,7 @@ import msgspec
 from posthouse.errors import ConfigurationError, DeskError, did_you_mean
 from posthouse.events import DEFAULT_TENANT, Actor
 from posthouse.operators import OperatorsLog
+from posthouse.processes.saga.answering import ask_again, settle_by_hand
 from posthouse.processes.saga.book import SagaBook
 from posthouse.processes.saga.comparing import Comparison, compare, not_over, samples
 from posthouse.processes.saga.conductor import Conductor
@@ -230,6 +231,8 @@ class SagaInstances:
 
 async def _retry(conductor: Conductor, course: Course) -> None:
     row = course.row
+    if ask_again(course):
+        return
     if row.status == "partial":
         method = conductor.of.partial_retry
         if method is None:
@@ -248,8 +251,11 @@ async def _retry(conductor: Conductor, course: Course) -> None:
 
 
 async def _resume(conductor: Conductor, course: Course) -> None:
+    settled = settle_by_hand(course)
     row = course.row
-    if row.status == "partial":
+    if settled and row.status == "compensation_failed" and row.undoing is None:
+        await course.compensate()
+    elif row.status == "partial":
         await course.run_by_hand(conductor.of.partial_resume)
     elif _undo_failed(row):
         course.skip_undo()

@@ -14,6 +14,7 @@ from posthouse.events import Event
 from posthouse.options import Count, SomeSeconds, Wait, misfit
 from posthouse.processes.calendar import Calendar
 from posthouse.processes.saga.turn import Turn
+from posthouse.receiving import Calling, Policy
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -21,11 +22,14 @@ R = TypeVar("R")
 V = TypeVar("V")
 P = TypeVar("P")
 Q = TypeVar("Q")
+A = TypeVar("A")
 
 Alone = Callable[[S, Turn], R]
 """A method that is given its turn."""
 With = Callable[[S, Event[P], Turn], R]
 """A method that is given an event and its turn."""
+Answered = Callable[[S, Event[P], Turn, A], R]
+"""A method that is given an event, its turn, and what the outside answered."""
 
 Early = Literal["wait", "ignore"]
 """What becomes of an event whose saga was not started: it is held and tried again, or passed over."""
@@ -65,6 +69,10 @@ class MethodMark(msgspec.Struct, frozen=True, kw_only=True):
     """Of a deadline by a calendar."""
     calendar: Calendar | None = None
     """None: that of the service."""
+    policy: Policy | None = None
+    """How its failures are answered; None: as those of the saga."""
+    calling: Calling | None = None
+    """Of a step: what is asked before."""
 
 
 def marks_of(function: object) -> tuple[MethodMark, ...]:
@@ -93,6 +101,20 @@ def _steps(mark: str, option: str, given: tuple[Callable[..., object], ...]) -> 
     return given
 
 
+def _policy(mark: str, given: Policy | None) -> Policy | None:
+    if given is not None and not isinstance(given, Policy):
+        raise ConfigurationError(f"@{mark}(policy={given!r:.60}): write policy=Policy(max_attempts=3)")
+    return given
+
+
+def _function(mark: str, given: Calling | None) -> Calling | None:
+    if given is not None and not inspect.isroutine(given):
+        raise ConfigurationError(
+            f"@{mark}(calling={given!r:.60}): it is a function that takes the event, `async def` or `def`"
+        )
+    return given
+
+
 def _named(given: object) -> str:
     return f"{getattr(given, '__name__', given)!r:.60}"
 
@@ -108,13 +130,18 @@ def _marked(mark: MethodMark) -> Callable[[F], F]:
 @overload
 def starts(method: Alone[S, R], /) -> Alone[S, R]: ...
 @overload
-def starts(event: type[P], /, *, correlate: str | None = None) -> Callable[[With[S, P, R]], With[S, P, R]]: ...
-def starts(given: Callable[..., object], /, *, correlate: str | None = None) -> Callable[..., object]:
+def starts(
+    event: type[P], /, *, correlate: str | None = None, policy: Policy | None = None
+) -> Callable[[With[S, P, R]], With[S, P, R]]: ...
+def starts(
+    given: Callable[..., object], /, *, correlate: str | None = None, policy: Policy | None = None
+) -> Callable[..., object]:
     """The first step. `@starts` alone: `start_saga` runs it. `@starts(Event)`: the event starts a saga, whose other fields
     begin with their defaults."""
     if inspect.isroutine(given):
         return _marked(MethodMark(kind="starts"))(given)
-    return _marked(MethodMark(kind="starts", events=_classes("starts", given), correlate=correlate))
+    events = _classes("starts", given)
+    return _marked(MethodMark(kind="starts", events=events, correlate=correlate, policy=_policy("starts", policy)))
 
 
 @overload
@@ -127,6 +154,7 @@ def step(
     correlate: str | None = None,
     early: Early = "wait",
     late: Late = "undo",
+    policy: Policy | None = None,
 ) -> Callable[[With[S, P, R]], With[S, P, R]]: ...
 @overload
 def step(
@@ -139,25 +167,68 @@ def step(
     correlate: str | None = None,
     early: Early = "wait",
     late: Late = "undo",
+    policy: Policy | None = None,
 ) -> Callable[[With[S, P | Q, R]], With[S, P | Q, R]]: ...
+@overload
 def step(
-    *events: type,
+    event: type[P],
+    /,
+    *,
+    calling: Calling,
     after: After = (),
     by: str | None = None,
     correlate: str | None = None,
     early: Early = "wait",
     late: Late = "undo",
+    policy: Policy | None = None,
+) -> Callable[[Answered[S, P, A, R]], Answered[S, P, A, R]]: ...
+@overload
+def step(
+    event: type[P],
+    or_event: type[Q],
+    /,
+    *,
+    calling: Calling,
+    after: After = (),
+    by: str | None = None,
+    correlate: str | None = None,
+    early: Early = "wait",
+    late: Late = "undo",
+    policy: Policy | None = None,
+) -> Callable[[Answered[S, P | Q, A, R]], Answered[S, P | Q, A, R]]: ...
+def step(
+    *events: type,
+    calling: Calling | None = None,
+    after: After = (),
+    by: str | None = None,
+    correlate: str | None = None,
+    early: Early = "wait",
+    late: Late = "undo",
+    policy: Policy | None = None,
 ) -> Callable[..., object]:
     """Take an event (or one of two). When the method returns, the step is done: compensation will run its undo. `after`
     names the steps, defined above, that must be done before: an event that comes earlier waits for them. An event that comes
     when the saga compensates or has ended runs the undo of the step, and not the step; with `late="ignore"` it is noted.
-    `by` is the role of the people who bring the event about: while the step may run and is not done, it is a task of theirs."""
+    `by` is the role of the people who bring the event about: while the step may run and is not done, it is a task of theirs.
+
+    `calling` is for what no transaction can take back: a vendor's API. That it will be called is committed first; then it is
+    given the event while no transaction is open, again after a failure or a crash, and the method gets its answer as its
+    third argument, as does its undo."""
     if problem := misfit("step", "by", by, str | None):
         raise ConfigurationError(problem)
     before = _steps("step", "after", after if isinstance(after, tuple) else (after,))
-    taken = _classes("step", *events)
     return _marked(
-        MethodMark(kind="step", events=taken, after=before, by=by, correlate=correlate, early=early, late=late)
+        MethodMark(
+            kind="step",
+            events=_classes("step", *events),
+            after=before,
+            by=by,
+            correlate=correlate,
+            early=early,
+            late=late,
+            policy=_policy("step", policy),
+            calling=_function("step", calling),
+        )
     )
 
 
@@ -170,16 +241,25 @@ def join(*steps: Callable[..., object]) -> Callable[[Alone[S, R]], Alone[S, R]]:
 
 @overload
 def on(
-    event: type[P], /, *, correlate: str | None = None, early: Early = "wait"
+    event: type[P], /, *, correlate: str | None = None, early: Early = "wait", policy: Policy | None = None
 ) -> Callable[[With[S, P, R]], With[S, P, R]]: ...
 @overload
 def on(
-    event: type[P], or_event: type[Q], /, *, correlate: str | None = None, early: Early = "wait"
+    event: type[P],
+    or_event: type[Q],
+    /,
+    *,
+    correlate: str | None = None,
+    early: Early = "wait",
+    policy: Policy | None = None,
 ) -> Callable[[With[S, P | Q, R]], With[S, P | Q, R]]: ...
-def on(*events: type, correlate: str | None = None, early: Early = "wait") -> Callable[..., object]:
+def on(
+    *events: type, correlate: str | None = None, early: Early = "wait", policy: Policy | None = None
+) -> Callable[..., object]:
     """React to an event (or one of two) without a step that could be undone. `correlate` names the field in which this
     event carries the saga's id; `early` says what becomes of one whose saga was not started."""
-    return _marked(MethodMark(kind="on", events=_classes("on", *events), correlate=correlate, early=early))
+    taken = _classes("on", *events)
+    return _marked(MethodMark(kind="on", events=taken, correlate=correlate, early=early, policy=_policy("on", policy)))
 
 
 def late(event: type[P], /, *, correlate: str | None = None) -> Callable[[With[S, P, R]], With[S, P, R]]:
@@ -198,6 +278,7 @@ def undo(
     unless: type[object] | None = None,
     within: float = 60.0,
     correlate: str | None = None,
+    policy: Policy | None = None,
 ) -> Callable[[With[T, P, V]], With[T, P, V]]: ...
 @overload
 def undo(
@@ -208,7 +289,19 @@ def undo(
     unless: type[object] | None = None,
     within: float = 60.0,
     correlate: str | None = None,
+    policy: Policy | None = None,
 ) -> Callable[[Alone[T, V]], Alone[T, V]]: ...
+@overload
+def undo(
+    step: Answered[S, P, A, R],
+    /,
+    *,
+    until: type[object] | None = None,
+    unless: type[object] | None = None,
+    within: float = 60.0,
+    correlate: str | None = None,
+    policy: Policy | None = None,
+) -> Callable[[Answered[T, P, A, V]], Answered[T, P, A, V]]: ...
 def undo(
     step: Callable[..., object],
     /,
@@ -217,9 +310,10 @@ def undo(
     unless: type[object] | None = None,
     within: float = 60.0,
     correlate: str | None = None,
+    policy: Policy | None = None,
 ) -> Callable[..., object]:
     """The compensation of a step, which is given the event of that step; that of a join, or of a start without an event, is
-    given its turn alone. With `until` it is over when that event has come; if it does not come `within` so many seconds,
+    given its turn alone, that of a step that calls outside also the answer. With `until` it is over when that event has come; if it does not come `within` so many seconds,
     compensation has failed; and so it has, at once, when the event `unless` comes, which says that it was refused."""
     if problem := misfit("undo", "within", within, Wait):
         raise ConfigurationError(problem)
@@ -234,16 +328,28 @@ def undo(
             f"@undo(unless={refused.__name__}) is the other answer to the event that it waits for: name that one with until=…"
         )
     return _marked(
-        MethodMark(kind="undo", events=events, unless=refused, step=step, seconds=within, correlate=correlate)
+        MethodMark(
+            kind="undo",
+            events=events,
+            unless=refused,
+            step=step,
+            seconds=within,
+            correlate=correlate,
+            policy=_policy("undo", policy),
+        )
     )
 
 
 @overload
-def deadline(seconds: float, /) -> Callable[[Alone[S, R]], Alone[S, R]]: ...
+def deadline(seconds: float, /, *, policy: Policy | None = None) -> Callable[[Alone[S, R]], Alone[S, R]]: ...
 @overload
-def deadline(*, working_days: int, calendar: Calendar | None = None) -> Callable[[Alone[S, R]], Alone[S, R]]: ...
+def deadline(
+    *, working_days: int, calendar: Calendar | None = None, policy: Policy | None = None
+) -> Callable[[Alone[S, R]], Alone[S, R]]: ...
 @overload
-def deadline(*, working_hours: float, calendar: Calendar | None = None) -> Callable[[Alone[S, R]], Alone[S, R]]: ...
+def deadline(
+    *, working_hours: float, calendar: Calendar | None = None, policy: Policy | None = None
+) -> Callable[[Alone[S, R]], Alone[S, R]]: ...
 def deadline(
     seconds: float | None = None,
     /,
@@ -251,6 +357,7 @@ def deadline(
     working_days: int | None = None,
     working_hours: float | None = None,
     calendar: Calendar | None = None,
+    policy: Policy | None = None,
 ) -> Callable[[Alone[S, R]], Alone[S, R]]:
     """What to do when a deadline passes, so many seconds after `turn.set` armed it, or so much working time by a calendar,
     the service's unless one is named. It keeps the moment that it was armed for when the calendar changes."""
@@ -278,6 +385,7 @@ def deadline(
             working_days=working_days,
             working_hours=working_hours,
             calendar=calendar,
+            policy=_policy("deadline", policy),
         )
     )
 

@@ -8,6 +8,8 @@ import textwrap
 import typing
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
 from posthouse.contracts import is_event_class
 from posthouse.events import Event
 from posthouse.processes.saga.marks import MethodMark, marks_of
@@ -23,8 +25,37 @@ def signature_problems(name: str, function: Callable[..., object], mark: MethodM
     events = _events(mark)
     if events and len(parameters) > 2:
         yield from _event_problems(name, function, parameters[1], events)
+    if mark.calling is not None and len(parameters) == 4:
+        yield from _answer_problems(name, function, mark.calling)
     if mark.kind in DECIDES_NO_MORE and len(parameters) > 1:
         yield from _deciding_problems(name, function, mark, parameters)
+
+
+def answer_hint(function: Callable[..., object], calling: Callable[..., object]) -> object:
+    """The type of what a step is answered: as its method says, or else the function that is called."""
+    answer = list(inspect.signature(function).parameters)[3]
+    hint = _hint(function, answer, ())
+    hint = _hint(calling, "return", ()) if hint is None else hint
+    return typing.Any if hint is None else hint
+
+
+def _answer_problems(name: str, function: Callable[..., object], calling: Callable[..., object]) -> Iterator[str]:
+    """An answer is kept in the saga's history, for its undo."""
+    hint = answer_hint(function, calling)
+    if custom := _unkept(hint):
+        yield (
+            f"{name} is answered {custom}, which cannot be kept for its undo: let {getattr(calling, '__name__', calling)} return "
+            "text, numbers, a Payload or a dataclass of them"
+        )
+
+
+def _unkept(hint: object) -> str:
+    """What of a type cannot be written as JSON and read back; empty where all can."""
+    try:
+        msgspec.json.schema(hint)
+    except TypeError:
+        return _short(hint if typing.get_origin(hint) else getattr(hint, "__name__", hint))
+    return ""
 
 
 def _events(mark: MethodMark) -> Sequence[type]:

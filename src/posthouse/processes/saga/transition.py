@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from posthouse.processes.saga.turn import Mark, Wait
-from posthouse.store.sagas import Done, SagaRow, Undoing
+from posthouse.store.sagas import CallOut, Done, SagaRow, Undoing
 
 RETRY_UNDO = "retry undo"
 """The library's own deadline: a failed undo runs again."""
@@ -132,3 +132,33 @@ def rearmed(
     }
     to_cancel = [name for name in row.deadlines if name != fired and name not in staying and name not in to_set]
     return replace(row, deadlines=staying), to_set, to_cancel
+
+
+def call_of(row: SagaRow, turn: int) -> CallOut | None:
+    """The call that was asked for in a turn, if it is still out."""
+    return next((call for call in row.calls if call.turn == turn), None)
+
+
+def with_call(row: SagaRow, call: CallOut) -> SagaRow:
+    """A call is out, or stands otherwise than before."""
+    others = [other for other in row.calls if other.turn != call.turn]
+    return replace(row, calls=(*others, call))
+
+
+def without_call(row: SagaRow, call: CallOut) -> SagaRow:
+    """A call is not out any more."""
+    return replace(row, calls=tuple(other for other in row.calls if other.turn != call.turn))
+
+
+def without_unbegun(row: SagaRow) -> SagaRow:
+    """Calls that never began are not made: nothing has happened outside."""
+    return replace(row, calls=tuple(call for call in row.calls if call.begun_at is not None))
+
+
+def given_up(row: SagaRow, call: CallOut, words: str) -> SagaRow:
+    """Nobody knows what came of a call: the saga rests for an operator."""
+    row = with_call(row, replace(call, given_up=True, error=words, due_at=0.0))
+    if takes_in_time(row):
+        return replace(row, status="partial", reason=f"nobody knows whether the call of {call.step} was heard: {words}")
+    ended_as = row.status if row.ended else row.ended_as
+    return replace(row, status="compensation_failed", ended_as=ended_as, ended_at=None)

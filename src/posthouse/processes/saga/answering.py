@@ -1,0 +1,166 @@
+"""Answering: the turns around a call to the outside. It begins, is answered, refused, tried again, or given up."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from posthouse.errors import ConfigurationError
+from posthouse.events import Event
+from posthouse.processes.saga.calls import Answered, CallWanted, Failed, InHand, Outcome, Refused
+from posthouse.processes.saga.conductor import Conductor
+from posthouse.processes.saga.course import NOT_ITS_OWN, Course
+from posthouse.processes.saga.recorded import event_of
+from posthouse.processes.saga.transition import (
+    call_of,
+    compensating,
+    given_up,
+    takes_in_time,
+    with_call,
+    without_call,
+)
+from posthouse.receiving.policy import Again, decide
+from posthouse.redaction import words_of
+from posthouse.sending import Tx
+from posthouse.store.sagas import CallOut, SagaInput, SagaRow
+
+GIVEN_UP = "given up"
+"""How the note of a turn begins that gave a call up."""
+SPENT = "all tries were begun, and the last was cut short"
+
+
+class Answering:
+    """For the sagas of one type. Each method is a transaction; the call is made between `begin` and `answered`."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        self._conductor = conductor
+        self.of = conductor.of
+
+    async def begin(self, event: Event[object], tx: Tx) -> InHand | None:
+        """Note that a try begins: from here on the call may have been heard. None when there is nothing to call: it was
+        answered, or called off, or all its tries are spent."""
+        row, call = await self._out(event, tx)
+        if row is None or call is None or call.given_up:
+            return None
+        policy = self.of.policy_of(call.step)
+        given = SagaInput(kind="call", type=call.step, event_id=event.id, call=call.turn)
+        course = self._conductor.turn(tx, row, given)
+        if call.tries >= policy.max_attempts:
+            self._give_up(course, call, None, SPENT)
+            await self._conductor.finish(course)
+            return None
+        if call.step not in self.of.calls:
+            raise ConfigurationError(
+                f"{row.ref}: the call of {call.step!r} was noted by another release, and {self.of.cls.__name__} makes none there "
+                "any more: bring it back until no saga waits for it"
+            )
+        noted = await course.turn_of(call.turn, call.step)
+        due_at = course.now + policy.deadline
+        call = replace(call, tries=call.tries + 1, begun_at=course.now, due_at=due_at)
+        course.row = with_call(course.row, call)
+        course.note = f"try {call.tries}"
+        await self._conductor.finish(course)
+        return InHand(
+            of=row.ref,
+            call=call,
+            outside=self.of.calls[call.step],
+            event=event_of(self.of, noted.input, row.tenant, noted.at),
+            deadline=policy.deadline,
+        )
+
+    async def answered(self, event: Event[object], tx: Tx, outcome: Outcome | None) -> None:
+        """What came of a try; nothing is done when none was made, or somebody else has heard of it."""
+        row, call = await self._out(event, tx)
+        if outcome is None or row is None or call is None:
+            return
+        noted = (
+            await self._conductor.turn(tx, row, SagaInput(kind="call", type="")).turn_of(call.turn, call.step)
+        ).input
+        given = replace(noted, kind="answer", call=call.turn)
+        match outcome:
+            case Answered(kept):
+                course = await self._heard(tx, row, call, replace(given, answer=kept))
+            case Refused(words):
+                course = self._conductor.turn(tx, row, replace(given, error=words, refused=True))
+                await self._refused(course, call, words)
+            case Failed(error, words):
+                course = self._conductor.turn(tx, row, replace(given, error=words))
+                self._failed(course, call, error, words)
+        await self._conductor.finish(course)
+
+    async def _heard(self, tx: Tx, row: SagaRow, call: CallOut, given: SagaInput) -> Course:
+        """Run the step, or undo it where the answer is too late. A method that fails leaves nothing behind: the outside is
+        asked again, and says the same."""
+        course = self._conductor.turn(tx, row, given)
+        answer = (self.of.calls[call.step].decode(given.answer),)
+        about = event_of(self.of, given, row.tenant, course.now)
+        course.row = without_call(row, call)
+        if not takes_in_time(row):
+            await course.answered_late(call.step, about, answer)
+            return course
+        try:
+            async with tx.savepoint():
+                await course.run(call.step, about, answer)
+                course.check()
+            return course
+        except NOT_ITS_OWN:
+            raise
+        except Exception as error:
+            words = f"{type(error).__name__}: {words_of(error)}"
+            course = self._conductor.turn(tx, row, replace(given, answer=msgspec.Raw(b"null"), error=words))
+            self._failed(course, call, error, words)
+            return course
+
+    async def _refused(self, course: Course, call: CallOut, words: str) -> None:
+        """Nothing was done outside: there is nothing to undo of this step, and all that was done before it is undone."""
+        course.row = without_call(course.row, call)
+        course.note = f"refused: {words}"
+        if takes_in_time(course.row):
+            course.row = compensating(course.row, f"{call.step}: {words}")
+        await course.go_on_without_calls()
+
+    def _failed(self, course: Course, call: CallOut, error: Exception, words: str) -> None:
+        follows = decide(self.of.policy_of(call.step), error, call.tries)
+        if isinstance(follows, Again):
+            course.note = f"try {call.tries} failed: {words}"
+            course.report(call.step, error, words, call.tries, again=course.now + follows.seconds)
+            course.ask(replace(call, error=words), after=follows.seconds)
+        else:
+            self._give_up(course, call, error, words)
+
+    def _give_up(self, course: Course, call: CallOut, error: Exception | None, words: str) -> None:
+        course.note = f"{GIVEN_UP} after {call.tries} tries: {words}"
+        course.row = given_up(course.row, call, words)
+        course.report(call.step, error, words, call.tries)
+
+    async def _out(self, event: Event[object], tx: Tx) -> tuple[SagaRow | None, CallOut | None]:
+        """The saga, locked, and the call that this event leads to; None where it counts no more."""
+        wanted = event.data
+        if not isinstance(wanted, CallWanted) or wanted.saga != self.of.name:
+            return None, None
+        row = await self._conductor.load(tx, wanted.id, attempt=wanted.attempt)
+        call = None if row is None else call_of(row, wanted.call)
+        return row, call if call is not None and call.event_id == event.id else None
+
+
+def ask_again(course: Course) -> bool:
+    """An operator wants what was given up, or waits for its next try, to be tried now, with all its tries."""
+    row = course.row
+    stuck = [call for call in row.calls if call.given_up]
+    if not stuck and row.status in ("running", "compensating"):
+        stuck = [call for call in row.calls if call.error]
+    if stuck and not takes_in_time(row):
+        course.row = replace(row, status="compensating")
+    elif stuck and row.status == "partial":
+        course.row = replace(row, status="running")
+    for call in stuck:
+        course.ask(replace(call, tries=0, given_up=False))
+    return bool(stuck)
+
+
+def settle_by_hand(course: Course) -> bool:
+    """An operator knows what came of the calls that were given up, and has seen to it."""
+    stuck = [call for call in course.row.calls if call.given_up]
+    for call in stuck:
+        course.row = without_call(course.row, call)
+    return bool(stuck)

@@ -1,0 +1,341 @@
+"""Steps that ask the outside: what was paid is known or looked for, and what must be undone is undone, whenever it comes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from posthouse import Event, Reject, Service
+from posthouse.app import app_of
+from posthouse.errors import StoreCollision
+from posthouse.processes import Saga
+from posthouse.seam.context import context_of
+from posthouse.store.sagas import SagaRow
+from posthouse.testing import Harness, given
+from posthouse.testing.histories import assert_replays, dump, histories, load
+from posthouse.testing.sagas_bench import Bench
+from tests.kit.waiting import eventually
+from tests.unit.processes.saga.payouts import (
+    Bank,
+    ClaimApproved,
+    ClaimClosed,
+    ClaimPaid,
+    ClaimSettled,
+    ClaimWithdrawn,
+    RecallRequested,
+    Receipt,
+    claims_of,
+)
+
+
+class Office:
+    """The service while it runs, with one claim."""
+
+    def __init__(self, h: Harness, service: Service, saga: type[Saga]) -> None:
+        self.h, self.service, self._saga = h, service, saga
+
+    async def start(self) -> None:
+        async with self.service.transaction("t1") as tx:
+            await self.service.start_saga(tx, self._saga(claim_id="c1"))
+        await self.h.settled()
+
+    async def approve(self, *, settled: bool = True) -> None:
+        await self.h.publish(ClaimApproved(claim_id="c1"))
+        if settled:
+            await self.h.settled()
+
+    async def row(self) -> SagaRow:
+        return (await app_of(self.service).sagas.show("claim", "c1", tenant="t1")).row
+
+    async def notes(self) -> list[str]:
+        view = await app_of(self.service).sagas.show("claim", "c1", tenant="t1")
+        return [f"{turn.input.kind} {turn.method} {turn.note}".strip() for turn in view.history]
+
+    async def said(self, event: type[object]) -> list[object]:
+        return [one.data for one in await self.h.published(event)]
+
+
+@asynccontextmanager
+async def office(bank: Bank, **more: object) -> AsyncIterator[Office]:
+    service, saga = claims_of(bank, **more)  # type: ignore[arg-type]
+    async with Harness(service) as h:
+        made = Office(h, service, saga)
+        await made.start()
+        yield made
+
+
+RECALL = RecallRequested(claim_id="c1", receipt="r-c1", cents=100)
+
+
+async def test_the_outside_is_asked_between_two_turns_and_the_step_gets_its_answer() -> None:
+    bank = Bank()
+    async with office(bank) as o:
+        await o.approve()
+        row = await o.row()
+        assert (row.status, row.calls, row.steps) == ("completed", (), ("register", "paid"))
+        assert await o.said(ClaimPaid) == [ClaimPaid(claim_id="c1", receipt="r-c1")]
+        assert await o.notes() == ["start register", "event", "call  try 1", "answer paid"]
+    assert len(bank.asked) == 1
+
+
+async def test_no_transaction_is_open_while_the_outside_thinks_and_that_it_does_is_on_record() -> None:
+    bank = Bank()
+    thinking, answer = bank.holds()
+    async with office(bank) as o:
+        await o.approve(settled=False)
+        await thinking.wait()
+        async with o.service.transaction("t1") as tx:  # SQLite has one writer: this would wait for one that is open
+            await tx.execute("CREATE TABLE free (x INTEGER)")
+        [call] = (await o.row()).calls
+        assert (call.step, call.tries, call.due_at) == ("paid", 1, (call.begun_at or 0) + 5.0)
+        answer.set()
+        await o.h.settled()
+        assert (await o.row()).status == "completed"
+
+
+async def test_a_call_that_is_not_answered_is_made_again_by_the_policy_with_the_same_event() -> None:
+    bank = Bank()
+    bank.silent(2, paying=True)
+    async with office(bank) as o:
+        await o.approve()
+        [call] = (await o.row()).calls
+        assert call.error == "TimeoutError: no answer"
+        await o.h.advance(120)
+        assert (await o.row()).status == "completed"
+    assert len(bank.asked) == 3
+    assert len(set(bank.asked)) == 1, "the bank can tell that it is the same payment"
+    assert len(bank.paid) == 1
+
+
+async def test_a_refusal_means_that_nothing_was_done_and_what_was_done_before_is_undone() -> None:
+    bank = Bank()
+    bank.declines()
+    async with office(bank) as o:
+        await o.approve()
+        row = await o.row()
+        assert (row.status, row.reason) == ("compensated", "paid: account closed")
+        assert await o.said(RecallRequested) == []
+        assert await o.said(ClaimClosed) == [ClaimClosed(claim_id="c1", reason="paid: account closed")]
+
+
+async def test_what_is_never_answered_is_no_failure_but_unknown_and_rests_for_a_person_who_may_ask_again() -> None:
+    bank = Bank()
+    bank.silent(3, paying=True)
+    async with office(bank) as o:
+        await o.approve()
+        await o.h.advance(200)
+        row = await o.row()
+        assert row.status == "partial"
+        assert row.reason == "nobody knows whether the call of paid was heard: TimeoutError: no answer"
+        assert row.calls[0].given_up
+        assert await o.said(ClaimClosed) == [], "nothing is undone while the money may be gone"
+        await app_of(o.service).sagas.retry("claim", "c1", tenant="t1", by="ada")
+        await o.h.settled()
+        assert (await o.row()).status == "completed"
+    assert len(set(bank.asked)) == 1
+
+
+async def test_a_saga_that_is_cancelled_while_a_call_is_out_hears_the_answer_and_undoes_it() -> None:
+    bank = Bank()
+    thinking, answer = bank.holds()
+    async with office(bank) as o:
+        await o.approve(settled=False)
+        await thinking.wait()
+        row = await app_of(o.service).sagas.cancel("claim", "c1", "fraud", tenant="t1", by="ada")
+        assert (row.status, len(row.calls)) == ("compensating", 1)
+        assert await o.said(ClaimClosed) == [], "the last step may be the one that is out: it is waited for"
+        answer.set()
+        await o.h.settled()
+        row = await o.row()
+        assert (row.status, row.calls, row.done) == ("cancelled", (), ())
+        assert await o.said(RecallRequested) == [RECALL]
+        assert await o.said(ClaimPaid) == [], "the step itself is not run any more"
+        assert await o.said(ClaimClosed) == [ClaimClosed(claim_id="c1", reason="fraud")]
+
+
+async def test_a_deadline_that_passes_while_a_call_is_out_waits_for_its_answer() -> None:
+    bank = Bank()
+    thinking, answer = bank.holds()
+    async with office(bank) as o:
+        await o.approve(settled=False)
+        await thinking.wait()
+        await o.h.publish(ClaimWithdrawn(claim_id="c1"))
+
+        async def compensates() -> bool:
+            return (await o.row()).status == "compensating"
+
+        await eventually(compensates)
+        answer.set()
+        await o.h.settled()
+        assert (await o.row()).status == "compensated"
+        assert await o.said(RecallRequested) == [RECALL]
+
+
+async def test_a_refusal_that_comes_late_leaves_nothing_to_undo_of_its_step() -> None:
+    bank = Bank()
+    bank.silent(1)
+    async with office(bank) as o:
+        await o.approve()
+        await app_of(o.service).sagas.cancel("claim", "c1", "fraud", tenant="t1")
+        assert (await o.row()).status == "compensating"
+        bank.declines()
+        await o.h.advance(60)
+        assert (await o.row()).status == "cancelled"
+        assert await o.said(RecallRequested) == []
+
+
+async def test_an_unknown_outcome_keeps_a_cancelled_saga_from_ending_until_it_is_known_or_settled_by_hand() -> None:
+    bank = Bank()
+    bank.silent(9, paying=True)
+    async with office(bank) as o:
+        await o.approve()
+        await app_of(o.service).sagas.cancel("claim", "c1", "fraud", tenant="t1")
+        await o.h.advance(200)
+        assert (await o.row()).status == "compensation_failed"
+        await app_of(o.service).sagas.retry("claim", "c1", tenant="t1")
+        await o.h.advance(200)
+        assert (await o.row()).status == "compensation_failed", "it was silent again"
+        row = await app_of(o.service).sagas.resume("claim", "c1", tenant="t1", note="the bank says: never paid")
+        assert (row.status, row.calls) == ("cancelled", ())
+        assert await o.said(RecallRequested) == []
+
+
+async def test_a_retry_while_the_call_is_known_to_fail_asks_at_once() -> None:
+    bank = Bank()
+    bank.silent(1)
+    async with office(bank) as o:
+        await o.approve()
+        await app_of(o.service).sagas.retry("claim", "c1", tenant="t1")
+        await o.h.settled()
+        assert (await o.row()).status == "completed"
+        await o.h.advance(100)
+        assert len(bank.asked) == 2, "the try that was planned is stale"
+
+
+async def test_an_event_that_comes_late_is_not_called_for() -> None:
+    bank = Bank()
+    async with office(bank) as o:
+        await app_of(o.service).sagas.cancel("claim", "c1", "fraud", tenant="t1")
+        await o.approve()
+        assert (await o.row()).status == "cancelled"
+        assert await o.said(RecallRequested) == []
+    assert bank.asked == []
+
+
+async def test_a_method_that_fails_with_the_answer_in_hand_leaves_nothing_and_is_answered_again() -> None:
+    bank = Bank()
+    async with office(bank, fails=[RuntimeError("a bug")]) as o:
+        await o.approve()
+        row = await o.row()
+        assert (row.status, row.calls[0].error) == ("running", "RuntimeError: a bug")
+        assert await o.said(ClaimPaid) == []
+        await o.h.advance(60)
+        assert (await o.row()).status == "completed"
+        assert await o.said(ClaimPaid) == [ClaimPaid(claim_id="c1", receipt="r-c1")]
+    assert len(bank.paid) == 1
+
+
+async def test_an_answer_whose_transaction_collides_is_heard_again_and_nobody_is_asked_twice() -> None:
+    bank = Bank()
+    async with office(bank, fails=[StoreCollision("somebody was faster")]) as o:
+        await o.approve()
+        assert (await o.row()).status == "completed"
+    assert len(bank.asked) == 1
+
+
+async def test_a_duplicate_of_the_event_and_of_the_wish_is_not_called_for_again() -> None:
+    bank = Bank()
+    async with office(bank) as o:
+        await o.approve()
+        await o.h.assert_replay_safe()
+    assert len(bank.asked) == 1
+
+
+async def test_a_call_that_is_out_when_the_saga_completes_is_answered_late_and_it_ends_again_as_it_had() -> None:
+    bank = Bank()
+    thinking, answer = bank.holds()
+    async with office(bank) as o:
+        await o.approve(settled=False)
+        await thinking.wait()
+        await o.h.publish(ClaimSettled(claim_id="c1"))
+
+        async def completed() -> bool:
+            return (await o.row()).status == "completed"
+
+        await eventually(completed)
+        answer.set()
+        await o.h.settled()
+        assert (await o.row()).status == "completed"
+        assert await o.said(RecallRequested) == [RECALL]
+        assert await o.said(ClaimClosed) == []
+
+
+async def test_the_undo_is_given_the_answer_also_when_it_runs_long_after_the_step() -> None:
+    bank = Bank()
+    async with office(bank, completes=False) as o:
+        await o.approve()
+        await o.h.publish(ClaimWithdrawn(claim_id="c1"))
+        await o.h.settled()
+        assert (await o.row()).status == "compensated"
+        assert await o.said(RecallRequested) == [RECALL]
+
+
+async def test_what_a_call_went_through_can_be_replayed() -> None:
+    bank = Bank()
+    bank.silent(1)
+    async with office(bank) as o:
+        await o.approve()
+        await o.h.advance(100)
+        views = [view async for view in histories(o.service)]
+        assert [turn.input.kind for turn in views[0].history][-2:] == ["call", "answer"]
+        asked = len(bank.asked)
+        await assert_replays(o.service, load(dump(views)))
+        assert len(bank.asked) == asked, "nobody is called"
+
+
+async def test_calls_on_the_bench_are_answered_by_the_test() -> None:
+    service, saga = claims_of(Bank())
+    case = await given(service, saga(claim_id="c1"), ClaimApproved(claim_id="c1"))
+    case.then(status="running", calls=["paid"], published=[])
+    await case.answer("paid", TimeoutError("no answer"))
+    case.then(status="running", calls=["paid"])
+    await case.cancel("fraud")
+    case.then(status="compensating")
+    await case.answer("paid", Receipt(number="r9", cents=100))
+    case.then(
+        status="cancelled",
+        calls=[],
+        published=[
+            RecallRequested(claim_id="c1", receipt="r9", cents=100),
+            ClaimClosed(claim_id="c1", reason="fraud"),
+        ],
+    )
+
+
+async def test_a_refusal_on_the_bench() -> None:
+    service, saga = claims_of(Bank())
+    case = await given(service, saga(claim_id="c1"), ClaimApproved(claim_id="c1"))
+    (await case.answer("paid", Reject("account closed"))).then(status="compensated", reason="paid: account closed")
+
+
+async def test_a_call_that_crashes_cut_short_again_and_again_is_given_up_without_another_try() -> None:
+    service, saga = claims_of(Bank())
+    bench = Bench(service.declared.saga_types["claim"], service.namespace)
+    async with bench.begin("claims", "t1") as tx:
+        await bench.conductor.start(tx, saga(claim_id="c1"))
+    approved = Event(
+        id="e1",
+        time="2026-11-16T12:00:00Z",
+        type="claims.claim.approved.v1",
+        source="/claims",
+        data=ClaimApproved(claim_id="c1"),
+        tenant="t1",
+        key="c1",
+    )
+    async with bench.turn(context_of(approved)) as tx:
+        await bench.conductor.take(approved.with_data(approved.data), tx)
+    for begun in (True, True, True, False):
+        row = bench.row_of("claim", "t1", "c1")
+        assert await bench.begin_call(row, row.calls[0]) is begun
+    row = bench.row_of("claim", "t1", "c1")
+    assert (row.status, row.calls[0].given_up) == ("partial", True)
