@@ -2,7 +2,7 @@
 
 import asyncio
 
-from posthouse import Event, Payload, Saga, Service, Turn, app_of, deadline, on, starts, step, undo
+from posthouse import Event, Payload, Saga, Service, Turn, app_of, deadline, join, on, starts, step, undo
 from posthouse.testing import Harness
 
 reservation = Service("reservation", namespace="hotel")
@@ -24,6 +24,12 @@ class AllocationReleased(Payload):
 @payment.event("intent.captured.v1", key="booking_id")
 class IntentCaptured(Payload):
     booking_id: str
+    intent_id: str
+
+
+@payment.event("intent.refunded.v1", key="booking_id")
+class IntentRefunded(Payload):
+    booking_id: str
 
 
 @payment.event("intent.failed.v1", key="booking_id")
@@ -40,6 +46,12 @@ class BookingHeld(Payload):
 class ReleaseRequested(Payload):
     booking_id: str
     allocation_id: str
+
+
+@reservation.event("refund.requested.v1", key="booking_id")
+class RefundRequested(Payload):
+    booking_id: str
+    intent_id: str
 
 
 @reservation.event("booking.confirmed.v1", key="booking_id")
@@ -59,6 +71,7 @@ class BookingSaga(Saga):
 
     booking_id: str
     allocation_id: str = ""
+    intent_id: str = ""
 
     @starts
     def hold(self, turn: Turn) -> None:
@@ -76,18 +89,25 @@ class BookingSaga(Saga):
     @step(AllocationCommitted)
     def room_committed(self, event: Event[AllocationCommitted], turn: Turn) -> None:
         self.allocation_id = event.data.allocation_id
-        turn.clear(self.hold_expired)
 
     @undo(room_committed, until=AllocationReleased, within=60.0)
     def release_room(self, event: Event[AllocationCommitted], turn: Turn) -> None:
         turn.publish(ReleaseRequested(booking_id=self.booking_id, allocation_id=event.data.allocation_id))
 
+    @step(IntentCaptured)
+    def paid(self, event: Event[IntentCaptured], turn: Turn) -> None:
+        self.intent_id = event.data.intent_id
+
+    @undo(paid, until=IntentRefunded, within=600.0)
+    def refund(self, event: Event[IntentCaptured], turn: Turn) -> None:
+        turn.publish(RefundRequested(booking_id=self.booking_id, intent_id=event.data.intent_id))
+
     @on(IntentFailed)
     def payment_failed(self, event: Event[IntentFailed], turn: Turn) -> None:
         turn.compensate("payment_failed")
 
-    @step(IntentCaptured)
-    def paid(self, event: Event[IntentCaptured], turn: Turn) -> None:
+    @join(room_committed, paid)
+    def confirm(self, turn: Turn) -> None:
         turn.publish(BookingConfirmed(booking_id=self.booking_id))
         turn.complete()
 
@@ -104,7 +124,7 @@ async def main() -> None:
         for booking_id in ("paid", "refused"):
             await harness.publish(AllocationCommitted(booking_id=booking_id, allocation_id="a1"))
         await harness.settled()
-        await harness.publish(IntentCaptured(booking_id="paid"))
+        await harness.publish(IntentCaptured(booking_id="paid", intent_id="i1"))
         await harness.publish(IntentFailed(booking_id="refused"))
         await harness.settled()
         await harness.publish(AllocationReleased(booking_id="refused"))

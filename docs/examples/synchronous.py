@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 from contextlib import closing
 
-from posthouse import App, Event, Payload, Saga, Service, Turn, deadline, on, starts, undo
+from posthouse import App, Event, Payload, Saga, Service, Turn, deadline, starts, step, undo
 
 orders = Service("orders", namespace="shop")
 App(orders, store="sqlite:///shop.db")
@@ -31,6 +31,11 @@ class OrderPaid(Payload):
     order_id: str
 
 
+@orders.event("order.refunded.v1", key="order_id")
+class OrderRefunded(Payload):
+    order_id: str
+
+
 def charged(balance: int, event: AccountCharged) -> int:
     return balance + event.cents
 
@@ -53,9 +58,13 @@ class Payment(Saga):
     def overdue(self, turn: Turn) -> None:
         turn.compensate("not paid in time")
 
-    @on(OrderPaid)
+    @step(OrderPaid)
     def paid(self, event: Event[OrderPaid], turn: Turn) -> None:
         turn.complete()
+
+    @undo(paid)
+    def give_back(self, event: Event[OrderPaid], turn: Turn) -> None:
+        turn.publish(OrderRefunded(order_id=self.order_id))
 
 
 def place(connection: sqlite3.Connection, order_id: str) -> None:

@@ -29,7 +29,7 @@ ROOM = AllocationCommitted(booking_id="b1", allocation_id="a1")
 
 async def test_a_paid_booking_is_confirmed() -> None:
     booking = await given(reservation, BookingSaga(booking_id="b1"), ROOM)
-    await booking.when(IntentCaptured(booking_id="b1"))
+    await booking.when(IntentCaptured(booking_id="b1", intent_id="i1"))
     booking.then(published=[BookingConfirmed(booking_id="b1")], status="completed", deadlines={})
 
 

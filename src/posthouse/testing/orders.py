@@ -124,23 +124,25 @@ class _Trees:
         ahead: dict[tuple[int, ...], float] = {}
         """Where runs may turn off, and when their turn is: the likelier, the sooner (Efraimidis and Spirakis, 2006)."""
         known: set[tuple[int, ...]] = set()
-        runs, guess, broken = 0, 0.0, list[Violation]()
+        played: set[tuple[int, ...]] = set()
+        guess, broken = 0.0, list[Violation]()
         while some:
             batch = await self._play.batch(some, wait)
             guess = guess or sum(choices.below for choices, _ in batch) / len(batch)
             for choices, violations in batch:
-                if choices.path in known:
+                if choices.path in played:
                     continue
-                runs += 1
+                played.add(choices.path)
                 broken += violations
                 known.update(choices.path[:length] for length in range(len(choices.path) + 1))
                 ahead |= {path: self._chance.random() ** (1 / weight) for weight, path in choices.siblings()}
             ahead = {path: turn for path, turn in ahead.items() if path not in known}
-            number = min(SIDE_BY_SIDE, share - runs)
+            number = min(SIDE_BY_SIDE, share - len(played))
             soonest = heapq.nlargest(number, ahead, key=lambda path: ahead[path])
+            known.update(soonest)
             some = [Choices(path, self._chance) for path in soonest]
-        of = max(round(guess), runs + len(ahead)) if ahead else runs
-        return Orders(runs=runs, of=of, violations=broken)
+        of = max(round(guess), len(played) + len(ahead)) if ahead else len(played)
+        return Orders(runs=len(played), of=of, violations=broken)
 
 
 def _read(order: str) -> tuple[Wait | None, list[int]]:

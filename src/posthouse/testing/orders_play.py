@@ -171,11 +171,13 @@ class Play:
                 waited = True
             elif any([await self._move(harness, run) for run in runs]):
                 self.rounds = self.rounds if waited else max(self.rounds, number)
+            elif wait is not None and number < wait.at:
+                continue  # a run waits here for the same moment, whichever others are played beside it
             elif seconds := await harness.wait_for_what_is_due():
                 waited = True
                 for run in runs:
                     run.waited += seconds
-            elif wait is None or wait.at < number:
+            else:
                 return
 
     async def _listen(self, harness: GatedHarness, runs: Sequence[Run]) -> None:
