@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Calendar,
         Conflicts,
         Model,
+        Run,
         Saga,
         Turn,
         WorkWeek,
@@ -60,7 +61,7 @@ else:
         "contracts.personal": "Personal",
         "errors": "PosthouseError Reject RetryLater RetryNow RuleBroken StreamArchived StreamDeleted VersionConflict",
         "events": "Actor Event Subject",
-        "processes": "Aggregate Calendar Conflicts Model Saga Turn WorkWeek deadline field join late on partial_resume "
+        "processes": "Aggregate Calendar Conflicts Model Run Saga Turn WorkWeek deadline field join late on partial_resume "
         "partial_retry starts step undo",
         "receiving": "Policy",
         "seam": "Failure Rules Seam",
@@ -100,6 +101,7 @@ __all__ = [
     "RetryNow",
     "RuleBroken",
     "Rules",
+    "Run",
     "Saga",
     "Seam",
     "Service",

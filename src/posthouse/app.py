@@ -19,7 +19,7 @@ from posthouse.health import Health
 from posthouse.opened import Opened, Ports
 from posthouse.operators import OperatorsLog
 from posthouse.options import checked, misfit
-from posthouse.processes import Projections, SagaInstances
+from posthouse.processes import Projections, SagaInstances, Schedules
 from posthouse.receiving import HeldEvents
 from posthouse.runtime import PARTS, Part
 from posthouse.seam import EventContext, Failures, OnFailure, Seam
@@ -170,6 +170,12 @@ class App:
     def sagas(self) -> SagaInstances:
         """The verbs for sagas."""
         return SagaInstances([service.declared.sagas for service in self.services], self.store, self._transaction)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The verbs for schedules."""
+        books = [service.declared.schedules for service in self.services]
+        return Schedules(books, self.store, self.opened.builders.__getitem__, self.clock)
 
     @property
     def projections(self) -> Projections:

@@ -12,7 +12,7 @@ from posthouse.contracts import Catalogue, EventType, Flow
 from posthouse.contracts.versions import Cast, chain, missing_links
 from posthouse.errors import ConfigurationError
 from posthouse.frozen import lock_in, retired_in, unfrozen
-from posthouse.processes import Aggregate, Projection, SagaBook, SagaType
+from posthouse.processes import Aggregate, Projection, SagaBook, SagaType, Schedule, ScheduleBook
 from posthouse.receiving import Handler, lifted
 from posthouse.receiving.readers import topics_of
 from posthouse.seam import SchemaGuard
@@ -39,6 +39,7 @@ class Declarations:
         self.upcasts: dict[str, Cast] = {}
         self.downcasts: dict[str, Cast] = {}
         self.sagas = SagaBook(service, namespace)
+        self.schedules = ScheduleBook(service, namespace)
         self.aggregates: dict[str, Aggregate[object, object]] = {}
         """By name."""
         self.projections: dict[str, Projection] = {}
@@ -64,6 +65,11 @@ class Declarations:
         for event_type in of.event_types.values():
             self.catalogue.add(event_type)
         self.handlers[of.consumer] = {handler.event_types[0].name: handler for handler in self.sagas.handlers(of.name)}
+        self._lift()
+
+    def add_schedule(self, schedule: Schedule) -> None:
+        """Let the consumer of schedules run it."""
+        self.handlers.setdefault(self.schedules.consumer, {})[schedule.event_type.name] = schedule.handler
         self._lift()
 
     def add_upcast(self, cast: Cast) -> None:
@@ -109,7 +115,7 @@ class Declarations:
     @property
     def internal_events(self) -> list[EventType[object]]:
         """What the library says to itself in this service's name: it has topics, and no place in the catalogue."""
-        return list(self.sagas.internal_events)
+        return [*self.sagas.internal_events, *self.schedules.internal_events]
 
     @property
     def published_beside(self) -> Mapping[str, str]:

@@ -77,6 +77,8 @@ def _work(app: App, figures: Status, idle: Collection[str]) -> dict[Part, int]:
         work["relay"] = unsent
     if idle:
         work["consumers"] = sum(line.in_flight - line.refused + line.held.get("retrying", 0) for line in lines)
-    if timers:
-        work["timers"] = timers
+    names = {service.name for service in app.services}
+    overdue = sum(one.overdue is not None for one in figures.schedules if one.service in names)
+    if timers or overdue:
+        work["timers"] = timers + overdue
     return work

@@ -29,7 +29,7 @@ from posthouse.local.loops import close_with_loop
 from posthouse.local.naming import named
 from posthouse.local.sharing import Shares, Sharing
 from posthouse.outage import Outages, Waiting
-from posthouse.processes import Projections, Timers
+from posthouse.processes import Projections, Scheduler, Timers
 from posthouse.processes.projection import Wiring
 from posthouse.processes.saga.comparing import compare, samples
 from posthouse.receiving import Consumer, Executor, Handler, Retrier, dead_letter_topic
@@ -348,6 +348,7 @@ class Opened:
             for service in self.services
             for name, handlers in standing(service).items()
         ]
+        schedules = [schedule for service in self.services for schedule in service.declared.schedules]
         watched = {name: topic for service in self.services for name, topic in service.declared.watched.items()}
         sent = partial(self.version_usage.note_sent, watched, clock.now) if watched else None
         return Runtime(
@@ -357,6 +358,7 @@ class Opened:
             clock=clock,
             relay=Relay(store, broker, clock, settings.relay, tail, sent, self.seam, self.name, self.outages),
             timers=Timers(store, clock, self.outages),
+            schedules=Scheduler(schedules, store, self.builders, clock, self.outages) if schedules else None,
             consumers=[
                 Consumer(
                     executor,
@@ -434,10 +436,11 @@ def beyond(services: Sequence[Service], store: CoreStore) -> list[str]:
         return []
     return [
         f"{service.name} declares the {kind} {name!r}, and {type(store).__name__} has the core of a store alone, without tables "
-        "for sagas, aggregates and projections: use another store, such as sqlite:/// or postgresql://"
+        "for sagas, schedules, aggregates and projections: use another store, such as sqlite:/// or postgresql://"
         for service in services
         for kind, names in (
             ("saga", service.declared.saga_types),
+            ("schedule", [schedule.name for schedule in service.declared.schedules]),
             ("aggregate", service.declared.aggregates),
             ("projection", service.declared.projections),
         )

@@ -16,7 +16,7 @@ from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError, StoreError
 from posthouse.heartbeat import Heartbeat
 from posthouse.outage import Outages
-from posthouse.processes import Timers
+from posthouse.processes import Scheduler, Timers
 from posthouse.processes.projection import Keeper
 from posthouse.pulse import Pulse
 from posthouse.receiving import Consumer, Retrier
@@ -57,6 +57,8 @@ class Runtime:
     clock: Clock
     relay: Relay
     timers: Timers
+    schedules: Scheduler | None
+    """Begins what runs again and again; None where nothing does. It runs with the timers."""
     consumers: Sequence[Consumer]
     retriers: Sequence[Retrier]
     inbox_retention: float
@@ -95,6 +97,8 @@ class Runtime:
         """Nothing that was received waits to be applied, and nothing held is being run."""
         if self.projections is not None and not self.projections.idle:
             return False
+        if self.schedules is not None and not self.schedules.looked:
+            return False
         return all(consumer.idle for consumer in self.consumers) and all(retrier.idle for retrier in self.retriers)
 
     async def run(self, stop: asyncio.Event, only: Collection[Part] = PARTS) -> None:
@@ -111,6 +115,8 @@ class Runtime:
             loops.append(("relay", self.relay.run, self.relay.pulse))
         if "timers" in only:
             loops.append(("timers", self.timers.run, self.timers.pulse))
+            if self.schedules is not None:
+                loops.append(("schedules", self.schedules.run, self.schedules.pulse))
         if "consumers" in only:
             loops += [(consumer.name, consumer.run, consumer.pulse) for consumer in self.consumers]
             loops += [

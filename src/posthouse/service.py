@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import date
 from functools import partial, wraps
 from pathlib import Path
-from typing import ClassVar, Literal, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import Any, ClassVar, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
 from posthouse.contracts import Retention, Terms, Topics, declare, event_type_of, events_of, flow_of
 from posthouse.contracts.retirement import refusal
@@ -21,9 +21,10 @@ from posthouse.events.subject import subject_for, why_no_token
 from posthouse.health import Health
 from posthouse.host import Host
 from posthouse.options import checked
-from posthouse.processes import Aggregate, Calendar, Conflicts, Projection, Saga, SagaStart
+from posthouse.processes import Aggregate, Calendar, Conflicts, Projection, Run, Saga, SagaStart
 from posthouse.processes.projection import Terms as ModelTerms
 from posthouse.processes.saga.declared import OPERATOR
+from posthouse.processes.schedule import Missed, Tenants
 from posthouse.processes.stream import Decision, Evolve
 from posthouse.processes.stream.declaring import aggregate_of
 from posthouse.receiving import Calling, HeldEvents, Policy, Uses, consumer_name, handler_of
@@ -41,6 +42,7 @@ New = TypeVar("New")
 State = TypeVar("State")
 Fact = TypeVar("Fact")
 F = TypeVar("F", bound=Callable[..., object])
+Runs = TypeVar("Runs", bound=Callable[[Run, Any], object] | Callable[[Run], object])
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
@@ -330,6 +332,46 @@ class Service:
             )
             self.declared.add_saga(of)
             return cls
+
+        return register
+
+    @checked
+    def every(
+        self,
+        expression: str,
+        *,
+        tz: str = "UTC",
+        name: str | None = None,
+        missed: Missed = "once",
+        tenants: Tenants | None = None,
+        policy: Policy | None = None,
+    ) -> Callable[[Runs], Runs]:
+        """Run the decorated function, `(run, tx)`, at the moments of an expression of cron, five fields in the time zone `tz`:
+        once for each moment however many processes there are, in a transaction of this service, tried again by `policy`.
+
+        `name` is the function's unless given: under it operators find it. `missed` says what becomes of moments that passed
+        while nothing ran: one run for all of them (`once`), one each (`all`), or none for what is more than a minute late
+        (`skip`). `tenants` says for whom a moment has a run: a list, or an async function of a Tx that names them when the
+        moment has come. Without it, the service's default tenant has it.
+        """
+
+        def register(function: Runs) -> Runs:
+            whose = tenants
+            if whose is None:
+                if self.default_tenant is None:
+                    raise ConfigurationError(
+                        f"{self.name} has many tenants (default_tenant=None): say for whom {self.name}.every({expression!r}) runs, "
+                        "with tenants=[…] or an async function of a Tx"
+                    )
+                whose = (self.default_tenant,)
+            schedules = self.declared.schedules
+            if not schedules.internal_events:
+                self.declared.refuse_taken(schedules.consumer, "other one")
+            made = schedules.declare(
+                function, expression, tz=tz, name=name, missed=missed, tenants=whose, policy=policy or Policy()
+            )
+            self.declared.add_schedule(made)
+            return function
 
         return register
 

@@ -131,6 +131,17 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.difference:,} of them not found: {', or '.join(reasons)}" if reasons else ""
 
 
+class ScheduleTrouble(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule that needs somebody: runs of it failed for good, or are tried again, or its moment has come and nobody has begun
+    a run. `overdue` is that moment."""
+
+    service: str
+    name: str
+    failed: int
+    retrying: int
+    overdue: float | None = None
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one or several services. `unsent` and `timers` are per service, `stuck` counts refused outbox rows; those
     for good are not among the unsent ones, and counted as `refused`, copies in dead letter topics aside."""
@@ -143,6 +154,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     refused: Mapping[str, int] = {}
     sagas: Mapping[str, Mapping[SagaStatus, int]] = {}
     """How many sagas wait for a person, per saga: those whose compensation failed, and partial ones."""
+    schedules: Sequence[ScheduleTrouble] = ()
+    """Schedules that are failing or overdue."""
     away: str = ""
     """Why a broker could not be asked: then nobody knows what is at it, and the rest is what the stores know."""
 
@@ -219,6 +232,7 @@ async def status(services: Sequence[Service], *, patience: float | None = None) 
         refused={name: sum(n for t, n in c.refused.items() if t in producers) for name, c in counts.items()},
         timers={name: c.timers for name, c in counts.items()},
         sagas=await _for_people(apps),
+        schedules=[trouble for app in apps for trouble in await _in_trouble(app)],
         away="; ".join(dict.fromkeys(reached.away for reached in progress if reached.away)),
         notes=[
             *sorted({note for app in apps for note in app.broker.sheet.notes} | {*_ends(apps)}),
@@ -244,6 +258,22 @@ async def _for_people(apps: Sequence[App]) -> Mapping[str, Mapping[SagaStatus, i
                 of = found.setdefault(saga, {})
                 of[status] = of.get(status, 0) + number
     return found
+
+
+async def _in_trouble(app: App) -> list[ScheduleTrouble]:
+    if not any(True for service in app.services for _ in service.declared.schedules):
+        return []
+    found = [
+        ScheduleTrouble(
+            service=view.service,
+            name=view.name,
+            failed=view.failed,
+            retrying=view.held.get("retrying", 0),
+            overdue=view.row.next_at if view.overdue and view.row is not None else None,
+        )
+        for view in await app.schedules.find()
+    ]
+    return [one for one in found if one.failed or one.retrying or one.overdue is not None]
 
 
 def _ends(apps: Sequence[App]) -> list[str]:

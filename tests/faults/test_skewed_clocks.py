@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from posthouse import App, Event, Payload, Policy, RelaySettings, Service, Settings, Tx
+from posthouse import App, Event, Payload, Policy, RelaySettings, Run, Service, Settings, Tx
 from posthouse.app import app_of
 from posthouse.broker import Frame, Verdict
 from posthouse.brokers.memory import MemoryBroker
@@ -200,6 +201,30 @@ async def test_a_moment_is_the_same_for_all_however_the_clock_of_the_sender_goes
         assert ran[3] <= ran[1]
         assert 0.9 <= ran[1] - began < 10
         assert [round(timer.due_at - now) for timer in await store.timers.pending()] == [HOUR / 2]
+
+
+@SKEWS
+async def test_the_moments_of_a_schedule_are_those_of_the_store(opened: OpenStore, off: float) -> None:
+    service, ran = plant(), list[Run]()
+
+    @service.every("* * * * *", missed="all")
+    async def sweep(run: Run, tx: Tx) -> None:
+        ran.append(run)
+
+    store = opened()
+    async with at_work(service, store, off):
+
+        async def adopted() -> bool:
+            return bool(await store.schedules.find())
+
+        await eventually(adopted, "the schedule", within=15.0, pause=0.02)
+        (row,) = await store.schedules.find()
+        assert -1 < row.next_at - time.time() <= 60
+        async with store.begin() as tx:
+            await store.schedules.save(tx, replace(row, next_at=row.next_at - 120))
+        await eventually(lambda: len(ran) >= 2, "what is due", within=15.0)
+        assert sorted(run.moment.timestamp() for run in ran)[:2] == [row.next_at - 120, row.next_at - 60]
+        assert len(ran) <= 3
 
 
 @SKEWS

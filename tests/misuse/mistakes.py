@@ -1002,6 +1002,89 @@ class Checkout(Saga):
             "deadline(seconds=datetime.timedelta(seconds=3600)): it is a number: write seconds=3600.0",
         ),
         Mistake(
+            "@deadline of working days without a calendar",
+            """\
+@orders.saga("checkout", correlate="order_id")
+class Checkout(Saga):
+    order_id: str
+    @starts
+    def begin(self, turn): ...
+    @deadline(working_days=3)
+    def expired(self, turn): ...""",
+            "expired counts working time, and there is no calendar: name one, @deadline(…, calendar=…), or one for the service",
+        ),
+        Mistake(
+            "@deadline of two times",
+            "deadline(60, working_days=3)",
+            "@deadline says one time: write @deadline(600), in seconds, @deadline(working_days=3) or @deadline(working_hours=8)",
+        ),
+        Mistake(
+            "a day off by its short name",
+            'WorkWeek(tz="Asia/Kabul", off=("fri",))',
+            "WorkWeek(off=('fri',)): it is a tuple, each 'monday' or 'tuesday'",
+        ),
+        Mistake(
+            "a time zone that there is not",
+            'WorkWeek(tz="Kabul", off=("friday",))',
+            "WorkWeek(tz='Kabul'): there is no such time zone. Did you mean 'Asia/Kabul'?",
+        ),
+        Mistake(
+            "a moment without a time zone",
+            """\
+async with orders.transaction() as tx:
+    tx.publish(OrderPlaced(order_id="1"), at=datetime(2027, 1, 31, 12, 0))""",
+            "publish(at=2027-01-31 12:00:00) has no time zone, so that nobody knows which moment it is: write at=datetime(…, tzinfo=ZoneInfo(",
+        ),
+        Mistake(
+            "two times at once",
+            """\
+async with orders.transaction() as tx:
+    tx.publish(OrderPlaced(order_id="1"), after=60, at=datetime(2027, 1, 31, 12, 0, tzinfo=UTC))""",
+            "publish(after=60, at=…) says two times: leave one out",
+        ),
+        Mistake(
+            "a schedule with seconds",
+            """\
+@orders.every("0 0 6 * * *")
+async def sweep(run, tx): ...""",
+            "orders.every('0 0 6 * * *'): it has 6 fields and needs five, minute, hour, day-of-month, month, day-of-week: seconds are not read",
+        ),
+        Mistake(
+            "a schedule by a nickname",
+            """\
+@orders.every("@daily")
+async def sweep(run, tx): ...""",
+            "orders.every('@daily'): nicknames are not read: write '0 0 * * *'",
+        ),
+        Mistake(
+            "an hour that there is not",
+            """\
+@orders.every("0 24 * * *")
+async def sweep(run, tx): ...""",
+            "orders.every('0 24 * * *'): its hour, '24', cannot be",
+        ),
+        Mistake(
+            "a day that never comes",
+            """\
+@orders.every("0 6 30 2 *")
+async def sweep(run, tx): ...""",
+            "orders.every('0 6 30 2 *'): it names a moment that never comes",
+        ),
+        Mistake(
+            "missed misspelled",
+            """\
+@orders.every("0 6 * * *", missed="one")
+async def sweep(run, tx): ...""",
+            "Service.every(missed='one'): it is 'once' or 'all' or 'skip'. Did you mean 'once'?",
+        ),
+        Mistake(
+            "a schedule without a transaction to await",
+            """\
+@orders.every("0 6 * * *")
+def sweep(run: Run, tx: Tx): ...""",
+            "sweep is a plain function and cannot await a Tx: make it async",
+        ),
+        Mistake(
             "@undo bare",
             """\
 class Checkout(Saga):

@@ -162,7 +162,7 @@ def namespace() -> dict[str, Any]:
     return {
         **{name: getattr(posthouse, name) for name in posthouse.__all__},
         "orders": orders, "OrderPlaced": OrderPlaced, "OrderPaid": OrderPaid, "Plain": Plain, "Chaos": Chaos,
-        "Harness": testing.Harness, "timedelta": datetime.timedelta, "date": datetime.date, "math": math, "uuid": uuid,
+        "Harness": testing.Harness, "timedelta": datetime.timedelta, "datetime": datetime.datetime, "UTC": datetime.UTC, "date": datetime.date, "math": math, "uuid": uuid,
         "Path": Path, "sqlite3": sqlite3, "dataclasses": dataclasses, "os": os, "posthouse": posthouse, "asyncio": asyncio,
     }  # fmt: skip
 

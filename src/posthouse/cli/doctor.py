@@ -86,7 +86,12 @@ async def _examine_store(app: App) -> Examination:
     declared = [handlers for service in app.services for handlers in service.declared.consumers.values()]
     shapes = {handler.view for handlers in declared for handler in handlers.values() if handler.view is not None}
     checks = await _checked(lambda: app.store.checks(shapes=shapes), "is the server up, and the URL right?")
-    return Examination(service=app.opened.name, part="store", place=place, checks=[*checks, *await _saga_checks(app)])
+    return Examination(
+        service=app.opened.name,
+        part="store",
+        place=place,
+        checks=[*checks, *await _saga_checks(app), *await _schedule_checks(app)],
+    )
 
 
 async def _saga_checks(app: App) -> Sequence[Check]:
@@ -98,6 +103,24 @@ async def _saga_checks(app: App) -> Sequence[Check]:
         return (await app.sagas.compare()).checks()
     except StoreError:  # the store's own checks say it
         return []
+
+
+async def _schedule_checks(app: App) -> Sequence[Check]:
+    """Rows of schedules that nobody declares any more."""
+    try:
+        await app.opened.look()
+        left = [view for view in await app.schedules.find() if view.declared is None]
+    except StoreError:  # the store's own checks say it
+        return []
+    return [
+        Check(
+            name=f"schedule {view.name}",
+            found=f"{view.service} does not declare it any more, and nobody runs it",
+            judgement="warn",
+            fix=f"bring it back, or forget it: `posthouse schedule forget TARGET {view.name}`",
+        )
+        for view in left
+    ]
 
 
 async def _examine_broker(app: App) -> Examination:

@@ -15,16 +15,17 @@ from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.losses import advice, gaps, losses
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
-from posthouse.cli.output import Cell, complain, print_json, print_table, say, stdout
+from posthouse.cli.output import Cell, complain, counted, print_json, print_table, say, stdout
 from posthouse.cli.target import Targets, load_all
 from posthouse.cli.timing import show_timing
 from posthouse.cli.workers import mixed, show_workers, unattended
 from posthouse.errors import ConfigurationError, StoreUnavailable
+from posthouse.events import timestamp
 from posthouse.liveness import Attendance, attendance, is_running
 from posthouse.missing import Remedy, accepted, remedies
 from posthouse.seam.timing import ServiceTiming
 from posthouse.service import Service
-from posthouse.status import Line, Status, Verdict, timing_of, worst
+from posthouse.status import Line, ScheduleTrouble, Status, Verdict, timing_of, worst
 from posthouse.status import status as read_status
 from posthouse.store import Worker
 from posthouse.store.actions import Action
@@ -66,6 +67,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     dead: int
     sagas: Mapping[str, Mapping[SagaStatus, int]]
     """Sagas that wait for a person, per saga and status."""
+    schedules: Sequence[ScheduleTrouble]
+    """Schedules that are failing or overdue."""
     timers: Mapping[str, int]
     wake: Mapping[str, str]
     notes: Sequence[str]
@@ -108,7 +111,7 @@ def status(
 
     Exit codes, the first that is true: 2 it was asked for what cannot be (a misspelled option, a store that is not there);
     1 events are missing, too many, dead or set aside, or a saga's compensation failed; 4 work waits for a part that nobody runs; 1 events wait at a gap longer
-    than its deadline; 3 nobody can tell, because events move, or broker or database are away; 0 all is well.
+    than its deadline, or a schedule is overdue; 3 nobody can tell, because events move, or broker or database are away; 0 all is well.
     """
     if watch and as_json:
         raise ConfigurationError("--watch is for people, --json for programs: choose one")
@@ -153,7 +156,7 @@ def code_of(figures: Status, settled: Sequence[Line], attended: Sequence[Attenda
         return NEEDS_YOU
     if any(one.waiting for one in attended):
         return NOBODY
-    if figures.overdue:
+    if figures.overdue or any(one.overdue is not None for one in figures.schedules):
         return NEEDS_YOU
     return CANNOT_TELL if verdict == "cannot tell" or figures.away else FINE
 
@@ -188,6 +191,7 @@ def report_of(
         stuck=figures.stuck,
         dead=figures.dead,
         sagas=figures.sagas,
+        schedules=figures.schedules,
         timers=figures.timers,
         wake=wake,
         notes=figures.notes,
@@ -239,8 +243,20 @@ def show(figures: Status, wake: Mapping[str, str], settled: Sequence[Line], atte
                 f"{number:,} of the saga {saga} {_SAGAS[status]}: see `posthouse saga list TARGET --status {status}`",
                 "bold red" if status == "compensation_failed" else "yellow",
             )
+    for trouble in figures.schedules:
+        say(
+            f"{trouble.service}: {_trouble(trouble)}: see `posthouse schedule list TARGET`",
+            "bold red" if trouble.failed else "yellow",
+        )
     if any(line.held or line.strange for line in figures.lines):
         say("held events: see `posthouse held list TARGET`", "yellow")
+
+
+def _trouble(one: ScheduleTrouble) -> str:
+    said = [f"{counted(one.failed, 'run')} failed"] if one.failed else []
+    said += [f"{counted(one.retrying, 'run')} tried again"] if one.retrying else []
+    said += [f"nobody has begun the run of {timestamp(one.overdue)}"] if one.overdue is not None else []
+    return f"the schedule {one.name}: {', '.join(said)}"
 
 
 async def looked(services: Sequence[Service], *, verbose: bool = False) -> Look:

@@ -1,4 +1,4 @@
-"""What takes its time: timers, sagas, aggregates with their streams, and read models."""
+"""What takes its time: timers, schedules, sagas, aggregates with their streams, and read models."""
 
 from posthouse.processes.calendar import Calendar, WorkWeek
 from posthouse.processes.projection import Model, Plan, Projection, Projections, ProjectionStatus
@@ -22,6 +22,7 @@ from posthouse.processes.saga import (
     step,
     undo,
 )
+from posthouse.processes.schedule import Run, Schedule, ScheduleBook, Scheduler, Schedules, ScheduleView
 from posthouse.processes.stream import Aggregate, Conflicts, Loaded
 from posthouse.processes.timers import Timers
 
@@ -35,6 +36,7 @@ __all__ = [
     "Projection",
     "ProjectionStatus",
     "Projections",
+    "Run",
     "Saga",
     "SagaBook",
     "SagaInstances",
@@ -42,6 +44,11 @@ __all__ = [
     "SagaTask",
     "SagaType",
     "SagaView",
+    "Schedule",
+    "ScheduleBook",
+    "ScheduleView",
+    "Scheduler",
+    "Schedules",
     "Timers",
     "Turn",
     "WorkWeek",

@@ -2,7 +2,7 @@
 
 It holds small tables, each a role of its own: what goes out (`outbox`), what was applied (`inbox`), what could not be
 (`held`), what is due later (`timers`), which versions are in use (`version_usage`), who runs (`workers`), what operators did (`actions`). That is the
-core, `CoreStore`. For processes there is more, `ProcessTables`: where they stand (`sagas`), what happened to each thing (`streams`), which
+core, `CoreStore`. For processes there is more, `ProcessTables`: where they stand (`sagas`), when they run again (`schedules`), what happened to each thing (`streams`), which
 generations read models have (`projections`).
 Methods that take a transaction as their first argument write inside it and never commit; the others are transactions of
 their own. `posthouse.testing.StoreContract` proves an adapter.
@@ -35,6 +35,7 @@ from posthouse.store.outbox import (
 )
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
+from posthouse.store.schedules import ScheduleTable
 from posthouse.store.streams import StreamTable
 from posthouse.store.timers import Timer, TimerTable
 from posthouse.store.transaction import Parameters, Rows, Submit, Transaction
@@ -253,10 +254,11 @@ class CoreStore(Transactions, Upkeep, OutboxSignals, Protocol):
 
 
 class ProcessTables(Protocol):
-    """What a store keeps besides for processes: where sagas stand, what happened to aggregates, which generations read models
+    """What a store keeps besides for processes: where sagas stand, what runs again and again, what happened to aggregates, which generations read models
     have. A store may do without: an App refuses services that declare any of these on it."""
 
     sagas: SagaTable
+    schedules: ScheduleTable
     streams: StreamTable
     projections: ProjectionTable
 
@@ -266,5 +268,5 @@ class Store(CoreStore, ProcessTables, Protocol):
 
 
 def has_process_tables(store: CoreStore) -> TypeGuard[Store]:
-    """Whether a store keeps sagas, streams and projections too."""
-    return all(hasattr(store, table) for table in ("sagas", "streams", "projections"))
+    """Whether a store keeps sagas, schedules, streams and projections too."""
+    return all(hasattr(store, table) for table in ("sagas", "schedules", "streams", "projections"))

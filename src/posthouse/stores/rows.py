@@ -11,6 +11,7 @@ import msgspec
 from posthouse.store import HeldEvent, InboxEntry, KeyPosition, OutboxRow, StuckRow, Timer, Worker, shard_of
 from posthouse.store.actions import Action, Changes
 from posthouse.store.sagas import SagaFilter, SagaRef, SagaRow, indexed_text, with_progress
+from posthouse.store.schedules import ScheduleRow
 from posthouse.store.streams import StreamEvent
 
 HELD = (
@@ -25,6 +26,7 @@ SAGA = (
 )
 WORKER = 'id, services, name, host, pid, version, "commit", parts, consumers'
 ACTION = "id, verb, by, why, service, consumer, topic, tenant, key, event_id, target, changed, count, outcome"
+SCHEDULE = "service, name, expression, tz, next_at, last_at, done_at, ended_at, paused_at, seen_at"
 STREAM_EVENT = "tenant, aggregate, stream, version, event_id, type, headers, body, position"
 
 _decoder = msgspec.json.Decoder(dict[str, str])
@@ -207,6 +209,24 @@ def stream_event(columns: Sequence[Any]) -> StreamEvent:
     """From the columns of STREAM_EVENT."""
     tenant, aggregate, stream, version, event_id, kind, headers, body, position = columns
     return StreamEvent(tenant, aggregate, stream, version, event_id, kind, unpacked(headers), bytes(body), position)
+
+
+def schedule_row(columns: Sequence[Any]) -> ScheduleRow:
+    """From the columns of SCHEDULE, and the store's time."""
+    service, name, expression, tz, next_at, last_at, done_at, ended_at, paused_at, seen_at, now = columns
+    return ScheduleRow(
+        service=service,
+        name=name,
+        expression=expression,
+        tz=tz,
+        next_at=next_at,
+        last_at=last_at,
+        done_at=done_at,
+        ended_at=ended_at,
+        paused_at=paused_at,
+        seen_at=seen_at,
+        now=float(now),
+    )
 
 
 def saga_row(columns: Sequence[Any]) -> SagaRow:

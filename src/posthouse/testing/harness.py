@@ -154,7 +154,7 @@ class Harness:
         return figures
 
     async def advance(self, seconds: float) -> Status:
-        """Let so many seconds pass, as they would: the clock goes from each retry and timer that becomes due to the next, and what
+        """Let so many seconds pass, as they would: the clock goes from each retry, timer and moment of a schedule that becomes due to the next, and what
         is due is dealt with at its time. Then wait until everything has settled."""
         until = self.clock.now() + seconds
         await self._stood(STALLED)
@@ -261,7 +261,7 @@ class Harness:
         return any(moment <= now for moment in await self._moments(stuck=False))
 
     async def _moments(self, *, stuck: bool = True) -> list[float]:
-        """When the next timers go off, and events are tried again."""
+        """When the next timers go off, schedules run, and events are tried again."""
         moments: list[float] = []
         for app in apps_of(self.services):
             moments += [timer.due_at for timer in await app.store.timers.pending(limit=1)]
@@ -270,6 +270,9 @@ class Harness:
                 moments += [
                     one.next_at for one in await app.store.outbox.stuck() if one.attempts and not one.quarantined
                 ]
+        for runtime in self._runtimes:
+            if runtime.schedules is not None:
+                moments += await runtime.schedules.moments()
         return moments
 
 

@@ -15,7 +15,7 @@ from tests.unit.cli.conftest import SHOP, Project
 
 MORE = """
 
-from posthouse.processes import Model, Saga, Turn, starts
+from posthouse.processes import Model, Run, Saga, Turn, starts
 
 
 @orders.saga("booking", correlate="order_id")
@@ -28,6 +28,13 @@ class Booking(Saga):
 
 
 orders.aggregate("order", initial=int, evolve=lambda count, _: count + 1, events=(OrderPlaced,))
+
+
+@orders.every("0 6 1 1 *")
+async def sweep(run: Run, tx: Tx) -> None:
+    pass
+
+
 listings = orders.projection("listings")
 
 
@@ -72,6 +79,7 @@ LOOKS = {
     "saga dump": ["shop", "--to", "histories.jsonl"],
     "saga show": ["shop", "booking", "b1"],
     "stream show": ["shop", "order", "o1", "--tenant", "t1"],
+    "schedule list": ["shop"],
     "projection list": ["shop"],
     "projection status": ["shop"],
     "timers": ["shop"],
@@ -110,6 +118,10 @@ DECIDES = {
     "stream archive": ["shop", "order", "o1", "--tenant", "t1"],
     "stream restore": ["shop", "order", "o1", "--tenant", "t1"],
     "stream delete": ["shop", "order", "o1", "--tenant", "t1", "--yes"],
+    "schedule pause": ["shop", "sweep"],
+    "schedule resume": ["shop", "sweep"],
+    "schedule run": ["shop", "sweep"],
+    "schedule forget": ["shop", "sweep"],
     "projection rebuild": ["shop", "listings"],
     "projection drop": ["shop", "listings", "--yes"],
     "db restored": ["shop", "--yes"],

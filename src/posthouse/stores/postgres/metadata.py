@@ -253,6 +253,13 @@ def _outbox(metadata: MetaData) -> None:
         Index("timer_by_id", "id"),
         Index("timer_due_at", "due_at", "id"),
     )
+    Table(
+        "schedule",
+        metadata,
+        *_columns(Text, "service", "name", "expression", "tz"),
+        *_columns(Double, "next_at", "last_at?", "done_at?", "ended_at?", "paused_at?", "seen_at"),
+        PrimaryKeyConstraint("service", "name", name="schedule_pkey"),
+    )
 
 
 def _receiving(metadata: MetaData) -> None:

@@ -197,6 +197,21 @@ CREATE INDEX timer_by_id ON posthouse.timer (id);
 
 CREATE INDEX timer_due_at ON posthouse.timer (due_at, id);
 
+-- What runs again and again. Nothing of a tenant is in it.
+CREATE TABLE posthouse.schedule (
+    service text NOT NULL,  -- whose
+    name text NOT NULL,  -- its own
+    expression text NOT NULL,  -- when it runs, as five fields of cron
+    tz text NOT NULL,  -- the time zone of these
+    next_at double precision NOT NULL,  -- the moment that comes next
+    last_at double precision,  -- the moment for which a run was begun last; NULL: not yet
+    done_at double precision,  -- the latest moment whose run was done; NULL: none
+    ended_at double precision,  -- when that was
+    paused_at double precision,  -- since when nothing runs; NULL: it runs
+    seen_at double precision NOT NULL,  -- when a process that has it like this last said so
+    PRIMARY KEY (service, name)
+) WITH (fillfactor = 50);
+
 
 -- Relays
 

@@ -35,6 +35,7 @@ from posthouse.store import (
 from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
+from posthouse.store.schedules import ScheduleTable
 from posthouse.store.streams import StreamTable
 from posthouse.stores.postgres.actions import PostgresActions
 from posthouse.stores.postgres.changes import Changes
@@ -50,6 +51,7 @@ from posthouse.stores.postgres.projections import PostgresProjections
 from posthouse.stores.postgres.recording import recorded
 from posthouse.stores.postgres.roles import roles_script
 from posthouse.stores.postgres.sagas import PostgresSagas
+from posthouse.stores.postgres.schedules import PostgresSchedules
 from posthouse.stores.postgres.schema import MOST_SHARDS, applied, is_post, migrations, missing, script
 from posthouse.stores.postgres.separation import Separation
 from posthouse.stores.postgres.streams import PostgresStreams
@@ -160,6 +162,7 @@ class PostgresStore:
         self.version_usage: VersionUsageTable = PostgresVersionUsage(self._database, clock)
         self.workers: WorkerTable = PostgresWorkers(self._database, clock)
         self.actions: ActionTable = PostgresActions(self._database, clock)
+        self.schedules: ScheduleTable = PostgresSchedules(self._database, clock)
         self.sagas: SagaTable = PostgresSagas(self._database, clock)
         self.streams: StreamTable = PostgresStreams(self._database)
         self.projections: ProjectionTable = PostgresProjections(self._database, clock, isolated=isolation)

@@ -34,6 +34,7 @@ from posthouse.store import (
 )
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
+from posthouse.store.schedules import ScheduleTable
 from posthouse.store.streams import StreamTable
 from posthouse.stores.sessions import comes_from, module_of, refusal, shape_of
 from posthouse.stores.sessions.sqlite3 import SessionConnection
@@ -45,6 +46,7 @@ from posthouse.stores.sqlite.joins import SqliteJoined, owner_of
 from posthouse.stores.sqlite.outbox import SqliteOutbox
 from posthouse.stores.sqlite.projections import SqliteProjections
 from posthouse.stores.sqlite.sagas import SqliteSagas
+from posthouse.stores.sqlite.schedules import SqliteSchedules
 from posthouse.stores.sqlite.schema import MOST_SHARDS, applied, migrations, missing, script, upgrading
 from posthouse.stores.sqlite.steps import carry_out
 from posthouse.stores.sqlite.streams import SqliteStreams
@@ -145,6 +147,7 @@ class SqliteStore:
         self.version_usage: VersionUsageTable = SqliteVersionUsage(self._database, self._clock)
         self.workers: WorkerTable = SqliteWorkers(self._database, self._clock)
         self.actions: ActionTable = SqliteActions(self._database, self._clock)
+        self.schedules: ScheduleTable = SqliteSchedules(self._database, self._clock)
         self.sagas: SagaTable = SqliteSagas(self._database, self._clock)
         self.streams: StreamTable = SqliteStreams(self._database)
         self.projections: ProjectionTable = SqliteProjections(self._database, self._clock)

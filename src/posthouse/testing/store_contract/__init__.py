@@ -16,6 +16,7 @@ from posthouse.testing.store_contract.inbox import InboxContract
 from posthouse.testing.store_contract.outbox import OutboxContract
 from posthouse.testing.store_contract.projections import ProjectionContract
 from posthouse.testing.store_contract.sagas import SagaContract
+from posthouse.testing.store_contract.schedules import ScheduleContract
 from posthouse.testing.store_contract.shards import ShardContract
 from posthouse.testing.store_contract.streams import HistoryContract, StreamContract
 from posthouse.testing.store_contract.stuck import StuckContract
@@ -44,5 +45,7 @@ class CoreStoreContract(
     """The core alone, for a store without tables for processes; used as `StoreContract`."""
 
 
-class StoreContract(CoreStoreContract, SagaContract, StreamContract, HistoryContract, ProjectionContract):
+class StoreContract(
+    CoreStoreContract, SagaContract, ScheduleContract, StreamContract, HistoryContract, ProjectionContract
+):
     """Subclass it and give `make_store`; `later` too where the store's clock is not ours to move."""

@@ -204,3 +204,18 @@ CREATE TABLE posthouse_timer (
 );
 
 CREATE INDEX posthouse_timer_due_at ON posthouse_timer (due_at);
+
+-- What runs again and again. Times are seconds since 1970.
+CREATE TABLE posthouse_schedule (
+    service TEXT NOT NULL,
+    name TEXT NOT NULL,
+    expression TEXT NOT NULL,
+    tz TEXT NOT NULL,
+    next_at REAL NOT NULL,
+    last_at REAL,
+    done_at REAL,
+    ended_at REAL,
+    paused_at REAL,
+    seen_at REAL NOT NULL,
+    PRIMARY KEY (service, name)
+);
