@@ -12,7 +12,7 @@ import posthouse.processes.schedule.cron as cron
 from posthouse import Policy, Run, Service, Tx
 from posthouse.runtime import PARTS, Part
 
-cron.AT_ONCE = 1  # type: ignore[misc]  # each moment is a race of its own
+cron.AT_ONCE = 1  # each moment is a race of its own
 
 hotel = Service("hotel")
 WORD = sys.argv[1] if __name__ == "__main__" else "stay"

@@ -77,7 +77,7 @@ def row_of(project: Project) -> ScheduleRow:
 
 def test_a_schedule_is_listed_with_its_next_moment(project: Project) -> None:
     ran(project)
-    (facts,) = project.json("schedule", "list", "shop")  # type: ignore[misc]
+    (facts,) = json.loads(project.run("schedule", "list", "shop", "--json").stdout)
     assert facts["name"] == "sweep"
     assert facts["next"].endswith("T01:30:00.000000Z")
     assert (facts["last_done"], facts["failed"], facts["paused"], facts["declared"]) == (None, 0, False, True)
