@@ -32,7 +32,8 @@ def open_tasks(of: SagaType, row: SagaRow, now: float) -> Mapping[str, float]:
     opened: list[str] = []
     if takes_in_time(row):
         done = row.steps
-        opened += [step for step in of.people if step not in done and not of.missing(step, done)]
+        begun = {*done, *(call.step for call in row.calls)}
+        opened += [step for step in of.people if step not in begun and not of.missing(step, done)]
     if row.status in ("partial", "compensation_failed"):
         opened.append(HELP)
     return {step: row.tasks.get(step, now) for step in opened}

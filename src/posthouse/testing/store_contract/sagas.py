@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from posthouse.store import Store, Timer
 from posthouse.store.sagas import (
     Armed,
+    CallOut,
     Done,
     Indexable,
     SagaFilter,
@@ -53,6 +54,11 @@ class SagaContract(StoreFixtures):
             state='{"guest":"Zażółć 🛎"}'.encode(),
             done=(Done("hold", 1), Done("pay", 2), Done("pay", 3, late=True)),
             deadlines={"expired": Armed("e1", 12.5, late=True)},
+            calls=(
+                CallOut(
+                    step="pay", turn=2, event_id="e2", tries=1, begun_at=1.5, due_at=2.5, error="no", given_up=True
+                ),
+            ),
             ended_as="completed",
             undoing=Undoing(of=Done("pay", 2), attempts=2, waiting=True, error="no"),
             reason="it \\ 'rained'",

@@ -100,7 +100,12 @@ class Bank:
 
 
 def claims_of(
-    bank: Bank, *, policy: Policy = POLICY, fails: list[Exception] | None = None, completes: bool = True
+    bank: Bank,
+    *,
+    policy: Policy = POLICY,
+    fails: list[Exception] | None = None,
+    completes: bool = True,
+    by: str | None = None,
 ) -> tuple[Service, type[Saga]]:
     """The service, with a saga whose payout is called for. `fails`: what its method raises, one by one."""
     claims = Service("claims")
@@ -129,7 +134,7 @@ def claims_of(
         def close(self, turn: Turn) -> None:
             turn.publish(ClaimClosed(claim_id=self.claim_id, reason=turn.reason))
 
-        @step(ClaimApproved, calling=bank.pay)
+        @step(ClaimApproved, calling=bank.pay, by=by)
         def paid(self, event: Event[ClaimApproved], turn: Turn, receipt: Receipt) -> None:
             if fails:
                 raise fails.pop(0)

@@ -339,3 +339,11 @@ async def test_a_call_that_crashes_cut_short_again_and_again_is_given_up_without
         assert await bench.begin_call(row, row.calls[0]) is begun
     row = bench.row_of("claim", "t1", "c1")
     assert (row.status, row.calls[0].given_up) == ("partial", True)
+
+
+async def test_what_a_person_has_decided_is_no_task_of_theirs_while_it_is_called_for() -> None:
+    service, saga = claims_of(Bank(), by="manager")
+    case = await given(service, saga(claim_id="c1"))
+    assert list(case.row.tasks) == ["paid"]
+    await case.when(ClaimApproved(claim_id="c1"))
+    assert list(case.row.tasks) == []
