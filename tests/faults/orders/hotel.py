@@ -13,7 +13,7 @@ from melmastoon.facts.inventory import (
     AllocationReleased,
     OversellBlocked,
 )
-from melmastoon.facts.lock_integration import KeyIssued, KeyRevoked
+from melmastoon.facts.lock_integration import KeyIssued, KeyRevoked, KeyUpdated
 from melmastoon.facts.notification import MessageDispatched
 from melmastoon.facts.payment import IntentCaptured, IntentFailed, IntentRefunded
 from melmastoon.facts.pricing import DeltaApplied
@@ -92,9 +92,9 @@ class Inventory:
     def says_nothing(self, said: BookingHeld) -> None: ...
 
     @hears(BookingCancelled)
-    def releases(self, said: BookingCancelled) -> AllocationReleased | None:
-        had, self.committed = self.committed, False
-        return house.released() if had else None
+    def releases(self, said: BookingCancelled) -> AllocationReleased:
+        self.committed = False
+        return house.released()
 
 
 class Payment:
@@ -243,13 +243,15 @@ class Till:
         self.closed = False
 
     @hears(CheckOutStarted)
-    def closes(self, said: CheckOutStarted) -> FolioClosed:
+    def closes(self, said: CheckOutStarted) -> FolioClosed | None:
+        if said.asks != "folio":
+            return None
         self.closed = True
         return house.folio_closed()
 
     @hears(CheckOutStarted)
-    def is_declined(self, said: CheckOutStarted) -> InvoiceVoided:
-        return house.invoice_voided(said.attempt)
+    def is_declined(self, said: CheckOutStarted) -> InvoiceVoided | None:
+        return house.invoice_voided(said.attempt) if said.asks == "folio" else None
 
     @hears(CheckOutStarted)
     def says_nothing(self, said: CheckOutStarted) -> None: ...
@@ -262,7 +264,9 @@ class Door:
         self.revoked = False
 
     @hears(CheckOutStarted)
-    def revokes(self, said: CheckOutStarted) -> KeyRevoked:
+    def revokes(self, said: CheckOutStarted) -> KeyRevoked | None:
+        if said.asks != "key":
+            return None
         self.revoked = True
         return house.key_revoked()
 
@@ -336,6 +340,17 @@ class Pricing:
     def says_nothing(self, said: AllocationReallocated) -> None: ...
 
 
+class Locksmith:
+    """The lock, when a booking has other nights: it answers whether or not there is a key."""
+
+    @hears(AllocationReallocated)
+    def fits(self, said: AllocationReallocated) -> KeyUpdated:
+        return house.key_updated("c1")
+
+    @hears(AllocationReallocated)
+    def says_nothing(self, said: AllocationReallocated) -> None: ...
+
+
 async def changed_or_not(end: Ending) -> list[str]:
     booking = await booking_of(end)
     return list(_changed_or_not(end, booking, end.partner(Calendar), end.partner(Pricing)))
@@ -357,7 +372,7 @@ async def play_date_change(limit: int, only: str | None = None) -> Orders:
         DateChangeSaga,
         before=CONFIRMED,
         start=change_dates,
-        partners=[Calendar, Pricing],
+        partners=[Calendar, Pricing, Locksmith],
         meanwhile={"the guest cancels": cancel},
         invariants=changed_or_not,
         limit=limit,

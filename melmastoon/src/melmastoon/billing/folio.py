@@ -59,10 +59,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
         return f"fol-{self.booking_id}"
 
 
-def open_for(folio: Folio, account: Account) -> FolioOpened | None:
-    """Open it at check-in; once."""
-    if folio.opened:
-        return None
+def open_for(folio: Folio, account: Account) -> FolioOpened:
+    """Open it at check-in. One that is open is said to be: a check-in that begins again waits for it."""
     return FolioOpened(folio_id=account.folio_id, booking_id=account.booking_id, currency=account.currency)
 
 
@@ -107,10 +105,8 @@ def refund(folio: Folio, account: Account, line_id: str, amount_cents: int) -> R
     )
 
 
-def close(folio: Folio, account: Account) -> FolioClosed | None:
-    """Close it, once everything is settled."""
-    if folio.closed:
-        return None
+def close(folio: Folio, account: Account) -> FolioClosed:
+    """Close it, once everything is settled. One that is closed is said to be: a check-out that begins again waits for it."""
     return FolioClosed(
         folio_id=account.folio_id,
         booking_id=account.booking_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from melmastoon.billing.accounts import account
-from melmastoon.billing.folio import extra, open_for
+from melmastoon.billing.folio import close, extra, open_for
 from melmastoon.billing.folios import folios
 from melmastoon.billing.invoices import latest, settle
 from melmastoon.billing.money import SETTLES, charge_deltas
@@ -29,7 +29,9 @@ async def confirmed(event: Event[BookingConfirmed], tx: Tx) -> None:
 
 @billing.on(CheckInStarted, publishes=[FolioOpened])
 async def check_in_started(event: Event[CheckInStarted], tx: Tx) -> None:
-    """Open the folio; once, however often the desk tries."""
+    """Open the folio, and say so to every check-in that asks for it."""
+    if event.data.missing and "folio" not in event.data.missing:
+        return
     terms = await account(tx, event.data.booking_id)
     await folios.decide(tx, terms.folio_id, partial(open_for, account=terms))
 
@@ -42,7 +44,11 @@ async def check_out_started(event: Event[CheckOutStarted], tx: Tx) -> None:
     attempt = event.data.attempt
     await account(tx, event.data.booking_id)
     await run(tx, WANT, attempt, tx.tenant, event.data.booking_id, attempt)
-    await settle(tx, await account(tx, event.data.booking_id))
+    terms = await account(tx, event.data.booking_id)
+    if (await folios.load(tx, terms.folio_id)).state.closed:
+        await folios.decide(tx, terms.folio_id, partial(close, account=terms))
+    else:
+        await settle(tx, terms)
 
 
 async def post_extra(tx: Tx, booking_id: str, *, line_id: str, amount_cents: int) -> None:

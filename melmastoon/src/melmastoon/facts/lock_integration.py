@@ -30,7 +30,8 @@ class KeyIssued(Payload):
 
 @lock_integration.event("key_credential.updated.v1", key="booking_id", retention="cold")
 class KeyUpdated(Payload):
-    """The key opens another room or another window."""
+    """The key opens another room or another window. `credential_id` is empty when none opens anything: a change of dates is
+    answered all the same."""
 
     booking_id: str
     credential_id: str
@@ -43,7 +44,8 @@ class KeyUpdated(Payload):
 
 @lock_integration.event("key_credential.revoked.v1", key="booking_id", retention="cold")
 class KeyRevoked(Payload):
-    """The key opens nothing any more. `credential_id` is empty when there was none."""
+    """The key opens nothing any more. `credential_id` is empty when there was none. A check-out is answered, whether or not it
+    was said before."""
 
     booking_id: str
     credential_id: str

@@ -15,13 +15,15 @@ Channel = Literal["email", "sms", "whatsapp"]
 
 @notification.event("message.dispatched.v1", key="message_id", retention="hot")
 class MessageDispatched(Payload):
-    """The provider took a message to a guest; or an alert, to whoever is on call."""
+    """The provider took a message to a guest; or an alert, to whoever is on call. `welcomes` is the booking whose check-in
+    waits for it; empty for anything but a welcome."""
 
     message_id: str
     booking_id: str
     kind: MessageKind
     channel: Channel
     locale: str
+    welcomes: str = ""
 
 
 @notification.event("message.delivered.v1", key="message_id", retention="hot")

@@ -13,6 +13,10 @@ from posthouse import Payload
 reservation = service("reservation", owner="reservations")
 
 CancelReason = Literal["guest", "hold_expired", "payment_failed", "no_room", "operator"]
+ChangePart = Literal["rooms", "price", "key"]
+"""What a change of dates is made of."""
+CheckInPart = Literal["folio", "key", "welcome"]
+"""What a check-in is made of."""
 
 
 @reservation.event("booking.held.v1", key="booking_id", retention="warm")
@@ -85,7 +89,7 @@ class BookingDatesChanged(Payload):
     check_in: date
     check_out: date
     attempt: int = 1
-    missing: Annotated[tuple[Literal["rooms", "price", "key"], ...], msgspec.Meta(max_length=3)] = ()
+    missing: Annotated[tuple[ChangePart, ...], msgspec.Meta(max_length=3)] = ()
 
 
 @reservation.event("booking.check_in_started.v1", key="booking_id", retention="warm")
@@ -99,7 +103,7 @@ class CheckInStarted(Payload):
     check_out: date
     guest: Guest
     attempt: int = 1
-    missing: Annotated[tuple[Literal["folio", "key", "welcome"], ...], msgspec.Meta(max_length=3)] = ()
+    missing: Annotated[tuple[CheckInPart, ...], msgspec.Meta(max_length=3)] = ()
 
 
 @reservation.event("booking.checked_in.v1", key="booking_id", retention="warm")

@@ -29,12 +29,12 @@ async def end(tenant: str, booking_id: str, reason: Ended) -> Asked | None:
 
 
 async def ended(tx: Tx, booking_id: str, reason: Ended, asked: Asked | None) -> bool:
-    """Say that the key is revoked, or that the vendor failed. False: there never was one."""
+    """Say that the key is revoked, or that the vendor failed. False: there was none to revoke."""
     if asked is None:
         key = await found(tx, booking_id)
         if key is not None and key.state == "none":
             await save(tx, replace(key, state="revoked", ended=reason))
-        return key is not None and key.state == "revoked"
+        return False
     key = await as_asked(tx, booking_id, asked.turn)
     if key.state == "revoked":
         return True
@@ -65,10 +65,14 @@ async def end_at_check_out(event: Event[CheckOutStarted]) -> Asked | None:
 @lock_integration.on(CheckOutStarted, calling=end_at_check_out, policy=QUICK, publishes=SAYS)
 async def check_out_started(event: Event[CheckOutStarted], tx: Tx, asked: Asked | None) -> None:
     """The guest leaves, and what can be done about the folio is done: the key ends, whatever became of the money. Check-out
-    waits for it, so it is said even when there was none."""
+    waits for it, so it is said even when there was none, or none any more."""
     booking_id = event.data.booking_id
-    if event.data.asks == "key" and not await ended(tx, booking_id, "checked_out", asked):
-        tx.publish(revoked_key(booking_id, "", "checked_out"), idempotency_key=f"lock:revoke:key-{booking_id}")
+    if event.data.asks != "key":
+        return
+    key = await found(tx, booking_id)
+    if not await ended(tx, booking_id, "checked_out", asked):
+        lost = key.id if key is not None and key.state == "revoked" else ""
+        tx.publish(revoked_key(booking_id, lost, "checked_out"))
 
 
 async def end_cancelled(event: Event[BookingCancelled]) -> Asked | None:

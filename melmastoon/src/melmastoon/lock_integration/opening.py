@@ -84,10 +84,8 @@ async def follow(event: Event[AllocationReallocated]) -> Asked:
 
 @lock_integration.on(AllocationReallocated, calling=follow, policy=PATIENT, publishes=SAYS)
 async def reallocated(event: Event[AllocationReallocated], tx: Tx, asked: Asked) -> None:
-    """The key opens the new room in the new window; without one there is nothing to do."""
-    key = await as_asked(tx, event.data.booking_id, asked.turn)
-    if not asked.skipped:
-        await updated(tx, key, asked)
+    """The key opens the new room in the new window; the change waits for it, so it is said even when there is none."""
+    await _answered(tx, await as_asked(tx, event.data.booking_id, asked.turn), asked)
 
 
 async def follow_again(event: Event[BookingDatesChanged]) -> Asked | None:
@@ -103,9 +101,14 @@ async def follow_again(event: Event[BookingDatesChanged]) -> Asked | None:
 async def dates_changed(event: Event[BookingDatesChanged], tx: Tx, asked: Asked | None) -> None:
     """The desk asks once more for a key that did not follow its booking. The first time, inventory has to swap the nights."""
     if asked is not None:
-        key = await as_asked(tx, event.data.booking_id, asked.turn)
-        if not asked.skipped:
-            await updated(tx, key, asked)
+        await _answered(tx, await as_asked(tx, event.data.booking_id, asked.turn), asked)
+
+
+async def _answered(tx: Tx, key: Key, asked: Asked) -> None:
+    if asked.skipped:
+        tx.publish(replace(updated_key(key, change_id=key.change_id), credential_id=""))
+    else:
+        await updated(tx, key, asked)
 
 
 async def issued(tx: Tx, key: Key, asked: Asked) -> None:

@@ -153,6 +153,7 @@ async def _noted(tx: Tx, sent: Iterable[Message]) -> list[MessageDispatched]:
             kind=message.kind,
             channel=message.channel,
             locale=message.locale,
+            welcomes=message.booking_id if message.kind == "welcome" else "",
         )
         for message in sent
         if await _is_new(tx, message)

@@ -100,16 +100,6 @@ async def cards(tx: Tx, property_id: str) -> list[Card]:
     return [await card(tx, str(booking_id)) for (booking_id,) in rows]
 
 
-async def has_key(tx: Tx, booking_id: str) -> bool:
-    """Whether there is a key that opens something, as far as is known here. A suspended one is not made to fit."""
-    return (await _noted(tx, booking_id)).key_state == "issued"
-
-
-async def key_is_over(tx: Tx, booking_id: str) -> bool:
-    """Whether the key was revoked, as far as is known here."""
-    return (await _noted(tx, booking_id)).key_state == "revoked"
-
-
 async def _noted(tx: Tx, booking_id: str) -> Noted:
     found = await run(tx, READ, tx.tenant, booking_id)
     if not found:
@@ -124,8 +114,10 @@ async def issued(event: Event[KeyIssued], tx: Tx) -> None:
     await run(tx, ISSUED, int(event.data.manual), event.time, tx.tenant, event.data.booking_id)
 
 
-@reservation.on(KeyUpdated, consumer="board", reads=["booking_id"])
+@reservation.on(KeyUpdated, consumer="board", reads=["booking_id", "credential_id"])
 async def updated(event: Event[KeyUpdated], tx: Tx) -> None:
+    if not event.data.credential_id:
+        return
     await run(tx, ADD, tx.tenant, event.data.booking_id)
     await run(tx, UPDATED, event.time, tx.tenant, event.data.booking_id)
 

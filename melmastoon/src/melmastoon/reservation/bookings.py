@@ -13,7 +13,8 @@ from posthouse import Reject, Tx
 
 COLUMNS = (
     "booking_id, property_id, room_type, room_id, check_in, check_out, guest, special_requests, rail, amount_cents, "
-    "refundable_cents, currency, cash_counted, status, status_before, change_id, missing, change_missing, reason"
+    "refundable_cents, currency, cash_counted, status, status_before, change_id, missing, change_missing, reason, "
+    "check_ins, check_outs"
 )
 
 # A new booking; the same one twice is the same one.
@@ -28,14 +29,14 @@ TAKE = f"{READ} FOR UPDATE"
 SAVE = """
 UPDATE bookings SET room_id = ?, check_in = ?, check_out = ?, guest = ?, special_requests = ?, amount_cents = ?,
     refundable_cents = ?, cash_counted = ?, status = ?, status_before = ?, change_id = ?, missing = ?, change_missing = ?,
-    reason = ?
+    reason = ?, check_ins = ?, check_outs = ?
 WHERE tenant = ? AND booking_id = ? AND status = ?"""
 
 
 class Booking(msgspec.Struct, frozen=True, kw_only=True):
     """One booking. `change_id` is the change of dates that it is in, `status_before` where that returns to. `missing` is
     what a check-in or check-out still waits for, `change_missing` what a change of dates does, both in words for the desk.
-    `reason`: why it was cancelled."""
+    `reason`: why it was cancelled. `check_ins` and `check_outs` count how often others were asked for their part."""
 
     booking_id: str
     property_id: str
@@ -56,6 +57,8 @@ class Booking(msgspec.Struct, frozen=True, kw_only=True):
     missing: str = ""
     change_missing: str = ""
     reason: str = ""
+    check_ins: int = 0
+    check_outs: int = 0
 
     def check_becomes(self, status: Status) -> None:
         """Raises Reject unless that may follow."""
@@ -125,7 +128,7 @@ def _guest(booking: Booking) -> tuple[str, str]:
     return msgspec.json.encode(booking.guest).decode(), booking.special_requests
 
 
-def _standing(booking: Booking) -> tuple[int, str, str, str, str, str, str]:
+def _standing(booking: Booking) -> tuple[int | str, ...]:
     return (
         int(booking.cash_counted),
         booking.status,
@@ -134,4 +137,6 @@ def _standing(booking: Booking) -> tuple[int, str, str, str, str, str, str]:
         booking.missing,
         booking.change_missing,
         booking.reason,
+        booking.check_ins,
+        booking.check_outs,
     )

@@ -18,13 +18,18 @@ async def retry_check_in(tenant: str, booking_id: str, *, by: str = "") -> None:
 
 
 async def call_off_check_in(tenant: str, booking_id: str, *, by: str = "") -> None:
-    """The guest does not come in after all; the booking is confirmed, to be cancelled or to become a no-show."""
+    """The guest does not come in after all; the booking is confirmed, as before."""
     await app_of(reservation).sagas.cancel("check_in", booking_id, "called off", tenant=tenant, by=by)
 
 
 async def retry_check_out(tenant: str, booking_id: str, *, by: str = "") -> None:
     """Ask once more for the balance that is pending."""
     await app_of(reservation).sagas.retry("check_out", booking_id, tenant=tenant, by=by)
+
+
+async def call_off_check_out(tenant: str, booking_id: str, *, by: str = "") -> None:
+    """The guest stays after all, and may leave later; unless the key is to end already, which makes it a check-out."""
+    await app_of(reservation).sagas.cancel("check_out", booking_id, "called off", tenant=tenant, by=by)
 
 
 async def retry_date_change(tenant: str, change_id: str, *, by: str = "") -> None:

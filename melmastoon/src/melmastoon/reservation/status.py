@@ -30,13 +30,13 @@ NEXT: Mapping[Status, tuple[Status, ...]] = {
     "check_in_started": ("checked_in", "check_in_partial", "confirmed"),
     "check_in_partial": ("checked_in", "check_in_started", "confirmed"),
     "checked_in": ("dates_changing", "check_out_started"),
-    "check_out_started": ("checked_out", "checked_out_balance_pending"),
+    "check_out_started": ("checked_out", "checked_out_balance_pending", "checked_in"),
     "checked_out_balance_pending": ("checked_out", "check_out_started"),
     "checked_out": (),
     "cancelled": (),
     "no_show": (),
 }
-"""What a booking may become. The ways back: a change of dates is settled, a check-in was called off."""
+"""What a booking may become. The ways back: a change of dates is settled, a check-in or a check-out was called off."""
 
 OVER: frozenset[Status] = frozenset(status for status, following in NEXT.items() if not following)
 """Nothing follows."""

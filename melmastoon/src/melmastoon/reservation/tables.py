@@ -28,6 +28,8 @@ CREATE TABLE IF NOT EXISTS bookings (
     missing TEXT NOT NULL,
     change_missing TEXT NOT NULL,
     reason TEXT NOT NULL,
+    check_ins INTEGER NOT NULL,
+    check_outs INTEGER NOT NULL,
     PRIMARY KEY (tenant, booking_id)
 )"""
 

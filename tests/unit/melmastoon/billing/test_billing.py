@@ -70,15 +70,27 @@ async def test_a_promise_of_cash_is_no_charge_and_counted_cash_is() -> None:
         assert await owed() == 0
 
 
-async def test_the_folio_is_opened_once_however_often_the_desk_tries() -> None:
+async def test_the_folio_is_said_to_be_open_to_every_check_in_that_asks_for_it() -> None:
     async with Harness(billing) as h:
         await h.publish(confirmed())
         await h.publish(check_in_started())
         await h.publish(check_in_started(attempt=2, missing=("key",)))
         await h.publish(check_in_started(attempt=3, missing=("folio", "key")))
         await h.settled()
-        (opened,) = await h.published(FolioOpened)
-        assert (opened.data.folio_id, opened.data.currency) == ("fol-b1", "USD")
+        opened = [(e.data.folio_id, e.data.currency) for e in await h.published(FolioOpened)]
+        assert opened == [("fol-b1", "USD")] * 2
+
+
+async def test_a_check_out_that_begins_again_is_told_that_the_folio_is_closed() -> None:
+    async with Harness(billing) as h:
+        for fact in (confirmed(), captured(), check_in_started(), check_out_started()):
+            await h.publish(fact)
+            await h.settled()
+        assert len(await h.published(FolioClosed)) == 1
+        await h.publish(check_out_started(attempt=2))
+        await h.settled()
+        assert len(await h.published(FolioClosed)) == 2
+        assert len(await h.published(InvoiceIssued)) == 1
 
 
 async def test_every_refund_is_posted_once_and_leaves_the_balance_as_it_was() -> None:

@@ -43,7 +43,7 @@ PARTS = {
         vendor="ttlock",
     ),
     "welcome": MessageDispatched(
-        message_id="msg-b1-welcome", booking_id="b1", kind="welcome", channel="sms", locale="ps"
+        message_id="msg-b1-welcome", booking_id="b1", kind="welcome", channel="sms", locale="ps", welcomes="b1"
     ),
 }
 """What a check-in waits for, as the others say it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 from itertools import combinations, permutations
 
 import pytest
@@ -229,9 +229,23 @@ async def test_a_check_in_that_is_called_off_leaves_a_booking_that_can_be_cancel
         assert (card.booking.status, card.missing) == ("confirmed", "")
         await house.hears(*PARTS.values())  # too late
         assert (await house.booking()).status == "confirmed"
-        with pytest.raises(Reject, match="its check-in was called off; cancel it and book anew"):
-            await house.check_in()
         assert await house.cancel()
+
+
+async def test_a_check_in_that_was_called_off_begins_again_and_asks_for_everything() -> None:
+    async with open_house() as house:
+        await house.confirmed()
+        await house.check_in()
+        await house.hears(PARTS["folio"])
+        await desk.call_off_check_in("t1", "b1", by="s1")
+        assert await house.check_in(today=ARRIVAL + timedelta(days=1))
+        assert await house.said(CheckInStarted) == [started(), started(2)]
+        await house.hears(PARTS["key"], PARTS["welcome"])
+        assert (await house.booking()).status == "check_in_started"
+        await house.hears(PARTS["folio"])
+        assert (await house.booking()).status == "checked_in"
+        assert await house.said(CheckedIn) == [IN]
+        assert not await house.check_in()
 
 
 async def test_duplicates_of_every_answer_change_nothing() -> None:

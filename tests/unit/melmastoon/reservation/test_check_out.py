@@ -9,8 +9,6 @@ import pytest
 from melmastoon.facts.lock_integration import KeySuspended
 from melmastoon.facts.reservation import CheckedOut, CheckOutStarted
 from melmastoon.reservation import desk, reservation
-from melmastoon.reservation.board import REVOKED
-from melmastoon.tables import run
 from posthouse import Reject
 from posthouse.app import app_of
 from tests.unit.melmastoon.reservation.house import (
@@ -173,7 +171,7 @@ async def test_after_30_seconds_the_desk_sees_whether_key_or_folio_are_missing()
         assert (await house.card()).missing == ""
         await house.waits(0.001)
         card = await house.card()
-        assert (card.booking.status, card.missing) == ("check_out_started", "key, folio")
+        assert (card.booking.status, card.missing) == ("check_out_started", "folio, key")
         assert card.by_hand == "revoke the key by hand: gateway offline"
         await house.hears(folio_closed())
         assert (await house.card()).missing == "key"
@@ -238,31 +236,21 @@ async def test_a_balance_that_is_declined_while_the_key_is_overdue_is_pending_wh
         await house.check_out()
         await house.hears(invoice_voided())
         await house.waits(30.0)
-        assert (await house.card()).missing == "key, folio"
+        assert (await house.card()).missing == "folio, key"
         await house.hears(key_revoked())
         card = await house.card()
         assert (card.booking.status, card.missing) == ("checked_out_balance_pending", "balance")
 
 
-async def test_a_key_that_was_lost_and_revoked_before_the_check_out_is_not_waited_for() -> None:
+async def test_a_key_that_was_lost_and_revoked_before_the_check_out_is_asked_for_all_the_same() -> None:
+    """Whoever is asked answers; what was said before there was a check-out is not remembered."""
     async with open_house() as house:
         await house.checked_in()
         await house.hears(key_revoked())
         await house.check_out()
         await house.hears(folio_closed())
-        assert (await house.booking()).status == "checked_out"
-
-
-async def test_a_lost_key_that_the_board_hears_of_later_than_the_saga_is_found_when_time_is_up() -> None:
-    """Two consumers of one fact: the saga's came before there was a saga, the board's after the check-out began."""
-    async with open_house() as house:
-        await house.checked_in()
-        await house.check_out()
-        async with reservation.transaction("t1") as tx:
-            await run(tx, REVOKED, "revoked", "", "t1", "b1")
-        await house.hears(folio_closed())
-        assert (await house.booking()).status == "check_out_started"
-        await house.waits(30.0)
+        assert await house.said(CheckOutStarted) == [started(), started(1, "key")]
+        await house.hears(key_revoked())
         assert (await house.booking()).status == "checked_out"
 
 
@@ -325,3 +313,49 @@ async def test_a_balance_that_was_settled_by_hand_lets_the_guest_go_but_no_key_t
         assert (await house.booking()).status == "checked_out"
         assert len(await house.said(CheckedOut)) == 1
         assert await house.saga_status("check_out") == "completed"
+
+
+async def test_a_check_out_that_is_called_off_in_time_leaves_the_guest_in_and_begins_again() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await desk.call_off_check_out("t1", "b1", by="s1")
+        await house.harness.settled()
+        assert (await house.booking()).status == "checked_in"
+        assert await house.check_out()
+        assert await house.said(CheckOutStarted) == [started(), started(2)]
+        await house.hears(folio_closed(), key_revoked())
+        assert (await house.booking()).status == "checked_out"
+        assert await house.said(CheckedOut) == [OUT]
+
+
+@pytest.mark.parametrize("key_first", [True, False], ids=["the key first", "the folio first"])
+async def test_there_is_no_way_back_once_the_key_is_to_end_and_the_check_out_ends_as_ever(key_first: bool) -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.hears(invoice_voided())
+        await desk.call_off_check_out("t1", "b1", by="s1")
+        assert await house.saga_status("check_out") == "compensation_failed"
+        assert (await house.booking()).status == "check_out_started"
+        await house.hears(key_revoked() if key_first else folio_closed())
+        expected = "checked_out_balance_pending" if key_first else "check_out_started"
+        assert (await house.booking()).status == expected
+        await house.hears(folio_closed() if key_first else key_revoked())
+        card = await house.card()
+        assert (card.booking.status, card.missing) == ("checked_out", "")
+        assert await house.said(CheckedOut) == [OUT]
+        assert await house.saga_status("check_out") == "completed"
+
+
+async def test_a_check_out_that_is_called_off_with_a_balance_pending_ends_when_it_is_paid() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.hears(invoice_voided(), key_revoked())
+        await desk.call_off_check_out("t1", "b1", by="s1")
+        assert await house.saga_status("check_out") == "cancelled"
+        assert (await house.booking()).status == "checked_out_balance_pending"
+        await house.hears(folio_closed())
+        assert (await house.booking()).status == "checked_out"
+        assert await house.said(CheckedOut) == [OUT]

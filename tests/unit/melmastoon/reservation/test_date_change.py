@@ -29,6 +29,7 @@ from tests.unit.melmastoon.reservation.house import (
     reallocated,
 )
 
+NO_KEY = replace(key_updated("c1"), credential_id="")
 ANSWERS = {"rooms": reallocated(), "price": delta(10_000), "key": key_updated("c1")}
 KEPT = BookingModified(booking_id="b1", guest=GUEST, change="dates_kept", note="dates unavailable, original kept")
 
@@ -53,14 +54,14 @@ async def window(house: House) -> tuple[str, str, date, date]:
     return booking.status, booking.room_id, booking.check_in, booking.check_out
 
 
-@pytest.mark.parametrize("order", list(permutations(["rooms", "price"])), ids=" ".join)
-async def test_without_a_key_a_change_is_done_with_rooms_and_price_in_either_order(order: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("order", list(permutations(["rooms", "price", "no key"])), ids=" ".join)
+async def test_a_change_is_done_when_rooms_price_and_key_are_answered_in_any_order(order: tuple[str, ...]) -> None:
     async with open_house() as house:
         await house.confirmed()
         assert await house.change_dates()
         assert await house.said(BookingDatesChanged) == [wanted()]
         assert await window(house) == ("dates_changing", "r1", ARRIVAL, DEPARTURE)
-        await house.hears(*(ANSWERS[part] for part in order))
+        await house.hears(*((ANSWERS | {"no key": NO_KEY})[part] for part in order))
         assert await window(house) == ("confirmed", "r2", LATER, LATER_STILL)
         assert (await house.booking()).amount_cents == 40_000
         view = await house.saga("date_change", "c1")
@@ -119,7 +120,7 @@ async def test_a_cheaper_window_lowers_the_price_and_what_can_be_refunded() -> N
     async with open_house() as house:
         await house.confirmed()
         await house.change_dates()
-        await house.hears(reallocated(), delta(-12_000))
+        await house.hears(reallocated(), delta(-12_000), NO_KEY)
         booking = await house.booking()
         assert (booking.amount_cents, booking.refundable_cents) == (18_000, 18_000)
         assert await house.saga_status("date_change", "c1") == "completed"
@@ -186,7 +187,7 @@ async def test_a_retry_has_30_seconds_of_its_own_and_may_be_partial_again() -> N
         assert await house.saga_status("date_change", "c1") == "partial"
         await desk.retry_date_change("t1", "c1")
         await house.harness.settled()
-        assert (await house.said(BookingDatesChanged))[-1] == wanted(3, "rooms", "price")
+        assert (await house.said(BookingDatesChanged))[-1] == wanted(3, "rooms", "price", "key")
 
 
 async def test_late_answers_complete_a_partial_change_without_a_click() -> None:
@@ -196,8 +197,8 @@ async def test_late_answers_complete_a_partial_change_without_a_click() -> None:
         await house.waits(45.0)
         await house.hears(reallocated())
         card = await house.card()
-        assert (card.booking.status, card.missing) == ("confirmed", "price")
-        await house.hears(delta(10_000))
+        assert (card.booking.status, card.missing) == ("confirmed", "price, key")
+        await house.hears(delta(10_000), NO_KEY)
         assert (await house.card()).missing == ""
         assert await house.saga_status("date_change", "c1") == "completed"
 
@@ -213,7 +214,7 @@ async def test_a_partial_change_without_a_free_room_still_reverts_by_itself() ->
         assert await house.said(BookingModified) == [KEPT]
 
 
-async def test_a_key_that_was_revoked_meanwhile_is_not_waited_for_after_a_click() -> None:
+async def test_a_key_that_was_revoked_meanwhile_needs_no_fitting_after_a_click() -> None:
     async with open_house() as house:
         await house.confirmed()
         await house.hears(PARTS["key"])
@@ -222,6 +223,7 @@ async def test_a_key_that_was_revoked_meanwhile_is_not_waited_for_after_a_click(
         await house.waits(30.0)
         await house.hears(key_revoked())
         await desk.retry_date_change("t1", "c1")
+        await house.hears(NO_KEY)
         assert await house.saga_status("date_change", "c1") == "completed"
         assert (await house.card()).missing == ""
 
@@ -273,6 +275,17 @@ async def test_nights_that_were_swapped_after_the_change_was_called_off_hold_all
         assert await house.saga_status("date_change", "c1") == "cancelled"
 
 
+async def test_a_price_that_comes_after_the_change_was_called_off_is_the_price_of_nights_that_were_swapped() -> None:
+    async with open_house() as house:
+        await house.confirmed()
+        await house.change_dates()
+        await house.hears(reallocated())
+        await desk.call_off_date_change("t1", "c1")
+        await house.hears(delta(10_000))
+        assert (await house.booking()).amount_cents == 40_000
+        assert await house.saga_status("date_change", "c1") == "cancelled"
+
+
 async def test_a_change_that_is_called_off_after_the_nights_were_swapped_stays_swapped() -> None:
     async with open_house() as house:
         await house.confirmed()
@@ -292,7 +305,7 @@ async def test_calling_off_an_older_change_leaves_the_one_that_runs_alone() -> N
         await house.change_dates("c1")
         await house.hears(reallocated("c1"))
         await house.waits(30.0)
-        assert (await house.card()).missing == "price"
+        assert (await house.card()).missing == "price, key"
         await house.change_dates("c2", to=(ARRIVAL, DEPARTURE))
         assert (await house.card()).missing == ""
         await desk.call_off_date_change("t1", "c1")

@@ -8,6 +8,7 @@
 | the payment says nothing for 10 min | `hold_lapsed` → `release_room` → `drop_hold` | cancelled, hold_expired |
 | the guest gives up meanwhile | `desk.abandon` → `release_room` → `drop_hold` | cancelled, guest |
 | the room is not released within 60 s | none: compensation_failed, for an operator to retry | cancelled |
+| inventory commits a room after all that | `release_room` again: waits for `allocation.released` | cancelled |
 | money is captured after all that | payment gives it back, because `booking.cancelled` said so | cancelled |
 | cash on arrival | none is needed | confirmed_cash_pending |
 | the lock vendor fails, later | none: the key goes to the manual queue, and the board shows it | confirmed |
@@ -25,7 +26,7 @@ from melmastoon.facts.reservation import BookingCancelled, BookingConfirmed, Boo
 from melmastoon.pace import seconds
 from melmastoon.reservation import bookings
 from melmastoon.reservation.status import Status
-from posthouse import Event, Saga, Turn, deadline, on, starts, step, undo
+from posthouse import Event, Saga, Turn, deadline, join, on, starts, step, undo
 
 
 @reservation.saga("booking", correlate="booking_id")
@@ -73,36 +74,33 @@ class BookingSaga(Saga):
         """Payment did not answer, and no hold lives longer."""
         turn.compensate("hold_expired")
 
-    @step(AllocationCommitted, early="ignore")
-    async def room_committed(self, event: Event[AllocationCommitted], turn: Turn) -> None:
+    @step(AllocationCommitted)
+    def room_committed(self, event: Event[AllocationCommitted], turn: Turn) -> None:
         self.room_id = event.data.room_id
         turn.clear(self.hold_expired)
-        await self._confirm_when_both(turn)
 
     @undo(room_committed, until=AllocationReleased, within=seconds(60))
     async def release_room(self, event: Event[AllocationCommitted], turn: Turn) -> None:
         """Inventory releases the room because the booking is cancelled."""
         await self._cancel(turn)
 
-    @on(OversellBlocked, early="ignore")
+    @on(OversellBlocked)
     def no_room(self, event: Event[OversellBlocked], turn: Turn) -> None:
         turn.compensate("no_room")
 
-    @step(IntentCaptured, early="ignore")
-    async def paid(self, event: Event[IntentCaptured], turn: Turn) -> None:
+    @step(IntentCaptured)
+    def paid(self, event: Event[IntentCaptured], turn: Turn) -> None:
         """Taken, or promised in cash. That a room is committed follows, even if inventory is heard later."""
         self.paid_by = event.data.rail
         turn.clear(self.hold_expired)
-        await self._confirm_when_both(turn)
 
-    @on(IntentFailed, early="ignore")
+    @on(IntentFailed)
     def payment_failed(self, event: Event[IntentFailed], turn: Turn) -> None:
         turn.compensate("payment_failed")
 
-    async def _confirm_when_both(self, turn: Turn) -> None:
-        """Room and money come by different topics; whichever is heard second confirms."""
-        if not (self.room_id and self.paid_by):
-            return
+    @join(room_committed, paid)
+    async def confirm(self, turn: Turn) -> None:
+        """Room and money come by different topics, either first."""
         held = await bookings.take(turn.tx, self.booking_id)
         cash_pending = self.paid_by == "cash_pending" and not held.cash_counted
         status: Status = "confirmed_cash_pending" if cash_pending else "confirmed"

@@ -7,34 +7,29 @@
 | the answer comes late | the saga completes | checked_in |
 | the desk saw to it by hand (operator's resume) | `done_by_hand` | checked_in |
 | the lock vendor fails | the desk cuts the key by hand, which is an answer | check_in_partial until then |
-| the desk calls it off (operator's cancel) | `send_back` | confirmed |
+| the desk calls it off (operator's cancel) | `send_back`; it may begin again | confirmed |
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import cast
 
 from msgspec.structs import replace
 
 from melmastoon.facts.billing import FolioOpened
 from melmastoon.facts.lock_integration import KeyIssued, KeyUpdated
 from melmastoon.facts.notification import MessageDispatched
-from melmastoon.facts.reservation import BookingModified, CheckedIn, CheckInStarted, reservation
+from melmastoon.facts.reservation import BookingModified, CheckedIn, CheckInPart, CheckInStarted, reservation
 from melmastoon.pace import seconds
 from melmastoon.reservation import bookings
-from melmastoon.reservation.bookings import Booking
-from posthouse import Event, Saga, Turn, deadline, on, partial_resume, partial_retry, starts, undo
-
-Part = Literal["folio", "key", "welcome"]
+from posthouse import Event, Saga, Turn, deadline, join, partial_resume, partial_retry, starts, step, undo
 
 
-@reservation.saga("check_in", correlate="booking_id")
+@reservation.saga("check_in", correlate="booking_id", again=("cancelled",), operator="front desk")
 class CheckInSaga(Saga):
     """Open the folio, hand over a key, welcome the guest."""
 
     booking_id: str
-    attempt: int = 1
-    missing: tuple[Part, ...] = ("folio", "key", "welcome")
 
     @starts
     async def arrive(self, turn: Turn) -> None:
@@ -43,50 +38,54 @@ class CheckInSaga(Saga):
 
     @undo(arrive)
     async def send_back(self, turn: Turn) -> None:
-        """The guest did not come in after all: the booking can be cancelled, or become a no-show."""
+        """The guest did not come in after all: the booking can be checked in later, be cancelled, or become a no-show."""
         booking = await bookings.take(turn.tx, self.booking_id)
         await bookings.save(turn.tx, booking, replace(booking, status="confirmed", missing=""))
 
-    @on(FolioOpened, early="ignore")
-    async def folio_opened(self, event: Event[FolioOpened], turn: Turn) -> None:
-        await self._have("folio", turn)
+    @step(FolioOpened)
+    async def folio(self, event: Event[FolioOpened], turn: Turn) -> None:
+        await self._note(turn)
 
-    @on(KeyIssued, KeyUpdated, early="ignore")
-    async def key_ready(self, event: Event[KeyIssued | KeyUpdated], turn: Turn) -> None:
-        """Issued now, or issued before and made to fit."""
-        await self._have("key", turn)
+    @step(KeyIssued, KeyUpdated, early="ignore")
+    async def key(self, event: Event[KeyIssued | KeyUpdated], turn: Turn) -> None:
+        """Issued now, or issued before and made to fit. Most keys are issued before anybody checks in."""
+        await self._note(turn)
 
-    @on(MessageDispatched, early="ignore")
-    async def guest_welcomed(self, event: Event[MessageDispatched], turn: Turn) -> None:
-        if event.data.kind == "welcome":
-            await self._have("welcome", turn)
+    @step(MessageDispatched, correlate="welcomes")
+    async def welcome(self, event: Event[MessageDispatched], turn: Turn) -> None:
+        await self._note(turn)
+
+    @join(folio, key, welcome)
+    async def let_in(self, turn: Turn) -> None:
+        await self._check_in(turn)
+        turn.complete()
 
     @deadline(seconds(30))
     async def not_ready(self, turn: Turn) -> None:
-        """Never checked in by halves: the desk sees what is missing, and clicks once."""
+        """Never checked in by halves: somebody is alerted, the desk sees what is missing, and clicks once."""
         booking = await bookings.take(turn.tx, self.booking_id)
-        missing = ", ".join(self.missing)
+        missing = ", ".join(turn.missing(self.let_in))
         await bookings.save(turn.tx, booking, replace(booking, status="check_in_partial", missing=missing))
         note = f"missing: {missing}"
         turn.publish(
             BookingModified(booking_id=booking.booking_id, guest=booking.guest, change="check_in_partial", note=note),
-            idempotency_key=f"reservation:check_in_partial:{self.booking_id}:{self.attempt}",
+            idempotency_key=f"reservation:check_in_partial:{self.booking_id}:{booking.check_ins}",
         )
         turn.partial(note)
 
     @partial_retry
     async def ask_again(self, turn: Turn) -> None:
-        self.attempt += 1
-        await self._ask(turn, missing=self.missing)
+        await self._ask(turn, missing=tuple(cast("list[CheckInPart]", turn.missing(self.let_in))))
 
     @partial_resume
     async def done_by_hand(self, turn: Turn) -> None:
         """The desk has seen to what was missing in some other way."""
-        await self._let_in(await bookings.take(turn.tx, self.booking_id), turn)
+        await self._check_in(turn)
 
-    async def _ask(self, turn: Turn, missing: tuple[Part, ...]) -> None:
-        booking = await bookings.take(turn.tx, self.booking_id)
-        await bookings.save(turn.tx, booking, replace(booking, status="check_in_started", missing=""))
+    async def _ask(self, turn: Turn, missing: tuple[CheckInPart, ...]) -> None:
+        before = await bookings.take(turn.tx, self.booking_id)
+        asked = replace(before, status="check_in_started", missing="", check_ins=before.check_ins + 1)
+        booking = await bookings.save(turn.tx, before, asked)
         turn.publish(
             CheckInStarted(
                 booking_id=booking.booking_id,
@@ -95,25 +94,22 @@ class CheckInSaga(Saga):
                 check_in=booking.check_in,
                 check_out=booking.check_out,
                 guest=booking.guest,
-                attempt=self.attempt,
+                attempt=booking.check_ins,
                 missing=missing,
             ),
-            idempotency_key=f"reservation:check_in:{self.booking_id}:{self.attempt}",
+            idempotency_key=f"reservation:check_in:{self.booking_id}:{booking.check_ins}",
         )
         turn.set(self.not_ready)
 
-    async def _have(self, part: Part, turn: Turn) -> None:
-        """One answer more. With the last one the guest is in."""
-        self.missing = tuple(other for other in self.missing if other != part)
+    async def _note(self, turn: Turn) -> None:
+        """One answer more: a partial check-in shows what is missing still."""
         booking = await bookings.take(turn.tx, self.booking_id)
-        if self.missing:
-            missing = ", ".join(self.missing) if booking.status == "check_in_partial" else ""
+        if booking.status == "check_in_partial":
+            missing = ", ".join(turn.missing(self.let_in))
             await bookings.save(turn.tx, booking, replace(booking, missing=missing))
-            return
-        await self._let_in(booking, turn)
-        turn.complete()
 
-    async def _let_in(self, booking: Booking, turn: Turn) -> None:
+    async def _check_in(self, turn: Turn) -> None:
+        booking = await bookings.take(turn.tx, self.booking_id)
         await bookings.save(turn.tx, booking, replace(booking, status="checked_in", missing=""))
         turn.publish(
             CheckedIn(

@@ -9,31 +9,43 @@
 | the answer comes late | the saga completes | as before, new dates |
 | price or key were seen to by hand (operator's resume) | `done_by_hand` | as before, new dates |
 | the desk calls it off (operator's cancel) | `keep_dates`, unless the nights are swapped | as before |
-| inventory swaps after that | `swapped_after_all`: what inventory did is what holds | as before, new dates |
+| inventory swaps or pricing charges after that | `swapped_after_all`, `priced_after_all`: what they did holds | as before, new dates |
 | the difference cannot be paid | none here: it stays open until check-out | as before, new dates |
 """
 
 from __future__ import annotations
 
 from datetime import date
-from typing import Literal
+from typing import cast
 
 from msgspec.structs import replace
 
 from melmastoon.facts.inventory import AllocationReallocated, OversellBlocked
 from melmastoon.facts.lock_integration import KeyUpdated
 from melmastoon.facts.pricing import DeltaApplied
-from melmastoon.facts.reservation import BookingDatesChanged, BookingModified, reservation
+from melmastoon.facts.reservation import BookingDatesChanged, BookingModified, ChangePart, reservation
 from melmastoon.pace import seconds
-from melmastoon.reservation import board, bookings
+from melmastoon.reservation import bookings
 from melmastoon.reservation.bookings import Booking
 from melmastoon.reservation.status import OVER
-from posthouse import Event, Reject, Saga, Turn, deadline, late, on, partial_resume, partial_retry, starts, step, undo
+from posthouse import (
+    Event,
+    Reject,
+    Saga,
+    Turn,
+    deadline,
+    join,
+    late,
+    on,
+    partial_resume,
+    partial_retry,
+    starts,
+    step,
+    undo,
+)
 
-Part = Literal["rooms", "price", "key"]
 
-
-@reservation.saga("date_change", correlate="change_id")
+@reservation.saga("date_change", correlate="change_id", index=("booking_id",), operator="front desk")
 class DateChangeSaga(Saga):
     """Swap the nights, apply the difference, make the key fit."""
 
@@ -44,11 +56,12 @@ class DateChangeSaga(Saga):
     old_check_in: date | None = None
     old_check_out: date | None = None
     attempt: int = 1
-    missing: tuple[Part, ...] = ("rooms", "price")
+    swapped: bool = False
+    """The new window holds."""
 
     @starts
     async def want_new_dates(self, turn: Turn) -> None:
-        """Everybody has 30 seconds; the key only if there is one."""
+        """Everybody has 30 seconds."""
         booking = await bookings.take(turn.tx, self.booking_id)
         booking.check_becomes("dates_changing")
         if (booking.check_in, booking.check_out) == (self.check_in, self.check_out):
@@ -56,8 +69,6 @@ class DateChangeSaga(Saga):
         if booking.status == "checked_in" and (self.check_in != booking.check_in or self.check_out < booking.check_out):
             raise Reject(f"the guest of booking {self.booking_id} is in: the stay can be made longer, and nothing else")
         self.old_check_in, self.old_check_out = booking.check_in, booking.check_out
-        if await board.has_key(turn.tx, self.booking_id):
-            self.missing = ("rooms", "price", "key")
         changing = replace(booking, status="dates_changing", status_before=booking.status, change_id=self.change_id)
         await bookings.save(turn.tx, booking, replace(changing, change_missing=""))
         self._ask(booking, turn, missing=())
@@ -67,7 +78,7 @@ class DateChangeSaga(Saga):
         """Dates unavailable, original kept. Once the nights are swapped, there is nothing to keep."""
         booking = await bookings.take(turn.tx, self.booking_id)
         await bookings.save(turn.tx, booking, replace(self._settled(booking), change_missing=""))
-        if "rooms" not in self.missing:
+        if self.swapped:
             return
         turn.publish(
             BookingModified(
@@ -79,34 +90,39 @@ class DateChangeSaga(Saga):
             idempotency_key=f"reservation:dates_kept:{self.change_id}",
         )
 
-    @on(OversellBlocked, early="ignore")
+    @on(OversellBlocked)
     def unavailable(self, event: Event[OversellBlocked], turn: Turn) -> None:
         turn.compensate("no_room")
 
-    @step(AllocationReallocated, early="ignore")
-    async def nights_swapped(self, event: Event[AllocationReallocated], turn: Turn) -> None:
+    @step(AllocationReallocated)
+    async def rooms(self, event: Event[AllocationReallocated], turn: Turn) -> None:
         """From here on the new window holds: the guest may check in, or cancel."""
-        booking = await bookings.take(turn.tx, self.booking_id)
-        await bookings.save(turn.tx, booking, self._settled(_in_window(booking, event.data)))
-        await self._have("rooms", turn)
+        await self._swap(event.data, turn)
+        await self._note(turn)
 
     @late(AllocationReallocated)
     async def swapped_after_all(self, event: Event[AllocationReallocated], turn: Turn) -> None:
         """The desk had called it off, and inventory had not heard of that."""
-        booking = await bookings.take(turn.tx, self.booking_id)
-        await bookings.save(turn.tx, booking, self._settled(_in_window(booking, event.data)))
+        await self._swap(event.data, turn)
 
-    @on(DeltaApplied, early="ignore")
-    async def price_applied(self, event: Event[DeltaApplied], turn: Turn) -> None:
-        booking = await bookings.take(turn.tx, self.booking_id)
-        amount = booking.amount_cents + event.data.delta_cents
-        refundable = min(booking.refundable_cents, amount)
-        await bookings.save(turn.tx, booking, replace(booking, amount_cents=amount, refundable_cents=refundable))
-        await self._have("price", turn)
+    @step(DeltaApplied)
+    async def price(self, event: Event[DeltaApplied], turn: Turn) -> None:
+        await self._charge(event.data, turn)
+        await self._note(turn)
 
-    @on(KeyUpdated, early="ignore")
-    async def key_updated(self, event: Event[KeyUpdated], turn: Turn) -> None:
-        await self._have("key", turn)
+    @late(DeltaApplied)
+    async def priced_after_all(self, event: Event[DeltaApplied], turn: Turn) -> None:
+        """The desk had called it off when the nights were swapped already: what they cost is what is paid."""
+        await self._charge(event.data, turn)
+
+    @step(KeyUpdated)
+    async def key(self, event: Event[KeyUpdated], turn: Turn) -> None:
+        """It opens in the new window, or there is none that could."""
+        await self._note(turn)
+
+    @join(rooms, price, key)
+    def changed(self, turn: Turn) -> None:
+        turn.complete()
 
     @deadline(seconds(30))
     async def not_done(self, turn: Turn) -> None:
@@ -115,32 +131,29 @@ class DateChangeSaga(Saga):
         if booking.status in OVER:
             turn.complete(f"the booking is {booking.status}")
             return
-        missing = ", ".join(self.missing)
+        missing = ", ".join(turn.missing(self.changed))
         await bookings.save(turn.tx, booking, replace(booking, change_missing=missing))
         turn.partial(f"missing: {missing}")
 
     @partial_retry
     async def ask_again(self, turn: Turn) -> None:
-        """The key may have been revoked since: then it is not waited for."""
         booking = await bookings.take(turn.tx, self.booking_id)
-        if not await board.has_key(turn.tx, self.booking_id):
-            self.missing = tuple(part for part in self.missing if part != "key")
         await bookings.save(turn.tx, booking, replace(booking, change_missing=""))
-        if booking.status in OVER or not self.missing:
+        if booking.status in OVER:
             turn.complete(f"the booking is {booking.status}")
             return
         self.attempt += 1
-        self._ask(booking, turn, missing=self.missing)
+        self._ask(booking, turn, missing=tuple(cast("list[ChangePart]", turn.missing(self.changed))))
 
     @partial_resume
     async def done_by_hand(self, turn: Turn) -> None:
         """Price or key were seen to by people. Nights are not swapped by hand."""
-        if "rooms" in self.missing:
+        if not self.swapped:
             raise Reject(f"the nights of booking {self.booking_id} are not swapped: retry the change, or call it off")
         booking = await bookings.take(turn.tx, self.booking_id)
         await bookings.save(turn.tx, booking, replace(booking, change_missing=""))
 
-    def _ask(self, booking: Booking, turn: Turn, missing: tuple[Part, ...]) -> None:
+    def _ask(self, booking: Booking, turn: Turn, missing: tuple[ChangePart, ...]) -> None:
         turn.publish(
             BookingDatesChanged(
                 booking_id=booking.booking_id,
@@ -164,14 +177,21 @@ class DateChangeSaga(Saga):
             return booking
         return replace(booking, status=booking.status_before, status_before=None, change_id="")
 
-    async def _have(self, part: Part, turn: Turn) -> None:
-        self.missing = tuple(other for other in self.missing if other != part)
+    async def _swap(self, swap: AllocationReallocated, turn: Turn) -> None:
+        self.swapped = True
+        booking = await bookings.take(turn.tx, self.booking_id)
+        moved = replace(booking, room_id=swap.room_id, check_in=swap.check_in, check_out=swap.check_out)
+        await bookings.save(turn.tx, booking, self._settled(moved))
+
+    async def _charge(self, delta: DeltaApplied, turn: Turn) -> None:
+        booking = await bookings.take(turn.tx, self.booking_id)
+        amount = booking.amount_cents + delta.delta_cents
+        refundable = min(booking.refundable_cents, amount)
+        await bookings.save(turn.tx, booking, replace(booking, amount_cents=amount, refundable_cents=refundable))
+
+    async def _note(self, turn: Turn) -> None:
+        """One answer more: a partial change shows what is missing still."""
         booking = await bookings.take(turn.tx, self.booking_id)
         if booking.change_missing:
-            await bookings.save(turn.tx, booking, replace(booking, change_missing=", ".join(self.missing)))
-        if not self.missing:
-            turn.complete()
-
-
-def _in_window(booking: Booking, swapped: AllocationReallocated) -> Booking:
-    return replace(booking, room_id=swapped.room_id, check_in=swapped.check_in, check_out=swapped.check_out)
+            missing = ", ".join(turn.missing(self.changed))
+            await bookings.save(turn.tx, booking, replace(booking, change_missing=missing))
