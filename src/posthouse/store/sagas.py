@@ -42,7 +42,7 @@ def indexed_text(value: Indexable) -> str:
 
 
 class SagaRef(msgspec.Struct, frozen=True, gc=False):
-    """One attempt of one saga, among those of a tenant."""
+    """One attempt of one saga, among those of a tenant; where it is asked for, attempt 0 is any."""
 
     saga: str
     id: str

@@ -251,7 +251,7 @@ def find_sagas(wanted: SagaFilter, *, after: int, limit: int, prefix: str) -> tu
     parent = parent_columns(wanted.parent)
     asked: list[tuple[str, object]] = [
         ("s.saga", wanted.saga), ("s.status", wanted.status), ("s.tenant", wanted.tenant), ("s.id", wanted.id),
-        ("s.attempt", wanted.attempt), ("s.parent_saga", parent[0]), ("s.parent_id", parent[1]), ("s.parent_attempt", parent[2]),
+        ("s.attempt", wanted.attempt), ("s.parent_saga", parent[0]), ("s.parent_id", parent[1]), ("s.parent_attempt", parent[2] or None),
     ]  # fmt: skip
     for at, (field, value) in enumerate(wanted.where.items()):
         tables.append(f"JOIN {prefix}saga_index i{at} ON i{at}.tenant = s.tenant AND i{at}.number = s.number")

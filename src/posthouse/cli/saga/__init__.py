@@ -10,9 +10,10 @@ from posthouse.cli.saga.drawing import draw
 from posthouse.cli.saga.looking import list_sagas
 from posthouse.cli.saga.replaying import dump, replay
 from posthouse.cli.saga.showing import show
+from posthouse.cli.saga.tasks import index, tasks
 
 app = typer.Typer(no_args_is_help=True, help="Look at sagas, and help those that cannot go on by themselves.")
 
 app.command("list")(list_sagas)
-for verb in (show, check, retry, resume, cancel, draw, dump, replay):
+for verb in (show, tasks, check, retry, resume, cancel, index, draw, dump, replay):
     app.command()(verb)

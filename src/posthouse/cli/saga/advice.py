@@ -8,9 +8,11 @@ from posthouse.processes import SagaType
 from posthouse.store.sagas import SagaRow
 
 
-def advice(of: SagaType, row: SagaRow, target: str, held: Sequence[int] = ()) -> Iterator[str]:
+def advice(
+    of: SagaType, row: SagaRow, target: str, held: Sequence[int] = (), *, attempt: int | None = None
+) -> Iterator[str]:
     """One sentence each, with the command to type where there is one."""
-    name = f"{target} {row.saga} {row.id} --tenant {row.tenant}"
+    name = f"{target} {row.saga} {row.id} --tenant {row.tenant}" + (f" --attempt {attempt}" if attempt else "")
     if unknown := [call.step for call in row.calls if call.given_up]:
         yield f"Nobody knows whether the call of {' and '.join(unknown)} was heard: do not take it for failed."
         yield f"  ask again, with the same key: posthouse saga retry {name}"

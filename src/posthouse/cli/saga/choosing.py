@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -14,6 +15,9 @@ from posthouse.store.sagas import SagaFilter, SagaRow
 
 SagaName = Annotated[str, typer.Argument(metavar="SAGA", help="Its name, as in @service.saga(…).")]
 SagaId = Annotated[str, typer.Argument(metavar="ID", help="The value of the field that it is found by.")]
+Attempt = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Which of those with this id. Default: the newest.")
+]
 Tenant = Annotated[str | None, typer.Option(help="Of this tenant; needed when several have the id.")]
 
 
@@ -26,13 +30,27 @@ def declared(service: Service, name: str) -> SagaType:
     return known[name]
 
 
-async def chosen(service: Service, saga: str, id: str, tenant: str | None) -> SagaRow:
-    """The one that was meant. Raises DeskError when there is none, or when several tenants have it."""
-    found = await app_of(service).store.sagas.find(SagaFilter(saga=saga, tenant=tenant, id=id))
+async def chosen(service: Service, saga: str, id: str, tenant: str | None, attempt: int | None = None) -> SagaRow:
+    """The one that was meant, its tombstone if that is left. Raises DeskError when there is none, or when several tenants have
+    it."""
+    wanted = SagaFilter(saga=saga, tenant=tenant, id=id, attempt=attempt, tombstones=True)
+    found = {row.tenant: row async for row in app_of(service).sagas.find(wanted)}  # of each the newest comes last
     if len(found) > 1:
-        tenants = ", ".join(sorted(row.tenant for row in found))
+        tenants = ", ".join(sorted(found))
         raise DeskError(f"{saga} {id} is there for the tenants {tenants}: add --tenant")
     if not found:
         of = "" if tenant is None else f" of the tenant {tenant}"
-        raise DeskError(f"there is no saga {saga} {id}{of}: see `posthouse saga list`")
-    return found[0]
+        which = "" if attempt is None else f", attempt {attempt},"
+        raise DeskError(f"there is no saga {saga} {id}{which}{of}: see `posthouse saga list`")
+    return next(iter(found.values()))
+
+
+def asked_where(given: Sequence[str]) -> dict[str, str]:
+    """What `--where field=value` says, given several times."""
+    pairs = [one.partition("=") for one in given]
+    for field, sign, value in pairs:
+        if not field or not sign:
+            raise ConfigurationError(f"--where {field}{sign}{value}: write FIELD=VALUE, as in --where policy_id=p1")
+    if len({field for field, _, _ in pairs}) < len(pairs):
+        raise ConfigurationError("--where names a field twice, and no saga has two values of it: leave one out")
+    return {field: value for field, _, value in pairs}

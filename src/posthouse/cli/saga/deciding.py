@@ -13,7 +13,7 @@ from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, By, Why, Yes
 from posthouse.cli.output import confirm, print_json, say
 from posthouse.cli.saga.advice import advice
-from posthouse.cli.saga.choosing import SagaId, SagaName, Tenant, chosen, declared
+from posthouse.cli.saga.choosing import Attempt, SagaId, SagaName, Tenant, chosen, declared
 from posthouse.cli.saga.looking import summary
 from posthouse.cli.target import Target, load
 from posthouse.operators import operator_name
@@ -29,6 +29,7 @@ def retry(
     saga: SagaName,
     saga_id: SagaId,
     tenant: Tenant = None,
+    attempt: Attempt = None,
     by: By = "",
     why: Why = "",
     as_json: AsJson = False,
@@ -39,7 +40,8 @@ def retry(
         saga,
         saga_id,
         tenant,
-        lambda desk, row, who: desk.retry(*_key(row), tenant=row.tenant, by=who, why=why),
+        attempt,
+        lambda desk, row, who: desk.retry(*_key(row), tenant=row.tenant, attempt=row.attempt, by=who, why=why),
         by,
         as_json,
     )
@@ -50,6 +52,7 @@ def resume(
     saga: SagaName,
     saga_id: SagaId,
     tenant: Tenant = None,
+    attempt: Attempt = None,
     note: Annotated[str, typer.Option(help="What was done by hand, for the history.")] = "",
     by: By = "",
     why: Why = "",
@@ -61,7 +64,10 @@ def resume(
         saga,
         saga_id,
         tenant,
-        lambda desk, row, who: desk.resume(*_key(row), tenant=row.tenant, by=who, why=why, note=note),
+        attempt,
+        lambda desk, row, who: desk.resume(
+            *_key(row), tenant=row.tenant, attempt=row.attempt, by=who, why=why, note=note
+        ),
         by,
         as_json,
     )
@@ -73,6 +79,7 @@ def cancel(
     saga_id: SagaId,
     reason: Annotated[str, typer.Option(help="Why; its undos see it as turn.reason.")],
     tenant: Tenant = None,
+    attempt: Attempt = None,
     by: By = "",
     why: Why = "",
     yes: Yes = False,
@@ -86,7 +93,8 @@ def cancel(
         saga,
         saga_id,
         tenant,
-        lambda desk, row, who: desk.cancel(*_key(row), reason, tenant=row.tenant, by=who, why=why),
+        attempt,
+        lambda desk, row, who: desk.cancel(*_key(row), reason, tenant=row.tenant, attempt=row.attempt, by=who, why=why),
         by,
         as_json,
     )
@@ -96,15 +104,17 @@ def _key(row: SagaRow) -> tuple[str, str]:
     return row.saga, row.id
 
 
-def _decide(target: str, saga: str, id: str, tenant: str | None, act: Act, by: str, as_json: bool) -> None:
+def _decide(
+    target: str, saga: str, id: str, tenant: str | None, attempt: int | None, act: Act, by: str, as_json: bool
+) -> None:
     service = load(target)
     of = declared(service, saga)
 
     async def work() -> tuple[SagaRow, SagaRow, SagaTurn]:
         async with opened([service]):
-            before = await chosen(service, saga, id, tenant)
+            before = await chosen(service, saga, id, tenant, attempt)
             after = await act(app_of(service).sagas, before, by or operator_name())
-            *_, turn = await app_of(service).store.sagas.history(saga, before.tenant, id)
+            *_, turn = await app_of(service).store.sagas.history(saga, before.tenant, id, attempt=before.attempt)
             return before, after, turn
 
     before, after, turn = asyncio.run(work())
@@ -114,7 +124,7 @@ def _decide(target: str, saga: str, id: str, tenant: str | None, act: Act, by: s
     say(_done(before, after, turn))
     for said in turn.published:
         say(f"  it says {said.type}, which leaves with `posthouse run`")
-    for sentence in advice(of, after, target):
+    for sentence in advice(of, after, target, attempt=attempt):
         say(sentence)
 
 
@@ -122,4 +132,4 @@ def _done(before: SagaRow, after: SagaRow, turn: SagaTurn) -> str:
     changed = f"is {after.status}" if after.status == before.status else f"was {before.status} and is {after.status}"
     undone = f"; {', '.join(turn.undone)} has run" if turn.undone else ""
     failed = f"; failed: {turn.undo_failed}" if turn.undo_failed else ""
-    return f"{after.saga} {after.id} of {after.tenant} {changed}{undone}{failed}"
+    return f"{after.ref} of {after.tenant} {changed}{undone}{failed}"

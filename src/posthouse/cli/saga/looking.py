@@ -14,13 +14,13 @@ from posthouse.app import app_of
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, counted, one_line, print_json, print_table, say, span
-from posthouse.cli.saga.choosing import declared
+from posthouse.cli.saga.choosing import asked_where, declared
 from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError
 from posthouse.events import timestamp
 from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN
 from posthouse.service import Service
-from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus
+from posthouse.store.sagas import SagaFilter, SagaRef, SagaRow, SagaStatus
 
 COLUMNS = ("SAGA", "ID", "TENANT", "STATUS", "LAST STEP", "FOR", "NEXT, OR WHY")
 
@@ -44,6 +44,16 @@ def list_sagas(
     saga: Annotated[str | None, typer.Option(help="Only this saga.")] = None,
     status: Annotated[SagaStatus | None, typer.Option(help="Only in this status.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Only of this tenant.")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=VALUE", help="Only with this value of a field in index=(…). Can be repeated."),
+    ] = None,
+    parent: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="SAGA ID", help="Only those that this saga has started.")
+    ] = None,
+    tombstones: Annotated[
+        bool, typer.Option("--tombstones", help="Also what is left of those that were purged.")
+    ] = False,
     limit: Annotated[int, typer.Option(min=1, help="Show at most so many.")] = 100,
     as_json: AsJson = False,
 ) -> None:
@@ -53,7 +63,14 @@ def list_sagas(
         declared(service, saga)
     elif not service.declared.saga_types:
         raise ConfigurationError(f"{service.name} declares no saga: declare one with @{service.name}.saga(…)")
-    wanted = SagaFilter(saga=saga, status=status, tenant=tenant)
+    wanted = SagaFilter(
+        saga=saga,
+        status=status,
+        tenant=tenant,
+        where=asked_where(where or ()),
+        parent=None if parent is None else SagaRef(*parent, attempt=0),
+        tombstones=tombstones,
+    )
     rows, counts = asyncio.run(_find(service, wanted, limit + 1))
     if as_json:
         print_json([summary(row) for row in rows[:limit]])
@@ -74,8 +91,12 @@ def summary(row: SagaRow) -> dict[str, object]:
     return {
         "saga": row.saga,
         "id": row.id,
+        "attempt": row.attempt,
         "tenant": row.tenant,
         "status": row.status,
+        "parent": row.parent,
+        "tasks": {step: timestamp(since) for step, since in row.tasks.items()},
+        "purged_at": None if row.purged_at is None else timestamp(row.purged_at),
         "done": row.steps,
         "deadlines": {name: timestamp(armed.due_at) for name, armed in row.deadlines.items()},
         "calls": row.calls,
@@ -118,7 +139,7 @@ def _row(row: SagaRow, now: float) -> tuple[Cell, ...]:
     following = "" if due is None else f"{called(due[0])} in {span(due[1].due_at - now)}"
     return (
         row.saga,
-        row.id,
+        row.id if row.attempt == 1 else f"{row.id} (attempt {row.attempt})",
         row.tenant,
         status_text(row.status),
         row.steps[-1] if row.done else "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 from rich.text import Text
@@ -25,57 +26,84 @@ from posthouse.cli.output import (
     state_text,
 )
 from posthouse.cli.saga.advice import advice
-from posthouse.cli.saga.choosing import SagaId, SagaName, Tenant, chosen, declared
+from posthouse.cli.saga.choosing import Attempt, SagaId, SagaName, Tenant, chosen, declared
 from posthouse.cli.saga.looking import COLOURS, called, status_text, summary
 from posthouse.cli.target import Target, load
 from posthouse.errors import EventError
 from posthouse.events import decode_any, timestamp
 from posthouse.processes import SagaType, SagaView
+from posthouse.processes.saga.tasks import HELP, task_in
 from posthouse.service import Service
 from posthouse.store import HeldEvent, HeldFilter
-from posthouse.store.sagas import CallOut, SagaTurn
+from posthouse.store.sagas import Armed, CallOut, SagaFilter, SagaRow, SagaTurn
 
 
-def show(target: Target, saga: SagaName, saga_id: SagaId, tenant: Tenant = None, as_json: AsJson = False) -> None:
+class Seen(NamedTuple):
+    """A saga, the held events that are about it, its other attempts, and the sagas that it has started."""
+
+    view: SagaView
+    held: Sequence[HeldEvent]
+    others: Sequence[SagaRow]
+    children: Sequence[SagaRow]
+
+
+def show(
+    target: Target,
+    saga: SagaName,
+    saga_id: SagaId,
+    tenant: Tenant = None,
+    attempt: Attempt = None,
+    as_json: AsJson = False,
+) -> None:
     """Show one saga: state, steps done, pending deadlines, held events, and every turn in order."""
     service = load(target)
     of = declared(service, saga)
-    view, held = asyncio.run(_look(service, of, saga_id, tenant))
+    seen = asyncio.run(_look(service, of, saga_id, tenant, attempt))
     if as_json:
+        view = seen.view
         state = msgspec.Raw(view.row.state)
-        held_facts = [held_summary(event) for event in held]
-        print_json({**summary(view.row), "state": state, "history": view.history, "held": held_facts})
+        held_facts = [held_summary(event) for event in seen.held]
+        children = [row.ref for row in seen.children]
+        known = {"state": state, "history": view.history, "held": held_facts, "children": children}
+        print_json({**summary(view.row), **known})
     else:
-        _show(service, of, view, held, target)
+        _show(service, of, seen, target, attempt)
 
 
-async def _look(service: Service, of: SagaType, id: str, tenant: str | None) -> tuple[SagaView, Sequence[HeldEvent]]:
+async def _look(service: Service, of: SagaType, id: str, tenant: str | None, attempt: int | None) -> Seen:
     async with opened([service]):
-        row = await chosen(service, of.name, id, tenant)
-        view = await app_of(service).sagas.show(of.name, id, tenant=row.tenant)
+        sagas = app_of(service).sagas
+        row = await chosen(service, of.name, id, tenant, attempt)
+        view = await sagas.show(of.name, id, tenant=row.tenant, attempt=row.attempt)
         wanted = HeldFilter(consumer=of.consumer, tenant=row.tenant)
-        held = [event async for event in service.held.find(wanted) if _is_for(of, event, id)]
-        return view, held
+        held = [event async for event in service.held.find(wanted) if _is_for(of, event, row)]
+        every = SagaFilter(saga=of.name, id=id, tenant=row.tenant, tombstones=True)
+        others = [other async for other in sagas.find(every) if other.attempt != row.attempt]
+        return Seen(view, held, others, await sagas.children(row))
 
 
-def _is_for(of: SagaType, held: HeldEvent, id: str) -> bool:
+def _is_for(of: SagaType, held: HeldEvent, row: SagaRow) -> bool:
     """Whether a held event is about this saga; one that cannot be read is about none."""
+    if held.entry.event_id in {armed.event_id for armed in row.deadlines.values()}:
+        return True
     event_type = of.event_types.get(held.type)
     if event_type is None:
         return False
     try:
         event = decode_any(held.headers, held.body)
-        return of.id_in(held.type, event.with_data(event_type.payload.decode(event.data))) == id
+        return of.id_in(held.type, event.with_data(event_type.payload.decode(event.data))) == row.id
     except EventError:
         return False
 
 
-def _show(service: Service, of: SagaType, view: SagaView, held: Sequence[HeldEvent], target: str) -> None:
+def _show(service: Service, of: SagaType, seen: Seen, target: str, attempt: int | None) -> None:
+    view, held = seen.view, seen.held
     row, now = view.row, app_of(service).clock.now()
     undoing = row.undoing
     print_facts(
         [
             ("saga", f"{row.saga} {row.id}"),
+            ("attempt", _attempts(row, seen.others)),
             ("tenant", row.tenant),
             ("status", status_text(row.status)),
             ("reason", one_line(row.reason)),
@@ -86,15 +114,20 @@ def _show(service: Service, of: SagaType, view: SagaView, held: Sequence[HeldEve
             ("started", timestamp(row.started_at)),
             ("last change", timestamp(row.changed_at)),
             ("ended", "" if row.ended_at is None else timestamp(row.ended_at)),
+            ("purged", "" if row.purged_at is None else f"{timestamp(row.purged_at)}: this is all that is left"),
             ("correlation", row.correlation or ""),
+            ("parent", "" if row.parent is None else str(row.parent)),
+            ("children", ", ".join(f"{child.ref}, {child.status}" for child in seen.children)),
+            ("waits for", "; ".join(_task(of, row, step, now) for step in row.tasks if step in (HELP, *of.people))),
         ]
     )
-    _heading("State")
-    print_document(row.state)
+    if not row.tombstone:
+        _heading("State")
+        print_document(row.state)
     if row.deadlines:
         _heading("Pending deadlines")
         for name, armed in sorted(row.deadlines.items(), key=lambda item: item[1].due_at):
-            say(f"{called(name)}  in {span(armed.due_at - now)}, at {timestamp(armed.due_at)}")
+            say(_deadline(called(name), armed, held, target, now))
     if row.calls:
         _heading("Calls that are out")
         for call in row.calls:
@@ -103,10 +136,11 @@ def _show(service: Service, of: SagaType, view: SagaView, held: Sequence[HeldEve
         _heading("Held events")
         for event in held:
             say(Text(f"{event.id}  ") + state_text(event.state) + Text(f"  {plain(event.type)}  {_why(event)}"))
-    _heading("History")
-    say(Text("\n").join(line for turn in view.history for line in _turn(turn, view.history[0].at)))
+    if view.history:
+        _heading("History")
+        say(Text("\n").join(line for turn in view.history for line in _turn(turn, view.history[0].at)))
     say("")
-    for sentence in advice(of, row, target, [event.id for event in held]):
+    for sentence in advice(of, row, target, [event.id for event in held], attempt=attempt):
         say(sentence)
 
 
@@ -126,6 +160,31 @@ def call_text(call: CallOut, now: float) -> Text:
     return line.append(
         f"overdue for {span(now - call.due_at)}: it is made again when its process is back; {tries}", "red"
     )
+
+
+def _attempts(row: SagaRow, others: Sequence[SagaRow]) -> str:
+    """Which it is, where there are several."""
+    known = ", ".join(f"{other.attempt} is {other.status}" for other in others)
+    return f"{row.attempt}; {known}" if others else ("" if row.attempt == 1 else str(row.attempt))
+
+
+def _task(of: SagaType, row: SagaRow, step: str, now: float) -> str:
+    task = task_in(of, row, step)
+    return f"{task.by} to {task.step or 'decide'}, for {span(now - task.since)}"
+
+
+def _deadline(name: str, armed: Armed, held: Sequence[HeldEvent], target: str, now: float) -> Text:
+    """When it passes; or why it has passed and nothing came of it."""
+    failing = next((event for event in held if event.entry.event_id == armed.event_id), None)
+    if failing is None and armed.due_at >= now:
+        return Text(f"{name}  in {span(armed.due_at - now)}, at {timestamp(armed.due_at)}")
+    due = f"{name}  was due {span(now - armed.due_at)} ago, at {timestamp(armed.due_at)}"
+    if failing is None:
+        return Text(f"{due}: is `posthouse run` running?", "yellow")
+    tried = f"its turn failed {counted(failing.attempts, 'time')}"
+    following = "it is a dead letter" if failing.state != "retrying" else f"next try in {span(failing.next_at - now)}"
+    command = f"posthouse held retry {target} {failing.id}"
+    return Text(plain(f"{due}; {tried}, {following}: {_why(failing)}\n  mend the cause, then: {command}"), "red")
 
 
 def _undoing(of: SagaType, step: str, waiting: bool, attempts: int) -> str:

@@ -158,7 +158,7 @@ class Conductor:
         if method is not None:
             raise Reject(
                 f"{row.ref} ended as {row.status} and was purged: {self.of.cls.__name__}.{method} would take {given.type} now, but "
-                "the state that it needs is gone. Do by hand what it would do, then discard this event"
+                "the state that it needs is gone. Do by hand what it would do, then skip this event"
             )
         course = self._course(tx, row, msgspec.structs.replace(given, data=msgspec.Raw(b"null")))
         course.pass_over(f"came late: the saga was {row.status}, and purged", late=True)

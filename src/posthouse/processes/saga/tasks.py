@@ -34,7 +34,7 @@ def open_tasks(of: SagaType, row: SagaRow, now: float) -> Mapping[str, float]:
         done = row.steps
         begun = {*done, *(call.step for call in row.calls)}
         opened += [step for step in of.people if step not in begun and not of.missing(step, done)]
-    if row.status in ("partial", "compensation_failed"):
+    if row.status in ("partial", "compensation_failed") or any(call.given_up for call in row.calls):
         opened.append(HELP)
     return {step: row.tasks.get(step, now) for step in opened}
 
