@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from posthouse.testing import Orders
-from tests.faults.orders import hotel, synchronous
+from tests.faults.orders import hotel, payouts, synchronous
 from tests.kit.long import LONG
 
 pytestmark = pytest.mark.timeout(1800 if LONG else 120)
@@ -50,6 +50,11 @@ def test_the_payment_of_plain_code_is_completed_or_given_back(tmp_path: Path, mo
     orders = asyncio.run(synchronous.play(script, 1000))
     assert orders.whole
     assert orders.runs > 40
+
+
+async def test_a_payout_that_is_called_for_is_made_once_or_recalled() -> None:
+    limit = 20_000 if LONG else 200
+    played(await payouts.play(limit), limit)
 
 
 @pytest.mark.parametrize("play", [hotel.play_booking, hotel.play_check_in])

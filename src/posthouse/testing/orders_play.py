@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from posthouse.app import app_of
 from posthouse.contracts import event_type_of
 from posthouse.errors import ConfigurationError, RetryLater, did_you_mean
-from posthouse.processes import Saga, SagaType
+from posthouse.events import Event
+from posthouse.processes import Saga, SagaType, Turn
+from posthouse.processes.saga.calls import CallWanted
+from posthouse.processes.saga.declared import OutsideCall
 from posthouse.service import Service
 from posthouse.store import HeldEvent
 from posthouse.store.sagas import SagaFilter, SagaRow
@@ -55,11 +59,15 @@ class Ending:
         """Of the saga, or of its last attempt; empty when it was never started."""
         return self.rows[-1].status if self.rows else ""
 
-    def said(self, fact: type[W]) -> list[W]:
-        """The facts of one type, each once, whoever said them."""
+    def events(self, fact: type[W]) -> list[Event[W]]:
+        """The events of one type, each once, whoever published them."""
         event_type = event_type_of(fact)
         found = {sent.event.id: sent.event for sent in self._run.said if sent.event.type == event_type.name}
-        return [event_type.payload.decode(event.data) for event in found.values()]
+        return [event.with_data(event_type.payload.decode(event.data)) for event in found.values()]
+
+    def said(self, fact: type[W]) -> list[W]:
+        """What they say."""
+        return [event.data for event in self.events(fact)]
 
     def partner(self, kind: type[W]) -> W:
         """A partner, with what it noted."""
@@ -137,9 +145,14 @@ class Play:
     def __init__(self, service: Service, saga: type[Saga], scene: Scene) -> None:
         self._service, self._scene = service, scene
         self._of = _declared(service, saga)
-        self._gated = {name for name, event_type in self._of.event_types.items() if not event_type.internal}
+        own = service.declared.internal_events
+        self._calls = {event_type.name for event_type in own if issubclass(event_type.payload.cls, CallWanted)}
+        self._gated = {
+            name for name, event_type in self._of.event_types.items() if not event_type.internal
+        } | self._calls
         self._partners = {partner: heard_by(partner) for partner in scene.partners}
         self._failing: set[str] = set()
+        self._unheard: set[str] = set()
         self.rounds = 0
         """The most moves that a run had before it waited by itself."""
         self.pauses: set[float] = set()
@@ -154,7 +167,7 @@ class Play:
                     await deed(harness, run.tenant)
                 await harness.settled()
             harness.broker.playing = {run.tenant for run in runs}
-            with _failing(self._of, self._failing):
+            with _failing(self._of, self._failing), _unheard(self._of, self._unheard):
                 for run in runs:
                     await self._scene.start(harness, run.tenant)
                 await self._to_the_end(harness, runs, wait)
@@ -189,6 +202,7 @@ class Play:
                     await self._answer(harness, run, sent)
             await harness.settled()
         self._failing.clear()
+        self._unheard.clear()
         rows: dict[str, list[SagaRow]] = {}
         async for row in app_of(self._service).sagas.find(SagaFilter(saga=self._of.name)):
             rows.setdefault(row.tenant, []).append(row)
@@ -241,8 +255,11 @@ class Play:
     def _disturbances(self, harness: GatedHarness, run: Run, waiting: Sequence[Sent]) -> Iterator[Move]:
         for sent in waiting:
             if "failure" not in run.disturbed:
-                fail = partial(self._fail, harness, run, sent)
+                fail = partial(self._spoiled, harness, sent, self._failing)
                 yield Move(f"{sent.name} arrives, and its turn fails once", fail, "failure")
+            if "failure" not in run.disturbed and sent.event.type in self._calls:
+                lose = partial(self._spoiled, harness, sent, self._unheard)
+                yield Move("the call is made, and its answer is lost", lose, "failure")
             if "copy" not in run.disturbed:
                 twice = partial(harness.broker.let_through, sent, again=True)
                 yield Move(f"{sent.name} arrives, and a second copy is under way", twice, "copy")
@@ -254,8 +271,8 @@ class Play:
             if words not in run.disturbed:
                 yield Move(words, partial(deed, harness, run.tenant), words)
 
-    async def _fail(self, harness: GatedHarness, run: Run, sent: Sent) -> None:
-        self._failing.add(run.tenant)
+    async def _spoiled(self, harness: GatedHarness, sent: Sent, tenants: set[str]) -> None:
+        tenants.add(sent.event.tenant)
         await harness.broker.let_through(sent)
 
     async def _cancel(self, row: SagaRow) -> None:
@@ -268,7 +285,7 @@ class Play:
         found = self._scene.invariants(ending)
         wrong = list(await found if inspect.isawaitable(found) else found)
         wrong += [f"{held.type} was given up: {held.reason}, {held.error}" for held in ending.dead]
-        if any(row.status in ("running", "compensating") and not row.deadlines for row in run.rows):
+        if any(row.status in ("running", "compensating") and not row.deadlines and not row.tasks for row in run.rows):
             wrong.append("the saga stands still, and says so to nobody")
         where = "" if wait is None else f"{wait.at}+{wait.seconds:g}/"
         order = where + ".".join(map(str, run.choices.path))
@@ -312,10 +329,41 @@ def _failing_once(method: Callable[..., Any], tenants: set[str]) -> Callable[...
     async def run(saga: Saga, *given: Any) -> object:
         result = method(saga, *given)
         result = await result if inspect.isawaitable(result) else result
-        tenant = given[-1].tenant  # the turn comes last
+        tenant = next(one.tenant for one in given if isinstance(one, Turn))
         if tenant in tenants:
             tenants.discard(tenant)
             raise RetryLater("it fails once", seconds=AGAIN)
         return result
 
     return run
+
+
+@contextmanager
+def _unheard(of: SagaType, tenants: set[str]) -> Iterator[None]:
+    """Calls to the outside are made, and their answer is lost, for these tenants."""
+    real = dict(of.calls)
+    spoiled = {
+        step: msgspec.structs.replace(outside, function=_lost_once(outside.function, tenants))
+        for step, outside in real.items()
+    }
+    calls = cast("dict[str, OutsideCall]", of.calls)
+    calls.update(spoiled)
+    try:
+        yield
+    finally:
+        calls.update(real)
+
+
+def _lost_once(function: Callable[..., Any], tenants: set[str]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def call(event: Event[object]) -> object:
+        if inspect.iscoroutinefunction(function):
+            answer = await function(event)
+        else:
+            answer = await asyncio.to_thread(function, event)
+        if event.tenant in tenants:
+            tenants.discard(event.tenant)
+            raise RetryLater("its answer is lost", seconds=AGAIN)
+        return answer
+
+    return call

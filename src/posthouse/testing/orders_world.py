@@ -26,7 +26,7 @@ def hears(fact: type[P], /) -> Callable[[Answer[W, P]], Answer[W, P]]:
     one of them. They return a fact, several, or None, and may note in the partner's own fields what they did."""
 
     def note(method: Answer[W, P]) -> Answer[W, P]:
-        setattr(method, HEARS, event_type_of(fact))
+        setattr(method, HEARS, fact)
         return method
 
     return note
@@ -44,8 +44,9 @@ def heard_by(partner: type) -> dict[str, Heard]:
     found: dict[str, list[str]] = {}
     types: dict[str, EventType[object]] = {}
     for name in vars(partner):
-        event_type: EventType[object] | None = getattr(getattr(partner, name), HEARS, None)
-        if event_type is not None:
+        fact: type[object] | None = getattr(getattr(partner, name), HEARS, None)
+        if fact is not None:
+            event_type = event_type_of(fact)
             types[event_type.name] = event_type
             found.setdefault(event_type.name, []).append(name)
     if not found:
