@@ -204,7 +204,7 @@ def shape_of(row: SagaRow) -> str:
     the names of the fields."""
     steps = [(done.step, done.undoable) for done in row.done]
     undoing = None if row.undoing is None else (row.undoing.step, row.undoing.waiting)
-    fields = sorted(msgspec.json.decode(row.state, type=dict[str, msgspec.Raw]))
+    fields = sorted(msgspec.json.decode(row.state, type=dict[str, msgspec.Raw])) if row.state.startswith(b"{") else []
     shape = msgspec.json.encode((steps, sorted(row.deadlines), undoing, fields))
     return hashlib.blake2b(shape, digest_size=8).hexdigest()
 
