@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
+
+import msgspec
 
 from posthouse.clock import Clock
 from posthouse.errors import StoreError
@@ -32,6 +35,11 @@ class Heartbeat:
         self._timing = timing
         self._worker = worker
         self.pulse = Pulse()
+
+    async def beat(self, aside: Collection[str]) -> None:
+        """A sign of life at once, with those sagas that are left to another release. Raises StoreError."""
+        self._worker = msgspec.structs.replace(self._worker, aside=sorted(aside))
+        await self._store.workers.beat(self._worker, keep=KEEP)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Beat until `stop`."""

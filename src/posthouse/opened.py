@@ -25,13 +25,15 @@ from posthouse.errors import ConfigurationError, StoreOutdated
 from posthouse.events import CODECS, METADATA_LIMIT, Producer
 from posthouse.frozen import lock_in
 from posthouse.health import Health, PartHealth
+from posthouse.heartbeat import SILENT
 from posthouse.local.loops import close_with_loop
 from posthouse.local.naming import named
 from posthouse.local.sharing import Shares, Sharing
 from posthouse.outage import Outages, Waiting
-from posthouse.processes import Projections, Scheduler, Timers
+from posthouse.processes import Projections, SagaType, Scheduler, Timers
 from posthouse.processes.projection import Wiring
 from posthouse.processes.saga.comparing import compare, samples
+from posthouse.processes.saga.precedence import Precedence, alive, appear, later, order_of
 from posthouse.receiving import Consumer, Executor, Handler, Retrier, dead_letter_topic
 from posthouse.receiving.readers import is_ordered, problems_of, topics_of
 from posthouse.redaction import redacted
@@ -322,13 +324,42 @@ class Opened:
 
     async def _saga_checks(self) -> list[Check]:
         """Whether the sagas that are stored can go on; what the operator lets pass is a warning."""
-        types = {name: of for service in self.services for name, of in service.declared.saga_types.items()}
+        types = {of.name: of for of in self._saga_types()}
         if not types:
             return []
+        await appear(self.ports.store, {of.consumer: of.release for of in types.values()}, self.clock.now())
         found = (await compare(types, samples(self.ports.store.sagas, types))).checks()
+        left = await self._left_to_others()
+        return [
+            replace(one, judgement="warn")
+            if one.judgement == "fail"
+            and (self.settings.saga_misfits == "start" or one.name.removeprefix("saga ") in left)
+            else one
+            for one in found
+        ]
+
+    async def _left_to_others(self) -> set[str]:
+        """The sagas that a later release runs at the moment: this one stands aside."""
+        store = self.ports.store
+        others = [one for one in await store.workers.read() if alive(one, SILENT)]
+        order = await order_of(store)
+        return {of.name for of in self._saga_types() if later(of.consumer, of.release, others, order)}
+
+    def _precedence(self) -> Precedence | None:
+        releases = {of.consumer: of.release for of in self._saga_types()}
+        if not releases:
+            return None
+        return Precedence(self.ports.store, self.clock, releases, self._cannot_go_on, SILENT)
+
+    async def _cannot_go_on(self, consumer: str) -> Sequence[str]:
+        """Why the stored sagas of a consumer could not go on here; nothing where the operator lets that pass."""
         if self.settings.saga_misfits == "start":
-            found = [replace(one, judgement="warn") if one.judgement == "fail" else one for one in found]
-        return found
+            return ()
+        types = {of.name: of for of in self._saga_types() if of.consumer == consumer}
+        return refusals((await compare(types, samples(self.ports.store.sagas, types))).checks())
+
+    def _saga_types(self) -> list[SagaType]:
+        return [of for service in self.services for of in service.declared.saga_types.values()]
 
     def _problems(self, service: Service) -> list[str]:
         """What was declared and cannot work here."""
@@ -379,6 +410,7 @@ class Opened:
             saga_tombstone_retention=settings.saga_tombstone_retention,
             seam=self.seam,
             worker=worker_of(self.services),
+            precedence=self._precedence(),
             outages=self.outages,
             version_usage=self.version_usage,
             projections=self.projections.keeper if self.projections.declared else None,
@@ -473,7 +505,8 @@ def process_name() -> str:
 
 
 def worker_of(services: Sequence[Service]) -> Worker:
-    """This process, as one that runs them."""
+    """This process, as one that runs them; it stands aside until it has looked who else runs their sagas."""
+    sagas = [of for service in services for of in service.declared.saga_types.values()]
     return Worker(
         id="",
         services=[service.name for service in services],
@@ -483,6 +516,8 @@ def worker_of(services: Sequence[Service]) -> Worker:
         version=_version(),
         commit=os.environ.get("POSTHOUSE_COMMIT", ""),
         consumers=sorted(name for service in services for name in service.declared.consumers),
+        releases={of.consumer: of.release for of in sagas},
+        aside=sorted(of.consumer for of in sagas),
     )
 
 

@@ -18,6 +18,7 @@ from posthouse.heartbeat import Heartbeat
 from posthouse.outage import Outages
 from posthouse.processes import Scheduler, Timers
 from posthouse.processes.projection import Keeper
+from posthouse.processes.saga.precedence import Precedence
 from posthouse.pulse import Pulse
 from posthouse.receiving import Consumer, Retrier
 from posthouse.seam import Seam, VersionUsage
@@ -80,6 +81,8 @@ class Runtime:
     """For how many seconds after their end their tombstones are; None: for ever."""
     housekeeping_every: float = 10.0
     projections: Keeper | None = None
+    precedence: Precedence | None = None
+    """Which sagas are run here, and not left to another release; None where there are none."""
     pulse: Pulse = dataclasses.field(default_factory=Pulse)
     """Of the housekeeping."""
     loops: list[str] = dataclasses.field(default_factory=list)
@@ -118,11 +121,16 @@ class Runtime:
             if self.schedules is not None:
                 loops.append(("schedules", self.schedules.run, self.schedules.pulse))
         if "consumers" in only:
-            loops += [(consumer.name, consumer.run, consumer.pulse) for consumer in self.consumers]
             loops += [
-                (f"{consumer.name}, held", r.run, r.pulse)
+                (consumer.name, self._ours(consumer.name, consumer.run), consumer.pulse) for consumer in self.consumers
+            ]
+            loops += [
+                (f"{consumer.name}, held", self._ours(consumer.name, r.run), r.pulse)
                 for consumer, r in zip(self.consumers, self.retriers, strict=True)
             ]
+            if self.precedence is not None:
+                looking = partial(self.precedence.run, worker.id, heartbeat.beat)
+                loops.append(("releases", looking, Pulse()))
             if self.projections is not None:
                 keeping = partial(self.projections.run, keep=self._keep_running)
                 loops.append(("projections", keeping, self.projections.pulse))
@@ -134,10 +142,16 @@ class Runtime:
         await self._write_down_the_rest(heartbeat)
         log.info("%s stopped", self.name)
 
+    def _ours(self, consumer: str, run: Run) -> Run:
+        """A loop of a consumer; that of a saga only while the saga is run here."""
+        if self.precedence is None or consumer not in self.worker.releases:
+            return run
+        return self.precedence.while_leading(consumer, run)
+
     async def begun(self, running: asyncio.Future[None]) -> None:
-        """Wait until consumers that begin at the end of their topics have said where that is: what is published after this
-        is theirs. Ends early with `running`, or when the broker lets nobody in."""
-        beginning = asyncio.ensure_future(_begun([c for c in self.consumers if c.start == "latest"]))
+        """Wait until earlier releases of its sagas stand aside, and until consumers that begin at the end of their topics have
+        said where that is: what is published after this is theirs. Ends early with `running`, or when the broker lets nobody in."""
+        beginning = asyncio.ensure_future(_begun([c for c in self.consumers if c.start == "latest"], self.precedence))
         try:
             await asyncio.wait([beginning, running], timeout=BEGIN, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -237,6 +251,8 @@ class Runtime:
             log.warning("%s: what was seen and timed last could not be written: %s", self.name, error)
 
 
-async def _begun(consumers: Sequence[Consumer]) -> None:
+async def _begun(consumers: Sequence[Consumer], precedence: Precedence | None) -> None:
+    if precedence is not None:
+        await precedence.settled.wait()
     for consumer in consumers:
         await consumer.begun.wait()

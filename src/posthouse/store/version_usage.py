@@ -7,8 +7,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
-UsageRole = Literal["published", "applied", "running"]
-"""published: a relay sent it. applied: a consumer's handler ran on it. running: the service was there to see."""
+UsageRole = Literal["published", "applied", "running", "release"]
+"""published: a relay sent it. applied: a consumer's handler ran on it. running: the service was there to see. release: the
+subject is that of no event, but a release of the saga that the consumer runs, which appeared first then."""
 
 
 class VersionUse(msgspec.Struct, frozen=True):

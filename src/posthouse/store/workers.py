@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -11,7 +11,8 @@ import msgspec
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """One worker. `id` is drawn anew at each start; `name` is host and process, as envelopes have it. `version` is that of
     Posthouse, `commit` what the application says of itself in POSTHOUSE_COMMIT. `consumers` are those that its services declare;
-    they run where it runs that part. `figures` are those of its seam, as JSON.
+    they run where it runs that part. `releases` has the release of each saga that it could run, by consumer, and `aside` those of
+    them that it leaves to another release at the moment. `figures` are those of its seam, as JSON.
 
     As it is read: it runs for `since` seconds, gave its last sign of life `age` seconds ago, both by the store's clock, and
     `stopped` says that it ended in good order.
@@ -26,6 +27,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     commit: str = ""
     parts: Sequence[str] = ()
     consumers: Sequence[str] = ()
+    releases: Mapping[str, str] = {}
+    aside: Sequence[str] = ()
     since: float = 0.0
     age: float = 0.0
     stopped: bool = False
@@ -36,7 +39,7 @@ class WorkerTable(Protocol):
     """One row for each worker. Written every few seconds, and never in the transaction of an event."""
 
     async def beat(self, worker: Worker, *, keep: float, figures: bytes | None = None, stopped: bool = False) -> None:
-        """A sign of life; the first one adds the row. `figures` replaces those of before, None leaves them. Forgets those who
+        """A sign of life; the first one adds the row, and each says who stands `aside`. `figures` replaces those of before, None leaves them. Forgets those who
         gave none for `keep` seconds."""
         ...
 

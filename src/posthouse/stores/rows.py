@@ -24,7 +24,7 @@ SAGA = (
     "number, saga, tenant, id, attempt, status, turn, reason, correlation, parent_saga, parent_id, parent_attempt, "
     "started_at, changed_at, ended_at, purged_at, progress, state"
 )
-WORKER = 'id, services, name, host, pid, version, "commit", parts, consumers'
+WORKER = 'id, services, name, host, pid, version, "commit", parts, consumers, releases, aside'
 ACTION = "id, verb, by, why, service, consumer, topic, tenant, key, event_id, target, changed, count, outcome"
 SCHEDULE = "service, name, expression, tz, next_at, last_at, done_at, ended_at, paused_at, seen_at"
 STREAM_EVENT = "tenant, aggregate, stream, version, event_id, type, headers, body, position"
@@ -162,12 +162,14 @@ def worker_columns(worker: Worker) -> tuple[object, ...]:
     return (
         worker.id, ", ".join(worker.services), worker.name, worker.host, worker.pid, worker.version, worker.commit,
         ", ".join(worker.parts), ", ".join(worker.consumers),
+        ", ".join(f"{consumer} {release}" for consumer, release in worker.releases.items()), ", ".join(worker.aside),
     )  # fmt: skip
 
 
 def worker_of(columns: Sequence[Any]) -> Worker:
     """From the columns of WORKER, since when, the last sign of life, whether it stopped, and its figures."""
-    id, services, name, host, pid, version, commit, parts, consumers, since, age, stopped, figures = columns
+    id, services, name, host, pid, version, commit, parts, consumers, releases, aside, *life = columns
+    since, age, stopped, figures = life
     return Worker(
         id=id,
         services=services.split(", "),
@@ -178,6 +180,8 @@ def worker_of(columns: Sequence[Any]) -> Worker:
         commit=commit,
         parts=parts.split(", "),
         consumers=consumers.split(", ") if consumers else (),
+        releases=dict(one.split(" ") for one in releases.split(", ")) if releases else {},
+        aside=aside.split(", ") if aside else (),
         since=since,
         age=age,
         stopped=bool(stopped),

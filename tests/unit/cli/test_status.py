@@ -332,6 +332,8 @@ def pretend(project: Project, *, parts: str, version: str = "1.0", age: float = 
             "",
             parts,
             consumers,
+            "",
+            "",
             seen - 60,
             seen,
             0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -131,6 +132,19 @@ class SagaType:
     def consumer(self) -> str:
         """The consumer group in which it takes events."""
         return f"{self.service}.{self.name}"
+
+    @cached_property
+    def release(self) -> str:
+        """What two releases of the class differ in, as a hash: events, steps and their order, undos, deadlines and fields. Not what
+        methods do."""
+        takes = [(take.event_type.name, take.method, take.kind, take.after) for take in (*self.takes, *self.lates)]
+        undos = [
+            (undo.step, undo.method, *(kind.name for kind in (undo.until,) if kind)) for undo in self.undos.values()
+        ]
+        fields = [(field.encode_name, str(field.type)) for field in msgspec.structs.fields(self.cls)]
+        events = sorted(self.event_types)
+        parts = (events, self.steps, dict(self.joins), sorted(takes), sorted(undos), sorted(self.deadlines), fields)
+        return hashlib.blake2b(repr((*parts, sorted(self.renamed.items()))).encode(), digest_size=6).hexdigest()
 
     @cached_property
     def event_types(self) -> Mapping[str, EventType[object]]:

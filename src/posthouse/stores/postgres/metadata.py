@@ -143,7 +143,7 @@ def _whole_store(metadata: MetaData) -> None:
         _text("id", primary_key=True),
         *_columns(Text, "services", "name", "host"),
         *_columns(Integer, "pid"),
-        *_columns(Text, "version", "commit", "parts", "consumers"),
+        *_columns(Text, "version", "commit", "parts", "consumers", "releases", "aside"),
         *_columns(Double, "started_at", "seen_at"),
         *_columns(Boolean, "stopped"),
         *_columns(LargeBinary, "figures"),

@@ -16,10 +16,12 @@ WITH clock AS MATERIALIZED (SELECT {NOW} AS now), forgotten AS (
     DELETE FROM posthouse.worker w USING clock c WHERE w.seen_at < c.now - $2::double precision AND w.id <> $5
 )
 INSERT INTO posthouse.worker AS w ({WORKER}, started_at, seen_at, stopped, figures)
-SELECT $5::text, $6::text, $7::text, $8::text, $9::integer, $10::text, $11::text, $12::text, $13::text, c.now, c.now, $3,
+SELECT $5::text, $6::text, $7::text, $8::text, $9::integer, $10::text, $11::text, $12::text, $13::text, $14::text, $15::text,
+    c.now, c.now, $3,
     coalesce($4::bytea, '[]')
 FROM clock c
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, stopped = excluded.stopped, figures = coalesce($4::bytea, w.figures)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, stopped = excluded.stopped, aside = excluded.aside,
+    figures = coalesce($4::bytea, w.figures)
 """
 
 # Whoever is there.

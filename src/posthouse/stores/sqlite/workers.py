@@ -12,8 +12,9 @@ from posthouse.stores.sqlite.database import Database
 # A sign of life.
 BEAT = f"""
 INSERT INTO posthouse_worker ({WORKER}, started_at, seen_at, stopped, figures)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, ?11, coalesce(?12, x'5b5d'))
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, stopped = excluded.stopped, figures = coalesce(?12, figures)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12, ?13, coalesce(?14, x'5b5d'))
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, stopped = excluded.stopped, aside = excluded.aside,
+    figures = coalesce(?14, figures)
 """
 
 # Forget those who are gone.

@@ -212,7 +212,7 @@ class SagaContract(StoreFixtures):
             status="compensated",
             reason="no room",
             note="a guest",
-            done=("hold",),
+            done=(Done("hold", 1),),
             index={"guest": "Ann"},
         )
         assert await saved(store, whole)

@@ -19,6 +19,8 @@ def worker(id: str, services: str = "orders", pid: int = 1) -> Worker:
         commit="abc",
         parts=("relay", "timers"),
         consumers=("billing", "orders"),
+        releases={"orders.stay": "abc", "orders.order": "def"},
+        aside=("orders.stay",),
     )
 
 
@@ -33,7 +35,12 @@ class WorkerContract(StoreFixtures):
         (found,) = await other.workers.read()
         assert (
             msgspec.structs.replace(
-                found, since=0.0, age=0.0, parts=tuple(found.parts), consumers=tuple(found.consumers)
+                found,
+                since=0.0,
+                age=0.0,
+                parts=tuple(found.parts),
+                consumers=tuple(found.consumers),
+                aside=tuple(found.aside),
             )
             == ours
         )
@@ -45,6 +52,11 @@ class WorkerContract(StoreFixtures):
             await store.workers.beat(worker(id, services, pid), keep=60.0)
             await self.later(0.01)
         assert [found.id for found in await store.workers.read()] == ["d", "b", "c", "a"]
+
+    async def test_each_sign_of_life_says_who_stands_aside(self, store: Store) -> None:
+        await store.workers.beat(worker("a"), keep=60.0)
+        await store.workers.beat(msgspec.structs.replace(worker("a"), aside=()), keep=60.0)
+        assert [(found.releases["orders.stay"], found.aside) for found in await store.workers.read()] == [("abc", ())]
 
     async def test_figures_stay_until_others_come(self, store: Store) -> None:
         await store.workers.beat(worker("a"), keep=60.0)

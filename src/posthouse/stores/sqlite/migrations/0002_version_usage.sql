@@ -19,6 +19,8 @@ CREATE TABLE posthouse_worker (
     "commit" TEXT NOT NULL,
     parts TEXT NOT NULL,
     consumers TEXT NOT NULL,
+    releases TEXT NOT NULL,
+    aside TEXT NOT NULL,
     started_at REAL NOT NULL,
     seen_at REAL NOT NULL,
     stopped INTEGER NOT NULL,
