@@ -48,6 +48,8 @@ Fate = Literal[
     "changes_guest",
     "books_twice",
     "check_in_called_off",
+    "check_in_again",
+    "stays_on",
     "vendor_moody",
 ]
 """What happens to a guest; `plain` is a stay without any trouble."""

@@ -38,6 +38,12 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """By saga and reason."""
     partials: Mapping[str, int]
     """By saga: how many rested with a part undone at some time, until somebody or a late answer completed them."""
+    alerts: int
+    """How often somebody on call was alerted: to a refund that failed, to a check-in that was partial."""
+    begun_again: int
+    """Sagas that began again after they had been called off."""
+    stays_extended: int
+    """Changes of dates that guests asked for who were in."""
     events: Mapping[str, int]
     """By subject."""
     money: Mapping[str, Money]

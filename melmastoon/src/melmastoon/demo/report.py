@@ -26,6 +26,10 @@ def print_figures(figures: Figures) -> None:
     _print_counts(figures.compensations, "saga")
     say("\nSagas that rested with a part undone, until somebody or a late answer completed them:")
     _print_counts(figures.partials, "saga")
+    say(
+        f"\n{counted(figures.alerts, 'alert')} to people on call, {counted(figures.begun_again, 'saga')} begun again after "
+        f"being called off, {counted(figures.stays_extended, 'stay')} made longer by guests who were in."
+    )
     say("\nMoney in cents: charged - credited = captured - refunded + cash + open")
     names = ["charged", "credited", "captured", "refunded", "cash", "open"]
     rows: list[list[Cell]] = [

@@ -30,7 +30,10 @@ Do = Literal[
     "click_again",
     "cut_key",
     "call_off",
+    "call_off_for_now",
+    "come_back",
     "extra",
+    "stay_on",
     "suspend_key",
     "check_out",
     "revoke_by_hand",
@@ -41,7 +44,7 @@ Do = Literal[
 """What is done; `morning` and `night` are for the houses."""
 
 SCARCE: frozenset[Do] = frozenset(
-    ("hold", "hold_during_stop_sell", "cancel", "longer", "shorter", "no_show", "check_out", "call_off")
+    ("hold", "hold_during_stop_sell", "cancel", "longer", "shorter", "no_show", "check_out", "call_off", "stay_on")
 )
 """Acts that take rooms or give them back."""
 ALONE: frozenset[Do] = frozenset(
@@ -71,7 +74,10 @@ HOURS: dict[Do, float] = {
     "click_again": 15.5,
     "cut_key": 15.5,
     "call_off": 15.5,
+    "call_off_for_now": 15.5,
+    "come_back": 16.5,
     "extra": 19.0,
+    "stay_on": 19.5,
     "suspend_key": 20.0,
     "night": 23.0,
 }
@@ -122,6 +128,8 @@ def _life(booking: Booking) -> Iterator[tuple[int, Do]]:
         yield booking.arrives, "extra"
     if booking.fate == "key_suspended":
         yield booking.arrives, "suspend_key"
+    if booking.fate == "stays_on":
+        yield booking.arrives, "stay_on"
     for day in range(booking.leaves - 1, booking.leaves + 2):  # the dates may have changed
         yield day, "check_out"
         yield day, "revoke_by_hand"
@@ -179,6 +187,9 @@ def _arrival(booking: Booking) -> Iterator[tuple[int, Do]]:
             yield booking.arrives, "cut_key"
         case "check_in_called_off":
             yield booking.arrives, "call_off"
+        case "check_in_again":
+            yield booking.arrives, "call_off_for_now"
+            yield booking.arrives, "come_back"
         case _:
             yield booking.arrives, "click_again"
             yield booking.arrives + 1, "cut_key"

@@ -35,6 +35,8 @@ def outages(booking: Booking) -> Mapping[str, tuple[float, float]]:
     match booking.fate:
         case "key_by_hand" | "check_in_called_off":
             return {"put": (0.0, FOREVER)}
+        case "check_in_again":
+            return {"put": (0.0, arrival + HOURS["come_back"] * 3600.0 - 1.0)}
         case "key_second_click":
             return {"put": (0.0, arrival + HOURS["click_again"] * 3600.0 - 1.0)}
         case "key_change_fails":

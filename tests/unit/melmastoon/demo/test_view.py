@@ -46,6 +46,9 @@ FINE = Figures(
     sagas_by_kind={"booking": {"completed": 2}},
     compensations={"booking: no_room": 1},
     partials={"check_in": 1},
+    alerts=3,
+    begun_again=1,
+    stays_extended=2,
     events={"melmastoon.iam.user.created.v1": 4, "melmastoon.iam.mfa.enrolled.v1": 0},
     money={"serena": Money(captured=100, refunded=20, cash=10, charged=110, credited=20, open=0)},
     money_balanced=True,
@@ -70,6 +73,7 @@ def test_the_tables_say_that_it_adds_up(capsys: pytest.CaptureFixture[str]) -> N
     said = capsys.readouterr().out
     assert "1 of 2 were said" in said
     assert "booking: no_room" in said
+    assert "3 alerts to people on call, 1 saga begun again" in said
     assert "9 days in 4 s: it adds up" in said
     assert "✗" not in said
 

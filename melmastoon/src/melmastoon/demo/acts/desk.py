@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date, timedelta
 
 from melmastoon.billing.stay import post_extra
 from melmastoon.demo.cast import Booking
@@ -70,6 +71,24 @@ async def call_off(stage: Stage, booking: Booking) -> bool:
         return await commands.cancel(tx, booking.id, today=stage.today)
 
 
+async def call_off_for_now(stage: Stage, booking: Booking) -> bool:
+    """Without a key the guest goes for a walk, and comes back for another check-in."""
+    if (await stage.standing(booking)).status != "check_in_partial":
+        return False
+    await desk.call_off_check_in(booking.house.tenant, booking.id, by="desk")
+    return True
+
+
+async def stay_on(stage: Stage, booking: Booking) -> bool:
+    """The guest is in, and likes it: one night more."""
+    standing = await stage.standing(booking)
+    if standing.status != "checked_in":
+        return False
+    later = date.fromisoformat(standing.check_out) + timedelta(days=1)
+    async with reservation.transaction(booking.house.tenant) as tx:
+        return await commands.extend_stay(tx, booking.id, change_id=f"chg-{booking.id}", check_out=later)
+
+
 async def extra(stage: Stage, booking: Booking) -> bool:
     """Tea and laundry."""
     if (await stage.standing(booking)).status != "checked_in":
@@ -122,6 +141,9 @@ DESK: Mapping[Do, Played] = {
     "click_again": click_again,
     "cut_key": cut_key,
     "call_off": call_off,
+    "call_off_for_now": call_off_for_now,
+    "come_back": check_in,
+    "stay_on": stay_on,
     "extra": extra,
     "suspend_key": suspend_key,
     "check_out": check_out,

@@ -47,6 +47,24 @@ def partials(books: Books) -> Mapping[str, int]:
     return dict(sorted(Counter(name for name, _ in rested).items()))
 
 
+def alerts(books: Books) -> int:
+    """How often somebody on call was written to; each alert is one mail, whatever else it is."""
+    said = books.of("notification.message.dispatched.v1")
+    return sum(1 for fact in said if (fact.data["kind"], fact.data["channel"]) == ("alert", "email"))
+
+
+def begun_again(books: Books) -> int:
+    """How many sagas are another attempt of one that was called off."""
+    return len(books.rows("reservation", f"SELECT 1 FROM {books.library('saga')} WHERE attempt > 1"))
+
+
+def stays_extended(books: Books) -> int:
+    """How many changes of dates were asked for by guests who were in."""
+    came = {(fact.tenant, fact.data["booking_id"]): fact.at for fact in books.of("reservation.booking.checked_in.v1")}
+    wanted = [fact for fact in books.of("reservation.booking.dates_changed.v1") if fact.data.get("attempt", 1) == 1]
+    return sum(1 for fact in wanted if (at := came.get((fact.tenant, fact.data["booking_id"]))) and fact.at > at)
+
+
 def unfinished(sagas: Mapping[str, Mapping[str, int]]) -> int:
     """Sagas that rest where none may."""
     return sum(count for counts in sagas.values() for status, count in counts.items() if status in UNFINISHED)
