@@ -21,7 +21,8 @@ MARGIN = 300.0
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """The causal tree of one correlation, in order. `heard` tells what consumers did with each event, by its id;
+    """The causal tree of one correlation, in order, with those events of others that led to one of it, as a request that a
+    saga has waited for. `heard` tells what consumers did with each event, by its id;
     `deadlines` which deadline of a saga an event is about. `read` counts the frames that were looked at, `since` is from
     when on; None means all."""
 
@@ -47,6 +48,8 @@ async def trace(services: Sequence[Service], identifier: str, since: float | Non
     correlation = identifier if named is None else named.event.correlation or identifier
     if correlation != identifier:
         found = await _gather(services, correlation, since)
+    if causes := {branch.cause for branch in branches(found.spots) if branch.cause is not None}:
+        found = await gather(services, Wanted(correlation, causes), _since(correlation, since))
     heard = await standings(services, found.spots, found.held)
     return Trace(
         correlation=correlation,

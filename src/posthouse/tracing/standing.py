@@ -24,11 +24,13 @@ AT_ONCE = 200
 
 class SagaStep(msgspec.Struct, frozen=True, kw_only=True):
     """The turn of a saga that an event was: its number, the method that was called (empty when none was), the status
-    afterwards, and whether it came late."""
+    afterwards, and whether it came late. What the saga says belongs to its `correlation`."""
 
     saga: str
     id: str
     turn: int
+    attempt: int = 1
+    correlation: str | None = None
     method: str
     status: str
     late: bool = False

@@ -13,7 +13,7 @@ from posthouse.events.limits import UNREADABLE
 from posthouse.processes import SagaType
 from posthouse.processes.saga.deadlines import DeadlinePassed
 from posthouse.service import Service
-from posthouse.store.sagas import SagaTurn
+from posthouse.store.sagas import SagaFilter, SagaRow, SagaTurn
 from posthouse.tracing.spot import Spot
 from posthouse.tracing.standing import Heard, SagaStep
 
@@ -23,7 +23,7 @@ async def with_turns(
 ) -> dict[str, list[Heard]]:
     """The same with the turns of sagas. A deadline is heard by the saga that it belongs to, and by no other."""
     sagas = {of.consumer: (service, of) for service in services for of in service.declared.saga_types.values()}
-    known: dict[tuple[str, str, str], Mapping[str, SagaTurn]] = {}
+    known: dict[tuple[str, str, str], Mapping[str, tuple[SagaRow, SagaTurn]]] = {}
     found: dict[str, list[Heard]] = {}
     for event_id, consumers in heard.items():
         event = spots[event_id].event
@@ -37,10 +37,19 @@ async def with_turns(
                 continue
             key = (of.consumer, event.tenant, id)
             if key not in known:
-                turns = await app_of(service).store.sagas.history(of.name, event.tenant, id) if id else []
-                known[key] = {turn.input.event_id: turn for turn in turns if turn.input.event_id}
-            found.setdefault(event_id, []).append(_with_turn(one, of, id, known[key].get(event_id)))
+                known[key] = await _turns(service, of, event.tenant, id)
+            found.setdefault(event_id, []).append(_with_turn(one, known[key].get(event_id)))
     return found
+
+
+async def _turns(service: Service, of: SagaType, tenant: str, id: str) -> Mapping[str, tuple[SagaRow, SagaTurn]]:
+    """The turns of all attempts of a saga, by the event that each was about."""
+    if not id:
+        return {}
+    sagas = app_of(service).sagas
+    rows = [row async for row in sagas.find(SagaFilter(saga=of.name, tenant=tenant, id=id, tombstones=True))]
+    views = [await sagas.show(of.name, id, tenant=tenant, attempt=row.attempt) for row in rows]
+    return {turn.input.event_id: (view.row, turn) for view in views for turn in view.history if turn.input.event_id}
 
 
 def deadline_of(services: Sequence[Service], event: Event[bytes]) -> DeadlinePassed | None:
@@ -68,10 +77,19 @@ def _whose(service: Service, of: SagaType, event: Event[bytes]) -> tuple[str, st
         return of.name, ""
 
 
-def _with_turn(heard: Heard, of: SagaType, id: str, turn: SagaTurn | None) -> Heard:
-    if turn is None:
+def _with_turn(heard: Heard, found: tuple[SagaRow, SagaTurn] | None) -> Heard:
+    if found is None:
         return heard
+    row, turn = found
     step = SagaStep(
-        saga=of.name, id=id, turn=turn.turn, method=turn.method, status=turn.status, late=turn.late, note=turn.note
+        saga=row.saga,
+        id=row.id,
+        turn=turn.turn,
+        attempt=row.attempt,
+        correlation=row.correlation,
+        method=turn.method,
+        status=turn.status,
+        late=turn.late,
+        note=turn.note,
     )
     return msgspec.structs.replace(heard, saga=step)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -17,22 +17,27 @@ _EARLIEST, _LATEST = datetime(2015, 1, 1, tzinfo=UTC).timestamp(), datetime(2200
 
 
 class Wanted:
-    """Everything of one correlation: the event of that id, and those that carry it."""
+    """Everything of one correlation: the event of that id, and those that carry it; and the events of these ids besides."""
 
-    def __init__(self, correlation: str) -> None:
+    def __init__(self, correlation: str, causes: Collection[str] = ()) -> None:
         self.correlation = correlation
+        self._causes = frozenset(causes)
         # A text that no format needs to escape stands in the bytes as it is: most frames need not be decoded.
-        self._bytes = correlation.encode() if _PLAIN.fullmatch(correlation) else None
+        texts = (correlation, *causes)
+        plain = all(_PLAIN.fullmatch(text) for text in texts)
+        self._texts = {text: text.encode() for text in texts} if plain else None
 
     def match(self, headers: Mapping[str, str], body: bytes) -> Event[bytes] | None:
         """The event, if it belongs here; None for others and for bytes that are no event."""
-        if self._bytes is not None and self._bytes not in body and self.correlation not in headers.values():
+        if self._texts is not None and not any(
+            text in headers.values() or data in body for text, data in self._texts.items()
+        ):
             return None
         try:
             event = decode_any(headers, body)
         except DecodeError:
             return None
-        return event if self.correlation in (event.id, event.correlation) else None
+        return event if self.correlation in (event.id, event.correlation) or event.id in self._causes else None
 
 
 def made_at(identifier: str) -> float | None:

@@ -179,3 +179,17 @@ def main"""))  # fmt: skip
     assert "forgotten was due" in shown
     assert "its turn failed 1 time, it is a dead letter: ValueError: the clerk is ill" in shown
     assert f"mend the cause, then: posthouse held retry {TARGET} " in shown
+
+
+def test_a_saga_is_traced_by_its_name_and_id(insurer: Project) -> None:
+    drive(insurer)
+    found: Any = insurer.json("trace", "--saga", "claim", "c2", TARGET)
+    assert found["correlation"] == "tuesday"
+    assert [event["type"].split(".")[-2] for event in found["events"]] == ["opened", "deadline_passed"]
+    first: Any = insurer.json("trace", "--saga", "claim", "c2", TARGET, "--attempt", "1")
+    assert first["correlation"] == "monday"
+    wrong = insurer.run("trace", "--saga", "clam", "c2", TARGET)
+    assert "no saga is called 'clam'. Did you mean 'claim'?" in wrong.stderr
+    assert "there is no saga claim c9" in insurer.run("trace", "--saga", "claim", "c9", TARGET).stderr
+    alone = insurer.run("trace", "c2", TARGET, "--attempt", "1")
+    assert "--tenant and --attempt are those of a saga: name it with --saga" in alone.stderr

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from posthouse import Service
+from posthouse.app import app_of
 from posthouse.cli.trace.showing import show
 from posthouse.processes import Saga, Turn, deadline, starts
 from posthouse.testing import Harness
 from posthouse.tracing import SagaStep, trace
+from tests.unit.processes.saga.claims import ClaimApproved, ClaimSaga, PayoutOrdered, claims
 from tests.unit.processes.saga.hotel import (
     AllocationCommitted,
     BookingSaga,
@@ -44,13 +46,19 @@ async def test_the_turn_of_a_saga_stands_beside_the_event_that_it_took() -> None
         }
         assert heard == {
             "inventory.allocation.committed.v1": SagaStep(
-                saga="booking", id="b1", turn=2, method="room_committed", status="running"
+                saga="booking", id="b1", turn=2, correlation="req-1", method="room_committed", status="running"
             ),
             "payment.intent.failed.v1": SagaStep(
-                saga="booking", id="b1", turn=3, method="payment_failed", status="compensating"
+                saga="booking", id="b1", turn=3, correlation="req-1", method="payment_failed", status="compensating"
             ),
             "payment.intent.captured.v1": SagaStep(
-                saga="booking", id="b1", turn=4, method="paid_too_late", status="compensating", late=True
+                saga="booking",
+                id="b1",
+                turn=4,
+                correlation="req-1",
+                method="paid_too_late",
+                status="compensating",
+                late=True,
             ),
         }
 
@@ -105,3 +113,56 @@ async def test_a_deadline_is_heard_by_its_own_saga_and_by_no_other() -> None:
         found = await trace([desk], "req-1")
         ((heard,),) = found.heard.values()
         assert (heard.consumer, heard.saga and heard.saga.status) == ("desk.second", "completed")
+
+
+async def test_what_a_saga_says_keeps_its_correlation_however_long_a_person_takes() -> None:
+    async with Harness(claims) as harness:
+        async with claims.transaction("t1", correlation="monday") as tx:
+            await claims.start_saga(tx, ClaimSaga(claim_id="c1"))
+        await harness.advance(300.0)
+        async with claims.transaction("t1", correlation="the request of a manager") as tx:
+            approval = tx.publish(ClaimApproved(claim_id="c1"))
+        await harness.advance(600.0)
+        (payout,) = await harness.published(PayoutOrdered)
+        assert (payout.correlation, payout.causation) == ("monday", approval)
+
+        ours = await trace([claims], "monday")
+        types = [(branch.depth, branch.spot.event.type.split(".")[-2]) for branch in ours.branches]
+        assert (0, "opened") in types
+        assert types[types.index((0, "approved")) + 1] == (1, "ordered"), (
+            "the cause, though it is of another correlation"
+        )
+        assert (0, "deadline_passed") in types
+        theirs = await trace([claims], "the request of a manager")
+        (branch,) = theirs.branches
+        (heard,) = theirs.heard[branch.spot.event.id]
+        assert heard.saga is not None
+        assert (heard.saga.id, heard.saga.method, heard.saga.correlation) == ("c1", "approved", "monday")
+
+
+async def test_a_person_is_told_where_a_trace_leaves_a_correlation_and_where_it_goes_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with Harness(claims) as harness:
+        async with claims.transaction("t1", correlation="monday") as tx:
+            await claims.start_saga(tx, ClaimSaga(claim_id="c1"))
+        await harness.publish(ClaimApproved(claim_id="c1"), correlation="a-request")
+        await harness.settled()
+        show(await trace([claims], "monday"))
+        show(await trace([claims], "a-request"))
+    told = capsys.readouterr().out
+    assert "→ of another correlation, a-request" in told
+    assert "claim c1 turn 2: approved, running; it goes on in monday" in told
+
+
+async def test_the_turn_of_an_older_attempt_is_told_as_such() -> None:
+    async with Harness(claims) as harness:
+        for correlation in ("monday", "tuesday"):
+            async with claims.transaction("t1", correlation=correlation) as tx:
+                assert await claims.start_saga(tx, ClaimSaga(claim_id="c1"))
+            if correlation == "monday":
+                await app_of(claims).sagas.cancel("claim", "c1", "a mistake", tenant="t1")
+        ids = [await harness.publish(ClaimApproved(claim_id="c1"), correlation=c) for c in ("monday", "tuesday")]
+        await harness.settled()
+        found = [(await trace([claims], c)).heard[id][0].saga for c, id in zip(("monday", "tuesday"), ids, strict=True)]
+    assert [(step.attempt, step.late) for step in found if step is not None] == [(1, True), (2, False)]

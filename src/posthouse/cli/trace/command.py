@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -14,19 +14,28 @@ from posthouse.cli.moment import moment_of
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import complain, print_json, stderr
+from posthouse.cli.saga.choosing import chosen
 from posthouse.cli.target import Targets, load_all
 from posthouse.cli.trace.expecting import Expectation, expectation
 from posthouse.cli.trace.showing import facts, show, show_expectation
+from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.events import timestamp
 from posthouse.governance.listing import catalogue_of
 from posthouse.service import Service
-from posthouse.tracing import Trace
+from posthouse.tracing import MARGIN, Trace
 from posthouse.tracing import trace as find
 
 
 def trace(
-    identifier: Annotated[str, typer.Argument(metavar="ID", help="An event's id, or a correlation id.")],
+    identifier: Annotated[
+        str, typer.Argument(metavar="ID", help="An event's id, or a correlation id; with --saga, the id of a saga.")
+    ],
     targets: Targets,
+    saga: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Everything that belongs to this saga: its name, as ID its id.")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Of the saga; needed when several have the id.")] = None,
+    attempt: Annotated[int | None, typer.Option(min=1, metavar="N", help="Of the saga. Default: the newest.")] = None,
     since: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Read logs from here on: 2026-04-22T10:00:00Z. Default: the time in the id."),
@@ -44,7 +53,10 @@ def trace(
     services = load_all(targets)
     entry = None if flow is None else named(catalogue_of(services), flow)
     from_then = None if since is None else moment_of(since)
-    found = asyncio.run(_find(services, identifier, from_then))
+    if saga is None and (tenant is not None or attempt is not None):
+        raise ConfigurationError("--tenant and --attempt are those of a saga: name it with --saga")
+    which = None if saga is None else Which(owner(services, saga), saga, identifier, tenant, attempt)
+    found = asyncio.run(_find(services, identifier, from_then, which))
     if not found.branches:
         _nothing(found, services)
         raise typer.Exit(CHECK_FAILED)
@@ -71,9 +83,32 @@ def _nothing(found: Trace, services: Sequence[Service]) -> None:
         complain(f"looked at what was stored from {timestamp(found.since)} on: an earlier --since looks further back")
 
 
-async def _find(services: Sequence[Service], identifier: str, since: float | None) -> Trace:
+class Which(NamedTuple):
+    """The saga that was meant."""
+
+    service: Service
+    saga: str
+    id: str
+    tenant: str | None
+    attempt: int | None
+
+
+def owner(services: Sequence[Service], saga: str) -> Service:
+    """The service that declares a saga. Raises ConfigurationError, which says what there is."""
+    for service in services:
+        if saga in service.declared.saga_types:
+            return service
+    known = {name for service in services for name in service.declared.saga_types}
+    raise ConfigurationError(f"no saga is called {saga!r}.{did_you_mean(saga, known)}")
+
+
+async def _find(services: Sequence[Service], identifier: str, since: float | None, which: Which | None) -> Trace:
     console = stderr()
     async with opened(services):
+        if which is not None:
+            row = await chosen(*which)
+            identifier = row.correlation or identifier
+            since = row.started_at - MARGIN if since is None else since
         if not console.is_terminal:
             return await find(services, identifier, since)
         with console.status("reading …"):

@@ -37,7 +37,7 @@ def show(trace: Trace) -> None:
     for branch in trace.branches:
         event_id = branch.spot.event.id
         lines.append(_event(branch, first, trace.deadlines.get(event_id, "")))
-        lines += _below(branch, trace.heard.get(event_id, []))
+        lines += _below(branch, trace.heard.get(event_id, []), trace.correlation)
     # Colours of a long tree take longer than finding it: nobody sees them in a file.
     say(Text("\n").join(lines) if stdout().is_terminal else "\n".join(line.plain for line in lines))
     say("")
@@ -93,6 +93,7 @@ def _facts(branch: Branch, trace: Trace) -> dict[str, object]:
         "sequence": event.sequence,
         "topic": spot.topic,
         "causation": event.causation,
+        "correlation": event.correlation,
         "depth": branch.depth,
         "found_in": spot.place,
         "refused_because": spot.note,
@@ -113,8 +114,11 @@ def _event(branch: Branch, first: Spot, deadline: str) -> Text:
     return line
 
 
-def _below(branch: Branch, heard: list[Heard]) -> Iterator[Text]:
+def _below(branch: Branch, heard: list[Heard], correlation: str) -> Iterator[Text]:
     """Why it stands where it stands, and one part for each consumer."""
+    event = branch.spot.event
+    if correlation not in (event.id, event.correlation):
+        yield _remark(branch, Text(f"of another correlation, {plain(event.correlation or event.id)}", "dim"))
     if branch.cause is not None:
         yield _remark(branch, Text(f"caused by {plain(branch.cause)}, which was not found", "dim"))
     if place := PLACES[branch.spot.place]:
@@ -126,14 +130,16 @@ def _below(branch: Branch, heard: list[Heard]) -> Iterator[Text]:
         if one.held is not None:
             said.append(f", held event {one.held}: {plain(one_line(one.note))}")
         if one.saga is not None:
-            said.append(_turn(one.saga))
+            said.append(_turn(one.saga, correlation))
         yield _remark(branch, said)
 
 
-def _turn(step: SagaStep) -> str:
+def _turn(step: SagaStep, correlation: str) -> str:
     what = f"{step.method}, " if step.method else ""
     late = ", came late" if step.late else ""
-    return plain(f", {step.saga} {step.id} turn {step.turn}: {what}{step.status}{late}")
+    attempt = f" attempt {step.attempt}" if step.attempt > 1 else ""
+    elsewhere = f"; it goes on in {step.correlation}" if step.correlation not in (None, correlation) else ""
+    return plain(f", {step.saga} {step.id}{attempt} turn {step.turn}: {what}{step.status}{late}{elsewhere}")
 
 
 def _remark(branch: Branch, said: Text) -> Text:
