@@ -1142,6 +1142,67 @@ class Checkout(Saga):
             "Checkout: refund(self, turn) is marked with @undo and takes (self, event, turn), as paid does",
         ),
         Mistake(
+            "step calling what it calls",
+            """\
+class Checkout(Saga):
+    order_id: str
+    @step(OrderPlaced, calling="https://bank.example/payments")
+    def paid(self, event, turn, answer): ...""",
+            "@step(calling='https://bank.example/payments'): it is a function that takes the event, `async def` or `def`",
+        ),
+        Mistake(
+            "step calling without the answer",
+            """\
+def pay(event): ...
+@orders.saga("checkout", correlate="order_id")
+class Checkout(Saga):
+    order_id: str
+    @starts
+    def begin(self, turn): ...
+    @step(OrderPlaced, calling=pay)
+    def paid(self, event, turn): ...""",
+            "Checkout: paid(self, event, turn) is marked with @step and takes (self, event, turn, answer)",
+        ),
+        Mistake(
+            "step calling for what cannot be kept",
+            """\
+import threading
+def pay(event) -> threading.Thread: ...
+@orders.saga("checkout", correlate="order_id")
+class Checkout(Saga):
+    order_id: str
+    @starts
+    def begin(self, turn): ...
+    @step(OrderPlaced, calling=pay)
+    def paid(self, event, turn, thread: threading.Thread): ...""",
+            "Checkout: paid is answered Thread, which cannot be kept for its undo: let pay return text, numbers, a Payload or a "
+            "dataclass of them",
+        ),
+        Mistake(
+            "undo of a call without the answer",
+            """\
+def pay(event): ...
+@orders.saga("checkout", correlate="order_id")
+class Checkout(Saga):
+    order_id: str
+    @starts
+    def begin(self, turn): ...
+    @step(OrderPlaced, calling=pay)
+    def paid(self, event, turn, answer): ...
+    @undo(paid)
+    def refund(self, event, turn): ...""",
+            "Checkout: refund(self, event, turn) is marked with @undo and takes (self, event, turn, answer), as paid does",
+        ),
+        Mistake(
+            "policy of a step as a number",
+            """\
+class Checkout(Saga):
+    order_id: str
+    @step(OrderPlaced, policy=3)
+    def paid(self, event, turn): ...""",
+            "@step(policy=3): write policy=Policy(max_attempts=3)",
+        ),
+        Mistake(
             "step annotated with the payload",
             """\
 @orders.saga("checkout", correlate="order_id")

@@ -106,6 +106,7 @@ class Course:
         step that asks the outside first, only note that: it is run when there is an answer."""
         if method in self.of.calls and not answer:
             self.ask(CallOut(step=method, turn=self.row.turn + 1))
+            self.note = f"calls {self.of.calls[method].name}"
             return
         self._event, self._answer = event, answer
         await self._run(method, event, answer)

@@ -65,23 +65,24 @@ class OutsideCall(msgspec.Struct, frozen=True, kw_only=True):
     function: Calling
     answer: object
 
+    @property
+    def name(self) -> str:
+        """What the function is called."""
+        return str(getattr(self.function, "__name__", self.function))
+
     def encode(self, answer: object) -> msgspec.Raw:
         """An answer as the history keeps it. Raises ContractError for one that would not read back."""
         try:
             kept = msgspec.json.encode(answer)
             self.decode(msgspec.Raw(kept))
         except (*UNREADABLE, TypeError) as error:
-            raise ContractError(f"what {_name(self.function)} answered cannot be kept: {error}") from error
+            raise ContractError(f"what {self.name} answered cannot be kept: {error}") from error
         return msgspec.Raw(kept)
 
     def decode(self, kept: msgspec.Raw) -> object:
         """An answer that was kept."""
         found: object = msgspec.json.decode(bytes(kept), type=self.answer)
         return found
-
-
-def _name(function: object) -> str:
-    return str(getattr(function, "__qualname__", function))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

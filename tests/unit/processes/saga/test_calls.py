@@ -74,7 +74,7 @@ async def test_the_outside_is_asked_between_two_turns_and_the_step_gets_its_answ
         row = await o.row()
         assert (row.status, row.calls, row.steps) == ("completed", (), ("register", "paid"))
         assert await o.said(ClaimPaid) == [ClaimPaid(claim_id="c1", receipt="r-c1")]
-        assert await o.notes() == ["start register", "event", "call  try 1", "answer paid"]
+        assert await o.notes() == ["start register", "event  calls pay", "call  try 1", "answer paid"]
     assert len(bank.asked) == 1
 
 
