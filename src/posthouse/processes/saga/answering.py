@@ -15,6 +15,7 @@ from posthouse.processes.saga.transition import (
     call_of,
     compensating,
     given_up,
+    known_after_all,
     takes_in_time,
     with_call,
     without_call,
@@ -94,7 +95,7 @@ class Answering:
         course = self._conductor.turn(tx, row, given)
         answer = (self.of.calls[call.step].decode(given.answer),)
         about = event_of(self.of, given, row.tenant, course.now)
-        course.row = without_call(row, call)
+        course.row = known_after_all(row, call)
         if not takes_in_time(row):
             await course.answered_late(call.step, about, answer)
             return course
@@ -113,7 +114,7 @@ class Answering:
 
     async def _refused(self, course: Course, call: CallOut, words: str) -> None:
         """Nothing was done outside: there is nothing to undo of this step, and all that was done before it is undone."""
-        course.row = without_call(course.row, call)
+        course.row = known_after_all(course.row, call)
         course.note = f"refused: {words}"
         if takes_in_time(course.row):
             course.row = compensating(course.row, f"{call.step}: {words}")

@@ -41,6 +41,7 @@ from posthouse.processes.saga.transition import (
     marked,
     marked_late,
     next_undo,
+    put_off,
     rearmed,
     standing_at,
     takes_in_time,
@@ -114,8 +115,6 @@ class Course:
             await self._run(join)
         if self.row.status == "compensating":
             await self.compensate()
-        elif self.row.ended:
-            self.row = without_unbegun(self.row)
 
     def ask(self, call: CallOut, after: float = 0.0) -> None:
         """A call is to be made, after so many seconds: the saga says so to itself when this turn is committed."""
@@ -238,6 +237,7 @@ class Course:
     async def finish(self, make: type[DeadlinePassed], make_call: type[CallWanted]) -> None:
         """Arm and cancel deadlines, say which calls are to be made, and save the row with the record of this turn."""
         await self._tx.settled()
+        self.row = put_off(self.row)
         said = tuple(said_in(row, after) for row, after in self._tx.appended_since(self._before))
         state = self._state()
         row, waits, to_cancel = rearmed(

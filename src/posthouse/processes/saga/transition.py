@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from posthouse.processes.saga.turn import Mark, Wait
-from posthouse.store.sagas import CallOut, Done, SagaRow, Undoing
+from posthouse.store.sagas import CallOut, Done, SagaRow, SagaStatus, Undoing
 
 RETRY_UNDO = "retry undo"
 """The library's own deadline: a failed undo runs again."""
@@ -155,10 +155,26 @@ def without_unbegun(row: SagaRow) -> SagaRow:
     return replace(row, calls=tuple(call for call in row.calls if call.begun_at is not None))
 
 
+def put_off(row: SagaRow) -> SagaRow:
+    """No saga ends while a call is out: it waits for the answer, which is undone, and ends then as it would have now. Calls that
+    never began are not made."""
+    if not row.ended or not (row := without_unbegun(row)).calls:
+        return row
+    unknown = any(call.given_up for call in row.calls)
+    status: SagaStatus = "compensation_failed" if unknown else "compensating"
+    return replace(row, status=status, ended_as=row.status, ended_at=None)
+
+
+def known_after_all(row: SagaRow, call: CallOut) -> SagaRow:
+    """A call is not out any more; where the saga rested because nobody knew of it, it goes on."""
+    row = without_call(row, call)
+    rests = call.given_up and row.status == "partial" and not any(other.given_up for other in row.calls)
+    return replace(row, status="running", reason="") if rests else row
+
+
 def given_up(row: SagaRow, call: CallOut, words: str) -> SagaRow:
     """Nobody knows what came of a call: the saga rests for an operator."""
     row = with_call(row, replace(call, given_up=True, error=words, due_at=0.0))
     if takes_in_time(row):
         return replace(row, status="partial", reason=f"nobody knows whether the call of {call.step} was heard: {words}")
-    ended_as = row.status if row.ended else row.ended_as
-    return replace(row, status="compensation_failed", ended_as=ended_as, ended_at=None)
+    return replace(row, status="compensation_failed")

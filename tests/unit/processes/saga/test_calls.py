@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
+
 from posthouse import Event, Reject, Service
 from posthouse.app import app_of
 from posthouse.errors import StoreCollision
 from posthouse.processes import Saga
+from posthouse.processes.saga.calls import Answered
 from posthouse.seam.context import context_of
 from posthouse.store.sagas import SagaRow
 from posthouse.testing import Harness, given
@@ -251,7 +254,7 @@ async def test_a_duplicate_of_the_event_and_of_the_wish_is_not_called_for_again(
     assert len(bank.asked) == 1
 
 
-async def test_a_call_that_is_out_when_the_saga_completes_is_answered_late_and_it_ends_again_as_it_had() -> None:
+async def test_a_saga_does_not_complete_while_a_call_is_out_and_then_undoes_what_was_done_too_late() -> None:
     bank = Bank()
     thinking, answer = bank.holds()
     async with office(bank) as o:
@@ -259,15 +262,41 @@ async def test_a_call_that_is_out_when_the_saga_completes_is_answered_late_and_i
         await thinking.wait()
         await o.h.publish(ClaimSettled(claim_id="c1"))
 
-        async def completed() -> bool:
-            return (await o.row()).status == "completed"
+        async def waits() -> bool:
+            row = await o.row()
+            return (row.status, row.ended_as, row.ended_at) == ("compensating", "completed", None)
 
-        await eventually(completed)
+        await eventually(waits)
         answer.set()
         await o.h.settled()
-        assert (await o.row()).status == "completed"
+        row = await o.row()
+        assert (row.status, row.note, row.calls) == ("completed", "by the court", ())
         assert await o.said(RecallRequested) == [RECALL]
-        assert await o.said(ClaimClosed) == []
+        assert await o.said(ClaimClosed) == [], "what was done in time stays"
+
+
+async def test_a_saga_that_completes_without_knowing_what_came_of_a_call_waits_for_a_person() -> None:
+    service, saga = claims_of(Bank())
+    case = await given(service, saga(claim_id="c1"), ClaimApproved(claim_id="c1"))
+    for _ in range(3):
+        await case.answer("paid", TimeoutError("no answer"))
+    case.then(status="partial")
+    (await case.when(ClaimSettled(claim_id="c1"))).then(status="compensation_failed")
+    (await case.resume(note="never paid")).then(status="completed", calls=[], published=[])
+
+
+async def test_an_answer_that_comes_after_the_call_was_given_up_counts() -> None:
+    service, saga = claims_of(Bank())
+    bench = Bench(service.declared.saga_types["claim"], service.namespace)
+    row = await asked(bench, saga)
+    for _ in range(3):
+        assert await bench.begin_call(row, row.calls[0])
+    late = bench.row_of("claim", "t1", "c1")
+    assert not await bench.begin_call(late, late.calls[0])
+    assert bench.row_of("claim", "t1", "c1").status == "partial"
+    receipt = Answered(msgspec.Raw(msgspec.json.encode(Receipt(number="r1", cents=100))))
+    await bench.answer_call(late, late.calls[0], receipt)
+    assert bench.row_of("claim", "t1", "c1").status == "completed"
 
 
 async def test_the_undo_is_given_the_answer_also_when_it_runs_long_after_the_step() -> None:
@@ -321,24 +350,24 @@ async def test_a_refusal_on_the_bench() -> None:
 async def test_a_call_that_crashes_cut_short_again_and_again_is_given_up_without_another_try() -> None:
     service, saga = claims_of(Bank())
     bench = Bench(service.declared.saga_types["claim"], service.namespace)
-    async with bench.begin("claims", "t1") as tx:
-        await bench.conductor.start(tx, saga(claim_id="c1"))
-    approved = Event(
-        id="e1",
-        time="2026-11-16T12:00:00Z",
-        type="claims.claim.approved.v1",
-        source="/claims",
-        data=ClaimApproved(claim_id="c1"),
-        tenant="t1",
-        key="c1",
-    )
-    async with bench.turn(context_of(approved)) as tx:
-        await bench.conductor.take(approved.with_data(approved.data), tx)
+    await asked(bench, saga)
     for begun in (True, True, True, False):
         row = bench.row_of("claim", "t1", "c1")
         assert await bench.begin_call(row, row.calls[0]) is begun
     row = bench.row_of("claim", "t1", "c1")
     assert (row.status, row.calls[0].given_up) == ("partial", True)
+
+
+async def asked(bench: Bench, saga: type[Saga]) -> SagaRow:
+    """A claim whose payout is to be called for."""
+    async with bench.begin("claims", "t1") as tx:
+        await bench.conductor.start(tx, saga(claim_id="c1"))
+    data: object = ClaimApproved(claim_id="c1")
+    type_, time = "claims.claim.approved.v1", "2026-11-16T12:00:00Z"
+    event = Event(id="e1", type=type_, source="/claims", data=data, time=time, tenant="t1", key="c1")
+    async with bench.turn(context_of(event)) as tx:
+        await bench.conductor.take(event, tx)
+    return bench.row_of("claim", "t1", "c1")
 
 
 async def test_what_a_person_has_decided_is_no_task_of_theirs_while_it_is_called_for() -> None:
